@@ -1,0 +1,82 @@
+# Everything runs in .venv, which is made on the first call and completed when
+# pyproject.toml changes. `make help` lists the targets.
+
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
+DEV := .venv/.ready-dev
+DEMO := .venv/.ready-demo
+CODE := src tests $(wildcard examples bench)
+WORKERS ?= 2
+
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+# $(call stage,NAME,COMMAND): one line that names the stage; what the command
+# said is shown only when it fails.
+define stage
+@printf '%-8s ' '$(1)'; \
+if said=$$({ $(2); } 2>&1); then echo ok; \
+else status=$$?; echo FAILED; printf '%s\n' "$$said"; exit $$status; fi
+endef
+
+# $(call install,WHAT): make .venv unless it stands, then install into it.
+# An environment that is already there is completed, never made anew.
+define install
+@printf '%-8s ' set-up; \
+if said=$$({ \
+  $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+    { echo 'Python 3.11 or newer is needed: make PYTHON=python3.11 ...'; exit 1; }; \
+  $(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv .venv || exit 1; \
+  $(PIP) -e '$(1)'; } 2>&1); then echo 'ok (.venv is ready)'; \
+else echo FAILED; printf '%s\n' "$$said"; exit 1; fi
+endef
+
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test format-check lint types layers unit bench format clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 20
+
+demo: $(DEMO) ## run the survey agent on this repository, or on DEMO_REPO=...
+	@$(BIN)/python examples/survey/demo.py
+
+test: format-check lint types layers unit ## formatting, lint, types, layers, tests
+
+format-check: $(DEV)
+	$(call stage,format,$(BIN)/ruff format --check $(CODE))
+
+lint: $(DEV)
+	$(call stage,lint,$(BIN)/ruff check $(CODE))
+
+types: $(DEV)
+	$(call stage,types,$(BIN)/pyright)
+
+layers: $(DEV)
+	$(call stage,layers,$(BIN)/lint-imports --no-logo)
+
+unit: $(DEV)
+	@echo tests
+	@$(BIN)/pytest -q -n $(WORKERS)
+
+bench: $(DEV) ## compare with the raw loops; figures, no pass or fail
+	@$(BIN)/python -m bench
+
+setup: $(DEV) ## make .venv with everything for development
+
+format: $(DEV) ## format the code and mend what lint can mend
+	@$(BIN)/ruff check --quiet --fix-only $(CODE)
+	@$(BIN)/ruff format $(CODE)
+
+clean: ## remove caches and builds; .venv and journals stay
+	@rm -rf build dist .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	@find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(DEV): pyproject.toml
+	$(call install,.[dev])
+	@touch $(DEV) $(DEMO)
+
+# The demo needs a part of it only, which is there sooner on a fresh clone.
+$(DEMO): pyproject.toml
+	$(call install,.[cli])
+	@touch $(DEMO)

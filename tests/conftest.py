@@ -1,0 +1,39 @@
+"""What all tests share: hypothesis settings, a clean environment, the corpus."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# No deadline and no check on speed: a busy machine is no failure.
+settings.register_profile(
+    "upshot", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("upshot")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_provider_keys() -> Iterator[None]:
+    """Take every API key out of the environment, so that no test can reach a provider."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.endswith("_API_KEY")]:
+            patch.delenv(name)
+        yield
+
+
+@pytest.fixture(scope="session")
+def corpus() -> Path:
+    """The folder of the recorded provider exchanges: ``items/`` and ``expected.jsonl``.
+
+    It is looked for in ``UPSHOT_CORPUS``, else beside the project. A test that asks for it is
+    skipped where it is absent.
+    """
+    named = os.environ.get("UPSHOT_CORPUS")
+    folder = Path(named) if named else ROOT.parent / "shared" / "corpus" / "public"
+    if not (folder / "expected.jsonl").is_file():
+        pytest.skip(f"no recorded exchanges in {folder}; UPSHOT_CORPUS names their folder")
+    return folder
