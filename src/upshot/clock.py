@@ -1,0 +1,28 @@
+"""The system's time, behind the one seam through which upshot reads it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime
+
+__all__ = ["SYSTEM_CLOCK", "SystemClock"]
+
+
+class SystemClock:
+    """The clock of this machine; a test passes another object with these three methods."""
+
+    def now(self) -> datetime:
+        """The present moment, aware, in UTC."""
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        """Seconds that never go back, for durations."""
+        return time.monotonic()
+
+    async def sleep(self, delay_s: float) -> None:
+        """Wait *delay_s* seconds; ends early only by cancellation."""
+        await asyncio.sleep(delay_s)
+
+
+SYSTEM_CLOCK = SystemClock()

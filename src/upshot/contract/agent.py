@@ -1,0 +1,146 @@
+"""Agent: an agent as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
+
+from ..errors import Misuse
+from .budget import Budget
+from .card import AgentCard
+from .handoff import Handoff, handoff_tool_name
+from .roles import Decider, Engine, Model, Observer, Run, Tool
+from .settings import ModelSettings, Retry
+from .spec import AgentSpec
+from .value import JsonObject
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    T = TypeVar("T", default=str)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+__all__ = ["Agent", "Instructions", "ToolItem", "handoffs_of"]
+
+Instructions: TypeAlias = str | Callable[[Run], str | Awaitable[str]]
+# A plain function's parameters are its own; the tool layer reads its signature.
+ToolItem: TypeAlias = Tool | str | Callable[..., object] | Iterable["Tool"]
+
+
+@dataclass(frozen=True)
+class Agent(Generic[T]):
+    """An agent as plain data; what it does is up to the engine that runs it.
+
+    Attributes:
+        id: Names it in logs, results and hand-offs; not empty.
+        model: "provider:name" or a ``Model``; None where the run gives one.
+        name: For people; None is the id.
+        instructions: A text, or a function of the run that is asked once an attempt.
+        tools: Tools, functions, tool sets or names. None is no tools of its own and no limit
+            set by it; a sequence is the allow-list.
+        output_type: A msgspec, pydantic or dataclass type, a JSON Schema, or None for text.
+        handoffs: Agents that it may hand over to: a Handoff, an Agent or an id.
+        observers: Told what happens, in order.
+        deciders: Asked what shall be done with an attempt, in order.
+        engine: Drives the steps; None is the loop engine.
+        card: What it says of itself.
+        budget: Its limits; None is the default budget.
+        settings: How its model is asked.
+        retry: How failed model calls are tried again; None is not at all.
+
+    Raises:
+        Misuse: The id is empty, or two hand-offs have one tool name.
+    """
+
+    id: str
+    _: KW_ONLY
+    model: str | Model | None = None
+    name: str | None = None
+    instructions: Instructions | None = None
+    tools: Iterable[ToolItem] | None = None
+    output_type: type[T] | JsonObject | None = None
+    handoffs: Iterable[Handoff | Agent[Any] | str] = ()
+    observers: Iterable[Observer | object] = ()
+    deciders: Iterable[Decider | object] = ()
+    engine: Engine | None = None
+    card: AgentCard | None = None
+    budget: Budget | None = None
+    settings: ModelSettings | None = None
+    retry: Retry | None = Retry()
+
+    def __post_init__(self) -> None:
+        if not self.id or not isinstance(self.id, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+            raise Misuse("an agent needs an id: give a non-empty string, such as Agent('support')")
+        for name in ("tools", "handoffs", "observers", "deciders"):
+            items: object = getattr(self, name)
+            if isinstance(items, str):
+                raise Misuse(
+                    f"{name} of agent {self.id!r} is a string: give a list: {name}=[{items!r}]"
+                )
+            if items is not None and not isinstance(items, tuple):
+                object.__setattr__(self, name, tuple(cast("Iterable[object]", items)))
+        _check_handoffs(self)
+
+    def but(self, **changes: object) -> Agent[T]:
+        """This agent with some fields changed.
+
+        Raises:
+            TypeError: It has no such field.
+        """
+        return replace(self, **cast("dict[str, Any]", changes))
+
+    def spec(self) -> AgentSpec:
+        """This agent in names only, the form in which it can be stored and sent."""
+        tools = None if self.tools is None else tuple(map(_name_of, self.tools))
+        return AgentSpec(
+            id=self.id,
+            name=self.name or "",
+            model=self.model if isinstance(self.model, str) else _name_of(self.model),
+            instructions=self.instructions if isinstance(self.instructions, str) else None,
+            tools=tools,
+            output_schema=self.output_type if isinstance(self.output_type, dict) else None,
+            handoffs=tuple(h.to_agent_id for h in handoffs_of(self)),
+            engine="" if self.engine is None else type(self.engine).__name__,
+            card=self.card,
+            budget=self.budget,
+            settings=self.settings,
+            retry=self.retry,
+        )
+
+
+def handoffs_of(agent: Agent[Any]) -> tuple[Handoff, ...]:
+    """The hand-offs of *agent*, each item made a ``Handoff``."""
+    return tuple(map(_to_handoff, agent.handoffs))
+
+
+def _to_handoff(item: Handoff | Agent[Any] | str) -> Handoff:
+    if isinstance(item, Handoff):
+        return item
+    if isinstance(item, str):
+        return Handoff(item)
+    return Handoff(item.id, item.card.description if item.card else "")
+
+
+def _check_handoffs(agent: Agent[Any]) -> None:
+    taken: dict[str, str] = {}
+    for handoff in handoffs_of(agent):
+        name = handoff.tool_name or handoff_tool_name(handoff.to_agent_id)
+        if name in taken:
+            raise Misuse(
+                f"agent {agent.id!r} would offer two hand-offs as {name} (to {taken[name]!r} and "
+                f"{handoff.to_agent_id!r}): give one of them a tool_name"
+            )
+        taken[name] = handoff.to_agent_id
+
+
+def _name_of(item: object) -> str:
+    if item is None:
+        return ""
+    if isinstance(item, str):
+        return item
+    name = getattr(item, "name", None) or getattr(item, "__name__", None)
+    return str(name or type(item).__name__)

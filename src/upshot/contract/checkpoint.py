@@ -1,0 +1,55 @@
+"""Checkpoint: a point of a run to go on from, with the board as it was."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from .message import Message
+from .value import Json, JsonObject, Root, Value, written
+
+__all__ = ["SPEC_VERSION", "BoardSnapshot", "Checkpoint"]
+
+SPEC_VERSION = "upshot.checkpoint/1"
+
+
+class BoardSnapshot(Value, frozen=True, kw_only=True):
+    """A board as it was at one moment.
+
+    Attributes:
+        channels: Messages in order, by channel name.
+        variables: JSON values by name.
+        seeded: How many messages of each channel were there before the engine started.
+    """
+
+    channels: dict[str, tuple[Message, ...]] = {}
+    variables: JsonObject = {}
+    seeded: dict[str, int] = {}
+
+
+class _Point(Root, frozen=True, kw_only=False):
+    exec_id: str
+    step: str
+    board: BoardSnapshot = BoardSnapshot()
+
+
+class Checkpoint(_Point, frozen=True, kw_only=True):
+    """A point of a run to go on from.
+
+    Attributes:
+        exec_id: The run that it is of.
+        step: The engine's name for the point.
+        board: The board at that point.
+        iteration: How many steps the engine had made.
+        payload: What the engine needs besides.
+        attributes: The run's attributes.
+        timestamp: When it was taken.
+        original_started_at: When the run started first; kept over resumes.
+        spec_version: The form of the payload; written, and checked when read.
+    """
+
+    iteration: int = 0
+    payload: Json = None
+    attributes: JsonObject = {}
+    timestamp: datetime | None = None
+    original_started_at: datetime | None = None
+    spec_version: str = written(SPEC_VERSION)

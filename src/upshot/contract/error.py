@@ -1,0 +1,44 @@
+"""AgentError: what went wrong, as a value."""
+
+from __future__ import annotations
+
+from .value import JsonObject, Value, set_field, written
+from .words import ErrorCode, Origin
+
+__all__ = ["AgentError"]
+
+
+class AgentError(Value, frozen=True, kw_only=False):
+    """What went wrong in a run, a model call or a hook; never raised.
+
+    Attributes:
+        code: The kind of failure; an open word.
+        message: One line that says what happened and, where possible, what to do.
+            No traceback, no secret.
+        type: The original exception's class, or the provider's own word; "" if none.
+        status_code: The HTTP status, None where there was none.
+        retryable: Whether the same request may succeed later.
+        retry_after_s: Seconds to wait at least before that; None where nothing says so.
+        provider_code: The provider's own code, "" if none.
+        origin: Where it arose; an open word.
+        details: Facts by name, such as dimension, limit and used of a spent budget.
+    """
+
+    code: ErrorCode = written(ErrorCode.INTERNAL)
+    message: str = written("")
+    type: str = ""
+    status_code: int | None = None
+    retryable: bool = written(False)
+    retry_after_s: float | None = None
+    provider_code: str = ""
+    origin: Origin = written(Origin.MODEL)
+    details: JsonObject = {}
+
+    def __post_init__(self) -> None:
+        if type(self.code) is str:
+            set_field(self, "code", ErrorCode(self.code))
+        if type(self.origin) is str:
+            set_field(self, "origin", Origin(self.origin))
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}"

@@ -1,0 +1,76 @@
+"""Hand-offs: passing a request on to another agent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from .identity import RunInfo
+from .stamp import RunEvent
+
+__all__ = [
+    "HANDOFF_FINALIZE_REASON",
+    "HANDOFF_STATE_KEY",
+    "Handoff",
+    "HandoffEvent",
+    "HandoffFilter",
+    "HandoffHook",
+    "handoff_tool_name",
+]
+
+HANDOFF_STATE_KEY = "handoff"
+HANDOFF_FINALIZE_REASON = "handoff:"
+
+HandoffFilter: TypeAlias = Callable[[RunInfo, object], bool]
+HandoffHook: TypeAlias = Callable[[RunInfo, "HandoffEvent"], Awaitable[None] | None]
+
+
+class HandoffEvent(RunEvent, frozen=True, kw_only=True, tag="handoff"):
+    """The model handed the request over.
+
+    Attributes:
+        to_agent_id: To whom.
+        tool_name: The tool by which it said so.
+        call_id: The call by which it said so.
+        reason: Why, in the model's words.
+        note: What the receiver shall know, in the model's words.
+    """
+
+    to_agent_id: str = ""
+    tool_name: str = ""
+    call_id: str = ""
+    reason: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Handoff:
+    """An agent that a request may be handed to.
+
+    Attributes:
+        to_agent_id: Its id.
+        description: When to hand over, for the model.
+        tool_name: The tool's name; None makes one of the id.
+        filter: Called with the run's identity and its board; False hides the hand-off.
+        on_invoke: Called with the identity and the event, sync or async, before the
+            hand-off holds; an exception makes it a failed call and no hand-off.
+        history: Whether the receiver gets the messages so far.
+    """
+
+    to_agent_id: str
+    description: str = ""
+    tool_name: str | None = None
+    filter: HandoffFilter | None = None
+    on_invoke: HandoffHook | None = None
+    history: bool = True
+
+
+def handoff_tool_name(agent_id: str) -> str:
+    """The name of the tool that hands over to *agent_id*.
+
+    Lower case, every character outside [a-z0-9_] becomes ``_``; an empty id
+    gives ``transfer_to_unknown``.
+    """
+    return "transfer_to_" + (re.sub(r"[^a-z0-9_]", "_", agent_id.lower()) or "unknown")

@@ -1,0 +1,24 @@
+"""Interrupt: a wish that a run stop at its next safe point."""
+
+from __future__ import annotations
+
+from .value import Value, set_field
+from .words import InterruptCause
+
+__all__ = ["Interrupt"]
+
+
+class Interrupt(Value, frozen=True, kw_only=False):
+    """Why a run shall stop.
+
+    Attributes:
+        cause: user_cancel, user_input, host_shutdown, deadline, custom, or a word of your own.
+        detail: What else is to be said.
+    """
+
+    cause: InterruptCause = InterruptCause.NONE
+    detail: str = ""
+
+    def __post_init__(self) -> None:
+        if type(self.cause) is str:
+            set_field(self, "cause", InterruptCause(self.cause))

@@ -1,0 +1,239 @@
+"""Messages: who said what, in typed parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast, overload
+
+from .call import ToolCall
+from .value import Json, JsonObject, Tagged, set_field, written
+from .words import Role
+
+__all__ = [
+    "MAIN_CHANNEL",
+    "Audio",
+    "Conversation",
+    "Data",
+    "File",
+    "Image",
+    "Message",
+    "Part",
+    "Reasoning",
+    "Text",
+    "Unknown",
+]
+
+MAIN_CHANNEL = "main"
+
+
+class Text(Tagged, frozen=True, kw_only=False):
+    """Plain or marked-up text.
+
+    Attributes:
+        text: The text itself.
+        trust: Where it comes from, as far as that matters: "untrusted" or "".
+    """
+
+    text: str = written("")
+    trust: str = ""
+
+
+class Image(Tagged, frozen=True, kw_only=True):
+    """A picture, by address or by its bytes.
+
+    Attributes:
+        url: Where it can be fetched; "" where the bytes are here.
+        data: The bytes (base64 in JSON), None where only the address is known.
+        media_type: Such as "image/png".
+        detail: How closely the model shall look: "low", "high", "auto" or "".
+    """
+
+    url: str = ""
+    data: bytes | None = None
+    media_type: str = ""
+    detail: str = ""
+
+
+class File(Tagged, frozen=True, kw_only=True):
+    """A document, by address, by its bytes, or by the id it is stored under.
+
+    Attributes:
+        name: Its file name, "" if it has none.
+        url: Where it can be fetched; "" if it cannot.
+        data: The bytes (base64 in JSON), None where they are elsewhere.
+        media_type: Such as "application/pdf".
+        id: Under which it is stored: in the run's artifact store, or by the provider.
+        size_bytes: Its size, 0 where unknown.
+        sha256: Hex digest of the bytes, "" where unknown.
+        lines: How many lines its text has, None where it is no text.
+        summary: At most 200 characters that say what is in it.
+    """
+
+    name: str = ""
+    url: str = ""
+    data: bytes | None = None
+    media_type: str = ""
+    id: str = ""
+    size_bytes: int = 0
+    sha256: str = ""
+    lines: int | None = None
+    summary: str = ""
+
+
+class Audio(Tagged, frozen=True, kw_only=True):
+    """Sound, by address, by its bytes, or by the provider's id.
+
+    Attributes:
+        url: Where it can be fetched; "" if it cannot.
+        data: The bytes (base64 in JSON), None where they are elsewhere.
+        media_type: Such as "audio/wav".
+        id: The provider's id of it, "" if none.
+        transcript: What is said in it, "" where unknown.
+    """
+
+    url: str = ""
+    data: bytes | None = None
+    media_type: str = ""
+    id: str = ""
+    transcript: str = ""
+
+
+class Data(Tagged, frozen=True, kw_only=False):
+    """A JSON value as a part.
+
+    Attributes:
+        data: The value.
+        media_type: "application/json" unless it is something more exact.
+    """
+
+    data: Json = None
+    media_type: str = "application/json"
+
+
+class Reasoning(Tagged, frozen=True, kw_only=True):
+    """What a model thought before it spoke.
+
+    Attributes:
+        text: The thought or its summary, "" where only the opaque form was sent.
+        signature: The provider's opaque form or proof of it, to be sent back.
+        provider: Whose signature it is; it is dropped for any other provider.
+        id: The provider's id of it, "" if none.
+        redacted: Whether the signature stands for text that was withheld.
+    """
+
+    text: str = ""
+    signature: str | None = None
+    provider: str = ""
+    id: str = ""
+    redacted: bool = False
+
+
+class Unknown(Tagged, frozen=True, kw_only=True, tag="unknown"):
+    """A part or an event of a kind that this version does not know, kept as it came.
+
+    Attributes:
+        raw: The whole JSON object; it is written back unchanged.
+    """
+
+    raw: JsonObject = {}
+
+    @property
+    def kind(self) -> str:
+        """The unknown word."""
+        return str(self.raw.get("kind", "unknown"))
+
+
+Part: TypeAlias = Text | Image | File | Audio | Data | Reasoning | Unknown
+
+
+if TYPE_CHECKING:
+    # Callers write the word; what is stored is always the member.
+    RoleWord: TypeAlias = Role | Literal["system", "user", "assistant", "tool"]
+else:
+    RoleWord = Role
+
+
+class _Said(Tagged, frozen=True, kw_only=False):
+    role: RoleWord
+    content: str | tuple[Part, ...] = written("")
+
+
+class Message(_Said, frozen=True, kw_only=True):
+    """One message of a conversation: ``Message("user", "Hello")``.
+
+    Attributes:
+        role: Who speaks; tool output always has the role tool.
+        content: Text, or parts in order.
+        tool_calls: What an assistant asks to be done.
+        tool_call_id: Which call a tool message answers, None for other roles.
+        name: The tool's name on a tool message, else a speaker's name; "" if none.
+        metadata: Free JSON; it is not sent to a model.
+    """
+
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    name: str = ""
+    metadata: JsonObject = {}
+
+    def __post_init__(self) -> None:
+        if type(self.role) is str:
+            set_field(self, "role", Role(self.role))
+        content: object = self.content
+        if isinstance(content, list):
+            set_field(self, "content", tuple(cast("list[Part]", content)))
+
+    @property
+    def text(self) -> str:
+        """All text of it, joined with nothing between."""
+        if isinstance(self.content, str):
+            return self.content
+        return "".join(part.text for part in self.content if isinstance(part, Text))
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Its content as parts; a non-empty text is one part."""
+        if not isinstance(self.content, str):
+            return self.content
+        return (Text(self.content),) if self.content else ()
+
+
+class Conversation(Sequence[Message]):
+    """Messages that only ever grow, with room for what was made from them.
+
+    It is a sequence of messages like any other. Who encodes messages for a
+    provider keeps the bytes in ``encoded`` and next time encodes only what was
+    added, so that a run of n turns encodes n messages and not n squared.
+
+    Attributes:
+        encoded: Encoders by a key of their own; dropped with the conversation.
+    """
+
+    __slots__ = ("_messages", "encoded")
+
+    def __init__(self, messages: Iterable[Message] = ()) -> None:
+        self._messages = list(messages)
+        self.encoded: dict[object, object] = {}
+
+    def append(self, message: Message) -> None:
+        """Add *message* at the end."""
+        self._messages.append(message)
+
+    def extend(self, messages: Iterable[Message]) -> None:
+        """Add *messages* at the end, in order."""
+        self._messages.extend(messages)
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | list[Message]:
+        return self._messages[index]
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self._messages)
+
+    def __repr__(self) -> str:
+        return f"Conversation({self._messages!r})"

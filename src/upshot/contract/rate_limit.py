@@ -1,0 +1,58 @@
+"""Rate limits as a provider reported them with a reply."""
+
+from __future__ import annotations
+
+from .value import Value, set_field, written
+from .words import Resource
+
+__all__ = ["RateLimitState", "RateLimitWindow"]
+
+
+class RateLimitWindow(Value, frozen=True, kw_only=True):
+    """One limit that a provider counts against.
+
+    Attributes:
+        name: Such as "requests_per_minute", "tokens_per_day" or "requests".
+        resource: What is counted: requests, tokens, input_tokens, output_tokens,
+            or as the provider names it.
+        limit: The most that the window allows; None where not told.
+        remaining: What is left of it; None where not told.
+        resets_in: Whole seconds until it is full again, rounded up; None where not told.
+        reset_at: The same as a moment, unix seconds.
+        estimated: True where the reset was concluded from the window's length.
+    """
+
+    name: str = ""
+    resource: Resource = written(Resource.REQUESTS)
+    limit: int | None = None
+    remaining: int | None = None
+    resets_in: int | None = None
+    reset_at: float | None = None
+    estimated: bool = False
+
+    def __post_init__(self) -> None:
+        if type(self.resource) is str:
+            set_field(self, "resource", Resource(self.resource))
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nothing is left of it."""
+        return self.remaining is not None and self.remaining <= 0
+
+
+class RateLimitState(Value, frozen=True, kw_only=True):
+    """All windows of one reply, and what they mean together.
+
+    Attributes:
+        limited: True if a window is exhausted, or the reply was a rate_limit error.
+        retry_after: Whole seconds to wait, rounded up; None where nothing says so.
+        windows: In the order in which the headers named them.
+    """
+
+    limited: bool = written(False)
+    retry_after: int | None = None
+    windows: tuple[RateLimitWindow, ...] = ()
+
+    def window(self, name: str) -> RateLimitWindow | None:
+        """The window called *name*, None where there is none."""
+        return next((window for window in self.windows if window.name == name), None)

@@ -1,0 +1,94 @@
+"""What is asked: of an agent (Request) and of a model (ModelRequest)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from .call import ToolSpec
+from .message import Message
+from .settings import ModelSettings
+from .value import JsonObject, Root, Value, set_field
+
+__all__ = ["ModelInput", "ModelRequest", "Request", "RequestConfig"]
+
+
+class RequestConfig(Value, frozen=True, kw_only=True):
+    """What the caller can take.
+
+    Attributes:
+        accepted_output_modes: Media types; empty takes all.
+    """
+
+    accepted_output_modes: tuple[str, ...] = ()
+
+
+class _Asked(Root, frozen=True, kw_only=False):
+    message: Message | str
+
+
+class Request(_Asked, frozen=True, kw_only=True):
+    """One request to an agent: ``Request("Where is order 7?")``.
+
+    Attributes:
+        message: The message; a string becomes one of role user.
+        inputs: Variables put on the board before the engine starts.
+        task_id: The caller's task, "" if none.
+        context_id: The conversation that this run belongs to, "" if none.
+        run_id: The id that the run shall have; "" mints one.
+        config: What the caller can take.
+        metadata: Free JSON of the caller.
+    """
+
+    inputs: JsonObject = {}
+    task_id: str = ""
+    context_id: str = ""
+    run_id: str = ""
+    config: RequestConfig | None = None
+    metadata: JsonObject = {}
+
+    def __post_init__(self) -> None:
+        if isinstance(self.message, str):
+            set_field(self, "message", Message("user", self.message))
+
+    @property
+    def text(self) -> str:
+        """The text of the message."""
+        return self.message if isinstance(self.message, str) else self.message.text
+
+    def to_message(self) -> Message:
+        """The message as a Message."""
+        return Message("user", self.message) if isinstance(self.message, str) else self.message
+
+
+class ModelRequest(msgspec.Struct, frozen=True):
+    """One request to a model.
+
+    Attributes:
+        messages: The conversation so far. A ``Conversation`` lets an encoder keep
+            its bytes from turn to turn.
+        system: Instructions, apart from the messages; None for none.
+        tools: The tools on offer, in order.
+        output_schema: JSON Schema that the answer must follow, None for free text.
+        settings: How to ask; None leaves all to the provider.
+    """
+
+    messages: Sequence[Message]
+    system: str | None = None
+    tools: tuple[ToolSpec, ...] = ()
+    output_schema: JsonObject | None = None
+    settings: ModelSettings | None = None
+
+    @staticmethod
+    def of(asked: ModelInput) -> ModelRequest:
+        """Make a request of a string, of messages, or of a request."""
+        if isinstance(asked, ModelRequest):
+            return asked
+        if isinstance(asked, str):
+            return ModelRequest((Message("user", asked),))
+        return ModelRequest(asked)
+
+
+ModelInput: TypeAlias = str | Sequence[Message] | ModelRequest

@@ -1,0 +1,231 @@
+"""AgentResult: what came of a run, whatever came."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Generic, cast
+
+from ..errors import RunFailed
+from .answer import Pending
+from .artifact import Artifact
+from .error import AgentError
+from .flat_form import to_flat_form
+from .handoff import HandoffEvent
+from .message import Message
+from .outcome import ToolDenied, ToolOutcome
+from .rate_limit import RateLimitState
+from .record import ToolRecord
+from .usage import Cost, Usage, to_money
+from .value import JsonObject, Local, Root, Value, set_field, written
+from .words import FinishReason, InterruptCause, Origin, Status
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    T = TypeVar("T", default=str)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+__all__ = ["OUTPUT_VAR", "AgentResult", "AttemptLine", "RunWarning"]
+
+OUTPUT_VAR = "output"
+
+
+class RunWarning(Value, frozen=True, kw_only=True):
+    """Something that went wrong without failing the run.
+
+    Attributes:
+        code: A word for it, such as "observer_failed".
+        message: One line.
+        origin: Where it arose; an open word.
+    """
+
+    code: str = written("")
+    message: str = written("")
+    origin: Origin = written(Origin.HOST)
+
+
+class AttemptLine(Value, frozen=True, kw_only=True):
+    """One attempt in short, also one that was discarded.
+
+    Attributes:
+        attempt: Its number, from 1.
+        status: How it ended.
+        error: Why, None if it completed.
+        usage: Tokens of its model calls.
+        cost: Money of its model calls.
+        content: Its answer, kept although it may have been discarded.
+        revise_reason: Why it was done again, "" if it was not.
+        feedback: What the next attempt was told.
+    """
+
+    attempt: int = 1
+    status: Status = written(Status.COMPLETED)
+    error: AgentError | None = None
+    usage: Usage = Usage()
+    cost: Cost | None = None
+    content: str | None = None
+    revise_reason: str = ""
+    feedback: str = ""
+
+
+class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
+    """What came of a run. It can be read like a mapping, as the flat contract has it.
+
+    Attributes:
+        status: completed, interrupted, canceled, failed, aborted or input_required.
+        output: The typed answer: the board variable ``output`` if set, else content.
+        content: Text of the last assistant message on the main channel; None where there is none.
+        messages: Every message that the run produced, in order; what was seeded is not among them.
+        tool_outcomes: One for every settled call, in the order of settling.
+        tool_records: The same calls with all their facts, in the same order.
+        artifacts: What was produced beside the answer.
+        pending: What a parked run waits for.
+        usage: Tokens of all model calls, of all attempts and child runs.
+        cost: Money for them, None where none had a price.
+        finish_reason: Of the last model call; None where unknown.
+        error: What went wrong; present exactly when status is not completed.
+        rate_limit: Of the last reply that carried one.
+        provider_data: provider, model, request_id, raw_headers, finish_raw of the last reply.
+        cause: Of an interrupt.
+        detail: Of an interrupt.
+        committed: Whether its messages count for the conversation.
+        attempts: How many engine passes it took.
+        state: The deciders' facts, such as finalize_reason and handoff.
+        handoff: To whom the request was handed over, None if it was not.
+        attempt_log: One line an attempt.
+        warnings: What went wrong without failing the run.
+        run_id: The run.
+        task_id: The caller's task, "" if none.
+        context_id: The conversation, "" if none.
+        parent_run_id: The run that started it, "" for a root run.
+        agent_id: The agent that worked on it.
+        started_at: When it began, UTC; None where not measured.
+        ended_at: started_at + duration_ms.
+        duration_ms: From the monotonic clock.
+        metadata: Free JSON of the caller and of hooks.
+        local: In process only: ``raw``, ``last_board``, ``seeded``.
+    """
+
+    status: Status = written(Status.COMPLETED)
+    output: T | None = None
+    content: str | None = None
+    messages: tuple[Message, ...] = ()
+    tool_outcomes: tuple[ToolOutcome, ...] = ()
+    tool_records: tuple[ToolRecord, ...] = ()
+    artifacts: tuple[Artifact, ...] = ()
+    pending: tuple[Pending, ...] = ()
+    usage: Usage = Usage()
+    cost: Cost | None = None
+    finish_reason: FinishReason | None = None
+    error: AgentError | None = None
+    rate_limit: RateLimitState | None = None
+    provider_data: JsonObject = {}
+    cause: InterruptCause = InterruptCause.NONE
+    detail: str = ""
+    committed: bool = written(False)
+    attempts: int = 1
+    state: JsonObject = {}
+    handoff: HandoffEvent | None = None
+    attempt_log: tuple[AttemptLine, ...] = ()
+    warnings: tuple[RunWarning, ...] = ()
+    run_id: str = ""
+    task_id: str = ""
+    context_id: str = ""
+    parent_run_id: str = ""
+    agent_id: str = ""
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    duration_ms: int = 0
+    metadata: JsonObject = {}
+    local: Local | None = None
+
+    def __post_init__(self) -> None:
+        for name, words in (
+            ("status", Status),
+            ("finish_reason", FinishReason),
+            ("cause", InterruptCause),
+        ):
+            word: object = getattr(self, name)
+            if type(word) is str:
+                set_field(self, name, words(word))
+        if (self.error is None) is not (self.status is Status.COMPLETED):
+            raise ValueError(_contradiction(self.status, self.error))
+        amount = cast("object", self.cost)
+        if amount is not None and not isinstance(amount, Cost):
+            set_field(self, "cost", Cost(total=to_money(cast("float", amount))))
+        if self.cost is not None:
+            set_field(self, "usage", self.usage.with_cost(self.cost))
+        if self.ended_at is None and self.started_at is not None:
+            set_field(self, "ended_at", self.started_at + timedelta(milliseconds=self.duration_ms))
+
+    @property
+    def success(self) -> bool:
+        """Whether there is no error."""
+        return self.error is None
+
+    @property
+    def tools_used(self) -> tuple[str, ...]:
+        """Names of the tools that ran, in order of their first run; denied ones excluded."""
+        ran = (o.tool_name for o in self.tool_outcomes if not isinstance(o, ToolDenied))
+        return tuple(dict.fromkeys(ran))
+
+    @property
+    def raw(self) -> object:
+        """The native result that this was made from, in process only; None without one."""
+        return self.local.get("raw") if self.local is not None else None
+
+    @property
+    def last_board(self) -> object:
+        """The board as the engine left it, in process only; None where it is gone."""
+        return self.local.get("last_board") if self.local is not None else None
+
+    def all_messages(self) -> tuple[Message, ...]:
+        """Seeded, asked and produced messages of the main channel.
+
+        What was seeded is known in the process that ran it, not from JSON.
+        """
+        seeded = self.local.get("seeded") if self.local is not None else None
+        if not isinstance(seeded, tuple):
+            return self.messages
+        return (*cast("tuple[Message, ...]", seeded), *self.messages)
+
+    def unwrap(self) -> T:
+        """The output; the text where no output type was asked for.
+
+        Raises:
+            RunFailed: The run did not complete; it carries this result.
+        """
+        if self.error is not None:
+            raise RunFailed(self)
+        return self.output  # pyright: ignore[reportReturnType]  # T includes None where a run may give none
+
+    def output_payload(self) -> JsonObject:
+        """The output as a mapping: itself if it is one, else ``{"content": ...}``, else empty."""
+        output: object = self.output
+        if isinstance(output, dict):
+            return output  # pyright: ignore[reportUnknownVariableType]  # keys of JSON are str
+        return {} if self.content is None else {"content": self.content}
+
+    def __getitem__(self, key: str) -> Any:
+        return to_flat_form(self)[key]
+
+    def get(self, key: str, default: object = None) -> Any:
+        """What the flat contract dict has under *key*."""
+        return to_flat_form(self).get(key, default)
+
+    def keys(self) -> Iterator[str]:
+        """The keys of the flat contract dict."""
+        return iter(to_flat_form(self))
+
+    def __contains__(self, key: object) -> bool:
+        return key in to_flat_form(self)
+
+
+def _contradiction(status: Status, error: AgentError | None) -> str:
+    if error is None:
+        return f"status {status} needs an error that says why: give error=AgentError(...)"
+    return f"status completed cannot carry the error {error.code}: give status='failed'"

@@ -1,0 +1,201 @@
+"""Tokens and money: what model calls used and what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date
+from decimal import Decimal
+from typing import TypeVar
+
+import msgspec
+
+from .value import Value, set_field, written
+
+__all__ = ["Cost", "Usage"]
+
+N = TypeVar("N", int, Decimal)
+
+_COUNTS = (
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+    "input_audio_tokens",
+    "output_audio_tokens",
+)
+_PARTS = ("input", "output", "cache_read", "cache_write", "other")
+
+
+class Cost(Value, frozen=True, kw_only=True):
+    """Money for one or more model calls.
+
+    ``float(cost)`` is the total. ``a + b`` adds two costs of one currency.
+
+    Attributes:
+        input: For the uncached part of the prompt; None where unknown.
+        output: For the output, reasoning included.
+        cache_read: For prompt tokens that were read from a cache.
+        cache_write: For prompt tokens that were written to a cache.
+        other: Anything else that was charged, such as a fee a request.
+        total: The exact sum of the parts, where parts are known.
+        currency: ISO 4217.
+        estimated: False where the provider itself reported the amount.
+        source: Where the price is from, such as "genai-prices" or "reported".
+        priced_on: The date of the price table, None where unknown.
+        unpriced_calls: Calls that are not in these figures, since they had no price.
+    """
+
+    input: Decimal | None = None
+    output: Decimal | None = None
+    cache_read: Decimal | None = None
+    cache_write: Decimal | None = None
+    other: Decimal | None = None
+    total: Decimal | None = None
+    currency: str = written("USD")
+    estimated: bool = written(True)
+    source: str = ""
+    priced_on: date | None = None
+    unpriced_calls: int = 0
+
+    def __post_init__(self) -> None:
+        for name in (*_PARTS, "total"):
+            amount = getattr(self, name)
+            if amount is not None and not isinstance(amount, Decimal):
+                set_field(self, name, to_money(amount))
+        if self.total is None:
+            known = [part for name in _PARTS if (part := getattr(self, name)) is not None]
+            if known:
+                set_field(self, "total", sum(known, Decimal(0)))
+
+    def __float__(self) -> float:
+        return float(self.total or 0)
+
+    def __add__(self, other: Cost) -> Cost:
+        if self.currency != other.currency:
+            raise ValueError(f"cannot add {other.currency} to {self.currency}: convert one first")
+        merged: dict[str, Decimal | None] = {
+            name: _add(getattr(self, name), getattr(other, name)) for name in (*_PARTS, "total")
+        }
+        return Cost(
+            **merged,
+            currency=self.currency,
+            estimated=self.estimated or other.estimated,
+            source=self.source if self.source == other.source else "mixed",
+            priced_on=self.priced_on if self.priced_on == other.priced_on else None,
+            unpriced_calls=self.unpriced_calls + other.unpriced_calls,
+        )
+
+    @staticmethod
+    def of_calls(costs: Iterable[Cost | None]) -> Cost | None:
+        """Add up the costs of several calls.
+
+        Args:
+            costs: One a call; None for a call without a price.
+
+        Returns:
+            The sum of the priced ones, the others counted in ``unpriced_calls``;
+            None if none was priced.
+        """
+        total: Cost | None = None
+        unpriced = 0
+        for cost in costs:
+            if cost is None:
+                unpriced += 1
+            else:
+                total = cost if total is None else total + cost
+        if total is None or not unpriced:
+            return total
+        return msgspec.structs.replace(total, unpriced_calls=total.unpriced_calls + unpriced)
+
+
+class Usage(Value, frozen=True, kw_only=True, dict=True):
+    """Tokens of one or more model calls, in one convention for all providers.
+
+    Falsy while no count is known. ``a + b`` adds; an unknown count stays unknown
+    only if it is so on both sides.
+
+    Attributes:
+        input_tokens: ALL prompt tokens, cache reads and writes included; None where unknown.
+        output_tokens: All generated tokens, reasoning included.
+        total_tokens: Their sum, whenever both are known.
+        cache_read_tokens: The part of the input that was read from a cache.
+        cache_write_tokens: The part of the input that was written to a cache.
+        reasoning_tokens: The part of the output that was reasoning.
+        input_audio_tokens: The part of the input that was audio.
+        output_audio_tokens: The part of the output that was audio.
+        api_calls: How many model calls these figures are of.
+        unmeasured_calls: How many of them came without usage.
+    """
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    total_tokens: int | None = None
+    cache_read_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    input_audio_tokens: int | None = None
+    output_audio_tokens: int | None = None
+    api_calls: int = 0
+    unmeasured_calls: int = 0
+
+    def __post_init__(self) -> None:
+        if self.input_tokens is not None and self.output_tokens is not None:
+            set_field(self, "total_tokens", self.input_tokens + self.output_tokens)
+
+    def __bool__(self) -> bool:
+        return self.total_tokens is not None or any(
+            getattr(self, name) is not None for name in _COUNTS
+        )
+
+    def __add__(self, other: Usage) -> Usage:
+        counts: dict[str, int | None] = {
+            name: _add(getattr(self, name), getattr(other, name))
+            for name in (*_COUNTS, "total_tokens")
+        }
+        return Usage(
+            **counts,
+            api_calls=self.api_calls + other.api_calls,
+            unmeasured_calls=self.unmeasured_calls + other.unmeasured_calls,
+        )
+
+    @property
+    def cost(self) -> Cost | None:
+        """The cost of these tokens, where the value that carries both knows it."""
+        return vars(self).get("cost_seen")
+
+    @property
+    def estimated_cost(self) -> float | None:
+        """The total cost as a float, None where it is unknown."""
+        cost = self.cost
+        return None if cost is None or cost.total is None else float(cost.total)
+
+    def with_cost(self, cost: Cost | None) -> Usage:
+        """This usage with its read-only view of *cost* set."""
+        if cost is None or self.cost is cost:
+            return self
+        usage = msgspec.structs.replace(self)
+        # Beside the fields, so that it is neither written nor compared.
+        vars(usage)["cost_seen"] = cost
+        return usage
+
+
+def to_money(amount: Decimal | float | str) -> Decimal:
+    """Make an exact amount of *amount*; a float counts as the digits it is printed with.
+
+    Raises:
+        ValueError: It is no finite number.
+    """
+    try:
+        money = Decimal(str(amount))
+    except ArithmeticError:
+        raise ValueError(f"{amount!r} is no amount of money: give a number") from None
+    if not money.is_finite():
+        raise ValueError(f"{amount!r} is no amount of money: give a finite number")
+    return money
+
+
+def _add(one: N | None, other: N | None) -> N | None:
+    if one is None:
+        return other
+    return one if other is None else one + other

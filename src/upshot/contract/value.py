@@ -1,0 +1,129 @@
+"""What all contract values are made of: struct bases, JSON types, and what stays in the process."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import msgspec
+
+__all__ = [
+    "JSON",
+    "SCHEMA_VERSION",
+    "Json",
+    "JsonObject",
+    "Local",
+    "Root",
+    "Tagged",
+    "Value",
+    "empty_object",
+    "set_field",
+    "to_snake",
+    "to_tuple",
+    "written",
+]
+
+SCHEMA_VERSION = 1
+
+if TYPE_CHECKING:
+    Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
+else:
+    # msgspec resolves annotations at run time and knows no recursive alias.
+    Json = Any
+JsonObject: TypeAlias = dict[str, Json]
+
+S = TypeVar("S")
+D = TypeVar("D")
+
+
+@cache
+def to_snake(name: str) -> str:
+    """Turn a class name into the ``kind`` that stands for it: ``ToolCall`` to ``tool_call``."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def written(default: D) -> D:
+    """A field's default that is written to JSON all the same, for absent means unknown there."""
+    return msgspec.field(default_factory=lambda: default)
+
+
+def empty_object() -> JsonObject:
+    """A new empty object; a factory that is no builtin, so that an empty one is written too."""
+    return {}
+
+
+def set_field(value: msgspec.Struct, name: str, new: object) -> None:
+    """Set a field of a frozen struct; only for use in ``__post_init__``."""
+    msgspec.structs.force_setattr(value, name, new)
+
+
+def _encode_other(value: object) -> Json:
+    if isinstance(value, Local):
+        return None
+    raise TypeError(f"{type(value).__name__} is no JSON: convert it before it enters a result")
+
+
+JSON = msgspec.json.Encoder(decimal_format="number", enc_hook=_encode_other)
+
+
+class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A frozen value; what equals its default is left out of the JSON."""
+
+
+class Tagged(Value, frozen=True, kw_only=True, tag_field="kind", tag=to_snake):
+    """A value that stands in a union or alone; its JSON names its kind."""
+
+    @property
+    def kind(self) -> str:
+        """The word in the JSON that tells which type this is."""
+        return str(type(self).__struct_config__.tag)
+
+
+class Root(Tagged, frozen=True, kw_only=True):
+    """A value that is stored or sent on its own.
+
+    Attributes:
+        schema_version: The version of the form it was written in; always written.
+    """
+
+    schema_version: int = written(SCHEMA_VERSION)
+
+
+class Local:
+    """What lives in this process only: equal to any other, and null in JSON.
+
+    Attributes:
+        values: The objects by name, such as ``raw``.
+    """
+
+    __slots__ = ("values",)
+
+    def __init__(self, **values: object) -> None:
+        self.values = values
+
+    def __eq__(self, other: object) -> bool:
+        return other is None or isinstance(other, Local)
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return f"Local({', '.join(self.values)})"
+
+    def get(self, name: str) -> object:
+        """The object called *name*, None where there is none."""
+        return self.values.get(name)
+
+    def __copy__(self) -> Local:
+        return Local(**self.values)
+
+    def __reduce__(self) -> tuple[type[Local], tuple[()]]:
+        # Pickled values leave the process, and this does not.
+        return Local, ()
+
+
+def to_tuple(items: Iterable[S]) -> tuple[S, ...]:
+    """Freeze *items*, whatever container they came in."""
+    return items if isinstance(items, tuple) else tuple(items)

@@ -1,0 +1,159 @@
+"""The word lists of the contract.
+
+Closed lists refuse an unknown word. Open lists take it as a pseudo-member that
+equals its string and is written back unchanged, so that tomorrow's words do
+not break today's reader.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Self
+
+__all__ = [
+    "DeniedReason",
+    "Effect",
+    "ErrorCode",
+    "FinishReason",
+    "InterruptCause",
+    "OpenWord",
+    "Origin",
+    "Resource",
+    "Role",
+    "Status",
+]
+
+
+class OpenWord(StrEnum):
+    """A word list that takes unknown words as they are."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        if not isinstance(value, str):
+            return None
+        # Not kept in the list: words come from peers, and a list must not grow with them.
+        word = str.__new__(cls, value)
+        word._name_ = value
+        word._value_ = value
+        return word
+
+
+class Status(StrEnum):
+    """How a run ended, or that it waits. Closed."""
+
+    COMPLETED = "completed"
+    INTERRUPTED = "interrupted"
+    CANCELED = "canceled"
+    FAILED = "failed"
+    ABORTED = "aborted"
+    INPUT_REQUIRED = "input_required"
+
+
+class FinishReason(StrEnum):
+    """Why a model stopped. Closed; the provider's own word is kept beside it."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    TOOL_USE = "tool_use"
+    ERROR = "error"
+    CONTENT_FILTER = "content_filter"
+    ABORTED = "aborted"
+
+
+class Effect(StrEnum):
+    """What a tool may do (read, write, destructive) or did (none, applied, unknown). Closed."""
+
+    READ = "read"
+    WRITE = "write"
+    DESTRUCTIVE = "destructive"
+    NONE = "none"
+    APPLIED = "applied"
+    UNKNOWN = "unknown"
+
+
+class Role(StrEnum):
+    """Who speaks in a message. Closed."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+class ErrorCode(OpenWord):
+    """What went wrong. The first eight are the contract's, the rest upshot's own. Open."""
+
+    RATE_LIMIT = "rate_limit"
+    TIMEOUT = "timeout"
+    SERVER_ERROR = "server_error"
+    INVALID_REQUEST = "invalid_request"
+    AUTH_ERROR = "auth_error"
+    CONTENT_FILTER = "content_filter"
+    CONTEXT_LENGTH = "context_length"
+    MODEL_UNAVAILABLE = "model_unavailable"
+    INVALID_OUTPUT = "invalid_output"
+    BUDGET_EXCEEDED = "budget_exceeded"
+    MAX_TURNS = "max_turns"
+    NO_PROGRESS = "no_progress"
+    DEAD_END = "dead_end"
+    INTERRUPTED = "interrupted"
+    CANCELED = "canceled"
+    INPUT_REQUIRED = "input_required"
+    HOOK_FAILED = "hook_failed"
+    INTERNAL = "internal"
+    NOT_FOUND = "not_found"
+    CONFLICT = "conflict"
+    POLICY_DENIED = "policy_denied"
+    NOT_AVAILABLE = "not_available"
+
+
+class Origin(OpenWord):
+    """Where an error or a warning arose. Open."""
+
+    MODEL = "model"
+    TOOL = "tool"
+    DECIDER = "decider"
+    ENGINE = "engine"
+    LIMIT = "limit"
+    HOST = "host"
+    CALLER = "caller"
+    OBSERVER = "observer"
+    JOURNAL = "journal"
+
+
+class Resource(OpenWord):
+    """What a rate-limit window counts. Open."""
+
+    REQUESTS = "requests"
+    TOKENS = "tokens"
+    INPUT_TOKENS = "input_tokens"
+    OUTPUT_TOKENS = "output_tokens"
+
+
+class DeniedReason(OpenWord):
+    """Which gate refused a tool call. Open."""
+
+    DUPLICATE = "duplicate"
+    BLOCKED = "blocked"
+    PRE_HOOK = "pre_hook"
+    VALIDATION = "validation"
+    DEADLINE = "deadline"
+    WRITE_DENIED = "write_denied"
+    CANCELLED = "cancelled"
+    BUDGET = "budget"
+    UNKNOWN_TOOL = "unknown_tool"
+    POLICY = "policy"
+    RATE_LIMITED = "rate_limited"
+    CIRCUIT_OPEN = "circuit_open"
+    SUPERSEDED = "superseded"
+
+
+class InterruptCause(OpenWord):
+    """Why a run was interrupted. Open; "" where nobody said."""
+
+    USER_CANCEL = "user_cancel"
+    USER_INPUT = "user_input"
+    HOST_SHUTDOWN = "host_shutdown"
+    DEADLINE = "deadline"
+    CUSTOM = "custom"
+    NONE = ""

@@ -1,0 +1,61 @@
+"""Exceptions: what a caller of upshot did wrong, and the door from value to exception.
+
+Bad news from a model, a tool, a provider, a person or a limit is a value and
+never one of these::
+
+    UpshotError
+    +-- Misuse          the caller's mistake (also a ValueError)
+    +-- RunFailed       raised by ``result.unwrap()``; carries the result
+    +-- JournalError    the log cannot be read, written or owned
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+__all__ = ["JournalError", "Misuse", "RunFailed", "UpshotError"]
+
+
+class UpshotError(Exception):
+    """The root of every exception that upshot raises."""
+
+
+class Misuse(UpshotError, ValueError):
+    """The caller asked for something that cannot be; the message says what to do."""
+
+
+class JournalError(UpshotError):
+    """The log cannot be opened, written, read or owned.
+
+    Attributes:
+        run_id: The run that it concerns, "" for the whole log.
+        seq: The last event known to be sound, None where that says nothing.
+    """
+
+    def __init__(self, message: str, *, run_id: str = "", seq: int | None = None) -> None:
+        super().__init__(message)
+        self.run_id = run_id
+        self.seq = seq
+
+
+class _Failure(Protocol):
+    """What this module needs to know of a result, so that it imports nothing."""
+
+    @property
+    def status(self) -> str: ...
+    @property
+    def error(self) -> object: ...
+
+
+class RunFailed(UpshotError):
+    """A result without an answer was unwrapped.
+
+    Attributes:
+        result: The whole result, an ``AgentResult`` or a ``ModelResponse``.
+    """
+
+    def __init__(self, result: _Failure) -> None:
+        error = result.error
+        code = getattr(error, "code", "internal")
+        super().__init__(f"{result.status}: {code}: {getattr(error, 'message', '')}")
+        self.result = result
