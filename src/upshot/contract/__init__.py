@@ -87,6 +87,7 @@ from .outcome import (
     outcome_is_error,
     outcome_is_retryable,
 )
+from .paging import PAGE_CHARS, read_page
 from .rate_limit import RateLimitState, RateLimitWindow
 from .record import ApprovalRecord, Coercion, GateVerdict, ToolRecord
 from .request import ModelInput, ModelRequest, Request, RequestConfig
@@ -210,6 +211,7 @@ __all__ = [
     "Observer",
     "OpenWord",
     "Origin",
+    "PAGE_CHARS",
     "Part",
     "Pending",
     "PendingApproval",
@@ -278,6 +280,7 @@ __all__ = [
     "outcome_is_retryable",
     "outcome_to_model_content",
     "outcome_to_object",
+    "read_page",
     "result_of_response",
     "to_contract",
     "to_free_json",
