@@ -1,0 +1,149 @@
+"""Header containers of every kind, made into one plain dictionary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Protocol, TypeAlias, cast
+
+from .fields import MAX_DELAY_S, parse_number, parse_retry_after
+
+__all__ = [
+    "Headers",
+    "Items",
+    "normalize_headers",
+    "read_request_id",
+    "read_retry_after",
+    "to_raw_headers",
+]
+
+
+class Items(Protocol):
+    """Any header container that can list its pairs."""
+
+    def items(self) -> Iterable[tuple[object, object]]:
+        """All (name, value) pairs; a name may come twice."""
+        ...
+
+
+Headers: TypeAlias = (
+    "Mapping[str, str] | Mapping[str, object] | Iterable[tuple[object, object]] | Items | None"
+)
+"""What is taken for headers: a mapping, pairs, anything with ``items()``, or None."""
+
+_PROXIED = "llm_provider-"
+_REQUEST_IDS = (
+    "x-request-id",
+    "request-id",
+    "apim-request-id",
+    "x-amzn-requestid",
+    "mistral-correlation-id",
+)
+_PRIVATE = frozenset(
+    {
+        "set-cookie",
+        "set-cookie2",
+        "cookie",
+        "authorization",
+        "proxy-authorization",
+        "x-api-key",
+        "api-key",
+        "openai-organization",
+        "openai-project",
+        "anthropic-organization-id",
+        "x-organization-id",
+        "x-org-id",
+    }
+)
+
+
+def normalize_headers(headers: Headers) -> dict[str, str]:
+    """Make one dictionary of *headers*: lower-case names, text values.
+
+    A name that comes twice, and a list as a value, is joined by ",". Names that are None are
+    left out, bytes are read as Latin-1. A name with litellm's ``llm_provider-`` prefix is the
+    name behind it, unless that is there too.
+
+    Args:
+        headers: A mapping, pairs, or anything with ``items()``; None has none.
+
+    Returns:
+        A new dictionary. Never raises on what the values are.
+    """
+    fields: dict[str, str] = {}
+    proxied: dict[str, str] = {}
+    for name, value in _pairs(headers):
+        key = _name(name) if type(name) is str else _odd_name(name)
+        if key is None:
+            continue
+        text = value if type(value) is str else _text(value)
+        into, key = (proxied, key[len(_PROXIED) :]) if key.startswith(_PROXIED) else (fields, key)
+        into[key] = f"{into[key]},{text}" if key in into else text
+    if proxied:
+        fields = {**proxied, **fields}
+    return fields
+
+
+def to_raw_headers(fields: Mapping[str, str]) -> dict[str, str]:
+    """Leave out of *fields* what is secret or names the account: cookies, keys, organisations."""
+    return {name: value for name, value in fields.items() if name not in _PRIVATE}
+
+
+def read_request_id(fields: Mapping[str, str]) -> str | None:
+    """The provider's id of the request, by the first header that has one; None without."""
+    for name in _REQUEST_IDS:
+        if found := fields.get(name):
+            return found
+    return None
+
+
+def read_retry_after(fields: Mapping[str, str], *, now: float) -> float | None:
+    """Read how long to wait: ``retry-after-ms``, else ``Retry-After``.
+
+    A value that is no time is passed over, so that it cannot hide one that is.
+
+    Args:
+        fields: Normalised headers.
+        now: When they were received, in unix seconds.
+
+    Returns:
+        Seconds, from 0 to ``MAX_DELAY_S``; None where neither header says any.
+    """
+    if "retry-after-ms" in fields:
+        millis = parse_number(fields["retry-after-ms"].strip())
+        if millis is not None and millis <= MAX_DELAY_S * 1000:
+            return millis / 1000
+    text = fields.get("retry-after")
+    return None if text is None else parse_retry_after(text, now=now)
+
+
+def _pairs(headers: Headers) -> Iterable[tuple[object, object]]:
+    if headers is None:
+        return ()
+    items = getattr(headers, "items", None)
+    if items is not None:
+        return cast("Iterable[tuple[object, object]]", items())
+    return (
+        cast("tuple[object, object]", pair)
+        for pair in cast("Iterable[object]", headers)
+        if isinstance(pair, (tuple, list)) and len(cast("tuple[object, ...]", pair)) == 2
+    )
+
+
+@lru_cache(maxsize=1024)
+def _name(name: str) -> str:
+    return name.strip().lower()
+
+
+def _odd_name(name: object) -> str | None:
+    return None if name is None else _text(name).strip().lower()
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, (bytes, bytearray)):
+        return value.decode("latin-1")
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(_text, cast("list[object]", value)))
+    return "" if value is None else str(value)
