@@ -1,0 +1,205 @@
+"""A model's reply while it is being read, and the ModelResponse that it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Final, Protocol, TypeAlias
+
+from ..contract import (
+    AgentError,
+    Cost,
+    ErrorCode,
+    FinishReason,
+    Json,
+    JsonObject,
+    Local,
+    ModelResponse,
+    Origin,
+    RateLimitState,
+    Reasoning,
+    ReasoningDelta,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    Usage,
+)
+from .document import as_object
+from .failures import classify_error_object
+from .finish import parse_finish_reason, settle_finish
+from .headers import read_request_id, to_raw_headers
+from .rate_limits import read_rate_limit_state
+
+__all__ = ["Draft", "StreamEvent", "SurfaceStream", "to_reported_cost"]
+
+StreamEvent: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta
+"""What a stream gives while it runs."""
+
+# One xAI tick is a ten-billionth of a dollar.
+_TICK_DIGITS: Final = -10
+
+
+class SurfaceStream(Protocol):
+    """One surface's reader of stream events; it writes into the draft that it was made with."""
+
+    def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
+        """Take one event and give the deltas in it."""
+        ...
+
+    def finish(self) -> None:
+        """Put what was gathered into the draft."""
+        ...
+
+
+@dataclass(slots=True)
+class Draft:
+    """What has been read of one reply.
+
+    Attributes:
+        provider: Whom it came from.
+        fields: Normalised headers.
+        now: When it came, in unix seconds.
+        id: The provider's id of the reply.
+        model: The model as the reply names it.
+        text: Pieces of the visible text.
+        refusal: Pieces of a refusal.
+        reasoning: What the model thought.
+        calls: Calls that the client shall carry out.
+        settled_calls: How many of them the provider has already seen answered.
+        server_tools: What the provider did itself, by block type.
+        finish_raw: The provider's word for why it stopped.
+        usage: Tokens, None while none were told.
+        usage_raw: As it came.
+        total_tokens_reported: The provider's own sum.
+        cost: What the provider says that it costs.
+        error: What went wrong.
+        done: Whether the stream said that it is over; None where the reply is no stream.
+        raw: The document, where the reply was one.
+    """
+
+    provider: str
+    fields: Mapping[str, str]
+    now: float
+    id: str = ""
+    model: str = ""
+    text: list[str] = field(default_factory=list[str])
+    refusal: list[str] = field(default_factory=list[str])
+    reasoning: list[Reasoning] = field(default_factory=list[Reasoning])
+    calls: list[ToolCall] = field(default_factory=list[ToolCall])
+    settled_calls: int = 0
+    server_tools: list[Json] = field(default_factory=list[Json])
+    finish_raw: str = ""
+    usage: Usage | None = None
+    usage_raw: JsonObject | None = None
+    total_tokens_reported: int | None = None
+    cost: Cost | None = None
+    error: AgentError | None = None
+    done: bool | None = None
+    raw: Json = None
+
+    def fail(self, error: Json) -> None:
+        """Keep the first error object that came inside the reply."""
+        if self.error is None:
+            self.error = classify_error_object(
+                error, fields=self.fields, provider=self.provider, now=self.now
+            )
+
+    def fail_unreadable(self, message: str) -> None:
+        """Note that the reply was not what the surface sends."""
+        if self.error is None:
+            self.error = AgentError(
+                ErrorCode.SERVER_ERROR, message, retryable=True, origin=Origin.MODEL
+            )
+
+    def to_response(self) -> ModelResponse:
+        """Make the response of all that was read."""
+        finish = self._finish()
+        error = self.error or self._error_of_finish(finish)
+        usage = self.usage or Usage(api_calls=1, unmeasured_calls=1)
+        return ModelResponse(
+            content="".join(self.text) or None,
+            tool_calls=tuple(self.calls),
+            reasoning=tuple(self.reasoning),
+            refusal="".join(self.refusal) or None,
+            usage=usage,
+            cost=self.cost,
+            finish_reason=FinishReason.ERROR if error is not None else finish,
+            error=error,
+            rate_limit=self._rate_limit(error),
+            provider_data=self._provider_data(error),
+            local=None if self.raw is None else Local(raw=self.raw),
+        )
+
+    def _finish(self) -> FinishReason | None:
+        if not self.finish_raw:
+            return None
+        reason = parse_finish_reason(self.finish_raw)
+        return settle_finish(reason, calls=len(self.calls) > self.settled_calls)
+
+    def _error_of_finish(self, finish: FinishReason | None) -> AgentError | None:
+        if finish is not FinishReason.ERROR:
+            return None
+        malformed = "malformed" in self.finish_raw.lower()
+        return AgentError(
+            ErrorCode.INVALID_OUTPUT if malformed else ErrorCode.SERVER_ERROR,
+            f"the model stopped with {self.finish_raw}",
+            type=self.finish_raw,
+            retryable=True,
+            origin=Origin.MODEL,
+        )
+
+    def _rate_limit(self, error: AgentError | None) -> RateLimitState | None:
+        limited = error is not None and error.code == ErrorCode.RATE_LIMIT
+        state = read_rate_limit_state(
+            self.fields,
+            now=self.now,
+            retry_after=error.retry_after_s if error is not None else None,
+            limited=limited,
+        )
+        known = limited or state.windows or state.retry_after is not None
+        return state if known else None
+
+    def _provider_data(self, error: AgentError | None) -> JsonObject:
+        raw_headers: JsonObject = {**to_raw_headers(self.fields)}
+        data: JsonObject = {
+            "provider": self.provider,
+            "model": self.model,
+            "request_id": read_request_id(self.fields) or _request_id(self.raw),
+            "raw_headers": raw_headers,
+            "finish_raw": self.finish_raw,
+            "usage_raw": self.usage_raw,
+            "total_tokens_reported": self.total_tokens_reported,
+            "server_tools": self.server_tools,
+        }
+        if error is not None:
+            data["error_message"] = error.message
+            data["error_type_raw"] = error.type
+            data["error_code_raw"] = error.provider_code
+        # What is not known is not there, rather than empty.
+        data = {name: value for name, value in data.items() if value not in (None, "", [], {})}
+        if self.done is not None:
+            data["stream_done"] = self.done
+        return data
+
+
+def to_reported_cost(usage: JsonObject) -> Cost | None:
+    """The cost that a usage object reports, in any provider's way; None where it reports none."""
+    ticks = usage.get("cost_in_usd_ticks")
+    if isinstance(ticks, int) and not isinstance(ticks, bool) and ticks >= 0:
+        return _reported(Decimal(ticks).scaleb(_TICK_DIGITS))
+    cost = usage.get("cost")
+    amount = as_object(cost).get("total_cost") if isinstance(cost, dict) else cost
+    if isinstance(amount, bool) or not isinstance(amount, (int, float)) or amount < 0:
+        return None
+    # A float counts as the digits it is printed with.
+    return _reported(Decimal(str(amount)))
+
+
+def _reported(amount: Decimal) -> Cost | None:
+    return Cost(total=amount, estimated=False, source="reported") if amount.is_finite() else None
+
+
+def _request_id(document: Json) -> str | None:
+    found = as_object(document).get("request_id")
+    return found if isinstance(found, str) else None
