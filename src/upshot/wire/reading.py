@@ -1,0 +1,225 @@
+"""Reading replies: a whole one at once, a streamed one as it comes."""
+
+from __future__ import annotations
+
+import time
+from typing import Literal, TypeAlias
+
+from ..contract import AgentError, ModelResponse
+from .document import parse_json, parse_object
+from .draft import Draft, StreamEvent
+from .failures import classify_error
+from .headers import Headers, normalize_headers
+from .sse import EventParser, ServerEvent
+from .surfaces import find_surface
+
+__all__ = ["Mode", "StreamReader", "read_response"]
+
+Mode: TypeAlias = Literal["json", "sse", "aws-eventstream"]
+"""How a body is framed."""
+
+_MODES: dict[str, Mode] = {
+    "text/event-stream": "sse",
+    "application/vnd.amazon.eventstream": "aws-eventstream",
+    "application/json": "json",
+}
+_EVENT_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
+_DOCUMENT_STARTS = (b"{", b"[", b"<")
+_BLANK = b" \t\r\n\xef\xbb\xbf"
+
+
+def read_response(
+    surface: str,
+    *,
+    status: int,
+    headers: Headers,
+    body: bytes,
+    provider: str = "",
+    mode: Mode | None = None,
+    now: float | None = None,
+) -> ModelResponse:
+    """Read a whole reply, good or bad.
+
+    Args:
+        surface: "chat" or "messages".
+        status: The HTTP status.
+        headers: A mapping, pairs, anything with ``items()``, or None.
+        body: The reply's body, any bytes; a stream that has ended is one too.
+        provider: Whom it came from; reasoning signatures and errors are marked with it.
+        mode: How the body is framed; None concludes it from the content type, else the body.
+        now: When it was received, in unix seconds; None takes this moment.
+
+    Returns:
+        What came of the call. Never raises on what a peer sends.
+
+    Raises:
+        Misuse: There is no such surface.
+    """
+    reader = StreamReader(surface, provider=provider, headers=headers, mode=mode, now=now)
+    if status >= 400:
+        return reader.refuse(status, body)
+    reader.feed(body)
+    return reader.close()
+
+
+class StreamReader:
+    """Reads one streamed reply while it comes.
+
+    However the bytes are cut, the deltas joined and the response are the same. A stream that
+    breaks off keeps what came and has no finish; ``provider_data["stream_done"]`` tells whether it
+    said that it was over.
+
+    Args:
+        surface: "chat" or "messages".
+        provider: Whom it comes from.
+        headers: Those of the reply, any container, or None.
+        mode: How it is framed; None concludes it from the content type, else the first bytes.
+        now: When the reply began, in unix seconds; None takes this moment.
+
+    Raises:
+        Misuse: There is no such surface.
+    """
+
+    __slots__ = (
+        "_body",
+        "_draft",
+        "_events",
+        "_mode",
+        "_response",
+        "_sniffed",
+        "_stream",
+        "_surface",
+    )
+
+    def __init__(
+        self,
+        surface: str,
+        *,
+        provider: str = "",
+        headers: Headers = None,
+        mode: Mode | None = None,
+        now: float | None = None,
+    ) -> None:
+        fields = normalize_headers(headers)
+        kind = fields.get("content-type", "").partition(";")[0].strip().lower()
+        self._mode: Mode = mode or _MODES.get(kind) or "sse"
+        self._sniffed = self._mode == "aws-eventstream"
+        self._surface = find_surface(surface)
+        self._draft = Draft(
+            provider=provider, fields=fields, now=time.time() if now is None else now
+        )
+        self._stream = self._surface.open_stream(self._draft)
+        self._events = EventParser()
+        self._body: list[bytes] = []
+        self._response: ModelResponse | None = None
+
+    def feed(self, data: bytes) -> list[StreamEvent]:
+        """Take the next bytes.
+
+        Args:
+            data: Any number of bytes, cut anywhere.
+
+        Returns:
+            The deltas that they completed, in order. Never raises on what a peer sends.
+        """
+        if not self._sniffed:
+            self._body.append(data)
+            data = b"".join(self._body)
+            if not self._sniff(data):
+                return []
+            self._body.clear()
+        if self._mode == "sse":
+            return self._read(self._events.feed(data))
+        self._body.append(data)
+        return []
+
+    def close(self) -> ModelResponse:
+        """Take the end of the stream.
+
+        Returns:
+            What came of the call; the same again when asked again.
+        """
+        if self._response is None:
+            rest = b"".join(self._body)
+            if self._mode == "sse":
+                self._read(self._events.feed(rest) + self._events.close())
+                self._draft.done = bool(self._draft.done)
+                self._stream.finish()
+            else:
+                self._read_whole(rest)
+            self._response = self._draft.to_response()
+        return self._response
+
+    def fail(self, error: AgentError) -> ModelResponse:
+        """End the reading with *error*, which the reply itself does not tell.
+
+        Args:
+            error: Such as a connection that broke; it wins over what the reply says.
+
+        Returns:
+            What was read so far, with the error.
+        """
+        self._draft.error = error
+        return self.close()
+
+    def refuse(self, status: int, body: bytes) -> ModelResponse:
+        """Read a reply whose status says that it is no answer.
+
+        Args:
+            status: The HTTP status.
+            body: The whole body.
+
+        Returns:
+            The response with the error of status, body and headers.
+        """
+        document = parse_object(body)
+        if document is None and body.lstrip(_BLANK).startswith(_EVENT_STARTS):
+            # Some gateways send the error of a refused request as an event.
+            events = self._events.feed(body) + self._events.close()
+            body = events[0][1] if events else body
+            document = parse_object(body)
+        self._draft.raw = document
+        self._draft.error = self._classify(status, body)
+        return self._draft.to_response()
+
+    def _classify(self, status: int, body: bytes) -> AgentError:
+        draft = self._draft
+        return classify_error(
+            status=status, body=body, headers=draft.fields, provider=draft.provider, now=draft.now
+        )
+
+    def _read(self, events: list[ServerEvent]) -> list[StreamEvent]:
+        deltas: list[StreamEvent] = []
+        for name, data in events:
+            document = parse_json(data)
+            if isinstance(document, dict):
+                deltas += self._stream.read(name, document)
+            elif data.strip() == self._surface.done_mark:
+                self._draft.done = True
+        return deltas
+
+    def _read_whole(self, body: bytes) -> None:
+        document = parse_json(body)
+        if isinstance(document, list) and document:
+            document = document[0]
+        if isinstance(document, dict):
+            self._draft.raw = document
+            self._surface.read(document, self._draft)
+        elif self._draft.error is None:
+            self._draft.error = self._classify(200, body)
+
+    def _sniff(self, data: bytes) -> bool:
+        """Correct the mode by the first bytes; False while they do not tell.
+
+        Servers answer a streamed request with one JSON document, or the other way round, and do
+        not always say so in the content type.
+        """
+        start = data.lstrip(_BLANK)
+        if not start or any(mark.startswith(start) for mark in _EVENT_STARTS if mark != start):
+            return False
+        if start.startswith(_EVENT_STARTS):
+            self._mode = "sse"
+        elif start.startswith(_DOCUMENT_STARTS):
+            self._mode = "json"
+        self._sniffed = True
+        return True
