@@ -1,3 +1,4 @@
+import random
 import re
 
 import pytest
@@ -38,7 +39,7 @@ PATTERNS = st.recursive(
 
 @given(PATTERNS, st.text("ab1 .éx]_", max_size=12), st.sampled_from(["", "(?i)"]))
 def test_it_finds_what_re_finds(pattern: str, line: str, flags: str):
-    # Before Python 3.14 re finds no \\B in an empty line.
+    # Before Python 3.14 re finds no \B in an empty line.
     assume(line or r"\B" not in pattern)
     found = LineSearch(flags + pattern).find_end(line)
     assert (found is not None) == (re.search(flags + pattern, line) is not None)
@@ -84,3 +85,9 @@ def test_what_it_cannot_search_for_is_a_value_error(pattern: str, said: str):
 def test_the_end_of_the_earliest_match_is_told():
     assert LineSearch("b+").find_end("aabbb") == 3
     assert LineSearch("a$").find_end("ba") == 2
+
+
+def test_a_pattern_that_takes_too_long_is_a_value_error():
+    search = LineSearch("a[ab]{1000}c")
+    with pytest.raises(ValueError, match="too long"):
+        search.find_end("".join(random.Random(1).choices("ab", k=100_000)))

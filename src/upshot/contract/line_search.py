@@ -18,7 +18,9 @@ __all__ = ["LineSearch"]
 
 _MAX_PATTERN_CHARS = 1_000
 _MAX_NODES = 4_000
-_MAX_REMEMBERED = 20_000
+# Counted in places of the pattern that were looked at; so many take about two seconds.
+_MAX_WORK = 5_000_000
+_MAX_REMEMBERED = 250_000
 
 _FLAGS = re.compile(r"\(\?(?P<flags>[aimsu]+)\)")
 _OPEN = re.compile(r"\((?:\?:|\?P<\w+>|(?!\?))")
@@ -50,7 +52,7 @@ class LineSearch:
             self._program = _Parser(pattern).program()
         except RecursionError as error:
             raise ValueError("the pattern has too many groups in each other") from error
-        self._steps: dict[_State, dict[str, _State | None]] = {}
+        self._stops: dict[_State, _Stop] = {}
         self._remembered = 0
 
     def find_end(self, line: str) -> int | None:
@@ -58,26 +60,38 @@ class LineSearch:
 
         Args:
             line: One line without its line end.
+
+        Raises:
+            ValueError: Over all lines so far the pattern took too much work.
         """
-        state = _State(frozenset((self._program.start,)), at_start=True, after_word=False)
-        known = self._known(state)
+        start = _State(frozenset((self._program.start,)), at_start=True, after_word=False)
+        stop = self._stop(start)
         for place, char in enumerate(line):
-            if char in known:
-                following = known[char]
-            else:
-                following = known[char] = self._program.advance(state, char)
-                self._remembered += 1
+            following = stop.then.get(char, stop)
+            # A stop may lead to itself, so that a miss has to be told apart.
+            if following is stop and char not in stop.then:
+                following = self._advance(stop, char)
             if following is None:
                 return place
-            state = following
-            known = self._known(state)
-        return None if self._program.advance(state, "") is not None else len(line)
+            stop = following
+        ended = stop.then[""] if "" in stop.then else self._advance(stop, "")
+        return None if ended else len(line)
 
-    def _known(self, state: _State) -> dict[str, _State | None]:
+    def _stop(self, state: _State) -> _Stop:
         if self._remembered > _MAX_REMEMBERED:
-            self._steps.clear()
+            self._stops.clear()
             self._remembered = 0
-        return self._steps.setdefault(state, {})
+        return self._stops.setdefault(state, _Stop(state))
+
+    def _advance(self, stop: _Stop, char: str) -> _Stop | None:
+        state = self._program.advance(stop.state, char)
+        following = stop.then[char] = None if state is None else self._stop(state)
+        self._remembered += 0 if state is None else len(state.nodes)
+        if self._program.work > _MAX_WORK:
+            raise ValueError(
+                "the pattern takes too long on this text; search for something simpler"
+            )
+        return following
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +101,14 @@ class _State:
     nodes: frozenset[int]
     at_start: bool
     after_word: bool
+
+
+@dataclass(slots=True, eq=False)
+class _Stop:
+    """A state with the ways out of it that were found so far; None is a match."""
+
+    state: _State
+    then: dict[str, _Stop | None] = field(default_factory=dict[str, "_Stop | None"])
 
 
 @dataclass(slots=True)
@@ -105,6 +127,7 @@ class _Program:
         self.nodes: list[_Node] = []
         self.start = 0
         self.match = 0
+        self.work = 0
 
     def add(self, node: _Node) -> int:
         """Put *node* in; returns its number."""
@@ -116,6 +139,7 @@ class _Program:
     def advance(self, state: _State, char: str) -> _State | None:
         """Where *char* ("" is the end of the line) leads; None says that a match is complete."""
         reached = self._reach(state, char)
+        self.work += len(reached)
         if self.match in reached:
             return None
         nodes = (self.nodes[number] for number in reached) if char else ()

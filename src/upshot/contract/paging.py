@@ -32,7 +32,8 @@ def read_page(
         characters of *text* also where a pattern is given, None at the end.
 
     Raises:
-        ValueError: *offset* is negative, *limit* is below 1, or *pattern* is not valid.
+        ValueError: *offset* is negative, *limit* is below 1, or *pattern* is not valid
+            or takes too long.
     """
     if offset < 0:
         raise ValueError(f"offset is {offset}; it must not be negative")
