@@ -1,0 +1,179 @@
+"""Provider: from a received request to what goes back, without touching the network."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from ..contract.roles import Clock
+from .bucket import LimitGauge, Limits, OverLimit
+from .chat import ChatSurface
+from .damage import damaged, replaced
+from .faults import Fault, FaultBox, SlowFault
+from .messages import MessagesSurface
+from .playback import Playback
+from .problem import Problem
+from .request import Ask, Received
+from .scenario import Latency, Reply, Scenario
+from .script import Turn, compile_scripts
+from .surface import Counts, Envelope, Reception, Surface, count_tokens
+
+__all__ = ["Provider"]
+
+_STREAM = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
+_JSON = {"content-type": "application/json"}
+_CHAT: Surface = ChatSurface()
+_MESSAGES: Surface = MessagesSurface()
+
+
+class _Plan(Struct, frozen=True):
+    """A reply that was chosen and filled in, before limits and faults."""
+
+    position: int
+    reply: Reply
+    turn: Turn
+    counts: Counts
+    faults: FaultBox
+
+
+class Provider:
+    """A simulated account at a provider: scripts, buckets, and what is left of the faults.
+
+    Args:
+        scenario: What it answers.
+        where: What to call the scenario in messages.
+        clock: Time of the buckets and of the dates that are told.
+        limits: Rate limits; None takes the scenario's.
+        faults: Asked after those inside replies and before those of the scenario.
+        api_key: The only key that is let in; None lets everyone in.
+        strict: Whether conversations that the real APIs refuse are refused: calls without results,
+            results without calls.
+
+    Raises:
+        Misuse: A template of the scenario breaks the grammar.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        where: str = "scenario",
+        *,
+        clock: Clock,
+        limits: Limits | None = None,
+        faults: Sequence[Fault] = (),
+        api_key: str | None = None,
+        strict: bool = True,
+    ) -> None:
+        self._scenario = scenario
+        self._scripts = compile_scripts(scenario, where)
+        self._clock = clock
+        self._gauge = LimitGauge(limits or scenario.limits or Limits(), now=clock.monotonic())
+        self._faults = FaultBox((*faults, *scenario.faults))
+        self._api_key = api_key
+        self._strict = strict
+        # Ids differ between servers and between requests, without asking for randomness at each.
+        self._id_seed = os.urandom(8).hex()
+        self._served = 0
+
+    def answer(self, received: Received, *, key: str = "") -> Playback:
+        """What goes back for *received*, which came with that API *key* ("" for none)."""
+        self._served += 1
+        reception = Reception(_surface_of(received.path), f"{self._id_seed}{self._served:08x}")
+        ask = self._admit(reception.surface, received, key)
+        if isinstance(ask, Problem):
+            return reception.refusal(ask)
+        plan = self._plan(reception.surface, ask, len(received.raw))
+        if isinstance(plan, Problem):
+            return reception.refusal(plan)
+        return self._play(reception, ask, plan)
+
+    def _admit(self, surface: Surface, received: Received, key: str) -> Ask | Problem:
+        if not received.path.endswith(("/chat/completions", "/messages")):
+            return Problem(
+                404, f"Unknown request URL: {received.method} {received.path}.", code="unknown_url"
+            )
+        if received.method != "POST":
+            return Problem(405, f"Not allowed to {received.method} on {received.path}: use POST.")
+        if self._api_key is not None and key != self._api_key:
+            return Problem(
+                401, "Incorrect API key provided." if key else "You did not provide an API key."
+            )
+        return surface.read(received.raw, strict=self._strict)
+
+    def _plan(self, surface: Surface, ask: Ask, request_bytes: int) -> _Plan | Problem:
+        script = self._scripts.get(ask.model) or self._scripts.get(None)
+        if script is None:
+            return Problem(
+                404, f"The model `{ask.model}` does not exist or you do not have access to it."
+            )
+        position = script.position(ask.index)
+        if isinstance(position, Problem):
+            return position
+        turn = script.turn(position, ask.quotes, index=ask.index, id_prefix=surface.id_prefix)
+        if isinstance(turn, Problem):
+            return turn
+        reply = script.reply(position)
+        return _Plan(
+            position, reply, turn, count_tokens(turn, request_bytes, reply.usage), script.faults
+        )
+
+    def _play(self, reception: Reception, ask: Ask, plan: _Plan) -> Playback:
+        now = self._clock.monotonic()
+        refused = self._gauge.admit(tokens=plan.counts.total, now=now)
+        limits = reception.surface.limit_headers(self._gauge.readings(now), self._clock.now())
+        reception = reception.with_headers(limits)
+        if refused is not None:
+            return reception.refusal(_over_limit(ask.model, refused))
+        # A refused request never reached the model, so it uses up no fault.
+        fault = plan.faults.pick(plan.position) or self._faults.pick(ask.index)
+        if fault is not None and (instead := replaced(fault, reception)) is not None:
+            return instead
+        playback = self._reply(reception, ask, plan, fault)
+        return playback if fault is None else damaged(playback, fault, reception)
+
+    def _reply(self, reception: Reception, ask: Ask, plan: _Plan, fault: Fault | None) -> Playback:
+        latency = plan.reply.latency or self._scenario.latency
+        envelope = Envelope(
+            reception.id,
+            ask.model,
+            int(self._clock.now().timestamp()),
+            None if plan.reply.omit_usage else plan.counts,
+        )
+        surface = reception.surface
+        if ask.stream:
+            chunks = tuple(surface.events(plan.turn, envelope, include_usage=ask.include_usage))
+        else:
+            chunks = (surface.reply(plan.turn, envelope),)
+        return Playback(
+            headers={
+                **(_STREAM if ask.stream else _JSON),
+                **reception.headers,
+                **plan.reply.headers,
+            },
+            chunks=chunks,
+            streamed=ask.stream,
+            first_byte_s=_first_byte_s(latency, fault),
+            between_s=latency.between_chunks_ms / 1000,
+        )
+
+
+def _surface_of(path: str) -> Surface:
+    return _MESSAGES if path.endswith("/messages") else _CHAT
+
+
+def _first_byte_s(latency: Latency, fault: Fault | None) -> float:
+    extra_ms = fault.first_byte_ms if isinstance(fault, SlowFault) else 0
+    return (latency.first_byte_ms + extra_ms) / 1000
+
+
+def _over_limit(model: str, refused: OverLimit) -> Problem:
+    reading = refused.reading
+    message = (
+        f"Rate limit reached for {model} on {reading.resource} per min: Limit {reading.limit}, "
+        f"Remaining {reading.remaining}, Requested {refused.needed}."
+    )
+    if refused.retry_after_s is not None:
+        message += f" Please try again in {refused.retry_after_s:.3f}s."
+    return Problem(429, message, resource=reading.resource, retry_after_s=refused.retry_after_s)

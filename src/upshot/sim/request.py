@@ -1,0 +1,117 @@
+"""Requests: what the simulator received, and what it understood of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import cast
+
+import msgspec
+from msgspec import Struct
+
+from .template import Quotes
+
+__all__ = [
+    "Ask",
+    "Received",
+    "ToolResult",
+    "content_text",
+    "gather_quotes",
+    "read_json",
+    "read_result",
+]
+
+SECRET_HEADERS = frozenset(
+    {"authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie"}
+)
+
+
+@dataclass(frozen=True)
+class Received:
+    """A request as it came.
+
+    Attributes:
+        method: In upper case.
+        path: Without the query.
+        headers: By lower-case name; those that carry keys are left out.
+        raw: The body's bytes.
+    """
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    raw: bytes
+
+    @cached_property
+    def body(self) -> object:
+        """The body read as JSON at first use; None where it is none."""
+        return read_json(self.raw)
+
+
+class Ask(Struct, frozen=True):
+    """What a request asks for, whatever its API.
+
+    Attributes:
+        model: As the client named it.
+        index: How many assistant messages it holds.
+        stream: Whether the reply shall be a stream.
+        include_usage: Whether the stream shall end with usage.
+        quotes: Gives what templates may quote; costs time, so it is asked only when needed.
+    """
+
+    model: str
+    index: int
+    stream: bool
+    include_usage: bool
+    quotes: Callable[[], Quotes]
+
+
+class ToolResult(Struct, frozen=True):
+    """One tool result of a request: whose, and its value as :func:`read_result` gives it."""
+
+    tool: str
+    value: object
+
+
+def read_json(data: bytes | str | msgspec.Raw) -> object:
+    """Read JSON leniently: None where it is none, or nested beyond reason."""
+    try:
+        return cast("object", msgspec.json.decode(data))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+
+
+def read_result(content: object) -> object:
+    """Read the content of a tool result: its value where its text is JSON, else its text."""
+    text = content_text(content)
+    value = read_json(text)
+    return text if value is None and text.strip() != "null" else value
+
+
+def content_text(content: object) -> str:
+    """The text of a message's content, in either API: a string, or a list of parts."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    parts = cast("list[object]", content)
+    texts = [
+        cast("Mapping[str, object]", part).get("text", "")
+        for part in parts
+        if isinstance(part, Mapping)
+    ]
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def gather_quotes(results: Sequence[ToolResult], *, user_text: str, model: str) -> Quotes:
+    """Arrange the tool results of a request so that paths find them."""
+    every: dict[str, list[object]] = {}
+    for result in results:
+        every.setdefault(result.tool, []).append(result.value)
+    return Quotes(
+        named={tool: values[-1] for tool, values in every.items()},
+        ordered=[result.value for result in results],
+        every=every,
+        request={"text": user_text, "model": model},
+    )

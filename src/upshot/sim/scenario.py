@@ -1,0 +1,308 @@
+"""Scenarios: what a simulated provider answers, as plain data.
+
+A scenario is a mapping, in Python or in a JSON or YAML file (YAML with the extra ``machine``)::
+
+    name: two steps
+    latency: {first_byte_ms: 20, between_chunks_ms: 5}
+    limits: {requests_per_minute: 600, tokens_per_minute: 100000}
+    faults:
+      - {kind: status, status: 429, retry_after_s: 1, at: 1}
+    replies:
+      - tool_calls:
+          - {name: list_files, arguments: {pattern: "*.py"}}
+      - text: "The first file is {{ results.list_files.files[0] }}."
+
+The reply is chosen by the number of assistant messages that a request holds: none, and it is
+``replies[0]``. So nothing is remembered between requests, and a client that was killed goes on
+against another simulator of the same scenario. Texts and arguments are templates
+(:mod:`upshot.sim.template`); the keys are the attributes of :class:`Scenario`, :class:`Reply`,
+:class:`ScriptedCall`, :class:`Latency`, :class:`Tokens`, ``Limits`` and the faults.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, cast
+
+import msgspec
+from msgspec import Struct
+
+from ..contract.call import ToolCall
+from ..contract.error import AgentError
+from ..contract.response import ModelResponse
+from ..errors import Misuse
+from .bucket import Limits
+from .faults import Fault, StatusFault
+
+__all__ = [
+    "Latency",
+    "Reply",
+    "Scenario",
+    "ScenarioSource",
+    "ScriptItem",
+    "ScriptedCall",
+    "Tokens",
+    "read_scenario",
+]
+
+
+class Latency(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How slowly replies come.
+
+    Attributes:
+        first_byte_ms: Silence before the status line.
+        between_chunks_ms: Pause before each stream event but the first.
+    """
+
+    first_byte_ms: int = 0
+    between_chunks_ms: int = 0
+
+    def __post_init__(self) -> None:
+        if self.first_byte_ms < 0 or self.between_chunks_ms < 0:
+            raise ValueError("a latency cannot be negative")
+
+
+class Tokens(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Token counts of one reply; what is None is estimated.
+
+    Attributes:
+        input_tokens: All prompt tokens, cached ones included; estimated as a quarter of the
+            request's bytes.
+        output_tokens: All generated tokens, reasoning included; estimated as a quarter of the
+            reply's characters.
+        cache_read_tokens: Prompt tokens read from a cache.
+        cache_write_tokens: Prompt tokens written to a cache.
+        reasoning_tokens: The part of the output that was reasoning; estimated from the reasoning
+            text.
+    """
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int | None = None
+
+
+class ScriptedCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One tool call of a reply.
+
+    Attributes:
+        name: The tool.
+        arguments: An object whose strings, at any depth, are templates (a string that is exactly
+            one expression becomes the quoted JSON value); or a text template that is sent as it is,
+            so that broken JSON can be sent too.
+        id: Its id; "" for one made from the place of the reply and of the call.
+    """
+
+    name: str
+    arguments: dict[str, Any] | str = {}
+    id: str = ""
+
+
+class Reply(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One reply of the model.
+
+    Attributes:
+        text: A template; "" for no text.
+        reasoning: A template for what it thought; "" for none.
+        refusal: A template for why it refuses; "" if it does not.
+        tool_calls: What it asks to be done.
+        finish_reason: stop, length, tool_use or content_filter (said in each API's own word), any
+            other word as it is; "" for the fitting one.
+        usage: Token counts; None is all estimated.
+        omit_usage: True tells no usage at all, as some servers do.
+        latency: None is the scenario's.
+        chunk_chars: Characters a stream event carries; None is the scenario's.
+        headers: Further response headers.
+        faults: Faults of this reply only, so without ``at``.
+    """
+
+    text: str = ""
+    reasoning: str = ""
+    refusal: str = ""
+    tool_calls: tuple[ScriptedCall, ...] = ()
+    finish_reason: str = ""
+    usage: Tokens | None = None
+    omit_usage: bool = False
+    latency: Latency | None = None
+    chunk_chars: int | None = None
+    headers: dict[str, str] = {}
+    faults: tuple[Fault, ...] = ()
+
+    def __post_init__(self) -> None:
+        if any(fault.at is not None for fault in self.faults):
+            raise ValueError("a fault inside a reply is of that reply: leave out its `at`")
+        _check_chunk_chars(self.chunk_chars)
+
+
+class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A whole scenario.
+
+    Attributes:
+        name: For people.
+        replies: In order; a plain text is a reply of that text.
+        models: Replies of their own for some models, by the name in the request; without
+            ``replies``, any other model is answered with 404.
+        when_spent: What a request gets that holds more assistant messages than there are replies:
+            ``error`` (400), the ``last`` reply again, or the replies in a ``cycle``.
+        latency: Of every reply that names none.
+        chunk_chars: Characters a stream event carries, at least 1.
+        limits: Rate limits; None for none.
+        faults: Faults of any reply, by their selectors.
+    """
+
+    name: str = ""
+    replies: tuple[Reply | str, ...] = ()
+    models: dict[str, tuple[Reply | str, ...]] = {}
+    when_spent: Literal["error", "last", "cycle"] = "error"
+    latency: Latency = Latency()
+    chunk_chars: int = 24
+    limits: Limits | None = None
+    faults: tuple[Fault, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.replies and not self.models:
+            raise ValueError("a scenario needs `replies` (or `models` with replies)")
+        if not all(self.models.values()):
+            raise ValueError("each of `models` needs at least one reply")
+        _check_chunk_chars(self.chunk_chars)
+
+
+ScriptItem: TypeAlias = (
+    str | Reply | Mapping[str, object] | ToolCall | Sequence[ToolCall] | ModelResponse | AgentError
+)
+"""One reply in a Python script."""
+
+ScenarioSource: TypeAlias = str | Path | Scenario | Mapping[str, object] | Sequence[ScriptItem]
+"""A file name, a scenario, a mapping of that form, or a list of replies."""
+
+
+def read_scenario(source: ScenarioSource) -> Scenario:
+    """Read a scenario from any of its forms.
+
+    Args:
+        source: A file's path (``.yaml`` and ``.yml`` are YAML, anything else JSON), a scenario, a
+            mapping, or a list of replies.
+
+    Raises:
+        Misuse: There is no such file, or it does not fit; the message names file and place and what
+            was expected.
+    """
+    if isinstance(source, Scenario):
+        return source
+    if isinstance(source, (str, Path)):
+        path = Path(source)
+        return _converted(_parsed_file(path), str(path))
+    if isinstance(source, Mapping):
+        return _converted(source, "scenario")
+    replies = tuple(_to_reply(item, f"script: item {place}") for place, item in enumerate(source))
+    return _converted({"replies": replies}, "script")
+
+
+def _check_chunk_chars(value: int | None) -> None:
+    if value is not None and value < 1:
+        raise ValueError(f"chunk_chars must be at least 1, got {value}")
+
+
+def _converted(data: object, where: str) -> Scenario:
+    try:
+        return msgspec.convert(data, Scenario)
+    except msgspec.ValidationError as error:
+        what, _, place = str(error).partition(" - at ")
+        place = place.strip("`").removeprefix("$").removeprefix(".")
+        raise Misuse(f"{where}: {place or 'the whole'}: {what[:1].lower()}{what[1:]}") from error
+
+
+def _parsed_file(path: Path) -> object:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise Misuse(f"the scenario file {path} cannot be read: {reason}") from error
+    return (
+        _parsed_yaml(data, path) if path.suffix in (".yaml", ".yml") else _parsed_json(data, path)
+    )
+
+
+def _parsed_json(data: bytes, path: Path) -> object:
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Misuse(f"{path}: expected a JSON object: {error}") from error
+
+
+def _parsed_yaml(data: bytes, path: Path) -> object:
+    try:
+        yaml = importlib.import_module("yaml")
+    except ImportError as error:
+        raise Misuse(
+            f"{path}: reading YAML needs the extra: pip install 'upshot[machine]'; "
+            "or write it as JSON"
+        ) from error
+    try:
+        return cast("object", yaml.safe_load(data))
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise Misuse(f"{path}: {place}expected YAML: {problem}") from error
+
+
+def _to_reply(item: object, place: str) -> object:
+    given_type = type(item).__name__
+    match item:
+        case str() | Reply() | Mapping():
+            return cast("object", item)
+        case ToolCall():
+            return Reply(tool_calls=(_to_call(item),))
+        case ModelResponse():
+            return _from_response(item) if item.error is None else _from_error(item.error)
+        case AgentError():
+            return _from_error(item)
+        case list() | tuple():
+            given = cast("Sequence[object]", item)
+            calls = [call for call in given if isinstance(call, ToolCall)]
+            if calls and len(calls) == len(given):
+                return Reply(tool_calls=tuple(_to_call(call) for call in calls))
+        case _:
+            pass
+    raise Misuse(
+        f"{place}: expected a text, a mapping, a Reply, a ToolCall, a list of them, "
+        f"a ModelResponse or an AgentError, got {given_type}"
+    )
+
+
+def _to_call(call: ToolCall) -> ScriptedCall:
+    arguments = call.arguments if isinstance(call.arguments, str) else dict(call.arguments)
+    return ScriptedCall(id=call.id, name=call.name, arguments=arguments)
+
+
+def _from_response(response: ModelResponse) -> Reply:
+    usage = response.usage
+    return Reply(
+        text=response.content or "",
+        reasoning="".join(part.text or "" for part in response.reasoning),
+        refusal=response.refusal or "",
+        tool_calls=tuple(_to_call(call) for call in response.tool_calls),
+        finish_reason=str(response.finish_reason or ""),
+        usage=Tokens(
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cache_read_tokens=usage.cache_read_tokens or 0,
+            cache_write_tokens=usage.cache_write_tokens or 0,
+            reasoning_tokens=usage.reasoning_tokens,
+        ),
+    )
+
+
+def _from_error(error: AgentError) -> Reply:
+    fault = StatusFault(
+        status=error.status_code or 500,
+        message=error.message,
+        code=error.provider_code,
+        retry_after_s=error.retry_after_s,
+        times=None,
+    )
+    return Reply(faults=(fault,))

@@ -1,0 +1,214 @@
+"""Simulator: a provider on loopback, for tests, demonstrations and measurements."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ..clock import SYSTEM_CLOCK
+from ..contract.roles import Clock
+from ..errors import Misuse
+from .bucket import Limits
+from .faults import Fault, to_fault
+from .provider import Provider
+from .request import Received
+from .scenario import Reply, Scenario, ScenarioSource, read_scenario
+from .tape import RecordedItem, Tape
+
+if TYPE_CHECKING:
+    from .server import Listener, Source
+
+__all__ = ["Simulator", "serve_forever"]
+
+_OK = Scenario(replies=(Reply(text="ok"),), when_spent="last")
+
+
+class Simulator:
+    """A real HTTP server that speaks Chat Completions and Messages, plain and streamed.
+
+    An async context manager: it listens inside the block, and closing it breaks off what is in
+    flight::
+
+        async with Simulator(["Hello."]) as sim:
+            client = OpenAI(base_url=sim.base_url, api_key="any")
+
+    Args:
+        script: A list of replies, a scenario, a mapping of that form or a scenario file's path;
+            None answers ``ok`` to everything. The format: :mod:`upshot.sim.scenario`.
+        limits: Rate limits, as ``Limits`` or a mapping of its fields; None takes the scenario's.
+        faults: Faults, or mappings of that form, besides those of the scenario.
+        host: Where to listen.
+        port: 0 lets the system choose.
+        api_key: The only key that is let in (others get 401); None lets everyone in.
+        strict: Whether conversations that the real APIs refuse get their 400: calls without
+            results, results without calls.
+        keep_requests: How many of the latest requests ``requests`` holds; 0 for a server that shall
+            not grow.
+        clock: Time of buckets, dates and latencies; None is the system's.
+
+    Raises:
+        Misuse: The scenario or a fault does not fit; the message names file and place and what was
+            expected.
+    """
+
+    def __init__(
+        self,
+        script: ScenarioSource | None = None,
+        *,
+        limits: Limits | Mapping[str, int] | None = None,
+        faults: Sequence[Fault | Mapping[str, object]] = (),
+        host: str = "127.0.0.1",
+        port: int = 0,
+        api_key: str | None = None,
+        strict: bool = True,
+        keep_requests: int = 10_000,
+        clock: Clock | None = None,
+    ) -> None:
+        self._clock = clock or SYSTEM_CLOCK
+        self._source: Source = Provider(
+            _OK if script is None else read_scenario(script),
+            str(script) if isinstance(script, (str, Path)) else "scenario",
+            clock=self._clock,
+            limits=_to_limits(limits),
+            faults=[to_fault(fault) for fault in faults],
+            api_key=api_key,
+            strict=strict,
+        )
+        self._host = host
+        self._wanted_port = port
+        self._port: int | None = None
+        self._requests: deque[Received] = deque(maxlen=keep_requests)
+        self._listener: Listener | None = None
+
+    @classmethod
+    def recorded(
+        cls,
+        replies: Iterable[RecordedItem],
+        *,
+        pieces: int = 1,
+        seed: int = 0,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        keep_requests: int = 10_000,
+    ) -> Simulator:
+        """A simulator that serves recorded replies byte for byte, whatever is asked.
+
+        A request to a path below ``/x/KEY/`` (see :meth:`base_url_for`), or with the header
+        ``x-sim-exchange: KEY``, gets the reply of that key, as often as it asks; any other request
+        gets the next one in order, and 404 after the last.
+
+        Args:
+            replies: ``Recorded`` values, triples of status, headers and body, or mappings with
+                ``status``, ``headers``, ``body`` or ``body_b64``, and ``key``.
+            pieces: Into how many pieces of random size a body is cut at most, each sent in an HTTP
+                chunk of its own.
+            seed: Of the cutting.
+            host: Where to listen.
+            port: 0 lets the system choose.
+            keep_requests: How many of the latest requests ``requests`` holds.
+
+        Raises:
+            Misuse: An item is no recorded reply.
+        """
+        simulator = cls(host=host, port=port, keep_requests=keep_requests)
+        simulator._source = Tape(replies, pieces=pieces, seed=seed)
+        return simulator
+
+    @property
+    def port(self) -> int:
+        """Where it listens. Raises Misuse while it does not."""
+        if self._port is None:
+            raise Misuse("the simulator is not running: enter it by `async with` first")
+        return self._port
+
+    @property
+    def base_url(self) -> str:
+        """``http://HOST:PORT/v1``, for either API. Raises Misuse while it does not listen."""
+        return f"{self._root()}/v1"
+
+    def base_url_for(self, key: str) -> str:
+        """The base URL whose requests get the recorded reply of *key*. Raises Misuse as above."""
+        return f"{self._root()}/x/{key}/v1"
+
+    @property
+    def requests(self) -> list[Received]:
+        """The latest requests, oldest first, without the headers that carry keys."""
+        return list(self._requests)
+
+    async def __aenter__(self) -> Simulator:
+        from .server import Listener
+
+        if self._listener is not None:
+            raise Misuse("the simulator is running already")
+        listener = Listener(self._source, self._requests.append, self._clock)
+        self._port = await listener.open(self._host, self._wanted_port)
+        self._listener = listener
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        listener, self._listener, self._port = self._listener, None, None
+        if listener is not None:
+            await listener.aclose()
+
+    def _root(self) -> str:
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self.port}"
+
+
+async def serve_forever(
+    scenario: ScenarioSource | None = None,
+    port: int = 0,
+    *,
+    on_start: Callable[[Simulator], object] | None = None,
+    host: str = "127.0.0.1",
+    limits: Limits | Mapping[str, int] | None = None,
+    faults: Sequence[Fault | Mapping[str, object]] = (),
+    api_key: str | None = None,
+) -> None:
+    """Serve until cancelled; prints nothing and keeps no requests.
+
+    Args:
+        scenario: As for :class:`Simulator`.
+        port: 0 lets the system choose.
+        on_start: Told the simulator once it listens, to print its ``base_url``.
+        host: Where to listen.
+        limits: As for :class:`Simulator`.
+        faults: As for :class:`Simulator`.
+        api_key: As for :class:`Simulator`.
+
+    Raises:
+        Misuse: The scenario does not fit, or the address cannot be had.
+    """
+    simulator = Simulator(
+        scenario,
+        limits=limits,
+        faults=faults,
+        host=host,
+        port=port,
+        api_key=api_key,
+        keep_requests=0,
+    )
+    async with simulator:
+        if on_start is not None:
+            on_start(simulator)
+        await asyncio.get_running_loop().create_future()
+
+
+def _to_limits(limits: Limits | Mapping[str, int] | None) -> Limits | None:
+    if limits is None or isinstance(limits, Limits):
+        return limits
+    try:
+        return msgspec.convert(limits, Limits)
+    except msgspec.ValidationError as error:
+        raise Misuse(f"the simulator's limits do not fit: {error}") from error
