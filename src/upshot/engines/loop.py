@@ -1,0 +1,198 @@
+"""LoopEngine: model, tools, model, ... until there is an answer.
+
+Its whole state is on the board: the last message says what comes next. So a
+resumed run simply goes on, and a call that is logged is never made again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from ..contract import (
+    OUTPUT_VAR,
+    AgentError,
+    Checkpoint,
+    ErrorCode,
+    Message,
+    Model,
+    ModelRequest,
+    ModelResponse,
+    Origin,
+    Role,
+    ToolCall,
+    ToolOutcome,
+    outcome_to_model_content,
+)
+from ..runs import Board, Failed, Interrupted, Parked, Run, RunHost
+
+__all__ = ["LoopEngine"]
+
+_CORRECTIVE_TURNS = 1
+
+
+class LoopEngine:
+    """Asks the model, runs the tools that it calls, and asks again, until it answers.
+
+    Args:
+        model: Asked instead of the run's own; None for that.
+        corrective_turns: How often an answer that is not of the output type is sent back
+            with what is wrong, before the run fails with invalid_output.
+    """
+
+    def __init__(
+        self, model: Model | None = None, *, corrective_turns: int = _CORRECTIVE_TURNS
+    ) -> None:
+        self.model = model
+        self._corrective_turns = corrective_turns
+
+    def can_resume(self, checkpoint: Checkpoint) -> bool:
+        """Any board that a loop left can be gone on with."""
+        return bool(checkpoint.board.channels)
+
+    async def execute(self, run: Run, host: RunHost, board: Board) -> Board:
+        """Work on the main channel of *board* until the model answers without calls.
+
+        Raises:
+            Interrupted: A wish to stop was followed at a safe point.
+            Failed: The model's error was not overcome, or the answer is not of its type.
+            Parked: A tool call waits for somebody's word.
+        """
+        turn = _Turn(run, host, board, self.model, self._corrective_turns)
+        while not await turn.take():
+            pass
+        return board
+
+
+class _Turn:
+    """The state of one pass: what is on the board, and how many corrections are left."""
+
+    def __init__(
+        self, run: Run, host: RunHost, board: Board, model: Model | None, corrections: int
+    ) -> None:
+        self._run = run
+        self._host = host
+        self._board = board
+        self._model = model
+        self._corrections = corrections
+        self._number = 0
+
+    async def take(self) -> bool:
+        """Do what the last message asks for; True when the run has its answer."""
+        last = self._last_produced()
+        if last is None or last.role is not Role.ASSISTANT:
+            open_calls = self._open_calls()
+            if open_calls:
+                await self._call_tools(open_calls)
+                return False
+            await self._stop_if_asked()
+            await self._ask()
+            return False
+        if last.tool_calls:
+            await self._call_tools(self._open_calls())
+            return False
+        return self._conclude(last.text)
+
+    # -- asking
+
+    async def _ask(self) -> None:
+        self._number += 1
+        response = self._logged_reply()
+        if response is None:
+            response = await self._run.call_model(self._request(), model=self._model)
+        if response.error is not None:
+            if response.content:
+                # What came before the fault; calls in it are not to be trusted.
+                self._board.append(Message(Role.ASSISTANT, response.content))
+            raise Failed(response.error)
+        self._board.append(response.to_message())
+
+    def _request(self) -> ModelRequest:
+        return ModelRequest(
+            self._board.messages(),
+            system=self._run.instructions,
+            tools=self._run.tools.schemas(),
+            output_schema=self._run.output.schema,
+            settings=self._run.settings,
+        )
+
+    def _logged_reply(self) -> ModelResponse | None:
+        """A reply that was paid for before the process ended, once."""
+        reply, self._run.reply = self._run.reply, None
+        return reply
+
+    async def _stop_if_asked(self) -> None:
+        wish = await self._host.interrupts()
+        if wish:
+            raise Interrupted(wish.cause, wish.detail)
+
+    # -- tools
+
+    def _last_produced(self) -> Message | None:
+        messages = self._board.messages()
+        return messages[-1] if len(messages) > len(self._board.seeded()) else None
+
+    def _open_calls(self) -> list[ToolCall]:
+        """Calls of the last reply that have no tool message yet."""
+        answered: set[str | None] = set()
+        messages = self._board.messages()
+        for place in range(len(messages) - 1, len(self._board.seeded()) - 1, -1):
+            message = messages[place]
+            if message.role is Role.ASSISTANT:
+                return [call for call in message.tool_calls if call.id not in answered]
+            answered.add(message.tool_call_id)
+        return []
+
+    async def _call_tools(self, calls: list[ToolCall]) -> None:
+        """Have *calls* run and put their outcomes on the board, whatever happens meanwhile."""
+        run = self._run
+        fresh = [call for call in calls if call.id not in run.settled]
+        outcomes = [run.settled[call.id] for call in calls if call.id in run.settled]
+        known = len(run.tools.records)
+        try:
+            outcomes += await run.tools.resume(fresh, run.unsettled, turn=self._number)
+        except asyncio.CancelledError:
+            # The calls are settled all the same, and the message list stays valid.
+            outcomes += [record.outcome for record in run.tools.records[known:]]
+            self._show(calls, outcomes)
+            raise
+        self._show(calls, outcomes)
+        if run.tools.pending:
+            raise Parked(*run.tools.pending)
+        await self._stop_if_asked()
+
+    def _show(self, calls: list[ToolCall], outcomes: list[ToolOutcome]) -> None:
+        # A list for each id: a confused model may use one id twice.
+        by_id: dict[str, list[ToolOutcome]] = {}
+        for outcome in outcomes:
+            by_id.setdefault(outcome.call_id, []).append(outcome)
+        self._board.extend(
+            Message(
+                Role.TOOL,
+                outcome_to_model_content(by_id[call.id].pop(0)),
+                tool_call_id=call.id,
+                name=call.name,
+            )
+            for call in calls
+            if by_id.get(call.id)
+        )
+
+    # -- answering
+
+    def _conclude(self, text: str) -> bool:
+        """Take *text* as the answer, or send it back once with what is wrong with it."""
+        output = self._run.output
+        if output.is_text:
+            return True
+        try:
+            self._board.set(OUTPUT_VAR, output.parse(text))
+        except ValueError as error:
+            if not self._corrections:
+                raise Failed(
+                    AgentError(ErrorCode.INVALID_OUTPUT, str(error), origin=Origin.MODEL)
+                ) from error
+            self._corrections -= 1
+            self._board.append(
+                Message(Role.USER, f"{error}. Answer again with nothing but the corrected JSON.")
+            )
+            return False
+        return True

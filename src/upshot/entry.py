@@ -1,0 +1,439 @@
+"""The doors to a run: ``run``, ``run_sync``, ``start`` and ``resume``.
+
+They resolve names, open the log and call the lifecycle; nothing below imports them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any, Unpack, cast
+
+import msgspec
+
+from .clock import SYSTEM_CLOCK
+from .contract import (
+    Agent,
+    AgentResult,
+    AgentSpec,
+    AnyAnswer,
+    ArtifactStore,
+    Budget,
+    Clock,
+    Engine,
+    Journal,
+    Json,
+    Message,
+    Model,
+    Request,
+    Retry,
+    to_free_json,
+)
+from .engines import LoopEngine
+from .errors import Misuse
+from .journal import open_journal
+from .models import resolve
+from .runs import LiveRun, OutputType, Past, Plan, RunOptions, Sitting, Where, current_run
+from .runs.own_loop import run_in_own_loop
+from .tools import resolve_tools
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    T = TypeVar("T", default=str)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+__all__ = ["reopen", "resume", "run", "run_sync", "start"]
+
+_OPTIONS = frozenset(RunOptions.__annotations__)
+
+
+async def run(
+    agent: Agent[T] | AgentSpec, request: Request | str, **options: Unpack[RunOptions]
+) -> AgentResult[T]:
+    """Have *agent* work on *request* until there is a result.
+
+    Args:
+        agent: Who works on it; a spec's names are found in the options ``tools`` and ``engine``.
+        request: What is asked.
+        options: See ``RunOptions``.
+
+    Returns:
+        What came of it; everything that a model, a tool, a provider, a person or a limit
+        does is in it, and none of that is raised.
+
+    Raises:
+        Misuse: An argument is wrong; nothing was begun.
+        JournalError: The journal cannot be opened.
+        asyncio.CancelledError: The caller was cancelled; the run was finalised first.
+    """
+    async with _begin(agent, request, options, watch=False) as live:
+        return await live.finish()
+
+
+def run_sync(
+    agent: Agent[T] | AgentSpec, request: Request | str, **options: Unpack[RunOptions]
+) -> AgentResult[T]:
+    """The same as ``run``, outside an event loop.
+
+    Work that ignores its cancellation is left behind at the end and named in a warning.
+
+    Raises:
+        Misuse: An argument is wrong, or an event loop is running: await ``run`` there.
+        JournalError: The journal cannot be opened.
+        KeyboardInterrupt: Ctrl-C was pressed; the run was finalised first.
+    """
+    return run_in_own_loop(lambda: run(agent, request, **options))
+
+
+@asynccontextmanager
+async def start(
+    agent: Agent[T] | AgentSpec, request: Request | str, **options: Unpack[RunOptions]
+) -> AsyncIterator[LiveRun[T]]:
+    """Begin a run and watch it: ``async with start(...) as live: async for event in live: ...``.
+
+    Leaving the block early cancels the run and waits for its end.
+
+    Yields:
+        The run in flight; ``await live.result()`` gives what comes of it.
+
+    Raises:
+        Misuse: An argument is wrong; nothing was begun.
+        JournalError: The journal cannot be opened.
+    """
+    async with _begin(agent, request, options, watch=True) as live, live:
+        yield live
+
+
+async def resume(
+    run_id: str,
+    agent: Agent[T] | AgentSpec,
+    *,
+    journal: Where,
+    answers: Sequence[AnyAnswer] = (),
+    **options: Unpack[RunOptions],
+) -> AgentResult[T]:
+    """Go on with a run that is parked, or whose process died.
+
+    Finished calls are not made again. A run that has ended gives its result, and nothing
+    is written.
+
+    Args:
+        run_id: The run.
+        agent: Who worked on it; a change since then is told as a warning.
+        journal: Where its log is.
+        answers: What people answered; the others stay pending.
+        options: See ``RunOptions``; attributes and max_attempts are taken from the log
+            where they are not given.
+
+    Returns:
+        What came of the whole run.
+
+    Raises:
+        Misuse: There is no such run, or an argument is wrong.
+        JournalError: The journal cannot be opened or read, or another process has the run.
+    """
+    async with open_journal(journal) as opened:
+        past = await _read(run_id, opened)
+        if past.ended:
+            return cast("AgentResult[T]", past.result)
+        plan = await _plan_again(past, run_id, agent, {**options}, opened)
+        async with _sit(plan, past, tuple(answers), watch=False) as live:
+            return await live.finish()
+
+
+@asynccontextmanager
+async def reopen(
+    run_id: str,
+    agent: Agent[T] | AgentSpec,
+    *,
+    journal: Where,
+    answers: Sequence[AnyAnswer] = (),
+    **options: Unpack[RunOptions],
+) -> AsyncIterator[LiveRun[T]]:
+    """Like ``resume``, but watched like ``start``.
+
+    Yields:
+        The run in flight.
+
+    Raises:
+        Misuse: There is no such run, it has ended, or an argument is wrong.
+        JournalError: The journal cannot be opened or read, or another process has the run.
+    """
+    async with open_journal(journal) as opened:
+        past = await _read(run_id, opened)
+        if past.ended:
+            raise Misuse(f"run {run_id} has ended: its result is in the journal")
+        plan = await _plan_again(past, run_id, agent, {**options}, opened)
+        async with _sit(plan, past, tuple(answers), watch=True) as live, live:
+            yield live
+
+
+# -- opening
+
+
+@asynccontextmanager
+async def _begin(
+    agent: Agent[Any] | AgentSpec, request: Request | str, options: RunOptions, *, watch: bool
+) -> AsyncIterator[LiveRun[Any]]:
+    """Open what a new run needs, begin it, and close it all after its end."""
+    async with AsyncExitStack() as stack:
+        journal = await _open(options, stack)
+        plan = await _plan(agent, request, options, journal)
+        yield await stack.enter_async_context(_sit(plan, None, (), watch=watch))
+
+
+@asynccontextmanager
+async def _sit(
+    plan: Plan, past: Past | None, answers: tuple[AnyAnswer, ...], *, watch: bool
+) -> AsyncIterator[LiveRun[Any]]:
+    epoch = None if plan.journal is None else await plan.journal.claim(plan.run_id)
+    yield LiveRun(Sitting(plan, past=past, answers=answers, epoch=epoch), watch=watch)
+
+
+async def _open(options: RunOptions, stack: AsyncExitStack) -> Journal | None:
+    where = options.get("journal")
+    if where is not None:
+        return await stack.enter_async_context(open_journal(where))
+    parent = current_run.get()
+    return parent.journal if parent is not None else None
+
+
+async def _read(run_id: str, journal: Journal) -> Past:
+    past = Past()
+    async for event in journal.events(run_id):
+        past.add(event)
+    if past.started is None:
+        raise Misuse(f"the journal has no run {run_id!r}: `upshot runs` lists those it has")
+    return past
+
+
+# -- planning
+
+
+async def _plan(
+    agent: Agent[Any] | AgentSpec,
+    request: Request | str,
+    options: RunOptions,
+    journal: Journal | None,
+) -> Plan:
+    """Check every argument and resolve every name.
+
+    Raises:
+        Misuse: One is wrong; the message names it.
+    """
+    _check_names(options)
+    agent = _to_agent(agent)
+    request = _to_request(request)
+    engine = options.get("engine") or agent.engine or LoopEngine()
+    model = _model(agent, engine, options)
+    budget = options.get("budget") or agent.budget or Budget()
+    _check_price(model, budget)
+    checkpoint = options.get("resume_from")
+    run_id = _run_id(request, options)
+    parent = current_run.get()
+    explicit = options.get("parent_run_id")
+    return Plan(
+        agent=agent,
+        request=request,
+        run_id=run_id,
+        engine=engine,
+        model=model,
+        output=OutputType.of(agent.output_type),
+        settings=_settings(agent, options),
+        retry=cast("Retry | None", options.get("retry", agent.retry)),
+        budget=budget,
+        tools=_tools(agent, options),
+        host=options.get("host"),
+        observers=tuple(options.get("observers", ())),
+        deciders=tuple(options.get("deciders", ())),
+        committers=tuple(options.get("committers", ())),
+        prepare=options.get("prepare"),
+        history=await _history(request, options, journal),
+        artifacts=tuple(options.get("artifacts", ())),
+        attributes=_attributes(options),
+        parent=parent,
+        parent_run_id=explicit or (parent.run_id if parent is not None else ""),
+        resume_from=checkpoint,
+        max_attempts=_max_attempts(options),
+        dependencies=options.get("dependencies"),
+        journal=journal,
+        approve=options.get("approve"),
+        artifact_store=_artifact_store(options, journal),
+        policy=options.get("policy"),
+        secrets=tuple(options.get("secrets", ())),
+        clock=cast("Clock | None", options.get("clock")) or SYSTEM_CLOCK,
+        launch=options.get("launch", {}),
+        child=run,
+    )
+
+
+async def _plan_again(
+    past: Past,
+    run_id: str,
+    agent: Agent[Any] | AgentSpec,
+    options: dict[str, Any],
+    journal: Journal,
+) -> Plan:
+    """The plan of a run that goes on, with what its log says where the call says nothing."""
+    started = past.started
+    if started is None:
+        raise Misuse(f"run {run_id!r} never started")
+    logged = started.options
+    options.setdefault("attributes", started.attributes)
+    options.setdefault("max_attempts", logged.get("max_attempts", 1))
+    options.setdefault("parent_run_id", started.parent_run_id)
+    launch = logged.get("launch")
+    if isinstance(launch, dict):
+        options.setdefault("launch", launch)
+    request = msgspec.structs.replace(started.request, run_id=run_id)
+    return await _plan(agent, request, cast("RunOptions", options), journal)
+
+
+def _check_names(options: RunOptions) -> None:
+    for name in options:
+        if name not in _OPTIONS:
+            near = difflib.get_close_matches(name, _OPTIONS, n=1)
+            hint = (
+                f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(_OPTIONS))}"
+            )
+            raise Misuse(f"a run has no option {name!r}: {hint}")
+
+
+def _to_agent(agent: object) -> Agent[Any]:
+    if isinstance(agent, Agent):
+        return cast("Agent[Any]", agent)
+    if isinstance(agent, AgentSpec):
+        return agent_of_spec(agent)
+    raise Misuse(
+        f"a run needs an Agent first, not {type(agent).__name__}: run(Agent('id', ...), ...)"
+    )
+
+
+def agent_of_spec(spec: AgentSpec) -> Agent[Any]:
+    """The agent that *spec* describes; the names in it are resolved at the run."""
+    if spec.engine not in ("", LoopEngine.__name__):
+        raise Misuse(f"agent {spec.id!r} names the engine {spec.engine!r}: give run(..., engine=)")
+    return Agent[Any](
+        spec.id,
+        model=spec.model or None,
+        name=spec.name or None,
+        instructions=spec.instructions,
+        tools=spec.tools,
+        output_type=spec.output_schema,
+        handoffs=spec.handoffs,
+        card=spec.card,
+        budget=spec.budget,
+        settings=spec.settings,
+        retry=spec.retry,
+    )
+
+
+def _to_request(request: object) -> Request:
+    if isinstance(request, Request):
+        return request
+    if isinstance(request, str | Message):
+        return Request(request)
+    raise Misuse(f"a request is a string, a Message or a Request, not {type(request).__name__}")
+
+
+def _run_id(request: Request, options: RunOptions) -> str:
+    checkpoint = options.get("resume_from")
+    if checkpoint is None:
+        return request.run_id or f"run-{secrets.token_hex(8)}"
+    if request.run_id and request.run_id != checkpoint.exec_id:
+        raise Misuse(
+            f"the checkpoint is of run {checkpoint.exec_id!r}, but the request names "
+            f"{request.run_id!r}: leave the request's run_id empty"
+        )
+    return checkpoint.exec_id
+
+
+def _model(agent: Agent[Any], engine: Engine, options: RunOptions) -> Model | None:
+    named = options.get("model") or getattr(engine, "model", None) or agent.model
+    if named is None:
+        if isinstance(engine, LoopEngine):
+            raise Misuse(
+                f"agent {agent.id!r} has neither a model nor an engine: "
+                "give Agent(model='provider:name'), run(..., model=) or run(..., engine=)"
+            )
+        return None
+    if isinstance(named, str):
+        return resolve(named)
+    if not callable(getattr(named, "call", None)):
+        raise Misuse(f"model is a {type(named).__name__}: give 'provider:name' or a Model")
+    return cast("Model", named)
+
+
+def _check_price(model: Model | None, budget: Budget) -> None:
+    if budget.max_cost_usd is None or budget.unpriced == "allow" or model is None:
+        return
+    if not getattr(model, "priced", False):
+        raise Misuse(
+            f"max_cost_usd cannot be kept: nothing is known of the price of {model.name}; "
+            "give Budget(unpriced='allow') to run it uncounted"
+        )
+
+
+def _settings(agent: Agent[Any], options: RunOptions) -> Any:
+    own, over = agent.settings, options.get("settings")
+    return over if own is None else own.merge(over)
+
+
+def _tools(agent: Agent[Any], options: RunOptions) -> Any:
+    if agent.handoffs:
+        raise Misuse(f"agent {agent.id!r} has handoffs, which this version cannot follow yet")
+    named = tuple(options.get("tools", ()))
+    return resolve_tools(named if agent.tools is None else agent.tools, named=named)
+
+
+async def _history(
+    request: Request, options: RunOptions, journal: Journal | None
+) -> Sequence[Message]:
+    history: object = options.get("history", ())
+    if isinstance(history, AgentResult):
+        return cast("AgentResult[Any]", history).all_messages()
+    if not isinstance(history, str):
+        return tuple(cast("Sequence[Message]", history))
+    if history != "context":
+        raise Misuse(f"history is {history!r}: give messages, an AgentResult, or 'context'")
+    if journal is None or not request.context_id:
+        raise Misuse("history='context' needs a journal and a Request with a context_id")
+    return await _context_messages(request.context_id, journal)
+
+
+async def _context_messages(context_id: str, journal: Journal) -> Sequence[Message]:
+    """What earlier committed runs of the context asked and produced, oldest first."""
+    messages: list[Message] = []
+    for summary in reversed(await journal.runs()):
+        if not summary.ended:
+            continue
+        past = await _read(summary.run_id, journal)
+        if past.started is None or past.started.request.context_id != context_id:
+            continue
+        if past.result is not None and past.result.committed:
+            messages += [past.started.request.to_message(), *past.result.messages]
+    return messages
+
+
+def _attributes(options: RunOptions) -> dict[str, Json]:
+    attributes, _ = to_free_json(options.get("attributes") or {})
+    if not isinstance(attributes, dict):
+        raise Misuse("attributes are a mapping from names to JSON values")
+    return attributes
+
+
+def _max_attempts(options: RunOptions) -> int:
+    attempts = options.get("max_attempts", 1)
+    if attempts < 1:
+        raise Misuse(f"max_attempts is {attempts}: give at least 1")
+    return attempts
+
+
+def _artifact_store(options: RunOptions, journal: Journal | None) -> ArtifactStore | None:
+    return options.get("artifact_store") or getattr(journal, "artifacts", None)

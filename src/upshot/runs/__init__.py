@@ -1,0 +1,36 @@
+"""A run's life, whatever the engine that drives it."""
+
+from .board import Board
+from .handle import LiveRun
+from .host import RunHost
+from .lifecycle import Sitting
+from .options import Approver, Committer, History, RunOptions, Seeder, Where
+from .output import OutputType
+from .past import Past
+from .plan import Parent, Plan
+from .run import Run
+from .scope import current_run
+from .signals import Aborted, Failed, Interrupted, Parked
+
+__all__ = [
+    "Aborted",
+    "Approver",
+    "Board",
+    "Committer",
+    "Failed",
+    "History",
+    "Interrupted",
+    "LiveRun",
+    "OutputType",
+    "Parent",
+    "Parked",
+    "Past",
+    "Plan",
+    "Run",
+    "RunHost",
+    "RunOptions",
+    "Seeder",
+    "Sitting",
+    "Where",
+    "current_run",
+]

@@ -1,0 +1,162 @@
+"""Board: the named message channels and variables that an engine works on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ..contract import (
+    MAIN_CHANNEL,
+    BoardChanged,
+    BoardSnapshot,
+    Conversation,
+    Json,
+    JsonObject,
+    Message,
+    Role,
+)
+from ..contract import Board as BoardRole
+from ..errors import Misuse
+
+__all__ = ["Board"]
+
+
+class Board:
+    """Messages by channel and variables by name; every change is told to the log.
+
+    What stands on it when the engine starts is the seed; what comes after is produced.
+
+    Args:
+        on_change: Called with a BoardChanged for every change; None for a board without a log.
+    """
+
+    def __init__(self, *, on_change: Callable[[BoardChanged], None] | None = None) -> None:
+        self._channels: dict[str, Conversation] = {}
+        self._variables: JsonObject = {}
+        self._seeded: dict[str, int] = {}
+        self._produced: list[Message] = []
+        self._on_change = on_change
+
+    @classmethod
+    def restore(cls, snapshot: BoardSnapshot) -> Board:
+        """A board equal to the one that *snapshot* was taken of."""
+        board = cls()
+        for channel, messages in snapshot.channels.items():
+            board._channels[channel] = Conversation(messages)
+        board._variables = dict(snapshot.variables)
+        board._seeded = dict(snapshot.seeded)
+        board._produced = [
+            message
+            for channel, messages in snapshot.channels.items()
+            for message in messages[snapshot.seeded.get(channel, 0) :]
+        ]
+        return board
+
+    def append(self, message: Message, channel: str = MAIN_CHANNEL) -> None:
+        """Add *message* at the end of *channel*.
+
+        Raises:
+            Misuse: It is no Message.
+        """
+        self.extend((message,), channel)
+
+    def extend(self, messages: Iterable[Message], channel: str = MAIN_CHANNEL) -> None:
+        """Add *messages* at the end of *channel*, as one change."""
+        added = tuple(messages)
+        for message in added:
+            if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+                raise Misuse(f"a board takes Message values, not {type(message).__name__}")
+        self._conversation(channel).extend(added)
+        self._produced.extend(added)
+        if self._on_change is not None and added:
+            self._on_change(BoardChanged(channel=channel, messages=added))
+
+    def messages(self, channel: str = MAIN_CHANNEL) -> Conversation:
+        """The messages of *channel*, in order; it grows with the board."""
+        return self._conversation(channel)
+
+    def channels(self) -> tuple[str, ...]:
+        """The names of the channels, in order of their first use."""
+        return tuple(self._channels)
+
+    def get(self, name: str, default: Json = None) -> Json:
+        """The variable *name*, *default* where it was never set."""
+        return self._variables.get(name, default)
+
+    def set(self, name: str, value: Json) -> None:
+        """Set the variable *name* to a JSON value."""
+        self._variables[name] = value
+        if self._on_change is not None:
+            self._on_change(BoardChanged(variables={name: value}))
+
+    def variables(self) -> JsonObject:
+        """All variables, a copy."""
+        return dict(self._variables)
+
+    def snapshot(self) -> BoardSnapshot:
+        """The board as it is now; later changes do not reach it."""
+        return BoardSnapshot(
+            channels={name: tuple(messages) for name, messages in self._channels.items()},
+            variables=dict(self._variables),
+            seeded=dict(self._seeded),
+        )
+
+    def mark_seeded(self) -> None:
+        """What is on the board now is the seed."""
+        self._seeded = {name: len(messages) for name, messages in self._channels.items()}
+        self._produced.clear()
+
+    def seeded(self, channel: str = MAIN_CHANNEL) -> tuple[Message, ...]:
+        """What stood on *channel* when the engine started."""
+        return tuple(self._conversation(channel)[: self._seeded.get(channel, 0)])
+
+    def produced(self) -> tuple[Message, ...]:
+        """Every message since then, on any channel, in order."""
+        return tuple(self._produced)
+
+    def answer(self) -> str | None:
+        """Text of the last produced assistant message on the main channel, None without one."""
+        main = self._conversation(MAIN_CHANNEL)
+        for place in range(len(main) - 1, self._seeded.get(MAIN_CHANNEL, 0) - 1, -1):
+            if main[place].role is Role.ASSISTANT:
+                return main[place].text or None
+        return None
+
+    def apply(self, change: BoardChanged) -> None:
+        """Make a change that the log already has."""
+        self._conversation(change.channel).extend(change.messages)
+        self._produced.extend(change.messages)
+        self._variables.update(change.variables)
+
+    def watch(self, on_change: Callable[[BoardChanged], None]) -> None:
+        """From now on tell every change to *on_change*."""
+        self._on_change = on_change
+
+    def adopt(self, other: BoardRole) -> None:
+        """Take over what *other*, an engine's own board, has more than this one."""
+        if other is self:
+            return
+        snapshot = other.snapshot()
+        for channel, messages in snapshot.channels.items():
+            mine = self._conversation(channel)
+            common = 0
+            while common < min(len(mine), len(messages)) and mine[common] == messages[common]:
+                common += 1
+            self.extend(messages[common:], channel)
+        for name, value in snapshot.variables.items():
+            if name not in self._variables or self._variables[name] != value:
+                self.set(name, value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Board) and self.snapshot() == other.snapshot()
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]  # it changes, so it is no key
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{name}: {len(messages)}" for name, messages in self._channels.items())
+        return f"Board({{{sizes}}}, variables={list(self._variables)})"
+
+    def _conversation(self, channel: str) -> Conversation:
+        conversation = self._channels.get(channel)
+        if conversation is None:
+            conversation = self._channels[channel] = Conversation()
+        return conversation

@@ -1,0 +1,117 @@
+"""Ending: how a pass of the engine ended, as one table from exception to status."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from ..contract import AgentError, ErrorCode, Interrupt, Origin, Pending, Status
+from ..errors import JournalError
+from .signals import Aborted, Failed, Interrupted, Parked
+
+__all__ = ["Ending", "StopReason", "classify", "internal_error"]
+
+StopReason = Literal["", "interrupt", "cancel", "deadline", "caller"]
+
+
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
+    """How a pass of the engine, or a whole run, ended.
+
+    Attributes:
+        status: In the words of a result.
+        error: Why, None exactly where it completed.
+        interrupt: Who stopped it, None where nobody did.
+        pending: What is waited for.
+        exception: What was raised, for the result's ``raw``; None for a clean return.
+    """
+
+    status: Status = Status.COMPLETED
+    error: AgentError | None = None
+    interrupt: Interrupt | None = None
+    pending: tuple[Pending, ...] = ()
+    exception: BaseException | None = None
+
+
+def classify(
+    exception: BaseException | None,
+    *,
+    stop: StopReason,
+    interrupt: Interrupt | None,
+    deadline: AgentError,
+) -> Ending:
+    """Say how a pass of the engine ended.
+
+    Args:
+        exception: What the engine raised; None for a clean return.
+        stop: Why its scope was cancelled by us, "" if it was not.
+        interrupt: The wish to stop that was made, None without one.
+        deadline: The error of a run whose time is over.
+
+    Returns:
+        The ending; an exception of no known kind is failed with code internal.
+    """
+    match exception:
+        case None:
+            return Ending()
+        case Interrupted(interrupt=wish):
+            return _interrupted(interrupt or wish, exception)
+        case Parked(pending=pending):
+            return _parked(pending)
+        case Aborted(error=error):
+            return Ending(status=Status.ABORTED, error=error, exception=exception)
+        case Failed(error=error):
+            return Ending(status=Status.FAILED, error=error, exception=exception)
+        case JournalError():
+            error = AgentError(
+                ErrorCode.INTERNAL, str(exception), type="JournalError", origin=Origin.JOURNAL
+            )
+            return Ending(status=Status.FAILED, error=error, exception=exception)
+        case _:
+            return _stopped(exception, stop, interrupt, deadline)
+
+
+def _stopped(
+    exception: BaseException, stop: StopReason, interrupt: Interrupt | None, deadline: AgentError
+) -> Ending:
+    """How it ended for an exception that is no word of the engine's own."""
+    match stop:
+        case "deadline":
+            return Ending(status=Status.FAILED, error=deadline, exception=exception)
+        case "interrupt":
+            return _interrupted(interrupt or Interrupt(), exception)
+        case "cancel" | "caller":
+            message = "The run was cancelled."
+            error = AgentError(ErrorCode.CANCELED, message, origin=Origin.CALLER)
+            return Ending(status=Status.CANCELED, error=error, exception=exception)
+        case "":
+            error = internal_error(exception, Origin.ENGINE)
+            return Ending(status=Status.FAILED, error=error, exception=exception)
+
+
+def internal_error(exception: BaseException, origin: Origin) -> AgentError:
+    """The error of a run in which something raised that should not."""
+    return AgentError(
+        ErrorCode.INTERNAL,
+        " ".join(str(exception).split()) or type(exception).__name__,
+        type=type(exception).__name__,
+        origin=origin,
+    )
+
+
+def _interrupted(interrupt: Interrupt, exception: BaseException) -> Ending:
+    why = ": ".join(filter(None, (str(interrupt.cause), interrupt.detail)))
+    error = AgentError(
+        ErrorCode.INTERRUPTED,
+        f"The run was interrupted{f' ({why})' if why else ''}.",
+        origin=Origin.HOST,
+    )
+    return Ending(status=Status.INTERRUPTED, error=error, interrupt=interrupt, exception=exception)
+
+
+def _parked(pending: tuple[Pending, ...]) -> Ending:
+    waits = ", ".join(f"{item.kind.removeprefix('pending_')} {item.id}" for item in pending)
+    error = AgentError(
+        ErrorCode.INPUT_REQUIRED, f"The run waits for people: {waits}.", origin=Origin.HOST
+    )
+    return Ending(status=Status.INPUT_REQUIRED, error=error, pending=pending)

@@ -1,0 +1,179 @@
+"""LiveRun: a run in flight, to be watched, interrupted and awaited."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Self
+
+from ..contract import (
+    DELTAS,
+    AgentResult,
+    Event,
+    Interrupt,
+    InterruptCause,
+    Lagged,
+    RunSettled,
+    TextDelta,
+)
+from ..errors import Misuse
+from .lifecycle import Sitting
+from .scope import GRACE_S
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    T = TypeVar("T", default=str)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+__all__ = ["MAX_WAITING_DELTAS", "LiveRun", "conclude"]
+
+MAX_WAITING_DELTAS = 10_000
+
+
+class LiveRun(Generic[T]):
+    """A run in flight: ``async with start(...) as live: async for event in live: ...``.
+
+    Leaving the block early cancels the run and waits for its end. Events wait for their
+    reader: durable ones always; of more than ``MAX_WAITING_DELTAS`` deltas the rest is
+    left out and told by one ``Lagged`` event.
+
+    Args:
+        sitting: What shall be lived.
+        watch: Whether events are kept for a reader.
+    """
+
+    def __init__(self, sitting: Sitting, *, watch: bool = True) -> None:
+        self._sitting = sitting
+        self._waiting: deque[Event] = deque()
+        self._deltas = 0
+        self._missed = 0
+        self._wake: asyncio.Event | None = asyncio.Event() if watch else None
+        if watch:
+            sitting.recorder.watch(self._take)
+        self._task = asyncio.get_running_loop().create_task(sitting.live())
+        self._task.add_done_callback(lambda _: self._wake and self._wake.set())
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self._sitting.info.run_id
+
+    @property
+    def done(self) -> bool:
+        """Whether the result is there."""
+        return self._task.done()
+
+    async def result(self) -> AgentResult[T]:
+        """Wait for the result; a timeout round this call stops only the waiting.
+
+        Returns:
+            What came of the run. After a cancellation by the caller too: status canceled.
+        """
+        return await asyncio.shield(self._task)
+
+    def interrupt(self, cause: str = InterruptCause.USER_CANCEL, detail: str = "") -> None:
+        """Wish that the run stop at its next safe point; it ends as interrupted."""
+        if not self._task.done():
+            self._sitting.interrupt(Interrupt(InterruptCause(cause), detail))
+
+    def cancel(self) -> None:
+        """Stop the run at once; it ends as canceled."""
+        self._sitting.end("cancel")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Cancel the run if it is under way, and wait until it has ended."""
+        if not self._task.done():
+            self._sitting.end("cancel" if self._stopping_quietly() else "caller")
+            await conclude(self._task)
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self._events()
+
+    async def text(self) -> AsyncIterator[str]:
+        """The visible text as it comes, piece by piece."""
+        async for event in self._events():
+            if isinstance(event, TextDelta):
+                yield event.text
+
+    async def _events(self) -> AsyncIterator[Event]:
+        if self._wake is None:
+            raise Misuse("this run keeps no events: use start(...) to watch one")
+        while True:
+            while self._waiting:
+                event = self._waiting.popleft()
+                if isinstance(event, DELTAS):
+                    self._deltas -= 1
+                yield event
+                if isinstance(event, RunSettled):
+                    return
+            if self._task.done():
+                return
+            self._wake.clear()
+            await self._wake.wait()
+
+    def _take(self, event: Event) -> None:
+        """Keep *event* for the reader; never raises and never waits."""
+        if isinstance(event, DELTAS):
+            if self._deltas >= MAX_WAITING_DELTAS:
+                self._missed += 1
+                return
+            self._deltas += 1
+        elif self._missed:
+            missed, self._missed = self._missed, 0
+            self._waiting.append(Lagged(run_id=self.run_id, missed=missed))
+        self._waiting.append(event)
+        if self._wake is not None:
+            self._wake.set()
+
+    @staticmethod
+    def _stopping_quietly() -> bool:
+        task = asyncio.current_task()
+        return task is None or not task.cancelling()
+
+    async def finish(self) -> AgentResult[T]:
+        """Wait for the result; a cancel of the waiting task cancels the run, and is re-raised.
+
+        The run is finalised first, so that its log and its observers learn of its end.
+        """
+        try:
+            return await asyncio.shield(self._task)
+        except asyncio.CancelledError:
+            self._sitting.end("caller")
+            await conclude(self._task)
+            raise
+
+
+async def conclude(task: asyncio.Task[Any]) -> None:
+    """Wait until *task* is done, ``2 * GRACE_S`` at most, whoever cancels meanwhile.
+
+    A cancel that comes meanwhile is remembered and raised at the end.
+    """
+    loop = asyncio.get_running_loop()
+    end = loop.time() + 2 * GRACE_S
+    cancelled = False
+    while not task.done() and (left_s := end - loop.time()) > 0:
+        try:
+            await asyncio.wait({task}, timeout=left_s)
+        except asyncio.CancelledError:
+            cancelled = True
+    if not task.done():
+        task.cancel()
+    if cancelled:
+        raise asyncio.CancelledError

@@ -1,0 +1,140 @@
+"""Hooks: observers that are told, deciders that are asked, committers that conclude."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..contract import (
+    AgentError,
+    AnyResult,
+    Decided,
+    ErrorCode,
+    FinalizeDecision,
+    ModelRequest,
+    Origin,
+    Request,
+    RunInfo,
+    RunWarning,
+)
+from .callback import call, method
+from .recorder import Recorder
+
+__all__ = ["Hooks", "Verdict"]
+
+
+class Verdict:
+    """What all deciders together want.
+
+    Attributes:
+        word: accept, discard, keep_partial or revise; any discard wins, then any revise.
+        reason: The first one that was given.
+        feedback: Of the deciders that want a revision, joined.
+        state: Their facts, merged in order.
+        error: Set where a decider raised; the run then fails closed.
+    """
+
+    def __init__(self) -> None:
+        self.word = "accept"
+        self.reason = ""
+        self.feedback = ""
+        self.state: dict[str, Any] = {}
+        self.error: AgentError | None = None
+
+    def add(self, decision: FinalizeDecision) -> None:
+        """Count one decider's word."""
+        rank = ("accept", "keep_partial", "revise", "discard")
+        if rank.index(decision.verdict) > rank.index(self.word):
+            self.word = decision.verdict
+        self.reason = self.reason or decision.reason
+        if decision.verdict == "revise":
+            self.feedback = "\n".join(filter(None, (self.feedback, decision.feedback)))
+        self.state.update(decision.state)
+
+
+class Hooks:
+    """All hooks of a run: the agent's first, then the call's, in order."""
+
+    def __init__(
+        self,
+        observers: Iterable[object],
+        deciders: Iterable[object],
+        committers: Iterable[object],
+        *,
+        info: RunInfo,
+        recorder: Recorder,
+    ) -> None:
+        self._observers = tuple(observers)
+        self._deciders = tuple(deciders)
+        self._committers = tuple(committers)
+        self._info = info
+        self._recorder = recorder
+
+    async def tell(self, name: str, *facts: object) -> None:
+        """Call ``name(info, *facts)`` on every observer that has it; a raise is a warning."""
+        for observer in self._observers:
+            told = method(observer, name)
+            if told is None:
+                continue
+            try:
+                await call(told, self._info, *facts)
+            except Exception as error:
+                # An observer looks on; it never changes what becomes of a run.
+                self._warn("observer_failed", f"{type(observer).__name__}.{name}", error)
+
+    async def before_model(self, request: ModelRequest) -> ModelRequest:
+        """What is to be sent, after every decider had its say.
+
+        Raises:
+            Exception: Whatever a decider raised; the run then fails.
+        """
+        for decider in self._deciders:
+            asked = method(decider, "before_model")
+            if asked is not None:
+                request = await call(asked, self._info, request) or request
+        return request
+
+    async def before_finalize(self, request: Request, result: AnyResult) -> Verdict:
+        """Ask every decider; one that raises makes the verdict an error."""
+        verdict = Verdict()
+        for decider in self._deciders:
+            asked = method(decider, "before_finalize")
+            if asked is None:
+                continue
+            name = type(decider).__name__
+            try:
+                decision = await call(asked, self._info, request, result)
+                if decision is None:
+                    continue
+                verdict.add(decision)
+            except Exception as error:
+                # Deciders fail closed: nothing is committed on the word of a broken one.
+                verdict.error = _hook_error(f"{name}.before_finalize", error)
+                return verdict
+            self._recorder.emit(Decided(decider=name, decision=decision))
+        return verdict
+
+    async def commit(self, request: Request, result: AnyResult) -> str:
+        """Run the committers; returns why the run is not committed, "" if it is."""
+        for committer in self._committers:
+            name = getattr(committer, "__name__", type(committer).__name__)
+            try:
+                await call(committer, self._info, request, result)  # pyright: ignore[reportArgumentType]  # checked at the door
+            except Exception as error:
+                # The answer is there; only its disposition failed, and that is told.
+                self._warn(ErrorCode.HOOK_FAILED, f"committer {name}", error)
+                return f"committer {name} raised {type(error).__name__}"
+        return ""
+
+    def _warn(self, code: str, who: str, error: Exception) -> None:
+        message = f"{who} raised {type(error).__name__}: {error}"
+        self._recorder.warn(RunWarning(code=code, message=message, origin=Origin.OBSERVER))
+
+
+def _hook_error(who: str, error: Exception) -> AgentError:
+    return AgentError(
+        ErrorCode.HOOK_FAILED,
+        f"{who} raised {type(error).__name__}: {error}",
+        type=type(error).__name__,
+        origin=Origin.DECIDER,
+    )

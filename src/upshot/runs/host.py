@@ -1,0 +1,215 @@
+"""RunHost: what surrounds an engine, made of the log and of what the user's host can do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from ..contract import (
+    AgentError,
+    Checkpoint,
+    CheckpointSaved,
+    Effect,
+    ErrorCode,
+    Event,
+    Interrupt,
+    Json,
+    ModelResponse,
+    Origin,
+    PendingQuestion,
+    QuestionAnswered,
+    QuestionAsked,
+    RunWarning,
+    StepSettled,
+    StepStarted,
+    to_free_json,
+)
+from .callback import call, method
+from .ending import internal_error
+from .recorder import Recorder
+from .signals import Failed, Parked, Signal
+
+__all__ = ["RunHost", "Steps"]
+
+
+class Steps:
+    """What the log of earlier sittings says of keyed steps and questions.
+
+    Attributes:
+        settled: The last settlement by key.
+        started: Effects of steps that began and have no settlement, by key.
+        answers: Answers by question id.
+    """
+
+    def __init__(self) -> None:
+        self.settled: dict[str, StepSettled] = {}
+        self.started: dict[str, Effect] = {}
+        self.answers: dict[str, Json] = {}
+
+
+class RunHost:
+    """The host that an engine gets: never fails a run, logs what must be durable.
+
+    Args:
+        user: The user's host, any object with some of the methods of ``Host``.
+        recorder: The run's log.
+        steps: What earlier sittings did.
+        report: Takes what a foreign engine used.
+    """
+
+    def __init__(
+        self,
+        user: object,
+        *,
+        recorder: Recorder,
+        steps: Steps,
+        report: Callable[[ModelResponse], None],
+    ) -> None:
+        self.interrupt: Interrupt | None = None
+        self._user = user
+        self._recorder = recorder
+        self._steps = steps
+        self._report = report
+        self._running: dict[str, asyncio.Future[Json]] = {}
+        self._questions = 0
+
+    def publish(self, event: Event) -> None:
+        """Log an event of the engine's own and tell watchers; never fails a run."""
+        self._recorder.emit(event)
+
+    async def interrupts(self) -> Interrupt | None:
+        """The wish that the run stop, None for none."""
+        if self.interrupt is None:
+            asked = await self._ask("interrupts")
+            if asked:
+                self.interrupt = asked if isinstance(asked, Interrupt) else Interrupt()
+        return self.interrupt
+
+    async def ask_user(self, question: str, *, choices: tuple[str, ...] = ()) -> Json:
+        """Ask a person.
+
+        Returns:
+            The answer, from the log where an earlier sitting has it.
+
+        Raises:
+            Parked: Nobody can answer now.
+        """
+        self._questions += 1
+        key = f"question-{self._recorder.attempt}-{self._questions}"
+        if key in self._steps.answers:
+            return self._steps.answers[key]
+        pending = PendingQuestion(id=key, question=question, choices=choices)
+        self._recorder.emit(QuestionAsked(pending=pending))
+        asked = method(self._user, "ask_user")
+        if asked is None:
+            raise Parked(pending)
+        try:
+            answer, _ = to_free_json(await call(asked, question))
+        except Signal:
+            raise
+        except Exception as error:
+            # A host that cannot ask is no reason to fail: the question stays open.
+            self._warn("ask_user", error)
+            raise Parked(pending) from error
+        self._recorder.emit(QuestionAnswered(id=key, value=answer))
+        return answer
+
+    async def checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Name this point of the log; the user's host gets the whole checkpoint."""
+        self._recorder.emit(
+            CheckpointSaved(
+                step=checkpoint.step, iteration=checkpoint.iteration, payload=checkpoint.payload
+            )
+        )
+        await self._ask("checkpoint", checkpoint)
+
+    def report_usage(self, delta: ModelResponse) -> None:
+        """Add what a foreign engine used."""
+        self._report(delta)
+
+    async def once(
+        self,
+        key: str,
+        effect: Effect | str,
+        body: Callable[[], Awaitable[Any] | Any],
+        *,
+        idempotent: bool = False,
+    ) -> Json:
+        """Run *body* now, or hand back what the log says came of it.
+
+        Args:
+            key: Unique in the run.
+            effect: "read", "write" or "destructive".
+            body: Sync or async; gives a JSON value.
+            idempotent: Whether it may run again where nobody knows what came of it.
+
+        Returns:
+            The value, now or from the log.
+
+        Raises:
+            Failed: It failed before, or began in an earlier sitting and what came of it is unknown.
+        """
+        known = self._steps.settled.get(key)
+        if known is not None:
+            if known.error is not None:
+                raise Failed(known.error)
+            return known.value
+        if key in self._running:
+            return await asyncio.shield(self._running[key])
+        future = self._running[key] = asyncio.get_running_loop().create_future()
+        try:
+            value = await self._step(key, Effect(effect), body, idempotent=idempotent)
+        except BaseException as error:
+            future.set_exception(error)
+            future.exception()
+            raise
+        finally:
+            del self._running[key]
+        future.set_result(value)
+        return value
+
+    async def _step(
+        self, key: str, effect: Effect, body: Callable[[], Any], *, idempotent: bool
+    ) -> Json:
+        if key in self._steps.started and effect is not Effect.READ and not idempotent:
+            raise Failed(
+                ErrorCode.INTERRUPTED,
+                f"step {key!r} began before the process ended and what came of it is unknown: "
+                "make it idempotent, or look what it did and resume with another key",
+            )
+        self._recorder.emit(StepStarted(key=key, effect=effect))
+        if effect is not Effect.READ:
+            await self._recorder.barrier()
+        try:
+            value, _ = to_free_json(await call(body))
+        except Signal:
+            raise
+        except Exception as error:
+            # The log must say what came of a step, whatever it raised.
+            self._settle(key, Effect.UNKNOWN, None, internal_error(error, Origin.ENGINE))
+            raise
+        applied = Effect.NONE if effect is Effect.READ else Effect.APPLIED
+        self._settle(key, applied, value, None)
+        return value
+
+    def _settle(self, key: str, effect: Effect, value: Json, error: AgentError | None) -> None:
+        event = StepSettled(key=key, effect=effect, value=value, error=error)
+        self._recorder.emit(event)
+        self._steps.settled[key] = event
+
+    async def _ask(self, name: str, *arguments: object) -> Any:
+        """Call a method of the user's host, if it has it; one that raises is a warning."""
+        asked = method(self._user, name)
+        if asked is None:
+            return None
+        try:
+            return await call(asked, *arguments)
+        except Exception as error:
+            # A host looks after a run; it never fails it.
+            self._warn(name, error)
+            return None
+
+    def _warn(self, name: str, error: Exception) -> None:
+        message = f"host.{name} raised {type(error).__name__}: {error}"
+        self._recorder.warn(RunWarning(code="host_failed", message=message, origin=Origin.HOST))

@@ -1,0 +1,98 @@
+"""RunOptions: what all doors to a run take, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from os import PathLike
+from typing import Any, Literal, TypeAlias, TypedDict
+
+from ..contract import (
+    AgentResult,
+    AnyResult,
+    ArtifactStore,
+    Board,
+    Budget,
+    Checkpoint,
+    Clock,
+    Decider,
+    Engine,
+    Host,
+    Journal,
+    JsonObject,
+    Message,
+    Model,
+    ModelSettings,
+    Observer,
+    Request,
+    Retry,
+    RunInfo,
+    ToolItem,
+)
+from ..tools import ApprovalRequest
+
+__all__ = ["Approver", "Committer", "History", "RunOptions", "Seeder", "Where"]
+
+Seeder: TypeAlias = Callable[[RunInfo, Request], Board | Awaitable[Board | None] | None]
+Committer: TypeAlias = Callable[[RunInfo, Request, AnyResult], Awaitable[None] | None]
+Approver: TypeAlias = Callable[[ApprovalRequest], bool | Awaitable[bool | None] | None]
+History: TypeAlias = Sequence[Message] | AgentResult[Any] | Literal["context"]
+Where: TypeAlias = str | PathLike[str] | Journal
+
+
+class RunOptions(TypedDict, total=False):
+    """Options of ``run``, ``run_sync``, ``start`` and ``resume``; the call's win over the agent's.
+
+    Attributes:
+        engine: Drives the steps; the loop engine where neither call nor agent names one.
+        model: "provider:name" or a Model, so that any agent can be tested with a ScriptedModel.
+        settings: Merged over the agent's, field by field.
+        history: Messages or an earlier result, put before the request; "context" loads what
+            earlier committed runs of the same context_id produced, from the journal.
+        tools: Where names in ``Agent.tools`` are found; added to the agent's own where it has None.
+        host: Any object with some of the methods of ``Host``.
+        observers: After the agent's own.
+        deciders: After the agent's own.
+        committers: Called with (info, request, result) when a run is to be committed.
+        prepare: Makes the board from (info, request); once an attempt.
+        artifacts: Channels whose messages become artifacts of the result.
+        attributes: Free JSON for engine and tools; identity is apart and cannot be forged by it.
+        parent_run_id: Wins over the run that this one is started in.
+        resume_from: A checkpoint for an engine that keeps none.
+        max_attempts: How often a decider may have it done, the first included; at least 1.
+        retry: Of failed model calls; None is off.
+        budget: Limits; wins over the agent's as a whole.
+        dependencies: One object for tools and engines, ``ToolContext.dependencies``.
+        journal: A path, "memory:" or an open journal; None keeps no log.
+        approve: Asked before a tool that needs approval; True, False, or None to defer.
+        artifact_store: Where large outputs go; by default beside the journal, else in memory.
+        policy: Rules for tools.
+        secrets: Texts that are masked wherever a tool could show them.
+        clock: Time, for tests.
+        launch: What a command line needs to start the run again; kept in the log, never a key.
+    """
+
+    engine: Engine | None
+    model: str | Model | None
+    settings: ModelSettings | None
+    history: History
+    tools: Iterable[ToolItem]
+    host: Host | object | None
+    observers: Iterable[Observer | object]
+    deciders: Iterable[Decider | object]
+    committers: Iterable[Committer]
+    prepare: Seeder | None
+    artifacts: Iterable[str]
+    attributes: Mapping[str, Any] | None
+    parent_run_id: str
+    resume_from: Checkpoint | None
+    max_attempts: int
+    retry: Retry | None
+    budget: Budget | None
+    dependencies: object
+    journal: Where | None
+    approve: Approver | None
+    artifact_store: ArtifactStore | None
+    policy: object
+    secrets: Iterable[str]
+    clock: Clock | None
+    launch: JsonObject

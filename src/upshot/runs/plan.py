@@ -1,0 +1,87 @@
+"""Plan: everything a run needs, resolved and checked before it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..clock import SYSTEM_CLOCK
+from ..contract import (
+    Agent,
+    ArtifactStore,
+    Budget,
+    Checkpoint,
+    Clock,
+    Engine,
+    Journal,
+    JsonObject,
+    Message,
+    Model,
+    ModelSettings,
+    Request,
+    Retry,
+)
+from ..tools import Tool
+from .ledger import Ledger
+from .options import Approver, Committer, Seeder
+from .output import OutputType
+
+__all__ = ["Child", "Parent", "Plan"]
+
+# Starts a run inside a run: (agent, request, options) to its result.
+Child = Callable[..., Awaitable[Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parent:
+    """What a run started inside a run inherits.
+
+    Attributes:
+        run_id: The outer run.
+        depth: Of the outer run.
+        ledger: Its account, which the inner one adds to.
+        journal: Its log.
+    """
+
+    run_id: str
+    depth: int
+    ledger: Ledger
+    journal: Journal | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A run before it begins: who works on what, with what, within which limits."""
+
+    agent: Agent[Any]
+    request: Request
+    run_id: str
+    engine: Engine
+    model: Model | None
+    output: OutputType
+    settings: ModelSettings | None = None
+    retry: Retry | None = None
+    budget: Budget = field(default_factory=Budget)
+    tools: tuple[Tool, ...] = ()
+    host: object = None
+    observers: tuple[object, ...] = ()
+    deciders: tuple[object, ...] = ()
+    committers: tuple[Committer, ...] = ()
+    prepare: Seeder | None = None
+    history: Sequence[Message] = ()
+    artifacts: tuple[str, ...] = ()
+    attributes: JsonObject = field(default_factory=dict[str, Any])
+    parent: Parent | None = None
+    parent_run_id: str = ""
+    resume_from: Checkpoint | None = None
+    max_attempts: int = 1
+    dependencies: object = None
+    journal: Journal | None = None
+    approve: Approver | None = None
+    artifact_store: ArtifactStore | None = None
+    policy: object = None
+    secrets: tuple[str, ...] = ()
+    clock: Clock = SYSTEM_CLOCK
+    launch: JsonObject = field(default_factory=dict[str, Any])
+    child: Child | None = None

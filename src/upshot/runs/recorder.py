@@ -1,0 +1,85 @@
+"""Recorder: stamps the events of one sitting, logs them, and tells watchers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..contract import DELTAS, Clock, Event, Journal, RunEvent, RunWarning, Warned
+from ..contract.value import set_field
+
+__all__ = ["Recorder"]
+
+_DELTAS = frozenset(DELTAS)
+
+
+class Recorder:
+    """The one way from a run to its log and its watchers.
+
+    Attributes:
+        run_id: The run.
+        attempt: Stamped on every event; set by the lifecycle.
+        seq: Of the last durable event.
+        warnings: All that were told, in order.
+    """
+
+    def __init__(
+        self,
+        run_id: str,
+        *,
+        clock: Clock,
+        journal: Journal | None = None,
+        epoch: int | None = None,
+        seq: int = 0,
+    ) -> None:
+        self.run_id = run_id
+        self.attempt = 0
+        self.seq = seq
+        self.warnings: list[RunWarning] = []
+        self._part = 0
+        self._clock = clock
+        self._journal = journal
+        self._epoch = epoch
+        self._watchers: list[Callable[[Event], None]] = []
+
+    @property
+    def watched(self) -> bool:
+        """Whether anybody looks, so that deltas are worth making."""
+        return bool(self._watchers)
+
+    def watch(self, watcher: Callable[[Event], None]) -> None:
+        """Call *watcher* with every event from now on; it must not raise."""
+        self._watchers.append(watcher)
+
+    def emit(self, event: Event) -> None:
+        """Stamp *event*, which nobody else may hold yet, log it if durable, and tell watchers.
+
+        Raises:
+            JournalError: The log no longer belongs to this process, or is closed.
+        """
+        if not isinstance(event, RunEvent):
+            return
+        durable = type(event) not in _DELTAS
+        if durable:
+            self.seq += 1
+            self._part = 0
+        else:
+            self._part += 1
+        set_field(event, "run_id", self.run_id)
+        set_field(event, "attempt", self.attempt)
+        set_field(event, "time", self._clock.now())
+        set_field(event, "seq", self.seq)
+        set_field(event, "part", self._part)
+        if durable and self._journal is not None:
+            self._journal.append(event, epoch=self._epoch)
+        for watcher in self._watchers:
+            watcher(event)
+
+    def warn(self, warning: RunWarning) -> None:
+        """Log a warning and keep it for the result."""
+        self.warnings.append(warning)
+        self.emit(Warned(warning=warning))
+
+    async def barrier(self) -> None:
+        """Wait until everything that was emitted is safe."""
+        if self._journal is not None:
+            await self._journal.durable(self.run_id, self.seq)

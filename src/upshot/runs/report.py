@@ -1,0 +1,154 @@
+"""Report: the result of a run, built from its board, its account and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from ..contract import (
+    OUTPUT_VAR,
+    AgentError,
+    AgentResult,
+    Artifact,
+    AttemptLine,
+    ErrorCode,
+    InterruptCause,
+    JsonObject,
+    Local,
+    Origin,
+    Part,
+    RunInfo,
+    RunWarning,
+    Status,
+    ToolRecord,
+)
+from .board import Board
+from .calls import ModelCaller
+from .ending import Ending
+from .ledger import Ledger
+from .plan import Plan
+
+__all__ = ["Report", "harvest"]
+
+
+class Report(msgspec.Struct, kw_only=True):
+    """What a result is built from; the lifecycle fills it as the run goes on.
+
+    Attributes:
+        started_at: When the run began, in its first sitting.
+        lines: One line for every attempt that ended.
+        state: The deciders' facts.
+        stored: Large outputs that were stored, by tool name.
+    """
+
+    plan: Plan
+    info: RunInfo
+    ledger: Ledger
+    caller: ModelCaller
+    started_at: datetime
+    lines: list[AttemptLine] = []
+    state: JsonObject = {}
+    stored: list[Artifact] = []
+
+    def result(
+        self,
+        ending: Ending,
+        board: Board,
+        *,
+        attempt: int,
+        records: Iterable[ToolRecord],
+        warnings: Iterable[RunWarning],
+    ) -> AgentResult[Any]:
+        """The result as it is now.
+
+        Args:
+            ending: How the engine ended.
+            board: Its board.
+            attempt: Which attempt it was.
+            records: Every settled tool call, in order.
+            warnings: All so far.
+        """
+        output, ending = self._output(ending, board)
+        now = self.plan.clock.now()
+        kept = tuple(records)
+        last, limited = self.caller.last, self.caller.last_limited
+        interrupt = ending.interrupt
+        local = Local(raw=ending.exception, last_board=board, seeded=board.seeded())
+        return AgentResult[Any](
+            status=ending.status,
+            output=output,
+            content=board.answer(),
+            messages=board.produced(),
+            tool_outcomes=tuple(record.outcome for record in kept),
+            tool_records=kept,
+            artifacts=(*harvest(board, self.plan.artifacts), *self.stored),
+            pending=ending.pending,
+            usage=self.ledger.usage,
+            cost=self.ledger.cost,
+            finish_reason=None if last is None else last.finish_reason,
+            error=ending.error,
+            rate_limit=None if limited is None else limited.rate_limit,
+            provider_data={} if last is None else last.provider_data,
+            cause=InterruptCause.NONE if interrupt is None else interrupt.cause,
+            detail="" if interrupt is None else interrupt.detail,
+            attempts=attempt,
+            state=dict(self.state),
+            attempt_log=tuple(self.lines),
+            warnings=tuple(warnings),
+            run_id=self.info.run_id,
+            task_id=self.info.task_id,
+            context_id=self.info.context_id,
+            parent_run_id=self.plan.parent_run_id,
+            agent_id=self.info.agent_id,
+            started_at=self.started_at,
+            ended_at=now,
+            duration_ms=max(0, round((now - self.started_at).total_seconds() * 1000)),
+            metadata=dict(self.plan.request.metadata),
+            local=local,
+        )
+
+    def line(self, result: AgentResult[Any], *, reason: str = "", feedback: str = "") -> None:
+        """Note the attempt that ended with *result*; its figures are its own alone."""
+        usage, cost = self.ledger.since_mark()
+        self.lines.append(
+            AttemptLine(
+                attempt=result.attempts,
+                status=result.status,
+                error=result.error,
+                usage=usage,
+                cost=cost,
+                content=result.content,
+                revise_reason=reason,
+                feedback=feedback,
+            )
+        )
+
+    def _output(self, ending: Ending, board: Board) -> tuple[Any, Ending]:
+        """The typed answer, and the ending, which fails where there is none."""
+        value, output = board.get(OUTPUT_VAR), self.plan.output
+        is_set = OUTPUT_VAR in board.variables()
+        content = board.answer()
+        if ending.status is not Status.COMPLETED:
+            return (value if is_set else content if output.is_text else None), ending
+        try:
+            if not is_set:
+                value = output.parse(content or "") if not output.is_text else content
+            return output.build(value), ending
+        except ValueError as error:
+            failed = AgentError(ErrorCode.INVALID_OUTPUT, str(error), origin=Origin.ENGINE)
+            return value, Ending(status=Status.FAILED, error=failed, exception=error)
+
+
+def harvest(board: Board, channels: Iterable[str]) -> list[Artifact]:
+    """The messages of *channels* as artifacts, one a channel that has any."""
+    found: list[Artifact] = []
+    for channel in channels:
+        parts: tuple[Part, ...] = tuple(
+            part for message in board.messages(channel) for part in message.parts
+        )
+        if parts:
+            found.append(Artifact(channel, parts))
+    return found

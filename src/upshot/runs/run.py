@@ -1,0 +1,125 @@
+"""Run: what an engine sees of the run that it drives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from ..contract import (
+    Agent,
+    Budget,
+    Checkpoint,
+    Json,
+    Model,
+    ModelRequest,
+    ModelResponse,
+    ModelSettings,
+    Request,
+    RunInfo,
+    ToolOutcome,
+    ToolStarted,
+)
+from ..errors import Misuse
+from ..tools import Toolbox
+from .calls import ModelCaller
+from .output import OutputType
+from .plan import Plan
+
+__all__ = ["Run"]
+
+
+class Run:
+    """The run that an engine drives; read-only but for what it does through it.
+
+    Attributes:
+        id: The run's id.
+        identity: Agent, run, task and context; attributes cannot forge it.
+        parent_run_id: The run that started this one, "" for a root run.
+        depth: 0 for a root run.
+        agent: The agent that it is a run of.
+        request: What was asked.
+        attempt: Which pass of the engine this is, from 1.
+        feedback: What the decider that asked for this attempt wants changed.
+        instructions: The agent's, as asked at the start of this attempt; None for none.
+        settings: How the model is asked.
+        output: What the answer shall be.
+        tools: The tools on offer, and the way to call them.
+        attributes: Free JSON of the caller.
+        dependencies: The caller's one object for tools and engines.
+        budget: The limits.
+        resume_from: Where to go on from, None for a fresh start.
+        settled: Outcomes by call id that an earlier sitting logged and the board does not show.
+        unsettled: Calls by id that an earlier sitting started and that have no outcome.
+        reply: A model reply that an earlier sitting logged and the board does not show.
+    """
+
+    def __init__(
+        self, plan: Plan, *, info: RunInfo, depth: int, tools: Toolbox, caller: ModelCaller
+    ) -> None:
+        self.id = info.run_id
+        self.identity = info
+        self.parent_run_id = plan.parent_run_id
+        self.depth = depth
+        self.agent: Agent[Any] = plan.agent
+        self.request: Request = plan.request
+        self.attempt = 1
+        self.feedback = ""
+        self.instructions: str | None = None
+        self.settings: ModelSettings | None = plan.settings
+        self.output: OutputType = plan.output
+        self.tools = tools
+        self.attributes: Mapping[str, Json] = MappingProxyType(plan.attributes)
+        self.dependencies = plan.dependencies
+        self.budget: Budget = plan.budget
+        self.resume_from: Checkpoint | None = plan.resume_from
+        self.settled: dict[str, ToolOutcome] = {}
+        self.unsettled: dict[str, ToolStarted] = {}
+        self.reply: ModelResponse | None = None
+        self._plan = plan
+        self._caller = caller
+
+    @property
+    def model(self) -> Model:
+        """The model of the run.
+
+        Raises:
+            Misuse: Neither agent nor call named one.
+        """
+        if self._plan.model is None:
+            raise Misuse(
+                f"agent {self.agent.id!r} has no model: give Agent(model=) or run(..., model=)"
+            )
+        return self._plan.model
+
+    async def call_model(
+        self, request: ModelRequest, *, model: Model | None = None
+    ) -> ModelResponse:
+        """Ask a model through deciders, log, retry, budget and accounting.
+
+        Args:
+            request: What to send.
+            model: Another than the run's own.
+
+        Returns:
+            What came of it; an error is a value here too.
+
+        Raises:
+            Failed: A budget is spent; let it through.
+        """
+        return await self._caller.call(model or self.model, request)
+
+    async def child(self, agent: Agent[Any], request: Request | str, **options: Any) -> Any:
+        """Run another agent inside this run; it shares budget, log and deadline.
+
+        Args:
+            agent: Who works on it.
+            request: What is asked.
+            options: As for ``run``.
+
+        Returns:
+            The child's AgentResult.
+        """
+        if self._plan.child is None:
+            raise Misuse("this run was not started by upshot.run, so it cannot start children")
+        return await self._plan.child(agent, request, **options)

@@ -1,0 +1,93 @@
+"""Signals: how an engine or a script ends a run that has no answer.
+
+They are no errors of upshot: the run's edge turns each into a status and an
+error of the result, and nothing escapes to the caller.
+"""
+
+from __future__ import annotations
+
+from typing import overload
+
+from ..contract import AgentError, ErrorCode, Interrupt, JsonObject, Origin, Pending
+
+__all__ = ["Aborted", "Failed", "Interrupted", "Parked", "Signal"]
+
+
+class Signal(Exception):
+    """The root of what engines raise to end a run."""
+
+
+class Interrupted(Signal):
+    """The run followed a wish to stop; it ends as interrupted.
+
+    Attributes:
+        interrupt: Who wished it and why.
+    """
+
+    def __init__(self, cause: str = "", detail: str = "") -> None:
+        super().__init__(detail or cause or "interrupted")
+        self.interrupt = Interrupt(cause, detail)  # pyright: ignore[reportArgumentType]  # made a word
+
+
+class Aborted(Signal):
+    """The run cannot go on and was given up; it ends as aborted.
+
+    Attributes:
+        error: Why.
+    """
+
+    def __init__(self, message: str, code: str = ErrorCode.INTERNAL) -> None:
+        super().__init__(message)
+        self.error = AgentError(ErrorCode(code), message, origin=Origin.ENGINE)
+
+
+class Failed(Signal):
+    """The run ends as failed with this error: ``Failed(error)`` or ``Failed(code, message)``.
+
+    Attributes:
+        error: Why.
+    """
+
+    @overload
+    def __init__(self, error: AgentError, /) -> None: ...
+    @overload
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        retryable: bool = False,
+        details: JsonObject | None = None,
+    ) -> None: ...
+    def __init__(
+        self,
+        error: AgentError | str,
+        message: str = "",
+        *,
+        retryable: bool = False,
+        details: JsonObject | None = None,
+    ) -> None:
+        if not isinstance(error, AgentError):
+            error = AgentError(
+                ErrorCode(error),
+                message,
+                retryable=retryable,
+                details=details or {},
+                origin=Origin.ENGINE,
+            )
+        super().__init__(str(error))
+        self.error = error
+
+
+class Parked(Signal):
+    """People are waited for; the run ends this sitting as input_required.
+
+    Engines let it through.
+
+    Attributes:
+        pending: What is waited for.
+    """
+
+    def __init__(self, *pending: Pending) -> None:
+        super().__init__(f"waiting for {len(pending)} answer(s)")
+        self.pending = pending
