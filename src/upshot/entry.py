@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
@@ -21,21 +21,29 @@ from .contract import (
     AnyAnswer,
     ArtifactStore,
     Budget,
-    Clock,
     Engine,
     Journal,
     Json,
     Message,
     Model,
     Request,
-    Retry,
     to_free_json,
 )
 from .engines import LoopEngine
 from .errors import Misuse
 from .journal import open_journal
-from .models import resolve
-from .runs import LiveRun, OutputType, Past, Plan, RunOptions, Sitting, Where, current_run
+from .models import aclose_transports, resolve
+from .runs import (
+    LiveRun,
+    OutputType,
+    Past,
+    Plan,
+    ResumeOptions,
+    RunOptions,
+    Sitting,
+    Where,
+    current_run,
+)
 from .runs.own_loop import run_in_own_loop
 from .tools import resolve_tools
 
@@ -50,7 +58,7 @@ else:
 
 __all__ = ["reopen", "resume", "run", "run_sync", "start"]
 
-_OPTIONS = frozenset(RunOptions.__annotations__)
+_OPTIONS = RunOptions.__optional_keys__
 
 
 async def run(
@@ -88,13 +96,13 @@ def run_sync(
         JournalError: The journal cannot be opened.
         KeyboardInterrupt: Ctrl-C was pressed; the run was finalised first.
     """
-    return run_in_own_loop(lambda: run(agent, request, **options))
+    return run_in_own_loop(lambda: run(agent, request, **options), closing=aclose_transports)
 
 
 @asynccontextmanager
 async def start(
     agent: Agent[T] | AgentSpec, request: Request | str, **options: Unpack[RunOptions]
-) -> AsyncIterator[LiveRun[T]]:
+) -> AsyncGenerator[LiveRun[T]]:
     """Begin a run and watch it: ``async with start(...) as live: async for event in live: ...``.
 
     Leaving the block early cancels the run and waits for its end.
@@ -116,7 +124,7 @@ async def resume(
     *,
     journal: Where,
     answers: Sequence[AnyAnswer] = (),
-    **options: Unpack[RunOptions],
+    **options: Unpack[ResumeOptions],
 ) -> AgentResult[T]:
     """Go on with a run that is parked, or whose process died.
 
@@ -128,7 +136,7 @@ async def resume(
         agent: Who worked on it; a change since then is told as a warning.
         journal: Where its log is.
         answers: What people answered; the others stay pending.
-        options: See ``RunOptions``; attributes and max_attempts are taken from the log
+        options: See ``ResumeOptions``; attributes and max_attempts are taken from the log
             where they are not given.
 
     Returns:
@@ -154,8 +162,8 @@ async def reopen(
     *,
     journal: Where,
     answers: Sequence[AnyAnswer] = (),
-    **options: Unpack[RunOptions],
-) -> AsyncIterator[LiveRun[T]]:
+    **options: Unpack[ResumeOptions],
+) -> AsyncGenerator[LiveRun[T]]:
     """Like ``resume``, but watched like ``start``.
 
     Yields:
@@ -180,7 +188,7 @@ async def reopen(
 @asynccontextmanager
 async def _begin(
     agent: Agent[Any] | AgentSpec, request: Request | str, options: RunOptions, *, watch: bool
-) -> AsyncIterator[LiveRun[Any]]:
+) -> AsyncGenerator[LiveRun[Any]]:
     """Open what a new run needs, begin it, and close it all after its end."""
     async with AsyncExitStack() as stack:
         journal = await _open(options, stack)
@@ -191,7 +199,7 @@ async def _begin(
 @asynccontextmanager
 async def _sit(
     plan: Plan, past: Past | None, answers: tuple[AnyAnswer, ...], *, watch: bool
-) -> AsyncIterator[LiveRun[Any]]:
+) -> AsyncGenerator[LiveRun[Any]]:
     epoch = None if plan.journal is None else await plan.journal.claim(plan.run_id)
     yield LiveRun(Sitting(plan, past=past, answers=answers, epoch=epoch), watch=watch)
 
@@ -246,7 +254,7 @@ async def _plan(
         model=model,
         output=OutputType.of(agent.output_type),
         settings=_settings(agent, options),
-        retry=cast("Retry | None", options.get("retry", agent.retry)),
+        retry=options.get("retry", agent.retry),
         budget=budget,
         tools=_tools(agent, options),
         host=options.get("host"),
@@ -267,7 +275,7 @@ async def _plan(
         artifact_store=_artifact_store(options, journal),
         policy=options.get("policy"),
         secrets=tuple(options.get("secrets", ())),
-        clock=cast("Clock | None", options.get("clock")) or SYSTEM_CLOCK,
+        clock=options.get("clock") or SYSTEM_CLOCK,
         launch=options.get("launch", {}),
         child=run,
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from datetime import datetime
-from typing import Protocol, TypeAlias
+from typing import Never, Protocol, TypeAlias
 
 from .budget import Budget
 from .call import ToolCall, ToolSpec
@@ -234,8 +234,14 @@ class Engine(Protocol):
     An engine may also have ``can_resume(checkpoint) -> bool``; without it, it cannot resume.
     """
 
-    async def execute(self, run: Run, host: Host, board: Board) -> object:
+    async def execute(self, run: Never, host: Never, board: Never) -> object:
         """Work until there is an answer.
+
+        Args:
+            run: The ``Run``. The three are declared Never here, since an engine may ask for
+                the role or for upshot's own class of it; both are what it gets.
+            host: The ``Host``.
+            board: The ``Board``.
 
         Returns:
             The board that holds the answer; None means the one given; any other value

@@ -4,7 +4,7 @@ from .board import Board
 from .handle import LiveRun
 from .host import RunHost
 from .lifecycle import Sitting
-from .options import Approver, Committer, History, RunOptions, Seeder, Where
+from .options import Approver, Committer, History, ResumeOptions, RunOptions, Seeder, Where
 from .output import OutputType
 from .past import Past
 from .plan import Parent, Plan
@@ -28,6 +28,7 @@ __all__ = [
     "Plan",
     "Run",
     "RunHost",
+    "ResumeOptions",
     "RunOptions",
     "Seeder",
     "Sitting",

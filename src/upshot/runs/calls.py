@@ -14,7 +14,7 @@ from ..contract import (
     ModelStarted,
     Retry,
 )
-from ..models import call_with_retry
+from ..models import OnRetry, call_with_retry, stream_with_retry
 from .hooks import Hooks
 from .ledger import Ledger
 from .recorder import Recorder
@@ -79,7 +79,12 @@ class ModelCaller:
     async def _ask(
         self, model: Model, request: ModelRequest, turn: int
     ) -> tuple[ModelResponse, int]:
+        """Call or stream, with retry; returns the last reply and how many tries it took."""
+        failed = 0
+
         def on_retry(tries: int, wait_s: float, response: ModelResponse) -> None:
+            nonlocal failed
+            failed = tries
             self.note(response)
             self._recorder.emit(
                 ModelRetried(
@@ -88,23 +93,35 @@ class ModelCaller:
             )
 
         try:
-            return await call_with_retry(
-                lambda: self._attempt(model, request),
-                self._retry,
-                clock=self._clock,
-                deadline=self._ledger.deadline,
-                on_retry=on_retry,
-            )
+            if self._recorder.watched:
+                response = await self._stream(model, request, on_retry)
+            else:
+                response, _ = await call_with_retry(
+                    lambda: model.call(request),
+                    self._retry,
+                    clock=self._clock,
+                    deadline_monotonic=self._ledger.deadline,
+                    on_retry=on_retry,
+                )
         except asyncio.CancelledError:
             # The provider may have worked, and nobody will know for how much.
             self._ledger.add_unfinished()
             raise
+        return response, failed + 1
 
-    async def _attempt(self, model: Model, request: ModelRequest) -> ModelResponse:
-        if not self._recorder.watched:
-            return await model.call(request)
+    async def _stream(
+        self, model: Model, request: ModelRequest, on_retry: OnRetry
+    ) -> ModelResponse:
+        """Show the pieces of the reply to watchers as they come; returns the whole."""
         response = ModelResponse()
-        async for item in model.stream(request):
+        items = stream_with_retry(
+            lambda: model.stream(request),
+            self._retry,
+            clock=self._clock,
+            deadline_monotonic=self._ledger.deadline,
+            on_retry=on_retry,
+        )
+        async for item in items:
             if isinstance(item, ModelResponse):
                 response = item
             else:

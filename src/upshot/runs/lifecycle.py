@@ -7,7 +7,7 @@ run_started -> attempt_started -> engine -> attempt_ended -+-> committed -> run_
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -223,9 +223,10 @@ class Sitting:
         self._report.state.update(past.state)
         self.recorder.warnings.extend(past.warnings)
         self.recorder.attempt = past.attempt
-        skip = getattr(self.plan.model, "skip", None)
-        if callable(skip):
-            skip(len(past.responses))
+        # A script has a place; it goes on after the replies that the log holds.
+        go_on_after = getattr(self.plan.model, "go_on_after", None)
+        if callable(go_on_after):
+            go_on_after(past.responses, conversation=past.board.messages())
 
     # -- one attempt
 
@@ -288,7 +289,8 @@ class Sitting:
             )
         )
         self._run.instructions = await self._instructions()
-        return await self.plan.engine.execute(self._run, self._host, self._board)
+        engine = cast("Any", self.plan.engine)
+        return await engine.execute(self._run, self._host, self._board)
 
     async def _instructions(self) -> str | None:
         asked = self.plan.agent.instructions

@@ -30,7 +30,7 @@ from ..contract import (
 )
 from ..tools import ApprovalRequest
 
-__all__ = ["Approver", "Committer", "History", "RunOptions", "Seeder", "Where"]
+__all__ = ["Approver", "Committer", "History", "ResumeOptions", "RunOptions", "Seeder", "Where"]
 
 Seeder: TypeAlias = Callable[[RunInfo, Request], Board | Awaitable[Board | None] | None]
 Committer: TypeAlias = Callable[[RunInfo, Request, AnyResult], Awaitable[None] | None]
@@ -39,8 +39,8 @@ History: TypeAlias = Sequence[Message] | AgentResult[Any] | Literal["context"]
 Where: TypeAlias = str | PathLike[str] | Journal
 
 
-class RunOptions(TypedDict, total=False):
-    """Options of ``run``, ``run_sync``, ``start`` and ``resume``; the call's win over the agent's.
+class ResumeOptions(TypedDict, total=False):
+    """Options of all doors to a run; the call's win over the agent's.
 
     Attributes:
         engine: Drives the steps; the loop engine where neither call nor agent names one.
@@ -62,7 +62,6 @@ class RunOptions(TypedDict, total=False):
         retry: Of failed model calls; None is off.
         budget: Limits; wins over the agent's as a whole.
         dependencies: One object for tools and engines, ``ToolContext.dependencies``.
-        journal: A path, "memory:" or an open journal; None keeps no log.
         approve: Asked before a tool that needs approval; True, False, or None to defer.
         artifact_store: Where large outputs go; by default beside the journal, else in memory.
         policy: Rules for tools.
@@ -89,10 +88,19 @@ class RunOptions(TypedDict, total=False):
     retry: Retry | None
     budget: Budget | None
     dependencies: object
-    journal: Where | None
     approve: Approver | None
     artifact_store: ArtifactStore | None
     policy: object
     secrets: Iterable[str]
     clock: Clock | None
     launch: JsonObject
+
+
+class RunOptions(ResumeOptions, total=False):
+    """Options of ``run``, ``run_sync`` and ``start``: those of ``ResumeOptions``, and the journal.
+
+    Attributes:
+        journal: A path, "memory:" or an open journal; None keeps no log.
+    """
+
+    journal: Where | None

@@ -18,12 +18,20 @@ T = TypeVar("T")
 _CLOSE_S = 2.0
 
 
-def run_in_own_loop(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+def run_in_own_loop(
+    work: Callable[[], Coroutine[Any, Any, T]],
+    *,
+    closing: Callable[[], Coroutine[Any, Any, None]],
+) -> T:
     """Run *work* in a new event loop and close it.
 
     ``asyncio.run`` waits for tasks that ignore their cancellation, without an end; here
     they get ``_CLOSE_S`` and are then left behind, named in a ResourceWarning. Ctrl-C
     cancels the work once, so that it can finalise.
+
+    Args:
+        work: Makes the coroutine to run.
+        closing: Lets go of what the loop holds, such as connections; called at the end.
 
     Raises:
         Misuse: An event loop is running in this thread.
@@ -39,7 +47,7 @@ def run_in_own_loop(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     try:
         return _run(loop, work)
     finally:
-        _close(loop)
+        _close(loop, closing)
 
 
 def _run(loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -69,7 +77,9 @@ def _run(loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any,
             loop.remove_signal_handler(signal.SIGINT)
 
 
-def _close(loop: asyncio.AbstractEventLoop) -> None:
+def _close(
+    loop: asyncio.AbstractEventLoop, closing: Callable[[], Coroutine[Any, Any, None]]
+) -> None:
     left = asyncio.all_tasks(loop)
     for task in left:
         task.cancel()
@@ -79,5 +89,6 @@ def _close(loop: asyncio.AbstractEventLoop) -> None:
         if stuck:
             message = f"left behind, since they ignore their cancellation: {', '.join(stuck)}"
             warnings.warn(message, ResourceWarning, stacklevel=3)
+    loop.run_until_complete(closing())
     loop.run_until_complete(loop.shutdown_asyncgens())
     loop.close()
