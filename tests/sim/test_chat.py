@@ -174,6 +174,7 @@ async def test_a_body_that_is_no_request_is_refused(client, body):
         (0.12, "120ms"),
         (0.0001, "1ms"),
         (1, "1s"),
+        (2.007, "2.007s"),
         (10.59, "10.59s"),
         (390, "6m30s"),
         (3600, "1h0m0s"),

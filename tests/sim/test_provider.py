@@ -7,7 +7,7 @@ import asyncio
 import aiohttp
 import pytest
 
-from tests.sim.client import USER, chat_turn, messages_turn, said
+from tests.sim.client import USER, StillClock, chat_turn, messages_turn, said
 from upshot.sim import (
     CutFault,
     ErrorFault,
@@ -24,6 +24,22 @@ from upshot.sim import (
 )
 
 TEXT = "A text that makes a good many pieces."
+
+
+class EndlessClock(StillClock):
+    """A clock on which every sleep lasts until it is cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.given_up = asyncio.Event(), asyncio.Event()
+
+    async def sleep(self, delay_s: float) -> None:
+        self.begun.set()
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            self.given_up.set()
+            raise
 
 
 def content(heard) -> str:
@@ -309,6 +325,16 @@ async def test_a_hanging_reply_ends_when_the_client_leaves(client, after_events)
                 timeout=timeout,
             )
         assert (await client.chat(sim)).status == 200
+
+
+async def test_a_late_reply_is_given_up_when_the_client_leaves(client):
+    clock = EndlessClock()
+    async with Simulator([TEXT], faults=[SlowFault(first_byte_ms=1)], clock=clock) as sim:
+        asking = asyncio.ensure_future(client.chat(sim))
+        await clock.begun.wait()
+        asking.cancel()
+        async with asyncio.timeout(5):
+            await clock.given_up.wait()
 
 
 async def test_closing_ends_a_hanging_reply(client):

@@ -86,6 +86,7 @@ class TokenBucket:
 
     def level(self, now: float) -> float:
         """Fill the bucket up to *now* and say how much is in it, 0 to ``limit``."""
+        # Filled only when looked at: an idle bucket costs nothing, and no timer has to be stopped.
         elapsed_s = now - self._at
         if elapsed_s > 0:
             self._level = min(float(self.limit), self._level + elapsed_s * self.limit / MINUTE_S)
@@ -131,12 +132,14 @@ class LimitGauge:
         Returns:
             None if it was let through, else the refusal of the bucket that makes it wait longest.
         """
+        # All are asked before one is touched: a refused request must take nothing, as at providers.
         needed: dict[Resource, int] = {"requests": 1, "tokens": tokens}
         refusals = [
             OverLimit(self._read(resource, now), needed[resource], wait_s)
             for resource, bucket in self._buckets.items()
             if (wait_s := bucket.wait_s(needed[resource], now)) != 0
         ]
+        # The longest wait: after a shorter one the client would only meet the other bucket.
         if refusals:
             return max(refusals, key=_wait_order)
         for resource, bucket in self._buckets.items():

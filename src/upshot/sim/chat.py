@@ -23,7 +23,7 @@ from .script import Turn
 from .surface import Counts, Envelope, split_text
 from .template import Quotes
 
-__all__ = ["ChatSurface"]
+__all__ = ["ChatSurface", "duration_text"]
 
 _FINISH: Mapping[str, str] = {"tool_use": "tool_calls"}
 _DONE = b"data: [DONE]\n\n"
@@ -61,6 +61,7 @@ class _Body(Struct):
     stream_options: _StreamOptions | None = None
 
 
+# Only what decides the answer is decoded; contents stay raw bytes, however long the history is.
 _DECODER = msgspec.json.Decoder(_Body)
 _encode = msgspec.json.encode
 
@@ -83,6 +84,7 @@ class ChatSurface:
         options = asked.stream_options
         return Ask(
             model=asked.model,
+            # Not the number of user messages: one reply may be followed by many of them, or none.
             index=sum(message.role == "assistant" for message in asked.messages),
             stream=bool(asked.stream),
             include_usage=options is not None and bool(options.include_usage),
@@ -93,9 +95,11 @@ class ChatSurface:
         """The ``chat.completion`` object."""
         message: dict[str, object] = {
             "role": "assistant",
+            # The API sends null beside calls or a refusal, but an empty text as an empty text.
             "content": turn.text or (None if turn.calls or turn.refusal else ""),
             "refusal": turn.refusal or None,
         }
+        # OpenAI itself keeps thoughts hidden; this is the name that compatible servers use.
         if turn.reasoning:
             message["reasoning_content"] = turn.reasoning
         if turn.calls:
@@ -115,6 +119,7 @@ class ChatSurface:
     def events(self, turn: Turn, envelope: Envelope, *, include_usage: bool) -> Sequence[bytes]:
         """``chat.completion.chunk`` events, the usage chunk if asked for, and ``[DONE]``."""
         head = b"data: " + _encode(_head(envelope, "chat.completion.chunk"))[:-1] + b',"choices":['
+        # With usage asked for, the API puts "usage": null into every chunk but the last.
         counts = envelope.counts if include_usage else None
         tail = b"]}\n\n" if counts is None else b'],"usage":null}\n\n'
         events = [head + choice + tail for choice in _choices(turn)]
@@ -156,6 +161,7 @@ class ChatSurface:
 
 def duration_text(seconds: float) -> str:
     """Write a duration as OpenAI does: ``0s``, ``120ms``, ``6m0s``; rounded up to milliseconds."""
+    # Rounded first, so that 2.007 s, which is a little more in binary, is not told as 2.008.
     total_ms = math.ceil(round(seconds * 1000, 6))
     if 0 < total_ms < 1000:
         return f"{total_ms}ms"
@@ -168,6 +174,7 @@ def duration_text(seconds: float) -> str:
 
 def _find_fault(messages: Sequence[_Message]) -> Problem | None:
     """Refuse what the API refuses: calls without results, and results without calls."""
+    # A list, not a set: the message names the unanswered calls in their order.
     waiting: list[str] = []
     for place, message in enumerate(messages):
         if message.role == "tool":
@@ -251,6 +258,7 @@ def _error(problem: Problem) -> dict[str, object]:
 
 
 def _error_type(problem: Problem) -> str:
+    # On a 429 the API puts what ran out where other errors have their type.
     if problem.status == 429:
         return problem.resource or "requests"
     return "invalid_request_error" if problem.status < 500 else "server_error"

@@ -34,6 +34,7 @@ def replaced(fault: Fault, reception: Reception) -> Playback | None:
             )
         case ResetFault():
             return Playback(ending="reset")
+        # With events before the silence it needs the reply, so only this form is decided here.
         case HangFault(after_events=0):
             return Playback(ending="hang")
         case _:
@@ -68,13 +69,16 @@ def _status_problem(fault: StatusFault) -> Problem:
 def _cut(playback: Playback, after_events: int) -> Playback:
     if playback.streamed:
         return replace(playback, chunks=playback.chunks[:after_events], ending="cut")
+    # The full length is announced, so the client notices that the rest is missing.
     body = playback.chunks[0]
     return replace(playback, chunks=(_half(body),), length_bytes=len(body), ending="cut")
 
 
 def _broken(playback: Playback, after_events: int, reception: Reception) -> Playback:
+    # Here the length is true: the HTTP is sound, and only the JSON is not.
     if not playback.streamed:
         return replace(playback, chunks=(_half(playback.chunks[0]),))
+    # One event is replaced, not added, so that a reader which skips it also loses its text.
     before, after = playback.chunks[:after_events], playback.chunks[after_events + 1 :]
     return replace(playback, chunks=(*before, reception.surface.broken_event(), *after))
 

@@ -190,6 +190,7 @@ class FaultBox:
 
     def pick(self, reply: int) -> Fault | None:
         """The fault that happens to this reply, counted as happened; None for none."""
+        # Counted by place, not by value: two equal faults in a list are two.
         for place, fault in enumerate(self._faults):
             left = self._left[place]
             if left == 0 or not fault.chooses(reply):

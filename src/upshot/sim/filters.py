@@ -51,6 +51,7 @@ class Filter(Struct, frozen=True):
 
     def apply(self, value: object, arguments: Sequence[object]) -> object:
         """Filter *value*; a missing one passes unless the filter takes it. Raises Unquotable."""
+        # It travels through the filters, so that a default may stand at the end of the pipe.
         if isinstance(value, Missing) and not self.takes_missing:
             return value
         return self.function(value, *arguments)
@@ -142,6 +143,7 @@ def _rows(value: object, columns: Sequence[str]) -> list[Mapping[str, object]]:
 
 
 def _cell(value: object) -> str:
+    # A bar or a line break would end the cell.
     return "" if value is None else shown(value).replace("|", "\\|").replace("\n", " ")
 
 

@@ -40,6 +40,7 @@ _ERROR_TYPES: Mapping[int, str] = {
     504: "timeout_error",
     529: "overloaded_error",
 }
+# With the space after the colon, as the API sends it: nobody should match on exact bytes.
 _PING = b'event: ping\ndata: {"type": "ping"}\n\n'
 _STOP = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
 
@@ -95,6 +96,7 @@ class MessagesSurface:
             model=asked.model,
             index=sum(message.role == "assistant" for message in asked.messages),
             stream=bool(asked.stream),
+            # This API tells usage in every stream, asked or not.
             include_usage=True,
             quotes=lambda: _quotes(asked),
         )
@@ -117,6 +119,7 @@ class MessagesSurface:
             "delta": {"stop_reason": _finish(turn), "stop_sequence": None},
         }
         if envelope.counts is not None:
+            # The first count of output tokens is provisional; message_delta has the final one.
             start["usage"] = {**_input_usage(envelope.counts), "output_tokens": 1}
             delta["usage"] = {"output_tokens": envelope.counts.output}
         first = _event({"type": "message_start", "message": start})
@@ -136,6 +139,7 @@ class MessagesSurface:
 
     def limit_headers(self, readings: Sequence[BucketReading], now: datetime) -> Mapping[str, str]:
         """``anthropic-ratelimit-*``, resets as moments in UTC, rounded up to a second."""
+        # Whole seconds, rounded up: a client that comes at that moment is never too early.
         headers: dict[str, str] = {}
         for reading in readings:
             prefix = f"anthropic-ratelimit-{reading.resource}"
@@ -158,6 +162,7 @@ def _find_fault(messages: Sequence[_Message]) -> Problem | None:
     """Refuse what the API refuses: calls without results, and results without calls."""
     waiting: set[str] = set()
     for place, message in enumerate(messages):
+        # All results belong into the very next message, which is stricter than Chat Completions.
         answered = {block.tool_use_id for block in message.blocks("tool_result")}
         if missing := sorted(waiting - answered):
             return _unanswered(missing, place)
@@ -223,6 +228,7 @@ def _finish(turn: Turn) -> str:
 
 def _input_usage(counts: Counts) -> dict[str, object]:
     return {
+        # On this wire the cached parts are not part of the input.
         "input_tokens": counts.input - counts.cache_read - counts.cache_write,
         "cache_creation_input_tokens": counts.cache_write,
         "cache_read_input_tokens": counts.cache_read,
@@ -232,6 +238,7 @@ def _input_usage(counts: Counts) -> dict[str, object]:
 
 def _error(problem: Problem) -> dict[str, object]:
     usual = "invalid_request_error" if problem.status < 500 else "api_error"
+    # There is no separate code in this API: a code of the scenario takes the place of the type.
     kind = problem.code or _ERROR_TYPES.get(problem.status, usual)
     return {"type": "error", "error": {"type": kind, "message": problem.message}}
 
@@ -298,6 +305,7 @@ def _streamed_blocks(turn: Turn) -> Iterator[tuple[_Json, list[_Json]]]:
     if text := turn.text + turn.refusal:
         yield {"type": "text", "text": ""}, [_text_delta(piece) for piece in split_text(text, size)]
     for call in turn.calls:
+        # The API opens with an empty piece, which a reader must not take for empty arguments.
         pieces = ["", *split_text(call.arguments, size)]
         opening: _Json = {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
         yield opening, [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]

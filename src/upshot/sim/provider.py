@@ -79,6 +79,7 @@ class Provider:
 
     def answer(self, received: Received, *, key: str = "") -> Playback:
         """What goes back for *received*, which came with that API *key* ("" for none)."""
+        # Counted before anything is decided: refusals have ids of their own too.
         self._served += 1
         reception = Reception(_surface_of(received.path), f"{self._id_seed}{self._served:08x}")
         ask = self._admit(reception.surface, received, key)
@@ -90,6 +91,7 @@ class Provider:
         return self._play(reception, ask, plan)
 
     def _admit(self, surface: Surface, received: Received, key: str) -> Ask | Problem:
+        # By its end only: clients differ in what they put before it (/v1, /openai/deployments/x).
         if not received.path.endswith(("/chat/completions", "/messages")):
             return Problem(
                 404, f"Unknown request URL: {received.method} {received.path}.", code="unknown_url"
@@ -111,6 +113,7 @@ class Provider:
         position = script.position(ask.index)
         if isinstance(position, Problem):
             return position
+        # Filled in before the limits are asked, since a request costs the tokens of its reply too.
         turn = script.turn(position, ask.quotes, index=ask.index, id_prefix=surface.id_prefix)
         if isinstance(turn, Problem):
             return turn
@@ -122,6 +125,7 @@ class Provider:
     def _play(self, reception: Reception, ask: Ask, plan: _Plan) -> Playback:
         now = self._clock.monotonic()
         refused = self._gauge.admit(tokens=plan.counts.total, now=now)
+        # A 429 tells the state as well, so the headers are made for both ways out.
         limits = reception.surface.limit_headers(self._gauge.readings(now), self._clock.now())
         reception = reception.with_headers(limits)
         if refused is not None:

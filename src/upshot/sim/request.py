@@ -84,6 +84,7 @@ def read_json(data: bytes | str | msgspec.Raw) -> object:
 
 def read_result(content: object) -> object:
     """Read the content of a tool result: its value where its text is JSON, else its text."""
+    # Both APIs carry results as text, so that it was JSON can only be seen by trying.
     text = content_text(content)
     value = read_json(text)
     return text if value is None and text.strip() != "null" else value
@@ -95,6 +96,7 @@ def content_text(content: object) -> str:
         return content
     if not isinstance(content, list):
         return ""
+    # Images and other parts have no text: they are left out, as a template could not show them.
     parts = cast("list[object]", content)
     texts = [
         cast("Mapping[str, object]", part).get("text", "")

@@ -210,6 +210,7 @@ def _converted(data: object, where: str) -> Scenario:
     try:
         return msgspec.convert(data, Scenario)
     except msgspec.ValidationError as error:
+        # msgspec words it as "what - at `$.replies[0].text`"; the place is what a reader looks for.
         what, _, place = str(error).partition(" - at ")
         place = place.strip("`").removeprefix("$").removeprefix(".")
         raise Misuse(f"{where}: {place or 'the whole'}: {what[:1].lower()}{what[1:]}") from error
@@ -235,6 +236,7 @@ def _parsed_json(data: bytes, path: Path) -> object:
 
 def _parsed_yaml(data: bytes, path: Path) -> object:
     try:
+        # Not an import statement: it is an extra without type stubs, and JSON must work without it.
         yaml = importlib.import_module("yaml")
     except ImportError as error:
         raise Misuse(
@@ -245,6 +247,7 @@ def _parsed_yaml(data: bytes, path: Path) -> object:
         return cast("object", yaml.safe_load(data))
     except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
+        # YAML counts lines from 0, people from 1.
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         raise Misuse(f"{path}: {place}expected YAML: {problem}") from error
@@ -299,6 +302,7 @@ def _from_response(response: ModelResponse) -> Reply:
 
 def _from_error(error: AgentError) -> Reply:
     fault = StatusFault(
+        # A connection error has no status; the nearest thing that can be played is a 500.
         status=error.status_code or 500,
         message=error.message,
         code=error.provider_code,

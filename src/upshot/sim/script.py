@@ -104,6 +104,7 @@ class CompiledReply:
     ) -> Call:
         place = f"{self._place}.tool_calls[{number}].arguments"
         arguments = _filled(tree, quotes, place)
+        # A text is sent unquoted: that is how broken JSON is played.
         text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
         return Call(call.id or usual_id, call.name, text)
 
@@ -137,6 +138,7 @@ class Script:
             )
             for number, reply in enumerate(replies)
         ]
+        # Filled turns that quote nothing: the common case in measurements, and never a long list.
         self._kept: dict[tuple[int, str], Turn] = {}
         self.faults = FaultBox(
             fault
@@ -174,6 +176,7 @@ class Script:
             id_prefix: How the API's ids of calls begin.
         """
         compiled = self._replies[position]
+        # Not where replies repeat: ids of calls hold the index, and must differ from turn to turn.
         kept = self._kept.get((position, id_prefix)) if index == position else None
         if kept is not None:
             return kept
@@ -211,6 +214,7 @@ def compile_scripts(scenario: Scenario, where: str = "scenario") -> dict[str | N
         }
         if scenario.replies:
             scripts[None] = Script(scenario, scenario.replies, "replies")
+    # The place is known deep inside, the file only here.
     except Misuse as error:
         raise Misuse(f"{where}: {error}") from error.__cause__
     return scripts

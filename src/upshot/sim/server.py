@@ -19,8 +19,9 @@ from ..errors import Misuse
 from .playback import Playback
 from .request import SECRET_HEADERS, Received
 
-__all__ = ["Listener", "Source"]
+__all__ = ["BACKLOG", "CLOSE_GRACE_S", "Listener", "Observer", "Source"]
 
+# A thousand clients may connect at the same moment; the usual 128 would make them wait and retry.
 BACKLOG = 2048
 
 # How long a closing server waits for handlers before it cancels them; hanging ones would never end
@@ -66,6 +67,8 @@ class Listener:
         Raises:
             Misuse: The address is taken, or no address of this machine.
         """
+        # Not an Application: there is nothing to route, and its router costs more than the answer.
+        # Cancelling handlers lets a hanging reply end with its client.
         server = web.Server(self._handle, handler_cancellation=True, access_log=None)
         self._runner = web.ServerRunner(server, shutdown_timeout=CLOSE_GRACE_S)
         await self._runner.setup()
@@ -91,6 +94,7 @@ class Listener:
             name: value for name, value in headers.items() if name not in SECRET_HEADERS
         }
         received = Received(request.method, request.path, open_headers, raw)
+        # Told before it is answered, so that a test sees requests that are never answered too.
         self._observer(received)
         return await self._play(request, self._source.answer(received, key=key))
 
@@ -101,6 +105,7 @@ class Listener:
             return _reset(request)
         if playback.ending == "hang" and not playback.chunks:
             await _hang()
+        # The fast path: one write for headers and body.
         if playback.ending == "whole" and not playback.streamed:
             return web.Response(
                 status=playback.status, headers=playback.headers, body=playback.chunks[0]
@@ -109,6 +114,7 @@ class Listener:
 
     async def _stream(self, request: web.BaseRequest, playback: Playback) -> web.StreamResponse:
         response = web.StreamResponse(status=playback.status, headers=playback.headers)
+        # A cut plain reply comes here as well: its announced length is longer than its body.
         if playback.streamed:
             response.enable_chunked_encoding()
         else:
@@ -121,6 +127,7 @@ class Listener:
         if playback.ending == "hang":
             await _hang()
         if playback.ending == "cut" and request.transport is not None:
+            # Close, not abort: what was written so far is still sent.
             request.transport.close()
         return response
 

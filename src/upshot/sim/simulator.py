@@ -142,6 +142,7 @@ class Simulator:
         return list(self._requests)
 
     async def __aenter__(self) -> Simulator:
+        # Here and not above: it needs aiohttp, which a scenario check or a type hint does not.
         from .server import Listener
 
         if self._listener is not None:
@@ -157,6 +158,7 @@ class Simulator:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        # Forgotten before it is closed, so that the address is never given out for a closing one.
         listener, self._listener, self._port = self._listener, None, None
         if listener is not None:
             await listener.aclose()
@@ -202,6 +204,7 @@ async def serve_forever(
     async with simulator:
         if on_start is not None:
             on_start(simulator)
+        # A future that nobody completes: cancellation is the one way out.
         await asyncio.get_running_loop().create_future()
 
 

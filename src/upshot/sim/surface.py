@@ -145,6 +145,7 @@ def count_tokens(turn: Turn, request_bytes: int, told: Tokens | None) -> Counts:
     told = told or Tokens()
     said = (turn.text, turn.refusal, *(call.name + call.arguments for call in turn.calls))
     reasoning = _told(told.reasoning_tokens, len(turn.reasoning))
+    # The parts are told, the whole may be estimated: it is never told smaller than its parts.
     cached = told.cache_read_tokens + told.cache_write_tokens
     return Counts(
         input=max(_told(told.input_tokens, request_bytes), cached),

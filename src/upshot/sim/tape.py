@@ -15,7 +15,7 @@ from ..errors import Misuse
 from .playback import Playback
 from .request import Received
 
-__all__ = ["Recorded", "RecordedItem", "Tape", "to_recorded"]
+__all__ = ["Recorded", "RecordedItem", "Tape", "cut_randomly", "to_recorded"]
 
 KEY_HEADER = "x-sim-exchange"
 
@@ -119,6 +119,7 @@ class Tape:
         self._by_key = {reply.key: reply for reply in self._replies if reply.key}
         self._next = 0
         self._pieces = pieces
+        # Seeded: a cut that breaks a reader can be played again.
         self._random = random.Random(seed)
 
     def answer(self, received: Received, *, key: str = "") -> Playback:
@@ -144,6 +145,7 @@ class Tape:
 
 def cut_randomly(body: bytes, pieces: int, source: random.Random) -> tuple[bytes, ...]:
     """Cut *body* into at most *pieces* pieces, none of them empty, that join to it again."""
+    # Places are drawn without repeats, so that no piece is empty: an empty chunk ends a body.
     most = min(pieces, len(body)) - 1
     if most < 1:
         return (body,)

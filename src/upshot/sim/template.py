@@ -157,6 +157,7 @@ def compile_template(text: str) -> Template:
         TemplateSyntax: It breaks the grammar, or names an unknown root or filter.
     """
     pieces: list[str | Expression] = []
+    # Single braces are plain text: code and JSON in a reply need no escaping.
     position = 0
     while (start := text.find("{{", position)) >= 0:
         if start > position:
@@ -183,6 +184,7 @@ class _Reader:
         self.position = position
 
     def expression(self) -> Expression:
+        # Tokens, not a search for "}}": a quoted text may hold braces.
         source = self._source()
         filters: list[FilterCall] = []
         while self._peek() == "|":
@@ -288,6 +290,7 @@ def _enter(path: Lookup, quotes: Quotes) -> object:
         return quotes.request
     if path.root == "all":
         return quotes.every
+    # Two views of the same results; a name that looks like a number cannot be meant by [0].
     by_position = not path.segments or isinstance(path.segments[0], int)
     return quotes.ordered if by_position else quotes.named
 
