@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
 
@@ -10,13 +10,15 @@ from ..errors import Misuse
 from .budget import Budget
 from .card import AgentCard
 from .handoff import Handoff, handoff_tool_name
-from .roles import Decider, Engine, Model, Observer, Run, Tool
 from .settings import ModelSettings, Retry
 from .spec import AgentSpec
 from .value import JsonObject
 
 if TYPE_CHECKING:
+    # Only annotations name the roles, and nothing reads those: importing Agent stays cheap.
     from typing_extensions import TypeVar
+
+    from .roles import Decider, Engine, Model, Observer, Run, Tool
 
     T = TypeVar("T", default=str)
 else:
@@ -26,9 +28,9 @@ else:
 
 __all__ = ["Agent", "Instructions", "ToolItem", "handoffs_of"]
 
-Instructions: TypeAlias = str | Callable[[Run], str | Awaitable[str]]
+Instructions: TypeAlias = "str | Callable[[Run], str | Awaitable[str]]"
 # A plain function's parameters are its own; the tool layer reads its signature.
-ToolItem: TypeAlias = Tool | str | Callable[..., object] | Iterable["Tool"]
+ToolItem: TypeAlias = "Tool | str | Callable[..., object] | Iterable[Tool]"
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,8 @@ class Agent(Generic[T]):
         retry: How failed model calls are tried again; None is not at all.
 
     Raises:
-        Misuse: The id is empty, or two hand-offs have one tool name.
+        Misuse: The id is empty, a list is none, an item of handoffs is neither a Handoff nor an
+            Agent nor an id, or two hand-offs have one tool name.
     """
 
     id: str
@@ -81,6 +84,8 @@ class Agent(Generic[T]):
                 raise Misuse(
                     f"{name} of agent {self.id!r} is a string: give a list: {name}=[{items!r}]"
                 )
+            if items is not None and not isinstance(items, Iterable):
+                raise Misuse(f"{name} of agent {self.id!r} is one {_name_of(items)}: give a list")
             if items is not None and not isinstance(items, tuple):
                 object.__setattr__(self, name, tuple(cast("Iterable[object]", items)))
         _check_handoffs(self)
@@ -95,7 +100,7 @@ class Agent(Generic[T]):
 
     def spec(self) -> AgentSpec:
         """This agent in names only, the form in which it can be stored and sent."""
-        tools = None if self.tools is None else tuple(map(_name_of, self.tools))
+        tools = None if self.tools is None else tuple(_tool_names(self.tools))
         return AgentSpec(
             id=self.id,
             name=self.name or "",
@@ -122,6 +127,8 @@ def _to_handoff(item: Handoff | Agent[Any] | str) -> Handoff:
         return item
     if isinstance(item, str):
         return Handoff(item)
+    if not isinstance(item, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        raise Misuse(f"{item!r} is no hand-off: give a Handoff, an Agent or an agent's id")
     return Handoff(item.id, item.card.description if item.card else "")
 
 
@@ -135,6 +142,14 @@ def _check_handoffs(agent: Agent[Any]) -> None:
                 f"{handoff.to_agent_id!r}): give one of them a tool_name"
             )
         taken[name] = handoff.to_agent_id
+
+
+def _tool_names(items: Iterable[object]) -> Iterator[str]:
+    for item in items:
+        if isinstance(item, str) or hasattr(item, "name") or not isinstance(item, Iterable):
+            yield _name_of(cast("object", item))
+        else:
+            yield from _tool_names(cast("Iterable[object]", item))
 
 
 def _name_of(item: object) -> str:

@@ -1,0 +1,34 @@
+"""Names that are loaded at their first use, so that importing a package costs next to nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+
+__all__ = ["lazy_names"]
+
+
+def lazy_names(
+    package: str, namespace: dict[str, object], homes: dict[str, str]
+) -> Callable[[str], object]:
+    """Make a package's ``__getattr__`` that loads a name from the module it lives in.
+
+    Args:
+        package: The package's ``__name__``.
+        namespace: Its ``globals()``; a name that was loaded is kept there.
+        homes: Names, separated by white space, by the module in the package that has them.
+
+    Returns:
+        The function; it raises AttributeError for a name that is nowhere.
+    """
+    home_of = {name: home for home, names in homes.items() for name in names.split()}
+
+    def load(name: str) -> object:
+        home = home_of.get(name)
+        if home is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value: object = getattr(import_module(f".{home}", package), name)
+        namespace[name] = value
+        return value
+
+    return load
