@@ -6,8 +6,9 @@ from .host import RunHost
 from .lifecycle import Sitting
 from .options import Approver, Committer, History, ResumeOptions, RunOptions, Seeder, Where
 from .output import OutputType
+from .own_loop import run_in_own_loop
 from .past import Past
-from .plan import Parent, Plan
+from .plan import Child, Parent, Plan
 from .run import Run
 from .scope import current_run
 from .signals import Aborted, Failed, Interrupted, Parked
@@ -16,6 +17,7 @@ __all__ = [
     "Aborted",
     "Approver",
     "Board",
+    "Child",
     "Committer",
     "Failed",
     "History",
@@ -34,4 +36,5 @@ __all__ = [
     "Sitting",
     "Where",
     "current_run",
+    "run_in_own_loop",
 ]

@@ -85,7 +85,7 @@ def _close(
         task.cancel()
     if left:
         loop.run_until_complete(asyncio.wait(left, timeout=_CLOSE_S))
-        stuck = [task.get_coro().__qualname__ for task in left if not task.done()]  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]  # a running task has one
+        stuck = [task.get_coro().__qualname__ for task in left if not task.done()]  # pyright: ignore[reportAttributeAccessIssue]  # a running task has one
         if stuck:
             message = f"left behind, since they ignore their cancellation: {', '.join(stuck)}"
             warnings.warn(message, ResourceWarning, stacklevel=3)

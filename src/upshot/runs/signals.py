@@ -61,12 +61,13 @@ class Failed(Signal):
     ) -> None: ...
     def __init__(
         self,
-        error: AgentError | str,
+        code: AgentError | str,
         message: str = "",
         *,
         retryable: bool = False,
         details: JsonObject | None = None,
     ) -> None:
+        error = code
         if not isinstance(error, AgentError):
             error = AgentError(
                 ErrorCode(error),

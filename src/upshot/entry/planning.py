@@ -1,24 +1,19 @@
-"""The doors to a run: ``run``, ``run_sync``, ``start`` and ``resume``.
-
-They resolve names, open the log and call the lifecycle; nothing below imports them.
-"""
+"""Planning: every argument of a run checked, every name resolved, before anything begins."""
 
 from __future__ import annotations
 
 import difflib
 import secrets
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from collections.abc import Sequence
+from typing import Any, cast
 
 import msgspec
 
-from .clock import SYSTEM_CLOCK
-from .contract import (
+from ..clock import SYSTEM_CLOCK
+from ..contract import (
     Agent,
     AgentResult,
     AgentSpec,
-    AnyAnswer,
     ArtifactStore,
     Budget,
     Engine,
@@ -29,190 +24,18 @@ from .contract import (
     Request,
     to_free_json,
 )
-from .engines import LoopEngine
-from .errors import Misuse
-from .journal import open_journal
-from .models import aclose_transports, resolve
-from .runs import (
-    LiveRun,
-    OutputType,
-    Past,
-    Plan,
-    ResumeOptions,
-    RunOptions,
-    Sitting,
-    Where,
-    current_run,
-)
-from .runs.own_loop import run_in_own_loop
-from .tools import resolve_tools
+from ..engines import LoopEngine
+from ..errors import Misuse
+from ..models import resolve
+from ..runs import Child, OutputType, Past, Plan, RunOptions, current_run
+from ..tools import resolve_tools
 
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar
-
-    T = TypeVar("T", default=str)
-else:
-    from typing import TypeVar
-
-    T = TypeVar("T")
-
-__all__ = ["reopen", "resume", "run", "run_sync", "start"]
+__all__ = ["agent_of_spec", "plan_again", "plan_run", "read_past"]
 
 _OPTIONS = RunOptions.__optional_keys__
 
 
-async def run(
-    agent: Agent[T] | AgentSpec, request: Request | str, **options: Unpack[RunOptions]
-) -> AgentResult[T]:
-    """Have *agent* work on *request* until there is a result.
-
-    Args:
-        agent: Who works on it; a spec's names are found in the options ``tools`` and ``engine``.
-        request: What is asked.
-        options: See ``RunOptions``.
-
-    Returns:
-        What came of it; everything that a model, a tool, a provider, a person or a limit
-        does is in it, and none of that is raised.
-
-    Raises:
-        Misuse: An argument is wrong; nothing was begun.
-        JournalError: The journal cannot be opened.
-        asyncio.CancelledError: The caller was cancelled; the run was finalised first.
-    """
-    async with _begin(agent, request, options, watch=False) as live:
-        return await live.finish()
-
-
-def run_sync(
-    agent: Agent[T] | AgentSpec, request: Request | str, **options: Unpack[RunOptions]
-) -> AgentResult[T]:
-    """The same as ``run``, outside an event loop.
-
-    Work that ignores its cancellation is left behind at the end and named in a warning.
-
-    Raises:
-        Misuse: An argument is wrong, or an event loop is running: await ``run`` there.
-        JournalError: The journal cannot be opened.
-        KeyboardInterrupt: Ctrl-C was pressed; the run was finalised first.
-    """
-    return run_in_own_loop(lambda: run(agent, request, **options), closing=aclose_transports)
-
-
-@asynccontextmanager
-async def start(
-    agent: Agent[T] | AgentSpec, request: Request | str, **options: Unpack[RunOptions]
-) -> AsyncGenerator[LiveRun[T]]:
-    """Begin a run and watch it: ``async with start(...) as live: async for event in live: ...``.
-
-    Leaving the block early cancels the run and waits for its end.
-
-    Yields:
-        The run in flight; ``await live.result()`` gives what comes of it.
-
-    Raises:
-        Misuse: An argument is wrong; nothing was begun.
-        JournalError: The journal cannot be opened.
-    """
-    async with _begin(agent, request, options, watch=True) as live, live:
-        yield live
-
-
-async def resume(
-    run_id: str,
-    agent: Agent[T] | AgentSpec,
-    *,
-    journal: Where,
-    answers: Sequence[AnyAnswer] = (),
-    **options: Unpack[ResumeOptions],
-) -> AgentResult[T]:
-    """Go on with a run that is parked, or whose process died.
-
-    Finished calls are not made again. A run that has ended gives its result, and nothing
-    is written.
-
-    Args:
-        run_id: The run.
-        agent: Who worked on it; a change since then is told as a warning.
-        journal: Where its log is.
-        answers: What people answered; the others stay pending.
-        options: See ``ResumeOptions``; attributes and max_attempts are taken from the log
-            where they are not given.
-
-    Returns:
-        What came of the whole run.
-
-    Raises:
-        Misuse: There is no such run, or an argument is wrong.
-        JournalError: The journal cannot be opened or read, or another process has the run.
-    """
-    async with open_journal(journal) as opened:
-        past = await _read(run_id, opened)
-        if past.ended:
-            return cast("AgentResult[T]", past.result)
-        plan = await _plan_again(past, run_id, agent, {**options}, opened)
-        async with _sit(plan, past, tuple(answers), watch=False) as live:
-            return await live.finish()
-
-
-@asynccontextmanager
-async def reopen(
-    run_id: str,
-    agent: Agent[T] | AgentSpec,
-    *,
-    journal: Where,
-    answers: Sequence[AnyAnswer] = (),
-    **options: Unpack[ResumeOptions],
-) -> AsyncGenerator[LiveRun[T]]:
-    """Like ``resume``, but watched like ``start``.
-
-    Yields:
-        The run in flight.
-
-    Raises:
-        Misuse: There is no such run, it has ended, or an argument is wrong.
-        JournalError: The journal cannot be opened or read, or another process has the run.
-    """
-    async with open_journal(journal) as opened:
-        past = await _read(run_id, opened)
-        if past.ended:
-            raise Misuse(f"run {run_id} has ended: its result is in the journal")
-        plan = await _plan_again(past, run_id, agent, {**options}, opened)
-        async with _sit(plan, past, tuple(answers), watch=True) as live, live:
-            yield live
-
-
-# -- opening
-
-
-@asynccontextmanager
-async def _begin(
-    agent: Agent[Any] | AgentSpec, request: Request | str, options: RunOptions, *, watch: bool
-) -> AsyncGenerator[LiveRun[Any]]:
-    """Open what a new run needs, begin it, and close it all after its end."""
-    async with AsyncExitStack() as stack:
-        journal = await _open(options, stack)
-        plan = await _plan(agent, request, options, journal)
-        yield await stack.enter_async_context(_sit(plan, None, (), watch=watch))
-
-
-@asynccontextmanager
-async def _sit(
-    plan: Plan, past: Past | None, answers: tuple[AnyAnswer, ...], *, watch: bool
-) -> AsyncGenerator[LiveRun[Any]]:
-    epoch = None if plan.journal is None else await plan.journal.claim(plan.run_id)
-    yield LiveRun(Sitting(plan, past=past, answers=answers, epoch=epoch), watch=watch)
-
-
-async def _open(options: RunOptions, stack: AsyncExitStack) -> Journal | None:
-    where = options.get("journal")
-    if where is not None:
-        return await stack.enter_async_context(open_journal(where))
-    parent = current_run.get()
-    return parent.journal if parent is not None else None
-
-
-async def _read(run_id: str, journal: Journal) -> Past:
+async def read_past(run_id: str, journal: Journal) -> Past:
     past = Past()
     async for event in journal.events(run_id):
         past.add(event)
@@ -221,14 +44,13 @@ async def _read(run_id: str, journal: Journal) -> Past:
     return past
 
 
-# -- planning
-
-
-async def _plan(
+async def plan_run(
     agent: Agent[Any] | AgentSpec,
     request: Request | str,
     options: RunOptions,
     journal: Journal | None,
+    *,
+    child: Child,
 ) -> Plan:
     """Check every argument and resolve every name.
 
@@ -277,16 +99,18 @@ async def _plan(
         secrets=tuple(options.get("secrets", ())),
         clock=options.get("clock") or SYSTEM_CLOCK,
         launch=options.get("launch", {}),
-        child=run,
+        child=child,
     )
 
 
-async def _plan_again(
+async def plan_again(
     past: Past,
     run_id: str,
     agent: Agent[Any] | AgentSpec,
     options: dict[str, Any],
     journal: Journal,
+    *,
+    child: Child,
 ) -> Plan:
     """The plan of a run that goes on, with what its log says where the call says nothing."""
     started = past.started
@@ -300,7 +124,7 @@ async def _plan_again(
     if isinstance(launch, dict):
         options.setdefault("launch", launch)
     request = msgspec.structs.replace(started.request, run_id=run_id)
-    return await _plan(agent, request, cast("RunOptions", options), journal)
+    return await plan_run(agent, request, cast("RunOptions", options), journal, child=child)
 
 
 def _check_names(options: RunOptions) -> None:
@@ -421,7 +245,7 @@ async def _context_messages(context_id: str, journal: Journal) -> Sequence[Messa
     for summary in reversed(await journal.runs()):
         if not summary.ended:
             continue
-        past = await _read(summary.run_id, journal)
+        past = await read_past(summary.run_id, journal)
         if past.started is None or past.started.request.context_id != context_id:
             continue
         if past.result is not None and past.result.committed:

@@ -1,0 +1,155 @@
+"""The doors to a run: ``run``, ``run_sync``, ``start`` and ``resume``.
+
+They resolve names, open the log and call the lifecycle; nothing below imports them. What
+they need is loaded at the first run, so that importing them costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+    from typing import Unpack
+
+    from typing_extensions import TypeVar
+
+    from ..contract import Agent, AgentResult, AgentSpec, AnyAnswer, Request
+    from ..runs import LiveRun, ResumeOptions, RunOptions, Where
+
+    T = TypeVar("T", default=str)
+
+__all__ = ["reopen", "resume", "run", "run_sync", "start"]
+
+
+async def run(
+    agent: Agent[T] | AgentSpec, request: Request | str, **options: Unpack[RunOptions]
+) -> AgentResult[T]:
+    """Have *agent* work on *request* until there is a result.
+
+    Args:
+        agent: Who works on it; a spec's names are found in the options ``tools`` and ``engine``.
+        request: What is asked.
+        options: See ``RunOptions``.
+
+    Returns:
+        What came of it; everything that a model, a tool, a provider, a person or a limit
+        does is in it, and none of that is raised.
+
+    Raises:
+        Misuse: An argument is wrong; nothing was begun.
+        JournalError: The journal cannot be opened.
+        asyncio.CancelledError: The caller was cancelled; the run was finalised first.
+    """
+    from .opening import begin
+
+    async with begin(agent, request, options, watch=False, child=run) as live:
+        return await live.finish()
+
+
+def run_sync(
+    agent: Agent[T] | AgentSpec, request: Request | str, **options: Unpack[RunOptions]
+) -> AgentResult[T]:
+    """The same as ``run``, outside an event loop.
+
+    Work that ignores its cancellation is left behind at the end and named in a warning.
+
+    Raises:
+        Misuse: An argument is wrong, or an event loop is running: await ``run`` there.
+        JournalError: The journal cannot be opened.
+        KeyboardInterrupt: Ctrl-C was pressed; the run was finalised first.
+    """
+    from ..models import aclose_transports
+    from ..runs import run_in_own_loop
+
+    return run_in_own_loop(lambda: run(agent, request, **options), closing=aclose_transports)
+
+
+@asynccontextmanager
+async def start(
+    agent: Agent[T] | AgentSpec, request: Request | str, **options: Unpack[RunOptions]
+) -> AsyncGenerator[LiveRun[T]]:
+    """Begin a run and watch it: ``async with start(...) as live: async for event in live: ...``.
+
+    Leaving the block early cancels the run and waits for its end.
+
+    Yields:
+        The run in flight; ``await live.result()`` gives what comes of it.
+
+    Raises:
+        Misuse: An argument is wrong; nothing was begun.
+        JournalError: The journal cannot be opened.
+    """
+    from .opening import begin
+
+    async with begin(agent, request, options, watch=True, child=run) as live, live:
+        yield live
+
+
+async def resume(
+    run_id: str,
+    agent: Agent[T] | AgentSpec,
+    *,
+    journal: Where,
+    answers: Sequence[AnyAnswer] = (),
+    **options: Unpack[ResumeOptions],
+) -> AgentResult[T]:
+    """Go on with a run that is parked, or whose process died.
+
+    Finished calls are not made again. A run that has ended gives its result, and nothing
+    is written.
+
+    Args:
+        run_id: The run.
+        agent: Who worked on it; a change since then is told as a warning.
+        journal: Where its log is.
+        answers: What people answered; the others stay pending.
+        options: See ``ResumeOptions``; attributes and max_attempts are taken from the log
+            where they are not given.
+
+    Returns:
+        What came of the whole run.
+
+    Raises:
+        Misuse: There is no such run, or an argument is wrong.
+        JournalError: The journal cannot be opened or read, or another process has the run.
+    """
+    from ..contract import AgentResult
+    from .opening import go_on
+
+    going = go_on(run_id, agent, journal, answers, options, watch=False, child=run)
+    async with going as live:
+        if isinstance(live, AgentResult):
+            return cast("AgentResult[T]", live)
+        return await live.finish()
+
+
+@asynccontextmanager
+async def reopen(
+    run_id: str,
+    agent: Agent[T] | AgentSpec,
+    *,
+    journal: Where,
+    answers: Sequence[AnyAnswer] = (),
+    **options: Unpack[ResumeOptions],
+) -> AsyncGenerator[LiveRun[T]]:
+    """Like ``resume``, but watched like ``start``.
+
+    Yields:
+        The run in flight.
+
+    Raises:
+        Misuse: There is no such run, it has ended, or an argument is wrong.
+        JournalError: The journal cannot be opened or read, or another process has the run.
+    """
+    from ..contract import AgentResult
+    from ..errors import Misuse
+    from .opening import go_on
+
+    going = go_on(run_id, agent, journal, answers, options, watch=True, child=run)
+    async with going as live:
+        if isinstance(live, AgentResult):
+            raise Misuse(f"run {run_id} has ended: its result is in the journal")
+        async with live:
+            yield live
