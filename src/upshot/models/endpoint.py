@@ -1,0 +1,144 @@
+"""Endpoint: where a model is asked, and with whose key."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from inspect import isawaitable
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+from ..contract import AgentError, ErrorCode, Json, Origin
+from ..errors import Misuse
+from .providers import Provider
+
+__all__ = ["ApiKey", "Endpoint"]
+
+ApiKey: TypeAlias = str | Callable[[], str | Awaitable[str]]
+"""A key, or a sync or async function that is asked for one before each request."""
+
+_PATHS = {"chat": "/chat/completions", "messages": "/messages"}
+_LOOPBACK = ("localhost", "::1", "0.0.0.0")  # a server says that it listens there
+_MIN_MASKED_CHARS = 6
+
+
+class Endpoint:
+    """Where a model is asked, and with whose key; the key is in no repr and no error.
+
+    Args:
+        provider: Who is asked.
+        base_url: Another server that speaks the provider's surface: what stands before
+            "/chat/completions" or "/messages". Without a path it means "/v1".
+        api_key: The key; None reads the provider's environment variable before each request.
+        headers: What each request carries besides.
+
+    Attributes:
+        provider: As given.
+        url: The whole address that requests go to.
+
+    Raises:
+        Misuse: *base_url* is no http address, or the provider has none of its own and none is
+            given.
+    """
+
+    def __init__(
+        self,
+        provider: Provider,
+        *,
+        base_url: str | None = None,
+        api_key: ApiKey | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self.provider = provider
+        self.url = _to_url(provider, base_url)
+        self._key = api_key
+        self._last_key = ""
+        host = urlsplit(self.url).hostname or ""
+        self._is_local = host in _LOOPBACK or host.startswith("127.") or host.endswith(".localhost")
+        self._headers = {
+            "content-type": "application/json",
+            "user-agent": "upshot",
+            **dict(provider.headers),
+            **(headers or {}),
+        }
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.provider.name!r}, {self.url!r})"
+
+    def missing_key(self) -> str | None:
+        """The environment variable that has to be set before a request can be made, else None."""
+        if self._key or not self.provider.key_variable or self._is_local:
+            return None
+        return None if self._key_of_environment() else self.provider.key_variable
+
+    async def headers(self) -> dict[str, str] | AgentError:
+        """The headers of the next request, or why it cannot be made."""
+        key = self._key or self._key_of_environment()
+        if callable(key):
+            try:
+                asked = key()
+                key = await asked if isawaitable(asked) else asked
+            # The function is the caller's own and may do anything, such as fetch a token; a
+            # model call never raises. What it says may hold a secret.
+            except Exception as exception:
+                kind = type(exception).__name__
+                return self._refusal(f"the function given as api_key raised {kind}")
+        key = key.strip() if isinstance(key, str) else ""  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        if not key:
+            return dict(self._headers) if self._can_do_without() else self._keyless()
+        self._last_key = key
+        name = self.provider.key_header
+        return {**self._headers, name: f"Bearer {key}" if name == "authorization" else key}
+
+    def key_hint(self) -> str:
+        """Where the key of the last request came from, as words to a person who has to mend it."""
+        variable = self.provider.key_variable
+        if not self._last_key:
+            return f"no key was sent: set {variable} or pass api_key=" if variable else ""
+        return "check the api_key that was passed" if self._key else f"check {variable}"
+
+    def mask(self, value: Json) -> Json:
+        """*value* with the key of the last request blotted out wherever it stands."""
+        if isinstance(value, str):
+            if len(self._last_key) < _MIN_MASKED_CHARS:
+                return value
+            return value.replace(self._last_key, "***")
+        if isinstance(value, dict):
+            return {name: self.mask(item) for name, item in value.items()}
+        return [self.mask(item) for item in value] if isinstance(value, list) else value
+
+    def _key_of_environment(self) -> str:
+        # Read at each request: importing and building read no environment.
+        return os.environ.get(self.provider.key_variable, "").strip()
+
+    def _can_do_without(self) -> bool:
+        return not callable(self._key) and (self._is_local or not self.provider.key_variable)
+
+    def _keyless(self) -> AgentError:
+        if callable(self._key):
+            return self._refusal("the function given as api_key returned no key")
+        name, variable = self.provider.name, self.provider.key_variable
+        return self._refusal(f"{name} wants an API key: set {variable} or pass api_key=")
+
+    def _refusal(self, message: str) -> AgentError:
+        facts: dict[str, Json] = {"provider": self.provider.name}
+        if self.provider.key_variable:
+            facts["variable"] = self.provider.key_variable
+        return AgentError(ErrorCode.AUTH_ERROR, message, origin=Origin.CALLER, details=facts)
+
+
+def _to_url(provider: Provider, base_url: str | None) -> str:
+    if base_url is None:
+        if not provider.base_url:
+            raise Misuse(
+                f"{provider.name} has no address of its own: pass base_url=, such as "
+                "https://NAME.openai.azure.com/openai/v1"
+            )
+        return provider.base_url + _PATHS[provider.surface]
+    parts = urlsplit(base_url.strip())
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise Misuse(f"base_url is {base_url!r}: give an address such as http://localhost:8000/v1")
+    path = parts.path.rstrip("/") or "/v1"
+    if not path.endswith(_PATHS[provider.surface]):
+        path += _PATHS[provider.surface]
+    return parts._replace(path=path, fragment="").geturl()

@@ -1,0 +1,209 @@
+"""HttpModel: a model behind an HTTP endpoint."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from typing import cast
+
+from msgspec.structs import replace
+
+from ..clock import SYSTEM_CLOCK
+from ..contract import (
+    AgentError,
+    Clock,
+    Conversation,
+    ErrorCode,
+    JsonObject,
+    ModelInput,
+    ModelRequest,
+    ModelResponse,
+    ModelSettings,
+    Origin,
+    StreamItem,
+    Usage,
+)
+from ..errors import UpshotError
+from ..wire import StreamReader, Transcript, classify_error, make_transcript
+from .advice import advise, explain_fault
+from .aiohttp_transport import default_transport
+from .endpoint import Endpoint
+from .structured import with_output
+from .transport import Timeouts, Transport
+
+__all__ = ["HttpModel"]
+
+_NO_SETTINGS = ModelSettings()
+_NO_TIMEOUTS = Timeouts()
+
+
+class HttpModel:
+    """A model behind an HTTP endpoint; holds no state of a conversation, so runs can share it.
+
+    Args:
+        model: The model's name as the provider knows it.
+        endpoint: Where it is asked, and with whose key.
+        settings: How it is asked unless a request says otherwise.
+        transport: What carries the bytes; None is the default transport.
+        timeouts: How long a request may take; None is the defaults.
+        clock: What durations and moments are read from.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        endpoint: Endpoint,
+        *,
+        settings: ModelSettings | None = None,
+        transport: Transport | None = None,
+        timeouts: Timeouts | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._model = model
+        self._endpoint = endpoint
+        self._settings = settings or _NO_SETTINGS
+        self._transport = transport
+        self._timeouts = timeouts or _NO_TIMEOUTS
+        self._clock = clock
+        self._surface = endpoint.provider.surface
+        self._provider = endpoint.provider.name
+        # Encoded messages of one surface and dialect serve every model that speaks it.
+        self._form = (self._surface, self._provider)
+
+    def __repr__(self) -> str:
+        return f"HttpModel({self.name!r}, {self._endpoint.url!r})"
+
+    @property
+    def name(self) -> str:
+        """ "provider:model"."""
+        return f"{self._provider}:{self._model}"
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where it is asked."""
+        return self._endpoint
+
+    async def call(self, request: ModelInput) -> ModelResponse:
+        """Ask once.
+
+        Returns:
+            What came of it: whatever provider and network do is an error in it.
+        """
+        response = _UNASKED
+        async for item in self._ask(ModelRequest.of(request), stream=False):
+            if isinstance(item, ModelResponse):
+                response = item
+        return response
+
+    def stream(self, request: ModelInput) -> AsyncIterator[StreamItem]:
+        """Ask once and yield deltas as they come; the last item is the whole ModelResponse."""
+        return self._ask(ModelRequest.of(request), stream=True)
+
+    async def _ask(self, request: ModelRequest, *, stream: bool) -> AsyncIterator[StreamItem]:
+        started_s = self._clock.monotonic()
+        headers = await self._endpoint.headers()
+        if isinstance(headers, AgentError):
+            unasked = self._settle(self._reader(()).fail(headers), request, started_s)
+            yield replace(unasked, usage=Usage())
+            return
+        body = self._encode(request, stream=stream)
+        transport = self._transport or default_transport()
+        reader: StreamReader | None = None
+        try:
+            async with transport.send(
+                "POST", self._endpoint.url, headers, body, timeouts=self._timeouts
+            ) as (status, pairs, chunks):
+                fields = tuple(pairs)
+                reader = self._reader(fields)
+                if status >= 300:
+                    said = b"".join([chunk async for chunk in chunks])
+                    response = _refuse(reader, status, fields, said)
+                else:
+                    async for chunk in chunks:
+                        for delta in reader.feed(chunk):
+                            yield delta
+                    response = _close(reader)
+        # The one boundary between transports, which raise, and models, which never do for what
+        # the network does. Misuse is the caller's own; a cancellation is no Exception.
+        except UpshotError:
+            raise
+        except Exception as exception:
+            error = classify_error(exception=exception, provider=self._provider)
+            error = explain_fault(error, exception, self._endpoint, self._timeouts)
+            response = (reader or self._reader(())).fail(error)
+        yield self._settle(response, request, started_s)
+
+    def _encode(self, request: ModelRequest, *, stream: bool) -> bytes:
+        messages = request.messages
+        transcript: Transcript | None = None
+        if isinstance(messages, Conversation):
+            transcript = cast("Transcript | None", messages.encoded.get(self._form))
+        if transcript is None:
+            transcript = make_transcript(self._surface, provider=self._provider)
+            if isinstance(messages, Conversation):
+                messages.encoded[self._form] = transcript
+        for place in range(transcript.count, len(messages)):
+            transcript.append(messages[place])
+        return transcript.body(
+            model=self._model,
+            system=request.system,
+            tools=request.tools,
+            output_schema=request.output_schema,
+            settings=self._settings.merge(request.settings),
+            stream=stream,
+        )
+
+    def _reader(self, fields: Iterable[tuple[str, str]]) -> StreamReader:
+        return StreamReader(
+            self._surface,
+            provider=self._provider,
+            headers=fields,
+            now=self._clock.now().timestamp(),
+        )
+
+    def _settle(
+        self, response: ModelResponse, request: ModelRequest, started_s: float
+    ) -> ModelResponse:
+        """Add to *response* what only the caller's side knows."""
+        data: JsonObject = {"provider": self._provider, "model": self._model}
+        data.update(response.provider_data)
+        error = response.error
+        if error is not None:
+            error = advise(error, self._endpoint, self.name)
+            data = cast("JsonObject", self._endpoint.mask(data))
+        duration_ms = round((self._clock.monotonic() - started_s) * 1000)
+        response = replace(response, error=error, provider_data=data, duration_ms=duration_ms)
+        return with_output(response, request)
+
+
+_UNASKED = ModelResponse(error=AgentError(ErrorCode.INTERNAL, "no reply was made"))
+
+
+def _refuse(
+    reader: StreamReader, status: int, fields: tuple[tuple[str, str], ...], body: bytes
+) -> ModelResponse:
+    if status >= 400:
+        return reader.refuse(status, body)
+    target = next((value for name, value in fields if name.lower() == "location"), "nowhere")
+    return reader.fail(
+        AgentError(
+            ErrorCode.INVALID_REQUEST,
+            f"the server redirects to {target}; redirects are not followed: set base_url to it",
+            status_code=status,
+            origin=Origin.MODEL,
+        )
+    )
+
+
+def _close(reader: StreamReader) -> ModelResponse:
+    """End the reading; a stream that did not say that it was over was cut."""
+    response = reader.close()
+    over = response.provider_data.get("stream_done") is not False
+    if over or response.error is not None or response.finish_reason is not None:
+        return response
+    cut = AgentError(
+        ErrorCode.SERVER_ERROR,
+        "the stream ended before the reply did",
+        retryable=True,
+        origin=Origin.MODEL,
+    )
+    return replace(response, error=cut)

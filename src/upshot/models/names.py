@@ -1,0 +1,111 @@
+"""From "provider:model" to the Model that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import TypedDict, Unpack
+
+from ..contract import JsonObject, Model, ModelSettings, ReasoningEffort
+from ..errors import Misuse
+from .endpoint import ApiKey, Endpoint
+from .http_model import HttpModel
+from .providers import PROVIDERS
+from .script_file import open_script
+from .transport import Timeouts, Transport
+
+__all__ = ["SettingFields", "missing_key", "resolve"]
+
+_EXAMPLE = 'write "provider:model", such as "openai:gpt-5" or "anthropic:claude-sonnet-4-5"'
+
+
+class SettingFields(TypedDict, total=False):
+    """The fields of ``ModelSettings``, as keywords; see there."""
+
+    temperature: float | None
+    top_p: float | None
+    max_tokens: int | None
+    stop: tuple[str, ...] | None
+    seed: int | None
+    tool_choice: str | None
+    parallel_tool_calls: bool | None
+    reasoning: ReasoningEffort | int | None
+    cache: bool | None
+    extra: JsonObject
+
+
+def resolve(
+    name: str,
+    *,
+    base_url: str | None = None,
+    api_key: ApiKey | None = None,
+    headers: Mapping[str, str] | None = None,
+    transport: Transport | None = None,
+    timeouts: Timeouts | None = None,
+    openers: Mapping[str, Callable[[str], Model]] | None = None,
+    **settings: Unpack[SettingFields],
+) -> Model:
+    """Make the model that *name* names. Nothing is read or sent yet, but for a script's file.
+
+    Args:
+        name: "provider:model"; a provider of ``PROVIDERS``, or "scripted:FILE" (see
+            ``open_script``), for which the other options are of no account.
+        base_url: Another server that speaks the provider's surface: what stands before
+            "/chat/completions" or "/messages"; without a path it means "/v1".
+        api_key: The key, or a (async) function that is asked for one before each request. None
+            reads the provider's environment variable at each request; a server on loopback needs
+            no key.
+        headers: What each request carries besides.
+        transport: What carries the bytes; None is the default transport.
+        timeouts: How long one request may take.
+        openers: Further providers: functions that get what stands after the ":".
+        settings: Fields of ``ModelSettings``; a request's own settings win over them.
+
+    Raises:
+        Misuse: The name names nothing, or an option cannot be.
+    """
+    provider_name, colon, model = name.strip().partition(":")
+    provider_name = provider_name.lower()
+    if not colon:
+        raise Misuse(f"{name!r} names no model: {_EXAMPLE}")
+    if openers is not None and provider_name in openers:
+        return openers[provider_name](model)
+    if provider_name == "scripted":
+        return open_script(model)
+    provider = PROVIDERS.get(provider_name)
+    if provider is None:
+        raise Misuse(_unknown(provider_name, model, openers or {}))
+    if not model:
+        raise Misuse(f"{name!r} names no model of {provider_name}: {_EXAMPLE}")
+    return HttpModel(
+        model,
+        Endpoint(provider, base_url=base_url, api_key=api_key, headers=headers),
+        settings=_to_settings(settings),
+        transport=transport,
+        timeouts=timeouts,
+    )
+
+
+def missing_key(model: Model) -> str | None:
+    """The environment variable without which *model* cannot be called now, None if it can."""
+    return model.endpoint.missing_key() if isinstance(model, HttpModel) else None
+
+
+def _to_settings(fields: SettingFields) -> ModelSettings:
+    unknown = sorted(set(fields) - set(ModelSettings.__struct_fields__))
+    if unknown:
+        near = get_close_matches(unknown[0], ModelSettings.__struct_fields__, 1)
+        hint = f"did you mean {near[0]!r}?" if near else "put what is the provider's own in extra="
+        raise Misuse(f"there is no setting {unknown[0]!r}: {hint}")
+    return ModelSettings(**fields)
+
+
+def _unknown(provider: str, model: str, openers: Mapping[str, object]) -> str:
+    known = sorted({*PROVIDERS, *openers, "scripted"})
+    near = get_close_matches(provider, known, 1)
+    if near:
+        return f"there is no provider {provider!r}: did you mean {near[0]}:{model}?"
+    return (
+        f"there is no provider {provider!r}: there are {', '.join(known)}; any other server that "
+        f"speaks Chat Completions is openai:{model} with base_url="
+    )

@@ -1,0 +1,158 @@
+"""Retry: the one place where a failed model call is made again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from ..clock import SYSTEM_CLOCK
+from ..contract import AgentError, Clock, ErrorCode, ModelResponse, Origin, Retry, StreamItem
+
+__all__ = ["OnRetry", "call_with_retry", "stream_with_retry"]
+
+OnRetry: TypeAlias = Callable[[int, float, ModelResponse], Awaitable[None] | None]
+"""Told before each wait: how many tries have failed, seconds to wait, what came of the last."""
+
+
+async def call_with_retry(
+    attempt: Callable[[], Awaitable[ModelResponse]],
+    retry: Retry | None,
+    *,
+    clock: Clock = SYSTEM_CLOCK,
+    deadline_monotonic: float | None = None,
+    on_retry: OnRetry | None = None,
+    draw: Callable[[], float] = random.random,
+) -> tuple[ModelResponse, int]:
+    """Call until there is an answer, or an error that no further try would mend.
+
+    Args:
+        attempt: Makes one call; asked anew for every try.
+        retry: How often and how patiently; None is one try.
+        clock: What is waited on.
+        deadline_monotonic: The moment on *clock* that no wait may reach, None for none.
+        on_retry: Told before each wait; the responses it is given are not returned, so it is the
+            place to add up what failed tries used. What it raises ends the call.
+        draw: Gives a number from 0 to below 1 for the jitter.
+
+    Returns:
+        What came of the last try, and how many there were. An error that was not tried again
+        because of its wait says in retry_after_s how long that would have been.
+    """
+    tries = _Tries(retry, clock, deadline_monotonic, on_retry, draw)
+    while True:
+        response = await attempt()
+        if not await tries.wait_after(response):
+            return _tell_wait(response), tries.count
+
+
+async def stream_with_retry(
+    attempt: Callable[[], AsyncIterator[StreamItem]],
+    retry: Retry | None,
+    *,
+    clock: Clock = SYSTEM_CLOCK,
+    deadline_monotonic: float | None = None,
+    on_retry: OnRetry | None = None,
+    draw: Callable[[], float] = random.random,
+) -> AsyncIterator[StreamItem]:
+    """Stream as :func:`call_with_retry` calls; once a delta has been yielded, a try is the last.
+
+    Yields:
+        The deltas of the last try, then its response. How many tries there were is what
+        *on_retry* was told, and one.
+    """
+    tries = _Tries(retry, clock, deadline_monotonic, on_retry, draw)
+    while True:
+        response = _UNANSWERED
+        begun = False
+        items = attempt()
+        try:
+            async for item in items:
+                if isinstance(item, ModelResponse):
+                    response = item
+                else:
+                    begun = True
+                    yield item
+        finally:
+            # Left in the middle, it would hold its connection until it is collected.
+            close = getattr(items, "aclose", None)
+            if close is not None:
+                await close()
+        if begun or not await tries.wait_after(response):
+            yield _tell_wait(response)
+            return
+
+
+_UNANSWERED = ModelResponse(
+    error=AgentError(
+        ErrorCode.INTERNAL,
+        "the model's stream ended without a ModelResponse: yield one as its last item",
+        origin=Origin.MODEL,
+    )
+)
+
+
+class _Tries:
+    """Counts the tries of one call and waits between them."""
+
+    def __init__(
+        self,
+        retry: Retry | None,
+        clock: Clock,
+        deadline: float | None,
+        on_retry: OnRetry | None,
+        draw: Callable[[], float],
+    ) -> None:
+        self.count = 1
+        self._retry = retry
+        self._clock = clock
+        self._deadline = deadline
+        self._on_retry = on_retry
+        self._draw = draw
+
+    async def wait_after(self, response: ModelResponse) -> bool:
+        """Wait if the call shall be tried again; False if it shall not."""
+        wait_s = self._wait_s(response)
+        if wait_s is None:
+            return False
+        if self._on_retry is not None:
+            told = self._on_retry(self.count, wait_s, response)
+            if told is not None:
+                await told
+        await self._clock.sleep(wait_s)
+        self.count += 1
+        return True
+
+    def _wait_s(self, response: ModelResponse) -> float | None:
+        """Seconds to wait before the next try, None where there shall be none."""
+        retry, error = self._retry, response.error
+        if retry is None or error is None or not error.retryable or self.count >= retry.max_tries:
+            return None
+        # A float's power overflows where an int's only grows.
+        backoff_s = min(retry.base_s * 2 ** min(self.count - 1, 64), retry.max_wait_s)
+        floor_s = max(_floor_s(response) or 0.0, 0.0)
+        if floor_s > retry.max_wait_s:
+            return None
+        # Jitter only lengthens: earlier than the floor, the provider would refuse again.
+        wait_s = max(floor_s, backoff_s) + self._draw() * backoff_s / 2
+        wait_s = min(wait_s, retry.max_wait_s)
+        if self._deadline is not None and self._clock.monotonic() + wait_s >= self._deadline:
+            return None
+        return wait_s
+
+
+def _floor_s(response: ModelResponse) -> float | None:
+    """What the provider says that has to be waited at least, None where it says nothing."""
+    if response.error is not None and response.error.retry_after_s is not None:
+        return response.error.retry_after_s
+    return response.rate_limit.retry_after if response.rate_limit is not None else None
+
+
+def _tell_wait(response: ModelResponse) -> ModelResponse:
+    """*response* whose error says how long to wait, where anything in it does."""
+    error, floor_s = response.error, _floor_s(response)
+    if error is None or not error.retryable or floor_s is None or error.retry_after_s is not None:
+        return response
+    return replace(response, error=replace(error, retry_after_s=float(floor_s)))

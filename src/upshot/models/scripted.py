@@ -1,0 +1,253 @@
+"""ScriptedModel: plays replies that were written beforehand, so that nothing needs a key."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from inspect import isawaitable
+from typing import TypeAlias, cast
+
+import msgspec
+
+from ..contract import (
+    AgentError,
+    Conversation,
+    ErrorCode,
+    FinishReason,
+    JsonObject,
+    Message,
+    ModelInput,
+    ModelRequest,
+    ModelResponse,
+    Origin,
+    RateLimitState,
+    ReasoningDelta,
+    Role,
+    StreamItem,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    Usage,
+)
+from ..errors import Misuse
+from .structured import with_output
+
+__all__ = ["Reply", "ScriptItem", "ScriptedModel"]
+
+Reply: TypeAlias = str | ToolCall | Sequence[ToolCall] | ModelResponse | AgentError
+"""A text, one call, several calls, a whole response, or a failure."""
+
+ScriptItem: TypeAlias = Reply | Callable[[Sequence[Message]], Reply | Awaitable[Reply]]
+"""A reply, or a sync or async function of the messages that makes one."""
+
+_WORDS = re.compile(r"\s*\S+\s*|\s+")
+_POSITION = "position"
+_PLURAL = ("reply", "replies")
+
+
+class ScriptedModel:
+    """A model that plays a script: each call, a retry included, gets the next reply.
+
+    The position belongs to the model, so a second run goes on where the first one stopped. Runs
+    at the same time take replies from one script in the order in which they ask; with
+    *per_conversation* each conversation gets the whole script.
+
+    Args:
+        script: The replies in order; or one function of the messages that answers every call.
+        name: "provider:model" for logs.
+        per_conversation: Whether every ``Conversation`` starts at the first reply. In other
+            sequences the place is the number of assistant messages that they hold.
+
+    Attributes:
+        calls: Every request so far, its messages as they were then.
+
+    Raises:
+        Misuse: An item is nothing that can be replied.
+    """
+
+    def __init__(
+        self,
+        script: Iterable[ScriptItem] | Callable[[Sequence[Message]], Reply | Awaitable[Reply]],
+        *,
+        name: str = "scripted:script",
+        per_conversation: bool = False,
+    ) -> None:
+        self._every = script if callable(script) else None
+        self._script: tuple[ScriptItem, ...] = () if callable(script) else _checked(script)
+        self._name = name
+        self._per_conversation = per_conversation
+        self._played = 0
+        self._most_played = 0
+        self.calls: list[ModelRequest] = []
+
+    def __repr__(self) -> str:
+        return f"ScriptedModel({self._name!r}, {self._played} of {len(self._script)} played)"
+
+    @property
+    def name(self) -> str:
+        """ "provider:model"."""
+        return self._name
+
+    async def call(self, request: ModelInput) -> ModelResponse:
+        """Give the next reply.
+
+        Returns:
+            The reply; for a spent script an error that says how many replies it had.
+
+        Raises:
+            Exception: Whatever a function in the script raises; it is the caller's own code.
+        """
+        asked = ModelRequest.of(request)
+        self.calls.append(msgspec.structs.replace(asked, messages=tuple(asked.messages)))
+        place = self._take_place(asked.messages)
+        # A model that never waits would keep everything else in the loop from running.
+        await asyncio.sleep(0)
+        if self._every is None and place >= len(self._script):
+            return self._spent()
+        item = self._script[place] if self._every is None else self._every
+        if callable(item):
+            made = item(asked.messages)
+            item = await made if isawaitable(made) else made
+        return with_output(self._to_response(_checked_reply(item), place), asked)
+
+    async def stream(self, request: ModelInput) -> AsyncIterator[StreamItem]:
+        """Give the next reply in pieces: text word by word, each call whole."""
+        response = await self.call(request)
+        for thought in response.reasoning:
+            if thought.text:
+                yield ReasoningDelta(text=thought.text)
+        for word in _WORDS.findall(response.content or ""):
+            yield TextDelta(text=word)
+        for index, call in enumerate(response.tool_calls):
+            yield _to_delta(index, call)
+        yield response
+
+    def go_on_after(
+        self, replies: Iterable[ModelResponse], *, conversation: Conversation | None = None
+    ) -> None:
+        """Skip what was played before a run was resumed; never go back.
+
+        Args:
+            replies: What this model said in the run, failed tries included, as a log holds it.
+            conversation: Of the resumed run; needed only with *per_conversation*.
+        """
+        place = 0
+        for reply in replies:
+            # Replies of ours tell their place: earlier runs may have played others before it.
+            said = reply.provider_data.get(_POSITION)
+            place = said if isinstance(said, int) else place + 1
+        if self._per_conversation and conversation is not None:
+            place = max(place, self._place_in(conversation))
+            conversation.encoded[self] = place
+        else:
+            self._played = max(self._played, place)
+        self._most_played = max(self._most_played, place)
+
+    def assert_finished(self) -> None:
+        """Check that every reply was played, with *per_conversation* by some conversation.
+
+        Raises:
+            AssertionError: Some replies are left.
+        """
+        left = 0 if self._every is not None else len(self._script) - self._most_played
+        if left > 0:
+            raise AssertionError(
+                f"{self._name} has {left} of {len(self._script)} replies left to play"
+            )
+
+    def _take_place(self, messages: Sequence[Message]) -> int:
+        if not self._per_conversation:
+            place = self._played
+            self._played = place + 1
+        else:
+            place = self._place_in(messages)
+            if isinstance(messages, Conversation):
+                messages.encoded[self] = place + 1
+        self._most_played = max(self._most_played, place + 1)
+        return place
+
+    def _place_in(self, messages: Sequence[Message]) -> int:
+        if isinstance(messages, Conversation):
+            return cast("int", messages.encoded.get(self, 0))
+        return sum(message.role is Role.ASSISTANT for message in messages)
+
+    def _spent(self) -> ModelResponse:
+        count = len(self._script)
+        error = AgentError(
+            ErrorCode.INVALID_REQUEST,
+            f"the script of {self._name} is spent: it had {count} {_PLURAL[count != 1]}",
+            origin=Origin.MODEL,
+            details={"replies": count},
+        )
+        return ModelResponse(
+            error=error, finish_reason=FinishReason.ERROR, provider_data=self._data(count)
+        )
+
+    def _to_response(self, reply: Reply, place: int) -> ModelResponse:
+        if isinstance(reply, ModelResponse):
+            return reply
+        usage = Usage(api_calls=1, unmeasured_calls=1)
+        data = self._data(place + 1)
+        if isinstance(reply, AgentError):
+            return ModelResponse(
+                error=reply,
+                finish_reason=FinishReason.ERROR,
+                rate_limit=_limited(reply),
+                usage=usage,
+                provider_data=data,
+            )
+        if isinstance(reply, str):
+            return ModelResponse(
+                content=reply, finish_reason=FinishReason.STOP, usage=usage, provider_data=data
+            )
+        return ModelResponse(
+            tool_calls=(reply,) if isinstance(reply, ToolCall) else tuple(reply),
+            finish_reason=FinishReason.TOOL_USE,
+            usage=usage,
+            provider_data=data,
+        )
+
+    def _data(self, position: int) -> JsonObject:
+        provider, _, model = self._name.partition(":")
+        return {"provider": provider, "model": model, _POSITION: position}
+
+
+def _checked(script: Iterable[ScriptItem]) -> tuple[ScriptItem, ...]:
+    if isinstance(script, str):
+        raise Misuse(f"a script is a list of replies: give [{script!r}]")
+    items = tuple(script)
+    for place, item in enumerate(items):
+        if not callable(item):
+            _checked_reply(item, f"item {place} of the script")
+    return items
+
+
+def _checked_reply(item: object, what: str = "what a function in the script returned") -> Reply:
+    if isinstance(item, str | ToolCall | ModelResponse | AgentError):
+        return item
+    kind = f"of type {type(item).__name__}"
+    if isinstance(item, list | tuple):
+        calls = cast("Sequence[object]", item)
+        if calls and all(isinstance(call, ToolCall) for call in calls):
+            return cast("Sequence[ToolCall]", calls)
+        kind = "a sequence that is empty or holds other things than ToolCalls"
+    raise Misuse(
+        f"{what} is {kind}: give a str, a ToolCall, a list of ToolCalls, a ModelResponse, an "
+        "AgentError, or a function that returns one of these"
+    )
+
+
+def _limited(error: AgentError) -> RateLimitState | None:
+    if error.code != ErrorCode.RATE_LIMIT:
+        return None
+    wait_s = error.retry_after_s
+    return RateLimitState(limited=True, retry_after=None if wait_s is None else math.ceil(wait_s))
+
+
+def _to_delta(index: int, call: ToolCall) -> ToolCallDelta:
+    arguments = call.arguments
+    if not isinstance(arguments, str):
+        arguments = msgspec.json.encode(arguments).decode()
+    return ToolCallDelta(index=index, call_id=call.id, name=call.name, arguments=arguments)

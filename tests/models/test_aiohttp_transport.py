@@ -1,0 +1,298 @@
+"""AiohttpTransport against a server that answers with exact bytes."""
+
+import asyncio
+import gzip
+import socket
+import ssl
+import struct
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+
+import pytest
+
+from upshot.errors import Misuse
+from upshot.models import AiohttpTransport, Timeouts, aclose_transports, default_transport
+
+SHORT = Timeouts(1, 0.04, 5)
+
+
+@pytest.fixture
+async def transport() -> AsyncIterator[AiohttpTransport]:
+    transport = AiohttpTransport()
+    yield transport
+    await transport.aclose()
+
+
+async def fetch(transport, url, body=b"{}", headers=None, timeouts=SHORT):
+    async with transport.send("POST", url, headers or {}, body, timeouts=timeouts) as answered:
+        status, fields, chunks = answered
+        return status, list(fields), b"".join([chunk async for chunk in chunks])
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+async def test_hands_out_status_headers_and_body_as_they_came(serve, http_reply, transport):
+    answer = http_reply(b"\x00\xff", status=429, headers={"X-Odd": "a", "x-odd": "b"})
+    async with serve(answer) as server:
+        status, headers, body = await fetch(transport, server.url)
+    assert (status, body) == (429, b"\x00\xff")
+    assert ("x-odd", "b") in headers
+
+
+async def test_keeps_repeated_headers_apart(serve, transport):
+    raw = b"HTTP/1.1 200 OK\r\nX-A: 1\r\nX-A: 2\r\ncontent-length: 0\r\n\r\n"
+    async with serve(raw) as server:
+        _, headers, _ = await fetch(transport, server.url)
+    assert [value for name, value in headers if name.lower() == "x-a"] == ["1", "2"]
+
+
+async def test_sends_method_headers_and_body(serve, http_reply, transport):
+    async with serve(http_reply("")) as server:
+        await fetch(transport, f"{server.url}/v1/x?y=1", b'{"a":1}', {"Authorization": "Bearer k"})
+    asked = server.asked[0]
+    assert asked.line == "POST /v1/x?y=1 HTTP/1.1"
+    assert (asked.headers["authorization"], asked.body) == ("Bearer k", b'{"a":1}')
+
+
+async def test_uses_one_connection_again(serve, http_reply, transport):
+    async with serve(http_reply("ok")) as server:
+        for _ in range(3):
+            await fetch(transport, server.url)
+    assert (server.connections, len(server.asked)) == (1, 3)
+
+
+async def test_has_no_limit_on_requests_in_flight(serve, http_reply, transport):
+    all_here = asyncio.Event()
+
+    async def answer(asked, writer):
+        if len(server.asked) == 150:
+            all_here.set()
+        await all_here.wait()
+        writer.write(http_reply("ok"))
+
+    async with serve(answer) as server:
+        async with asyncio.timeout(20):
+            await asyncio.gather(
+                *(fetch(transport, server.url, timeouts=Timeouts(10, 10, 20)) for _ in range(150))
+            )
+    assert server.connections == 150
+
+
+async def test_leaving_in_the_middle_of_a_body_gives_the_connection_up(serve, transport):
+    async def answer(asked, writer):
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nfirst")
+        await writer.drain()
+
+    async with serve(answer) as server:
+        for _ in range(2):
+            send = transport.send("POST", server.url, {}, b"", timeouts=SHORT)
+            async with send as (_, _, chunks):
+                assert await anext(chunks) == b"first"
+    assert server.connections == 2
+
+
+async def test_a_cut_body_raises(serve, http_reply, transport):
+    async def answer(asked, writer):
+        writer.write(http_reply("half", length=100))
+        await writer.drain()
+        writer.close()
+
+    async with serve(answer) as server:
+        with pytest.raises(Exception, match=r"not completed|payload|Content"):
+            await fetch(transport, server.url)
+
+
+async def test_a_reset_connection_raises(serve, transport):
+    async def answer(asked, writer):
+        linger_not = struct.pack("ii", 1, 0)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger_not)
+        writer.transport.abort()
+
+    async with serve(answer) as server:
+        with pytest.raises(Exception, match=r"disconnected|reset"):
+            await fetch(transport, server.url)
+
+
+async def test_a_silent_server_runs_into_the_read_timeout(serve, transport):
+    async def answer(asked, writer):
+        await asyncio.Event().wait()
+
+    async with serve(answer) as server:
+        with pytest.raises(TimeoutError):
+            await fetch(transport, server.url, timeouts=Timeouts(None, 0.03, None))
+
+
+async def test_a_drip_of_bytes_runs_into_the_total_timeout(serve, transport):
+    async def answer(asked, writer):
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n")
+        while True:
+            writer.write(b".")
+            await asyncio.sleep(0.005)
+
+    async with serve(answer) as server:
+        with pytest.raises(TimeoutError):
+            await fetch(transport, server.url, timeouts=Timeouts(None, None, 0.04))
+
+
+async def test_a_host_that_does_not_accept_runs_into_the_connect_timeout(transport):
+    with socket.socket() as full:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        port = full.getsockname()[1]
+        # Fill the queue of a listener that nobody serves: the next connection hangs.
+        waiting = [socket.socket() for _ in range(4)]
+        for one in waiting:
+            one.setblocking(False)
+            one.connect_ex(("127.0.0.1", port))
+        with pytest.raises(TimeoutError, match="onnect"):
+            await fetch(transport, f"http://127.0.0.1:{port}", timeouts=Timeouts(0.04, 5, 5))
+        for one in waiting:
+            one.close()
+
+
+async def test_a_closed_port_is_a_refused_connection(transport):
+    with pytest.raises(OSError, match="onnect"):
+        await fetch(transport, f"http://127.0.0.1:{free_port()}")
+
+
+async def test_does_not_follow_redirects(serve, http_reply, transport):
+    moved = http_reply("", status=307, headers={"location": "http://127.0.0.1:9/"})
+    async with serve(moved) as server:
+        status, _, _ = await fetch(transport, server.url)
+    assert status == 307
+
+
+async def test_unpacks_a_body_that_was_packed_unasked(serve, http_reply, transport):
+    packed = http_reply(gzip.compress(b"clear text"), headers={"content-encoding": "gzip"})
+    async with serve(packed) as server:
+        _, _, body = await fetch(transport, server.url)
+    assert body == b"clear text"
+    assert server.asked[0].headers["accept-encoding"] == "identity"
+
+
+async def test_a_large_body_is_sent_whole_and_with_its_length(serve, http_reply, transport):
+    body = bytes(range(256)) * 5000
+    async with serve(http_reply("ok")) as server:
+        await fetch(transport, server.url, body)
+    assert server.asked[0].body == body
+    assert "transfer-encoding" not in server.asked[0].headers
+
+
+async def test_sends_through_the_proxy(serve, http_reply):
+    async with serve(http_reply("by proxy")) as proxy:
+        transport = AiohttpTransport(proxy=proxy.url)
+        _, _, body = await fetch(transport, "http://nowhere.invalid/v1")
+        await transport.aclose()
+    assert body == b"by proxy"
+    assert proxy.asked[0].line == "POST http://nowhere.invalid/v1 HTTP/1.1"
+
+
+@pytest.mark.parametrize("bypass", ["", "nowhere.invalid"], ids=["used", "bypassed"])
+async def test_the_environment_names_the_proxy_if_it_may(serve, http_reply, monkeypatch, bypass):
+    async with serve(http_reply("by proxy")) as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url)
+        monkeypatch.setenv("no_proxy", bypass)
+        transport = AiohttpTransport(trust_env=True)
+        try:
+            await fetch(transport, "http://nowhere.invalid/v1")
+        except OSError:
+            assert bypass
+        await transport.aclose()
+    assert len(proxy.asked) == (0 if bypass else 1)
+
+
+async def test_the_environment_is_left_alone_otherwise(serve, http_reply, monkeypatch, transport):
+    async with serve(http_reply("direct")) as server:
+        monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+        assert (await fetch(transport, server.url))[2] == b"direct"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"ssl_context": ssl.create_default_context(), "verify": False},
+        {"ssl_context": ssl.create_default_context(), "ca_file": "x.pem"},
+        {"verify": False, "ca_file": "x.pem"},
+        {"ca_file": "/no/such/file.pem"},
+    ],
+    ids=["context and verify", "context and file", "no verify and file", "no such file"],
+)
+def test_tls_options_that_cannot_be_are_misuse(options):
+    with pytest.raises(Misuse):
+        AiohttpTransport(**options)
+
+
+@pytest.mark.parametrize("limit", [0, -1, float("nan")])
+def test_a_timeout_is_above_zero(limit):
+    with pytest.raises(Misuse, match="connect_s"):
+        Timeouts(limit)
+
+
+def test_serves_one_loop_after_another(serve, http_reply):
+    transport = AiohttpTransport()
+
+    async def once() -> bytes:
+        async with serve(http_reply("ok")) as server:
+            return (await fetch(transport, server.url))[2]
+
+    assert [asyncio.run(once()), asyncio.run(once())] == [b"ok", b"ok"]
+
+
+async def test_opens_new_connections_after_aclose(serve, http_reply, transport):
+    async with serve(http_reply("ok")) as server:
+        await fetch(transport, server.url)
+        await transport.aclose()
+        assert (await fetch(transport, server.url))[2] == b"ok"
+    assert server.connections == 2
+
+
+async def test_the_default_transport_is_shared_and_can_be_closed(serve, http_reply):
+    async with serve(http_reply("ok")) as server:
+        await fetch(default_transport(), server.url)
+        await aclose_transports()
+        await fetch(default_transport(), server.url)
+        await aclose_transports()
+    assert server.connections == 2
+    assert default_transport() is default_transport()
+
+
+def test_the_package_loads_no_aiohttp_until_it_sends():
+    code = "import sys, upshot.models; sys.exit('aiohttp' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "asyncio.run(main())",
+        "loop = asyncio.new_event_loop(); loop.run_until_complete(main())",
+        "loop = asyncio.new_event_loop(); loop.run_until_complete(main()); loop.close()",
+    ],
+    ids=["asyncio.run", "a loop left open", "a loop closed without its shutdown"],
+)
+def test_a_process_ends_without_a_word(end):
+    code = f"""
+import asyncio
+from upshot.models import Timeouts, default_transport
+
+async def answer(reader, writer):
+    await reader.readuntil(b"\\r\\n\\r\\n")
+    writer.write(b"HTTP/1.1 200 OK\\r\\ncontent-length: 2\\r\\n\\r\\nok")
+    await writer.drain()
+
+async def main():
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    url = "http://127.0.0.1:%d" % server.sockets[0].getsockname()[1]
+    async with default_transport().send("GET", url, {{}}, b"", timeouts=Timeouts()) as answered:
+        print(b"".join([chunk async for chunk in answered[2]]))
+    server.close()
+
+{end}
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("b'ok'\n", "")
