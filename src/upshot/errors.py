@@ -11,7 +11,7 @@ never one of these::
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, Self
 
 __all__ = ["JournalError", "Misuse", "RunFailed", "UpshotError"]
 
@@ -59,3 +59,7 @@ class RunFailed(UpshotError):
         code = getattr(error, "code", "internal")
         super().__init__(f"{result.status}: {code}: {getattr(error, 'message', '')}")
         self.result = result
+
+    def __reduce__(self) -> tuple[type[Self], tuple[_Failure]]:
+        # An exception is rebuilt from what it was made of; its args hold the message only.
+        return type(self), (self.result,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from decimal import Decimal
 from functools import cache
 from typing import Any, TypeVar, Union, cast, get_args, overload
@@ -17,7 +18,8 @@ from .call import ToolCall
 from .card import AgentCard
 from .checkpoint import Checkpoint
 from .event import Event
-from .message import Message, Part, Unknown
+from .free_json import to_json, to_plain
+from .message import UNKNOWN_TAG, Message, Part, Unknown
 from .outcome import ToolOutcome
 from .record import ToolRecord
 from .request import Request
@@ -43,10 +45,9 @@ _STANDALONE: tuple[Any, ...] = (
     Artifact,
     *(kind for union in (ToolOutcome, Pending, AnyAnswer, Part, Event) for kind in get_args(union)),
 )
-_UNKNOWN_TAG = re.compile(r"Invalid value '(?P<kind>.*)' - at `\$(?P<path>.*)\.kind`$", re.DOTALL)
+_INVALID_TAG = re.compile(r"Invalid value '(?P<kind>.*)' - at `\$(?P<path>.*)\.kind`$", re.DOTALL)
 _STEP = re.compile(r"\.(?P<key>[^.\[]+)|\[(?P<index>\d+|\.\.\.)\]")
-_UNKNOWN_MARK = b'"kind":"unknown"'
-_MAX_UNKNOWN_KINDS = 100
+_UNKNOWN_MARK = f'"kind":"{UNKNOWN_TAG}"'.encode()
 
 # Floats are kept as their digits, so that reading twice changes no amount of money.
 _PLAIN = msgspec.json.Decoder(float_hook=Decimal)
@@ -60,20 +61,19 @@ def encode(value: object) -> bytes:
             written as its spec.
 
     Returns:
-        Compact UTF-8 JSON; what equals its default may be absent.
+        Compact UTF-8 JSON; what equals its default may be absent. NaN and infinities
+        are written as null, lone surrogates as U+FFFD.
 
     Raises:
-        Misuse: It holds something that is no JSON.
+        Misuse: It holds something that is no JSON, or itself.
     """
     if isinstance(value, Agent):
         value = cast("Agent[object]", value).spec()
     try:
-        data = JSON.encode(value)
-    except (TypeError, UnicodeError) as error:
+        data = to_json(value)
+        return to_json(_unfold(value, to_plain(value))) if _UNKNOWN_MARK in data else data
+    except (TypeError, ValueError, RecursionError) as error:
         raise Misuse(f"this {type(value).__name__} cannot be written as JSON: {error}") from error
-    if _UNKNOWN_MARK in data:
-        return JSON.encode(_unfold(value, _PLAIN.decode(data)))
-    return data
 
 
 @overload
@@ -95,9 +95,10 @@ def decode(data: bytes | str, type: Any = None) -> object:
     """
     decoder = _decoder(_Any if type is None else type)
     try:
-        return decoder.decode(data)
-    except msgspec.ValidationError as error:
-        return _decode_unknown(data, decoder, error, root_may_be_unknown=type is not None)
+        try:
+            return decoder.decode(data)
+        except msgspec.ValidationError as error:
+            return _decode_unknown(data, decoder, error, root_may_be_unknown=type is not None)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise Misuse(f"this is no JSON: {error}") from error
 
@@ -112,9 +113,20 @@ def _decoder(type: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(expected, dec_hook=_decode_other)
 
 
-def _decode_other(type: type, value: object) -> object:
+@cache
+def _known_kinds() -> frozenset[object]:
+    """Every word that is a kind somewhere."""
+    return frozenset(
+        getattr(kind, "__origin__", kind).__struct_config__.tag for kind in _STANDALONE
+    )
+
+
+def _decode_other(type: Any, value: object) -> object:
     if type is Local:
         return Local()
+    if hasattr(type, "model_validate"):
+        # A pydantic model as output type; told by its method, for it is not imported.
+        return type.model_validate(value)
     raise NotImplementedError(f"{type.__name__} has no JSON form")
 
 
@@ -126,37 +138,64 @@ def _decode_unknown(
     root_may_be_unknown: bool,
 ) -> object:
     """Wrap what has an unknown kind into ``Unknown`` where the type allows one, and read again."""
-    tree = _PLAIN.decode(data)
-    for _ in range(_MAX_UNKNOWN_KINDS):
-        found = _UNKNOWN_TAG.search(str(error))
-        if found is None:
+    tree: Any = None
+    kind = ""
+    while found := _INVALID_TAG.search(str(error)):
+        if found["kind"] == UNKNOWN_TAG or not (found["path"] or root_may_be_unknown):
+            name = kind or found["kind"]
+            raise Misuse(f"{name!r} is no kind of value that this version can read") from error
+        kind = found["kind"]
+        tree = {"$": _PLAIN.decode(data)} if tree is None else tree
+        # Each round ends one place of the type for good, so it ends.
+        if not _wrap_all(tree, [*_STEP.finditer(".$" + found["path"])], kind):
             break
-        kind, path = found["kind"], found["path"]
-        if kind == "unknown" or (not path and not root_may_be_unknown):
-            raise Misuse(f"{kind!r} is no kind of value that this version can read") from error
-        tree = _wrap(tree, list(_STEP.finditer(path)), kind)
         try:
-            return decoder.decode(JSON.encode(tree))
+            return decoder.decode(JSON.encode(tree["$"]))
         except msgspec.ValidationError as next_error:
             error = next_error
     raise Misuse(f"this does not have the form that was expected: {error}") from error
 
 
-def _wrap(tree: Any, steps: list[re.Match[str]], kind: str) -> Any:
-    if not steps:
-        return {"kind": "unknown", "raw": tree} if _kind_of(tree) == kind else tree
-    key, index = steps[0]["key"], steps[0]["index"]
-    if isinstance(tree, list):
-        items = cast("list[Any]", tree)
-        # msgspec does not always say which element it was.
-        chosen = range(len(items)) if index == "..." else (int(index),)
-        for place in chosen:
-            items[place] = _wrap(items[place], steps[1:], kind)
-    elif isinstance(tree, dict):
-        fields = cast("dict[str, Any]", tree)
-        for name in [key] if key is not None else list(fields):
-            fields[name] = _wrap(fields[name], steps[1:], kind)
-    return cast("Any", tree)
+def _wrap_all(tree: Any, path: list[re.Match[str]], kind: str) -> bool:
+    """Wrap the unknown kinds at *path* and at all like places beside it; False if there was none.
+
+    The error names only the first of them; to read all again for each would take time in
+    the square of their number.
+    """
+    places: list[Any] = [tree]
+    named: Any = tree
+    for step in path[:-1]:
+        named = _at(named, step)
+        found = (holder[name] for holder in places for name in _names(holder, step))
+        # Another type may hold free JSON under the same name.
+        places = [item for item in found if named is None or _kind_of(item) == _kind_of(named)]
+    wrapped = False
+    for holder in places:
+        for name in _names(holder, path[-1]):
+            other = _kind_of(holder[name])
+            if other == kind or (isinstance(other, str) and other not in _known_kinds()):
+                holder[name] = {"kind": UNKNOWN_TAG, "raw": holder[name]}
+                wrapped = True
+    return wrapped
+
+
+def _at(holder: Any, step: re.Match[str]) -> Any:
+    """What is at *step*, None where the path does not say which."""
+    if step["key"] is not None:
+        fields = cast("dict[str, Any]", holder) if isinstance(holder, dict) else {}
+        return fields.get(step["key"])
+    if isinstance(holder, list) and step["index"] != "...":
+        return cast("list[Any]", holder)[int(step["index"])]
+    return None
+
+
+def _names(holder: Any, step: re.Match[str]) -> Iterator[Any]:
+    """The keys or indexes of *holder* that *step*, or one beside it, may name."""
+    if step["key"] is not None:
+        return iter((step["key"],) if isinstance(holder, dict) and step["key"] in holder else ())
+    if isinstance(holder, list):
+        return iter(range(len(cast("list[Any]", holder))))
+    return iter(cast("dict[str, Any]", holder) if isinstance(holder, dict) else ())
 
 
 def _kind_of(tree: object) -> object:
@@ -166,7 +205,7 @@ def _kind_of(tree: object) -> object:
 def _unfold(value: Any, plain: Any) -> Any:
     """Put the raw form of every ``Unknown`` in *value* into its *plain* form."""
     if isinstance(value, Unknown):
-        return value.raw
+        return plain["raw"]
     if isinstance(value, msgspec.Struct):
         for name in value.__struct_fields__:
             if name in plain:
@@ -174,7 +213,9 @@ def _unfold(value: Any, plain: Any) -> Any:
     elif isinstance(value, list | tuple):
         pairs = zip(cast("list[Any]", value), cast("list[Any]", plain), strict=True)
         return [_unfold(item, form) for item, form in pairs]
-    elif isinstance(value, dict):
-        fields = cast("dict[Any, Any]", value)
-        return {name: _unfold(item, plain[name]) for name, item in fields.items()}
+    elif isinstance(value, dict) and isinstance(plain, dict):
+        # A written key may differ from the key, its place does not.
+        items = cast("dict[Any, Any]", value).values()
+        forms = cast("dict[str, Any]", plain).items()
+        return {name: _unfold(item, form) for item, (name, form) in zip(items, forms, strict=True)}
     return plain

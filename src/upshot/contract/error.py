@@ -39,6 +39,9 @@ class AgentError(Value, frozen=True, kw_only=False):
             set_field(self, "code", ErrorCode(self.code))
         if type(self.origin) is str:
             set_field(self, "origin", Origin(self.origin))
+        lines = self.message.splitlines()
+        if lines and lines != [self.message]:
+            set_field(self, "message", " ".join(filter(None, map(str.strip, lines))))
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"

@@ -7,9 +7,10 @@ from typing import Protocol
 import msgspec
 
 from .error import AgentError
+from .free_json import to_json
 from .rate_limit import RateLimitState
 from .usage import Cost, Usage
-from .value import JSON, Json, JsonObject
+from .value import Json, JsonObject
 from .words import FinishReason
 
 __all__ = ["FLAT_KEYS", "to_flat_form"]
@@ -28,7 +29,7 @@ FLAT_KEYS = (
 
 
 class _Flat(Protocol):
-    """The fields that the flat form is made of; a result and a reply have them."""
+    """The fields that the flat form is made of; named here, for the result imports this module."""
 
     @property
     def output(self) -> object: ...
@@ -70,10 +71,10 @@ def to_flat_form(result: _Flat) -> JsonObject:
         form["rate_limit"] = plain(result.rate_limit)
     for key in ("metadata", "provider_data"):
         if value := getattr(result, key):
-            form[key] = value
+            form[key] = plain(value)
     return form
 
 
 def plain(value: object) -> Json:
-    """Make builtins of *value*: structs become dicts, money floats, tuples lists."""
-    return msgspec.json.decode(JSON.encode(value))
+    """New builtins made of *value*: structs become dicts, money floats, tuples lists."""
+    return msgspec.json.decode(to_json(value))

@@ -4,33 +4,42 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
-from datetime import date, datetime, time
+from collections.abc import Iterable, Mapping, Sequence, Set
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from pathlib import PurePath
-from typing import Any, cast
+from typing import Any, Self, cast
 from uuid import UUID
 
 import msgspec
 
-from .value import Json
+from .value import JSON, Json, encode_other
 
-__all__ = ["MAX_DEPTH", "UnserializableError", "clean_text", "to_free_json"]
+__all__ = ["MAX_DEPTH", "UnserializableError", "clean_text", "to_free_json", "to_json", "to_plain"]
 
 MAX_DEPTH = 200
+# Longer integers exceed what Python itself turns into digits at its strictest setting.
+_MAX_INT_BITS = 2_048
+_MAX_PATH_CHARS = 100
 
 
 class UnserializableError(TypeError):
     """A value has no JSON form.
 
     Attributes:
-        path: Where in the value it is, as a JSON pointer.
+        path: Where in the value it is, as a JSON pointer; "" is the value itself.
+        reason: Why it has none.
     """
 
     def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"the value at {path or '/'} is no JSON: {reason}")
+        place = path if len(path) <= _MAX_PATH_CHARS else f"{path[:_MAX_PATH_CHARS]}..."
+        super().__init__(f"the value at {place or '/'} is no JSON: {reason}")
         self.path = path
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str, str]]:
+        return type(self), (self.path, self.reason)
 
 
 def clean_text(text: str) -> str:
@@ -42,45 +51,83 @@ def clean_text(text: str) -> str:
     return text
 
 
+def to_json(value: object) -> bytes:
+    """Write *value* as compact JSON; NaN and infinities as null, lone surrogates as U+FFFD.
+
+    Raises:
+        TypeError: Something in it has no JSON form.
+        ValueError: An integer is too long to be written.
+        RecursionError: It holds itself.
+    """
+    try:
+        return JSON.encode(value)
+    except UnicodeEncodeError:
+        return JSON.encode(_clean(to_plain(value)))
+
+
+def to_plain(value: object) -> Any:
+    """*value* as dicts, lists and scalars, in the form in which it is written; money stays exact.
+
+    Raises:
+        TypeError: Something in it has no JSON form.
+        RecursionError: It holds itself.
+    """
+    return msgspec.to_builtins(
+        value, builtin_types=(Decimal,), str_keys=True, enc_hook=encode_other
+    )
+
+
 def to_free_json(value: object) -> tuple[Json, tuple[str, ...]]:
     """Make JSON of *value*.
 
     Mappings, sequences, sets, dataclasses, msgspec structs, pydantic models, enums, dates,
-    UUIDs, paths, bytes (base64) and Decimals (numbers) are converted. NaN and infinities
-    become null, lone surrogates U+FFFD.
+    durations, UUIDs, paths, bytes (base64) and Decimals (numbers) are converted. NaN and
+    infinities become null, lone surrogates U+FFFD; of two keys that become one the later wins.
 
     Returns:
-        The JSON value, and JSON pointers of what was replaced.
+        The JSON value, and JSON pointers of what was replaced; "/" alone is the value itself.
 
     Raises:
         UnserializableError: Something in it has no JSON form, or it is nested deeper than
             ``MAX_DEPTH`` or holds itself.
     """
     lossy: list[str] = []
-    return _convert(value, "", lossy, MAX_DEPTH), tuple(lossy)
+    try:
+        return _convert(value, "", lossy, MAX_DEPTH), tuple(lossy)
+    except RecursionError:
+        raise UnserializableError("", "it is nested too deeply") from None
 
 
 def _convert(value: Any, path: str, lossy: list[str], depth: int) -> Json:
-    if value is None or value is True or value is False or type(value) is int:
+    if value is None or value is True or value is False:
         return value
     if isinstance(value, str):
         return _text(value, path, lossy)
-    if isinstance(value, float):
+    if isinstance(value, int | float | Decimal):
         return _number(value, path, lossy)
     if depth == 0:
-        raise UnserializableError(path, f"it is nested deeper than {MAX_DEPTH} levels")
+        raise UnserializableError(path, f"it holds itself, or is over {MAX_DEPTH} levels deep")
     if isinstance(value, Mapping):
-        pairs = cast("Mapping[object, object]", value).items()
-        return {
-            (name := _key(key, path, lossy)): _convert(item, f"{path}/{name}", lossy, depth - 1)
-            for key, item in pairs
-        }
-    if isinstance(value, list | tuple | set | frozenset):
+        return _object(cast("Mapping[object, object]", value), path, lossy, depth - 1)
+    if isinstance(value, Sequence | Set) and not isinstance(value, bytes | bytearray | memoryview):
         items = cast("Iterable[object]", value)
         return [
             _convert(item, f"{path}/{place}", lossy, depth - 1) for place, item in enumerate(items)
         ]
     return _convert(_simplify(value, path), path, lossy, depth - 1)
+
+
+def _object(
+    value: Mapping[object, object], path: str, lossy: list[str], depth: int
+) -> dict[str, Json]:
+    form: dict[str, Json] = {}
+    for key, item in value.items():
+        name = _key(key, path, lossy)
+        place = f"{path}/{name.replace('~', '~0').replace('/', '~1')}"
+        if name in form:
+            lossy.append(place)
+        form[name] = _convert(item, place, lossy, depth)
+    return form
 
 
 def _text(value: str, path: str, lossy: list[str]) -> str:
@@ -91,40 +138,69 @@ def _text(value: str, path: str, lossy: list[str]) -> str:
     return text
 
 
-def _number(value: float, path: str, lossy: list[str]) -> float | None:
-    if math.isfinite(value):
-        return float(value)
-    lossy.append(path or "/")
-    return None
+def _number(value: float | Decimal, path: str, lossy: list[str]) -> int | float | None:
+    if isinstance(value, int):
+        if value.bit_length() > _MAX_INT_BITS:
+            raise UnserializableError(path, "the integer is too long")
+        return int(value)
+    # A signaling NaN cannot even be compared.
+    finite = value.is_finite() if isinstance(value, Decimal) else True
+    # The size first: to write out a short text such as 1E+999999999 would take all memory.
+    if isinstance(value, Decimal) and finite and value.adjusted() < 300 and value % 1 == 0:
+        return int(value)
+    number = float(value) if finite else math.nan
+    if not math.isfinite(number):
+        lossy.append(path or "/")
+        return None
+    if isinstance(value, Decimal) and Decimal(repr(number)) != value:
+        lossy.append(path or "/")
+    return number
 
 
 def _key(key: object, path: str, lossy: list[str]) -> str:
     if isinstance(key, str):
         return _text(key, path, lossy)
-    if isinstance(key, int | float | bool | UUID | date) or key is None:
+    if key is None or isinstance(key, bool):
+        return {None: "null", True: "true", False: "false"}[key]
+    if isinstance(key, int | float | UUID | date):
         return str(key)
     raise UnserializableError(path, f"a {type(key).__name__} cannot be a key")
 
 
 def _simplify(value: Any, path: str) -> object:
     """One step from an object towards JSON."""
-    if isinstance(value, int):
-        return int(value)
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, Decimal):
-        return (
-            int(value) if value == value.to_integral_value() and value.is_finite() else float(value)
-        )
     if isinstance(value, datetime | date | time):
         return value.isoformat()
-    if isinstance(value, msgspec.Struct | bytes | bytearray | memoryview):
-        return msgspec.to_builtins(value, enc_hook=str)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, UUID | PurePath):
         return str(value)
-    dump = getattr(value, "model_dump", None)
-    if callable(dump) and not isinstance(value, type):
-        return dump(mode="json")
-    raise UnserializableError(path, f"{type(value).__name__} has no JSON form; return plain values")
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, msgspec.Struct | bytes | bytearray | memoryview | timedelta):
+        return msgspec.to_builtins(
+            value,
+            builtin_types=(Decimal,),
+            str_keys=True,
+            enc_hook=lambda item: _simplify(item, path),
+        )
+    try:
+        return encode_other(value)
+    except TypeError:
+        name = type(value).__name__
+        raise UnserializableError(path, f"{name} has no JSON form; return plain values") from None
+    # A model's own serializers may raise anything: what they cannot write is no JSON.
+    except Exception as error:
+        raise UnserializableError(path, f"{type(value).__name__}: {error}") from error
+
+
+def _clean(plain: Any) -> Any:
+    """A plain value with every text cleaned."""
+    if isinstance(plain, str):
+        return clean_text(plain)
+    if isinstance(plain, dict):
+        fields = cast("dict[str, Any]", plain)
+        return {clean_text(name): _clean(item) for name, item in fields.items()}
+    if isinstance(plain, list):
+        return [_clean(item) for item in cast("list[Any]", plain)]
+    return plain

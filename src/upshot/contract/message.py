@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast, overload
 
 from .call import ToolCall
-from .value import Json, JsonObject, Tagged, set_field, written
+from .value import Json, JsonObject, Tagged, freeze, set_field, written
 from .words import Role
 
 __all__ = [
@@ -20,10 +20,14 @@ __all__ = [
     "Part",
     "Reasoning",
     "Text",
+    "UNKNOWN_TAG",
     "Unknown",
 ]
 
 MAIN_CHANNEL = "main"
+# What marks an Unknown while it is read and written. It is in no stored JSON, and no word
+# that a later version would choose.
+UNKNOWN_TAG = "?"
 
 
 class Text(Tagged, frozen=True, kw_only=False):
@@ -128,19 +132,34 @@ class Reasoning(Tagged, frozen=True, kw_only=True):
     redacted: bool = False
 
 
-class Unknown(Tagged, frozen=True, kw_only=True, tag="unknown"):
+class Unknown(Tagged, frozen=True, kw_only=True, tag=UNKNOWN_TAG):
     """A part or an event of a kind that this version does not know, kept as it came.
 
     Attributes:
-        raw: The whole JSON object; it is written back unchanged.
+        raw: The whole JSON object, its kind among it; it is written back unchanged.
     """
 
     raw: JsonObject = {}
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.raw.get("kind"), str):
+            set_field(self, "raw", {**self.raw, "kind": "unknown"})
+
     @property
     def kind(self) -> str:
         """The unknown word."""
-        return str(self.raw.get("kind", "unknown"))
+        return str(self.raw["kind"])
+
+    @property
+    def run_id(self) -> str:
+        """The run that it is of, where it is an event; else ""."""
+        return str(self.raw.get("run_id", ""))
+
+    @property
+    def seq(self) -> int:
+        """Its place in the run's log, where it is an event; else 0."""
+        seq = self.raw.get("seq", 0)
+        return seq if isinstance(seq, int) else 0
 
 
 Part: TypeAlias = Text | Image | File | Audio | Data | Reasoning | Unknown
@@ -178,9 +197,12 @@ class Message(_Said, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if type(self.role) is str:
             set_field(self, "role", Role(self.role))
-        content: object = self.content
-        if isinstance(content, list):
-            set_field(self, "content", tuple(cast("list[Part]", content)))
+        content, calls = cast("tuple[object, object]", (self.content, self.tool_calls))
+        # None is how others say that there is no text; callers write lists.
+        if content is None:
+            set_field(self, "content", "")
+        if type(content) is list or type(calls) is list:
+            freeze(self, "content", "tool_calls")
 
     @property
     def text(self) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import msgspec
+
+from ..errors import Misuse
 
 __all__ = [
     "JSON",
@@ -19,9 +21,11 @@ __all__ = [
     "Tagged",
     "Value",
     "empty_object",
+    "encode_other",
+    "freeze",
     "set_field",
+    "settle_moments",
     "to_snake",
-    "to_tuple",
     "written",
 ]
 
@@ -34,7 +38,6 @@ else:
     Json = Any
 JsonObject: TypeAlias = dict[str, Json]
 
-S = TypeVar("S")
 D = TypeVar("D")
 
 
@@ -59,13 +62,47 @@ def set_field(value: msgspec.Struct, name: str, new: object) -> None:
     msgspec.structs.force_setattr(value, name, new)
 
 
-def _encode_other(value: object) -> Json:
+def freeze(value: msgspec.Struct, *names: str) -> None:
+    """Turn the lists among these fields into tuples; only for use in ``__post_init__``."""
+    for name in names:
+        items: object = getattr(value, name)
+        if isinstance(items, list):
+            set_field(value, name, tuple(cast("list[object]", items)))
+
+
+def settle_moments(value: msgspec.Struct, *names: str) -> None:
+    """Turn the moments among these fields into UTC; only for use in ``__post_init__``.
+
+    Raises:
+        Misuse: One does not say its time zone, or is out of range in UTC.
+    """
+    for name in names:
+        moment: datetime | None = getattr(value, name)
+        if moment is None or moment.tzinfo is UTC:
+            continue
+        if moment.utcoffset() is None:
+            raise Misuse(f"{name} has no time zone: give an aware moment, datetime.now(UTC)")
+        try:
+            set_field(value, name, moment.astimezone(UTC))
+        except OverflowError as error:
+            raise Misuse(f"{name} is out of range: {moment}") from error
+
+
+def encode_other(value: object) -> object:
+    """One step towards JSON from what msgspec does not know.
+
+    Raises:
+        TypeError: *value* has no JSON form.
+    """
     if isinstance(value, Local):
         return None
+    if hasattr(type(value), "model_dump"):
+        # A pydantic model, as typed outputs may be; told by its method, for it is not imported.
+        return cast("Any", value).model_dump(mode="json")
     raise TypeError(f"{type(value).__name__} is no JSON: convert it before it enters a result")
 
 
-JSON = msgspec.json.Encoder(decimal_format="number", enc_hook=_encode_other)
+JSON = msgspec.json.Encoder(decimal_format="number", enc_hook=encode_other)
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -107,7 +144,8 @@ class Local:
         return other is None or isinstance(other, Local)
 
     def __hash__(self) -> int:
-        return 0
+        # It equals None, so it has to hash alike.
+        return hash(None)
 
     def __repr__(self) -> str:
         return f"Local({', '.join(self.values)})"
@@ -119,11 +157,10 @@ class Local:
     def __copy__(self) -> Local:
         return Local(**self.values)
 
+    def __deepcopy__(self, memo: dict[int, object]) -> Local:
+        # Boards and native results are handed on, never copied.
+        return Local(**self.values)
+
     def __reduce__(self) -> tuple[type[Local], tuple[()]]:
         # Pickled values leave the process, and this does not.
         return Local, ()
-
-
-def to_tuple(items: Iterable[S]) -> tuple[S, ...]:
-    """Freeze *items*, whatever container they came in."""
-    return items if isinstance(items, tuple) else tuple(items)

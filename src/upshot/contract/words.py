@@ -10,7 +10,10 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Self
 
+from ..errors import Misuse
+
 __all__ = [
+    "ClosedWord",
     "DeniedReason",
     "Effect",
     "ErrorCode",
@@ -22,6 +25,15 @@ __all__ = [
     "Role",
     "Status",
 ]
+
+
+class ClosedWord(StrEnum):
+    """A word list that refuses any other word."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        words = ", ".join(cls)
+        raise Misuse(f"{value!r} is no {cls.__name__.lower()}: give one of {words}")
 
 
 class OpenWord(StrEnum):
@@ -38,7 +50,7 @@ class OpenWord(StrEnum):
         return word
 
 
-class Status(StrEnum):
+class Status(ClosedWord):
     """How a run ended, or that it waits. Closed."""
 
     COMPLETED = "completed"
@@ -49,7 +61,7 @@ class Status(StrEnum):
     INPUT_REQUIRED = "input_required"
 
 
-class FinishReason(StrEnum):
+class FinishReason(ClosedWord):
     """Why a model stopped. Closed; the provider's own word is kept beside it."""
 
     STOP = "stop"
@@ -60,7 +72,7 @@ class FinishReason(StrEnum):
     ABORTED = "aborted"
 
 
-class Effect(StrEnum):
+class Effect(ClosedWord):
     """What a tool may do (read, write, destructive) or did (none, applied, unknown). Closed."""
 
     READ = "read"
@@ -71,7 +83,7 @@ class Effect(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Role(StrEnum):
+class Role(ClosedWord):
     """Who speaks in a message. Closed."""
 
     SYSTEM = "system"
