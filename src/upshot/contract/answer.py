@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TypeAlias
 
-from .value import Json, JsonObject, Tagged
+from .value import Json, JsonObject, Tagged, freeze, settle_moments
 from .words import Effect
 
 __all__ = [
@@ -44,6 +44,9 @@ class PendingApproval(Tagged, frozen=True, kw_only=True):
     asked_at: datetime | None = None
     expires_at: datetime | None = None
 
+    def __post_init__(self) -> None:
+        settle_moments(self, "asked_at", "expires_at")
+
     @property
     def id(self) -> str:
         """What an answer names."""
@@ -69,6 +72,10 @@ class PendingQuestion(Tagged, frozen=True, kw_only=True):
     asked_at: datetime | None = None
     expires_at: datetime | None = None
 
+    def __post_init__(self) -> None:
+        freeze(self, "choices")
+        settle_moments(self, "asked_at", "expires_at")
+
 
 class PendingExternal(Tagged, frozen=True, kw_only=True):
     """A result that somebody else will deliver.
@@ -84,6 +91,9 @@ class PendingExternal(Tagged, frozen=True, kw_only=True):
     description: str = ""
     asked_at: datetime | None = None
     expires_at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        settle_moments(self, "asked_at", "expires_at")
 
 
 Pending: TypeAlias = PendingApproval | PendingQuestion | PendingExternal

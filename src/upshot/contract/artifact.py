@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .message import Part
-from .value import JsonObject, Tagged
+from .value import JsonObject, Tagged, freeze
 
 __all__ = ["Artifact"]
 
@@ -24,3 +24,6 @@ class Artifact(_Bundle, frozen=True, kw_only=True):
     """
 
     metadata: JsonObject = {}
+
+    def __post_init__(self) -> None:
+        freeze(self, "parts")

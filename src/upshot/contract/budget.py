@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Literal
 
+from ..errors import Misuse
 from .usage import to_money
 from .value import Value, set_field
 
@@ -42,7 +43,8 @@ class Budget(Value, frozen=True, kw_only=True):
             set_field(self, "max_cost_usd", to_money(self.max_cost_usd))
         for name in self.__struct_fields__:
             limit = getattr(self, name)
-            if isinstance(limit, int | float | Decimal) and limit < 0:
-                raise ValueError(f"{name} is {limit}: give 0 or more, or None for no limit")
+            # Not below zero, and no NaN either.
+            if isinstance(limit, int | float | Decimal) and not limit >= 0:
+                raise Misuse(f"{name} is {limit}: give 0 or more, or None for no limit")
         if self.unpriced not in ("refuse", "allow"):
-            raise ValueError(f'unpriced is {self.unpriced!r}: give "refuse" or "allow"')
+            raise Misuse(f'unpriced is {self.unpriced!r}: give "refuse" or "allow"')

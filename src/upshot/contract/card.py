@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .value import Root, Value
+from .value import Root, Value, freeze
 
 __all__ = ["AgentCapabilities", "AgentCard", "Skill"]
 
@@ -42,6 +42,9 @@ class Skill(Value, frozen=True, kw_only=True):
     input_modes: tuple[str, ...] = ()
     output_modes: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        freeze(self, "tags", "examples", "input_modes", "output_modes")
+
 
 class AgentCard(Root, frozen=True, kw_only=True):
     """An agent's business card; address, version and keys belong to serving.
@@ -61,3 +64,6 @@ class AgentCard(Root, frozen=True, kw_only=True):
     default_input_modes: tuple[str, ...] = ("text/plain",)
     default_output_modes: tuple[str, ...] = ("text/plain",)
     capabilities: AgentCapabilities = AgentCapabilities()
+
+    def __post_init__(self) -> None:
+        freeze(self, "skills", "default_input_modes", "default_output_modes")

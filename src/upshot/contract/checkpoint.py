@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from .message import Message
-from .value import Json, JsonObject, Root, Value, written
+from .value import Json, JsonObject, Root, Value, settle_moments, written
 
 __all__ = ["SPEC_VERSION", "BoardSnapshot", "Checkpoint"]
 
@@ -53,3 +53,6 @@ class Checkpoint(_Point, frozen=True, kw_only=True):
     timestamp: datetime | None = None
     original_started_at: datetime | None = None
     spec_version: str = written(SPEC_VERSION)
+
+    def __post_init__(self) -> None:
+        settle_moments(self, "timestamp", "original_started_at")

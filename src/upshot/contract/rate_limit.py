@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .value import Value, set_field, written
+from .value import Value, freeze, set_field, written
 from .words import Resource
 
 __all__ = ["RateLimitState", "RateLimitWindow"]
@@ -52,6 +52,9 @@ class RateLimitState(Value, frozen=True, kw_only=True):
     limited: bool = written(False)
     retry_after: int | None = None
     windows: tuple[RateLimitWindow, ...] = ()
+
+    def __post_init__(self) -> None:
+        freeze(self, "windows")
 
     def window(self, name: str) -> RateLimitWindow | None:
         """The window called *name*, None where there is none."""

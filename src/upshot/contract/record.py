@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from .outcome import ToolOutcome
-from .value import Json, JsonObject, Root, Value, written
+from .value import Json, JsonObject, Root, Value, settle_moments, written
 from .words import Effect
 
 __all__ = ["ApprovalRecord", "Coercion", "GateVerdict", "ToolRecord"]
@@ -57,6 +57,9 @@ class ApprovalRecord(Value, frozen=True, kw_only=True):
     at: datetime | None = None
     digest: str = ""
     reason: str = ""
+
+    def __post_init__(self) -> None:
+        settle_moments(self, "at")
 
 
 class ToolRecord(Root, frozen=True, kw_only=True):
@@ -119,3 +122,6 @@ class ToolRecord(Root, frozen=True, kw_only=True):
     idempotency_key: str = ""
     started_at: datetime | None = None
     outcome: ToolOutcome
+
+    def __post_init__(self) -> None:
+        settle_moments(self, "started_at")

@@ -10,7 +10,7 @@ import msgspec
 from .call import ToolSpec
 from .message import Message
 from .settings import ModelSettings
-from .value import JsonObject, Root, Value, set_field
+from .value import JsonObject, Root, Value, freeze, set_field
 
 __all__ = ["ModelInput", "ModelRequest", "Request", "RequestConfig"]
 
@@ -23,6 +23,9 @@ class RequestConfig(Value, frozen=True, kw_only=True):
     """
 
     accepted_output_modes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        freeze(self, "accepted_output_modes")
 
 
 class _Asked(Root, frozen=True, kw_only=False):

@@ -8,7 +8,7 @@ from .error import AgentError
 from .message import Message, Part, Reasoning, Text
 from .rate_limit import RateLimitState
 from .usage import Cost, Usage
-from .value import Json, JsonObject, Local, Root, set_field
+from .value import Json, JsonObject, Local, Root, freeze, set_field
 from .words import FinishReason, Role, Status
 
 __all__ = ["ModelResponse"]
@@ -50,8 +50,8 @@ class ModelResponse(Root, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if type(self.finish_reason) is str:
             set_field(self, "finish_reason", FinishReason(self.finish_reason))
-        if self.cost is not None and self.usage:
-            set_field(self, "usage", self.usage.with_cost(self.cost))
+        freeze(self, "tool_calls", "reasoning")
+        set_field(self, "usage", self.usage.with_cost(self.cost if self.usage else None))
 
     @property
     def success(self) -> bool:

@@ -6,7 +6,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from .value import JsonObject, Value
+from ..errors import Misuse
+from .value import JsonObject, Value, freeze, set_field
 
 __all__ = ["ModelSettings", "ReasoningEffort", "Retry"]
 
@@ -42,6 +43,12 @@ class ModelSettings(Value, frozen=True, kw_only=True):
     cache: bool | None = None
     extra: JsonObject = {}
 
+    def __post_init__(self) -> None:
+        stop: object = self.stop
+        if isinstance(stop, str):
+            set_field(self, "stop", (stop,))
+        freeze(self, "stop")
+
     def merge(self, over: ModelSettings | None) -> ModelSettings:
         """These settings with every field that *over* sets; ``extra`` is merged by key."""
         if over is None:
@@ -73,8 +80,9 @@ class Retry(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.max_tries < 1:
-            raise ValueError(
+            raise Misuse(
                 f"max_tries is {self.max_tries}: give at least 1, or retry=None for no retry"
             )
-        if self.max_wait_s < 0 or self.base_s < 0:
-            raise ValueError("max_wait_s and base_s are seconds: give 0 or more")
+        # Not below zero, and no NaN either.
+        if not (self.max_wait_s >= 0 and self.base_s >= 0):
+            raise Misuse("max_wait_s and base_s are seconds: give 0 or more")

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import date
-from decimal import Decimal
-from typing import TypeVar
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+from functools import reduce
 
 import msgspec
 
+from ..errors import Misuse
 from .value import Value, set_field, written
 
 __all__ = ["Cost", "Usage"]
-
-N = TypeVar("N", int, Decimal)
 
 _COUNTS = (
     "input_tokens",
@@ -25,6 +24,10 @@ _COUNTS = (
     "output_audio_tokens",
 )
 _PARTS = ("input", "output", "cache_read", "cache_write", "other")
+_MAX_MAGNITUDE = 30
+_MIN_EXPONENT = -60
+# Wide enough for the sum of any such amounts, so that none is ever rounded.
+_EXACT = Context(prec=200, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 
 class Cost(Value, frozen=True, kw_only=True):
@@ -61,21 +64,22 @@ class Cost(Value, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name in (*_PARTS, "total"):
             amount = getattr(self, name)
-            if amount is not None and not isinstance(amount, Decimal):
+            if amount is not None:
                 set_field(self, name, to_money(amount))
         if self.total is None:
             known = [part for name in _PARTS if (part := getattr(self, name)) is not None]
             if known:
-                set_field(self, "total", sum(known, Decimal(0)))
+                set_field(self, "total", reduce(_EXACT.add, known))
 
     def __float__(self) -> float:
         return float(self.total or 0)
 
     def __add__(self, other: Cost) -> Cost:
         if self.currency != other.currency:
-            raise ValueError(f"cannot add {other.currency} to {self.currency}: convert one first")
+            raise Misuse(f"cannot add {other.currency} to {self.currency}: convert one first")
         merged: dict[str, Decimal | None] = {
-            name: _add(getattr(self, name), getattr(other, name)) for name in (*_PARTS, "total")
+            name: _add_money(getattr(self, name), getattr(other, name))
+            for name in (*_PARTS, "total")
         }
         return Cost(
             **merged,
@@ -118,7 +122,8 @@ class Usage(Value, frozen=True, kw_only=True, dict=True):
     Attributes:
         input_tokens: ALL prompt tokens, cache reads and writes included; None where unknown.
         output_tokens: All generated tokens, reasoning included.
-        total_tokens: Their sum, whenever both are known.
+        total_tokens: Their sum, whenever both are known; of several calls it may be more,
+            since some of them may have told no more than their total.
         cache_read_tokens: The part of the input that was read from a cache.
         cache_write_tokens: The part of the input that was written to a cache.
         reasoning_tokens: The part of the output that was reasoning.
@@ -141,7 +146,9 @@ class Usage(Value, frozen=True, kw_only=True, dict=True):
 
     def __post_init__(self) -> None:
         if self.input_tokens is not None and self.output_tokens is not None:
-            set_field(self, "total_tokens", self.input_tokens + self.output_tokens)
+            parts = self.input_tokens + self.output_tokens
+            if self.api_calls <= 1 or self.total_tokens is None or self.total_tokens < parts:
+                set_field(self, "total_tokens", parts)
 
     def __bool__(self) -> bool:
         return self.total_tokens is not None or any(
@@ -150,7 +157,7 @@ class Usage(Value, frozen=True, kw_only=True, dict=True):
 
     def __add__(self, other: Usage) -> Usage:
         counts: dict[str, int | None] = {
-            name: _add(getattr(self, name), getattr(other, name))
+            name: _add_counts(getattr(self, name), getattr(other, name))
             for name in (*_COUNTS, "total_tokens")
         }
         return Usage(
@@ -171,12 +178,13 @@ class Usage(Value, frozen=True, kw_only=True, dict=True):
         return None if cost is None or cost.total is None else float(cost.total)
 
     def with_cost(self, cost: Cost | None) -> Usage:
-        """This usage with its read-only view of *cost* set."""
-        if cost is None or self.cost is cost:
+        """This usage with its read-only view of *cost* set, or taken away by None."""
+        if self.cost is cost:
             return self
         usage = msgspec.structs.replace(self)
-        # Beside the fields, so that it is neither written nor compared.
-        vars(usage)["cost_seen"] = cost
+        if cost is not None:
+            # Beside the fields, so that it is neither written nor compared.
+            vars(usage)["cost_seen"] = cost
         return usage
 
 
@@ -184,18 +192,27 @@ def to_money(amount: Decimal | float | str) -> Decimal:
     """Make an exact amount of *amount*; a float counts as the digits it is printed with.
 
     Raises:
-        ValueError: It is no finite number.
+        Misuse: It is no finite number, or of an absurd size.
     """
     try:
-        money = Decimal(str(amount))
+        money = amount if isinstance(amount, Decimal) else Decimal(str(amount))
     except ArithmeticError:
-        raise ValueError(f"{amount!r} is no amount of money: give a number") from None
+        raise Misuse(f"{amount!r} is no amount of money: give a number") from None
     if not money.is_finite():
-        raise ValueError(f"{amount!r} is no amount of money: give a finite number")
+        raise Misuse(f"{amount!r} is no amount of money: give a finite number")
+    exponent = money.as_tuple().exponent
+    if money.adjusted() > _MAX_MAGNITUDE or int(exponent) < _MIN_EXPONENT:
+        raise Misuse(f"{amount!r} is no amount of money: it is too large, or too finely divided")
     return money
 
 
-def _add(one: N | None, other: N | None) -> N | None:
+def _add_counts(one: int | None, other: int | None) -> int | None:
     if one is None:
         return other
     return one if other is None else one + other
+
+
+def _add_money(one: Decimal | None, other: Decimal | None) -> Decimal | None:
+    if one is None:
+        return other
+    return one if other is None else _EXACT.add(one, other)
