@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, KeysView
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, cast
 
-from ..errors import RunFailed
+from ..errors import Misuse, RunFailed
 from .answer import Pending
 from .artifact import Artifact
 from .error import AgentError
@@ -17,7 +17,7 @@ from .outcome import ToolDenied, ToolOutcome
 from .rate_limit import RateLimitState
 from .record import ToolRecord
 from .usage import Cost, Usage, to_money
-from .value import JsonObject, Local, Root, Value, set_field, written
+from .value import JsonObject, Local, Root, Value, freeze, set_field, settle_moments, written
 from .words import FinishReason, InterruptCause, Origin, Status
 
 if TYPE_CHECKING:
@@ -32,6 +32,15 @@ else:
 __all__ = ["OUTPUT_VAR", "AgentResult", "AttemptLine", "RunWarning"]
 
 OUTPUT_VAR = "output"
+_SEQUENCES = (
+    "messages",
+    "tool_outcomes",
+    "tool_records",
+    "artifacts",
+    "pending",
+    "attempt_log",
+    "warnings",
+)
 
 
 class RunWarning(Value, frozen=True, kw_only=True):
@@ -153,14 +162,15 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
             if type(word) is str:
                 set_field(self, name, words(word))
         if (self.error is None) is not (self.status is Status.COMPLETED):
-            raise ValueError(_contradiction(self.status, self.error))
+            raise Misuse(_contradiction(self.status, self.error))
+        freeze(self, *_SEQUENCES)
+        settle_moments(self, "started_at", "ended_at")
         amount = cast("object", self.cost)
         if amount is not None and not isinstance(amount, Cost):
             set_field(self, "cost", Cost(total=to_money(cast("float", amount))))
-        if self.cost is not None:
-            set_field(self, "usage", self.usage.with_cost(self.cost))
+        set_field(self, "usage", self.usage.with_cost(self.cost if self.usage else None))
         if self.ended_at is None and self.started_at is not None:
-            set_field(self, "ended_at", self.started_at + timedelta(milliseconds=self.duration_ms))
+            set_field(self, "ended_at", _end(self.started_at, self.duration_ms))
 
     @property
     def success(self) -> bool:
@@ -170,8 +180,13 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
     @property
     def tools_used(self) -> tuple[str, ...]:
         """Names of the tools that ran, in order of their first run; denied ones excluded."""
-        ran = (o.tool_name for o in self.tool_outcomes if not isinstance(o, ToolDenied))
-        return tuple(dict.fromkeys(ran))
+        ran = [r for r in self.tool_records if not isinstance(r.outcome, ToolDenied)]
+        if self.tool_records and all(r.started_at is not None for r in ran):
+            # Calls that run side by side settle in another order than they start in.
+            ran.sort(key=lambda record: cast("datetime", record.started_at))
+            return tuple(dict.fromkeys(record.tool_name for record in ran))
+        names = (o.tool_name for o in self.tool_outcomes if not isinstance(o, ToolDenied))
+        return tuple(dict.fromkeys(names))
 
     @property
     def raw(self) -> object:
@@ -217,12 +232,22 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
         """What the flat contract dict has under *key*."""
         return to_flat_form(self).get(key, default)
 
-    def keys(self) -> Iterator[str]:
+    def keys(self) -> KeysView[str]:
         """The keys of the flat contract dict."""
+        return to_flat_form(self).keys()
+
+    def __iter__(self) -> Iterator[str]:
         return iter(to_flat_form(self))
 
     def __contains__(self, key: object) -> bool:
         return key in to_flat_form(self)
+
+
+def _end(started_at: datetime, duration_ms: int) -> datetime:
+    try:
+        return started_at + timedelta(milliseconds=duration_ms)
+    except OverflowError as error:
+        raise Misuse(f"duration_ms is out of range: {duration_ms}") from error
 
 
 def _contradiction(status: Status, error: AgentError | None) -> str:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, assert_never, cast
+from decimal import Decimal
+from typing import Any, TypeVar, assert_never, cast
 
 import msgspec
 
-from ..errors import Misuse
+from ..errors import Misuse, RunFailed
 from .codec import decode, encode
 from .error import AgentError
 from .flat_form import FLAT_KEYS, to_flat_form
-from .free_json import to_free_json
+from .free_json import UnserializableError, clean_text, to_free_json, to_json
 from .outcome import (
     ToolArtifactReference,
     ToolDenied,
@@ -22,10 +23,10 @@ from .outcome import (
 )
 from .rate_limit import RateLimitState
 from .response import ModelResponse
-from .result import AgentResult
+from .result import AgentResult, RunWarning
 from .usage import Cost, Usage
 from .value import Json, JsonObject, Local
-from .words import DeniedReason, ErrorCode, Origin, Status
+from .words import DeniedReason, ErrorCode, FinishReason, Origin, Status
 
 __all__ = [
     "coerce_result",
@@ -36,12 +37,19 @@ __all__ = [
     "to_contract",
 ]
 
+V = TypeVar("V")
+
 _STATUS_OF = {
     ErrorCode.INTERRUPTED: Status.INTERRUPTED,
     ErrorCode.CANCELED: Status.CANCELED,
     ErrorCode.INPUT_REQUIRED: Status.INPUT_REQUIRED,
 }
 _SAYS_SOMETHING = {"output", "content", "error"}
+_STRUCTS = (AgentError, Usage, Cost, RateLimitState)
+_MORE_OF_AN_OUTCOME = (
+    *("code", "reason", "details", "hint"),
+    *("retry_after_s", "timeout_s", "size_bytes", "effect"),
+)
 
 
 def to_contract(result: AgentResult[Any]) -> JsonObject:
@@ -54,62 +62,74 @@ def to_contract(result: AgentResult[Any]) -> JsonObject:
     return to_flat_form(result)
 
 
-def from_contract(data: Mapping[str, Json]) -> AgentResult[Json]:
+def from_contract(data: Mapping[str, object]) -> AgentResult[Json]:
     """Read a flat contract dict.
 
     Args:
-        data: As ``to_contract`` gives it; ``cost`` may be a number, ``error`` a text.
+        data: As ``to_contract`` gives it. ``cost`` may be a number, ``error`` a text, and a
+            key or a field that is None counts as absent. Other keys are ignored.
 
     Returns:
-        The result; its status follows from the error.
+        The result. Its status follows from the error. An unknown finish reason is stop, with
+        the word kept in ``provider_data["finish_raw"]``; what JSON cannot hold is replaced
+        and listed in the warnings.
 
     Raises:
         Misuse: A key holds something of another form; the message names it.
     """
-    error = _read_error(data.get("error"))
-    fields: dict[str, Any] = {key: data[key] for key in FLAT_KEYS if data.get(key) is not None}
-    fields["error"] = error
-    fields["status"] = (
-        Status.COMPLETED if error is None else _STATUS_OF.get(error.code, Status.FAILED)
-    )
-    fields.setdefault("output", fields.get("content"))
-    if isinstance(fields.get("cost"), int | float):
-        fields["cost"] = {"total": fields["cost"]}
-    for key, form in (("usage", Usage), ("cost", Cost), ("rate_limit", RateLimitState)):
-        if key in fields and not isinstance(fields[key], form):
-            fields[key] = decode(encode(fields[key]), form)
+    given = {key: data[key] for key in FLAT_KEYS if data.get(key) is not None}
+    structs = {key: value for key, value in given.items() if isinstance(value, _STRUCTS)}
+    if isinstance(given.get("cost"), Decimal):
+        structs["cost"] = Cost(total=cast("Decimal", given["cost"]))
     try:
-        return AgentResult[Json](**fields)
-    except (TypeError, ValueError) as problem:
+        free, lossy = to_free_json({k: v for k, v in given.items() if k not in structs})
+    except UnserializableError as problem:
         raise Misuse(f"this is no contract dict: {problem}") from problem
+    form: dict[str, Any] = {**cast("JsonObject", free), **structs}
+    error = _read_error(form.get("error"))
+    return AgentResult[Json](
+        status=_status_of(error),
+        output=form.get("output", form.get("content")),
+        content=_read(str, form, "content"),
+        usage=_read(Usage, form, "usage") or Usage(),
+        cost=_read_cost(form),
+        error=error,
+        rate_limit=_read(RateLimitState, form, "rate_limit"),
+        metadata=_read_object(form, "metadata"),
+        warnings=_lossy_warnings(lossy),
+        **_read_finish(form),
+    )
 
 
 def coerce_result(anything: object) -> AgentResult[Json]:
-    """Make a result of whatever an agent returned.
+    """Make a result of whatever an agent returned or raised; never raises.
 
     Args:
-        anything: An ``AgentResult`` or ``ModelResponse``; an exception; a mapping whose keys
-            are all the flat contract's and say something (output, content or error); a text;
-            any other JSON value, which becomes the output; None.
+        anything: An ``AgentResult`` or ``ModelResponse``, also as its encoded form read back
+            into a dict; an ``AgentError``; an exception; a mapping whose keys are all the
+            flat contract's and say something (output, content or error); a text; any other
+            JSON value, which becomes the output; None.
 
     Returns:
-        The result; what JSON cannot hold is replaced and listed in its warnings.
+        The result; what JSON cannot hold is replaced and listed in its warnings. What has no
+        JSON form at all is a failure, invalid_output.
     """
     match anything:
         case AgentResult():
             return cast("AgentResult[Json]", anything)
         case ModelResponse():
             return result_of_response(anything)
+        case AgentError():
+            return AgentResult[Json](status=_status_of(anything), error=anything)
+        case RunFailed():
+            return coerce_result(anything.result)
         case BaseException():
-            return _result_of_exception(anything)
-        case str():
-            return AgentResult[Json](output=anything, content=anything)
-        case Mapping() if _is_contract(cast("Mapping[object, object]", anything)):
-            return from_contract(cast("Mapping[str, Json]", anything))
+            return _result_of_error(_error_of_exception(anything), anything)
+        case Mapping():
+            read = _read_mapping(cast("Mapping[str, object]", anything))
+            return _result_of_value(cast("object", anything)) if read is None else read
         case _:
-            output, lossy = to_free_json(anything)
-            metadata: JsonObject = {"lossy": list(lossy)} if lossy else {}
-            return AgentResult[Json](output=output, metadata=metadata, local=Local(raw=anything))
+            return _result_of_value(anything)
 
 
 def result_of_response(response: ModelResponse) -> AgentResult[Json]:
@@ -130,17 +150,38 @@ def result_of_response(response: ModelResponse) -> AgentResult[Json]:
     )
 
 
-def outcome_to_model_content(outcome: ToolOutcome) -> str:
+def outcome_to_model_content(outcome: ToolOutcome, *, rich: bool = False) -> str:
     """What the model reads of *outcome*, as JSON text.
 
+    Args:
+        outcome: What came of the call.
+        rich: Add what else may help a model that knows of it: code, reason, details, hint,
+            retry_after_s, timeout_s, size_bytes and effect, where they say something.
+
     Returns:
-        Compact JSON without ASCII escaping; exactly the keys of each outcome's form.
+        Compact JSON without ASCII escaping; by default exactly the keys of each outcome's
+        form. NaN and infinities are null, lone surrogates U+FFFD.
+
+    Raises:
+        UnserializableError: The output, made by hand, holds what is no JSON.
     """
-    return msgspec.json.encode(outcome_to_object(outcome)).decode()
+    form = outcome_to_object(outcome, rich=rich)
+    try:
+        return to_json(form).decode()
+    except (TypeError, ValueError, RecursionError):
+        return to_json(to_free_json(form)[0]).decode()
 
 
-def outcome_to_object(outcome: ToolOutcome) -> JsonObject:
-    """What the model reads of *outcome*, as an object."""
+def outcome_to_object(outcome: ToolOutcome, *, rich: bool = False) -> JsonObject:
+    """What the model reads of *outcome*, as an object; *rich* adds what else is known."""
+    form = _form_of_outcome(outcome)
+    if not rich or isinstance(outcome, ToolExecutionResult):
+        return form
+    more = {name: getattr(outcome, name, None) for name in _MORE_OF_AN_OUTCOME}
+    return {**{name: value for name, value in more.items() if value}, **form}
+
+
+def _form_of_outcome(outcome: ToolOutcome) -> JsonObject:
     match outcome:
         case ToolExecutionResult(output=output):
             return output
@@ -185,28 +226,123 @@ def _denied(outcome: ToolDenied) -> JsonObject:
             return {"error": f"Blocked: {outcome.details or reason}", "blocked": True}
 
 
-def _is_contract(data: Mapping[object, object]) -> bool:
-    return bool(data) and set(FLAT_KEYS).issuperset(data) and not _SAYS_SOMETHING.isdisjoint(data)
+def _is_contract(data: Mapping[str, object]) -> bool:
+    return set(FLAT_KEYS).issuperset(data) and not _SAYS_SOMETHING.isdisjoint(data)
+
+
+def _read_mapping(data: Mapping[str, object]) -> AgentResult[Json] | None:
+    """The result that *data* is a form of, None where it is just JSON."""
+    try:
+        if data.get("kind") in ("agent_result", "model_response"):
+            return coerce_result(decode(encode(dict(data))))
+        if _is_contract(data):
+            return msgspec.structs.replace(from_contract(data), local=Local(raw=data))
+    except Misuse:
+        # Data of its own that happens to have such keys.
+        return None
+    return None
+
+
+def _read(form: type[V], data: Mapping[str, object], key: str) -> V | None:
+    value = data.get(key)
+    if value is None or isinstance(value, form):
+        return value
+    try:
+        return decode(encode(_without_nulls(value)), form)
+    except Misuse as problem:
+        raise Misuse(f"{key} of this contract dict has another form: {problem}") from problem
+
+
+def _read_object(data: Mapping[str, object], key: str) -> JsonObject:
+    return _read(cast("type[JsonObject]", dict), data, key) or {}
+
+
+def _without_nulls(value: object) -> object:
+    """*value* without the fields that say that they are unknown; they are left out here."""
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in cast("list[object]", value)]
+    if not isinstance(value, dict):
+        return value
+    fields = cast("dict[str, object]", value)
+    return {
+        name: _without_nulls(item) if name == "windows" else item
+        for name, item in fields.items()
+        if item is not None
+    }
 
 
 def _read_error(error: object) -> AgentError | None:
     if not error:
         return None
-    if isinstance(error, AgentError):
-        return error
     if isinstance(error, str):
         return AgentError(ErrorCode.INTERNAL, error)
-    fields = to_free_json(error)[0]
-    if isinstance(fields, dict) and "error_type" in fields:
-        fields = {"type": fields["error_type"], **fields}
-    return decode(encode(fields), AgentError)
+    form: object = error
+    fields = cast("JsonObject", error) if isinstance(error, dict) else {}
+    if "error_type" in fields:
+        form = {"type": fields["error_type"], **fields}
+    return _read(AgentError, {"error": form}, "error")
 
 
-def _result_of_exception(exception: BaseException) -> AgentResult[Json]:
-    error = AgentError(
-        ErrorCode.INTERNAL,
-        str(exception) or type(exception).__name__,
-        type=type(exception).__name__,
-        origin=Origin.ENGINE,
+def _read_cost(form: Mapping[str, object]) -> Cost | None:
+    cost = form.get("cost")
+    if isinstance(cost, int | float) and not isinstance(cost, bool):
+        return Cost(total=Decimal(str(cost)))
+    return _read(Cost, form, "cost")
+
+
+def _read_finish(form: Mapping[str, object]) -> dict[str, Any]:
+    data = _read_object(form, "provider_data")
+    raw = _read(str, form, "finish_reason")
+    if raw is None:
+        return {"provider_data": data}
+    if raw.lower() in list(FinishReason):
+        return {"provider_data": data, "finish_reason": raw.lower()}
+    return {"provider_data": {"finish_raw": raw, **data}, "finish_reason": FinishReason.STOP}
+
+
+def _status_of(error: AgentError | None) -> Status:
+    return Status.COMPLETED if error is None else _STATUS_OF.get(error.code, Status.FAILED)
+
+
+def _lossy_warnings(lossy: tuple[str, ...]) -> tuple[RunWarning, ...]:
+    if not lossy:
+        return ()
+    message = f"replaced what JSON cannot hold, at {', '.join(lossy)}"
+    return (RunWarning(code="lossy_value", message=clean_text(message), origin=Origin.ENGINE),)
+
+
+def _result_of_value(value: object) -> AgentResult[Json]:
+    try:
+        output, lossy = to_free_json(value)
+    except UnserializableError as problem:
+        error = AgentError(
+            ErrorCode.INVALID_OUTPUT,
+            clean_text(str(problem)),
+            type=type(value).__name__,
+            origin=Origin.ENGINE,
+        )
+        return _result_of_error(error, value)
+    return AgentResult[Json](
+        output=output,
+        content=output if isinstance(output, str) else None,
+        warnings=_lossy_warnings(lossy),
+        local=Local(raw=value),
     )
-    return AgentResult[Json](status=Status.FAILED, error=error, local=Local(raw=exception))
+
+
+def _result_of_error(error: AgentError, raw: object) -> AgentResult[Json]:
+    return AgentResult[Json](status=_status_of(error), error=error, local=Local(raw=raw))
+
+
+def _error_of_exception(exception: BaseException) -> AgentError:
+    # Signals and errors of adapters bring their own.
+    known: object = getattr(exception, "error", None)
+    if isinstance(known, AgentError):
+        return known
+    name = type(exception).__name__
+    try:
+        message = clean_text(str(exception))
+    # A foreign exception that cannot even describe itself must not break who reports it.
+    except Exception:
+        message = ""
+    return AgentError(ErrorCode.INTERNAL, message or name, type=name, origin=Origin.ENGINE)
