@@ -2,12 +2,17 @@
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+# A key and a certificate that nobody trusts, for 127.0.0.1 and for tests only.
+CERTIFICATE = Path(__file__).with_name("loopback.pem")
 
 
 @dataclass
@@ -61,7 +66,9 @@ def reply(
 
 
 @asynccontextmanager
-async def _serve(answer: Answer | bytes | list[bytes]) -> AsyncIterator[Server]:
+async def _serve(
+    answer: Answer | bytes | list[bytes], *, tls: bool = False
+) -> AsyncIterator[Server]:
     server = Server()
     tasks: set[asyncio.Task[None]] = set()
 
@@ -86,8 +93,12 @@ async def _serve(answer: Answer | bytes | list[bytes]) -> AsyncIterator[Server]:
         finally:
             writer.close()
 
-    listener = await asyncio.start_server(talk, "127.0.0.1", 0, limit=2**24)
-    server.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+    context = None
+    if tls:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(CERTIFICATE)
+    listener = await asyncio.start_server(talk, "127.0.0.1", 0, limit=2**24, ssl=context)
+    server.url = f"http{'s' if tls else ''}://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
     try:
         yield server
     finally:
@@ -101,6 +112,12 @@ async def _serve(answer: Answer | bytes | list[bytes]) -> AsyncIterator[Server]:
 def serve():
     """``async with serve(answer) as server``: bytes, one for each request, or a function."""
     return _serve
+
+
+@pytest.fixture
+def certificate() -> Path:
+    """What the server shows with ``tls=True``, as a PEM file."""
+    return CERTIFICATE
 
 
 @pytest.fixture

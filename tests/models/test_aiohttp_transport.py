@@ -227,6 +227,25 @@ def test_tls_options_that_cannot_be_are_misuse(options):
         AiohttpTransport(**options)
 
 
+async def test_a_certificate_is_checked(serve, http_reply, transport):
+    async with serve(http_reply("ok"), tls=True) as server:
+        with pytest.raises(OSError, match="certificate"):
+            await fetch(transport, server.url)
+
+
+@pytest.mark.parametrize("how", ["ca_file", "verify", "ssl_context"])
+async def test_a_certificate_of_ones_own_can_be_trusted(serve, http_reply, certificate, how):
+    options = {
+        "ca_file": {"ca_file": str(certificate)},
+        "verify": {"verify": False},
+        "ssl_context": {"ssl_context": ssl.create_default_context(cafile=certificate)},
+    }
+    transport = AiohttpTransport(**options[how])
+    async with serve(http_reply("ok"), tls=True) as server:
+        assert (await fetch(transport, server.url))[2] == b"ok"
+        await transport.aclose()
+
+
 @pytest.mark.parametrize("limit", [0, -1, float("nan")])
 def test_a_timeout_is_above_zero(limit):
     with pytest.raises(Misuse, match="connect_s"):

@@ -56,11 +56,16 @@ def explain_fault(
         endpoint: Where was asked.
         timeouts: How long it might take.
     """
+    if error.code == ErrorCode.INVALID_REQUEST:
+        # A parser of HTTP calls what the server broke off a 400; no reply said so.
+        error = replace(error, code=ErrorCode.SERVER_ERROR, status_code=None, retryable=True)
     where = "{0.scheme}://{0.netloc}{0.path}".format(urlsplit(endpoint.url))
     causes = tuple(_causes(exception))
     for cause in causes:
         if isinstance(cause, ssl.SSLCertVerificationError):
-            said = f"cannot trust {where}: {cause.verify_message or 'its certificate is not valid'}"
+            # aiohttp's own class for it has no such field; its cause has.
+            why = getattr(cause, "verify_message", "") or "its certificate cannot be verified"
+            said = f"cannot trust {where}: {why}"
             advice = "pass AiohttpTransport(ca_file=...) as transport"
             # The same certificate comes the next time.
             return replace(error, message=f"{said}; {advice}", retryable=False)
@@ -94,7 +99,8 @@ def _fault(cause: BaseException) -> str:
     if isinstance(cause, ConnectionRefusedError):
         return "connection refused; is the server running, is base_url right?"
     if isinstance(cause, ssl.SSLError):
-        return f"TLS failed: {cause.reason or cause}; is it https that the server speaks?"
+        why = getattr(cause, "reason", "") or cause
+        return f"TLS failed: {why}; is it https that the server speaks?"
     if isinstance(cause, OSError) and cause.errno in _UNREACHABLE:
         return f"{os.strerror(cause.errno)}; is base_url right, is the network there?"
     return ""

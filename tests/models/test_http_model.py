@@ -1,0 +1,393 @@
+"""HttpModel against a server that answers with exact bytes."""
+
+import asyncio
+import json
+import socket
+
+import pytest
+
+from upshot.contract import (
+    Conversation,
+    ErrorCode,
+    FinishReason,
+    Message,
+    ModelRequest,
+    ModelSettings,
+    TextDelta,
+    ToolSpec,
+)
+from upshot.errors import Misuse
+from upshot.models import AiohttpTransport, Timeouts, aclose_transports, resolve
+from upshot.testing.clock import FakeClock
+
+KEY = "a-very-secret-key"
+CHAT = {
+    "model": "m-1",
+    "choices": [{"message": {"role": "assistant", "content": "hello"}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5},
+}
+MESSAGES = {
+    "model": "c-1",
+    "content": [{"type": "text", "text": "hello"}],
+    "stop_reason": "end_turn",
+    "usage": {"input_tokens": 3, "output_tokens": 2},
+}
+EVENTS = {"content-type": "text/event-stream"}
+
+
+def sse(*documents, done=True) -> bytes:
+    lines = [f"data: {json.dumps(document)}\n\n" for document in documents]
+    return ("".join(lines) + ("data: [DONE]\n\n" if done else "")).encode()
+
+
+def piece(text, finish=None):
+    return {"choices": [{"delta": {"content": text}, "finish_reason": finish}]}
+
+
+def failed(message, code=None):
+    return {"error": {"message": message, "code": code}}
+
+
+@pytest.fixture(autouse=True)
+async def closed_transports():
+    yield
+    await aclose_transports()
+
+
+async def ask(server, name="openai:m", request="hi", **options):
+    return await resolve(name, base_url=server.url, **options).call(request)
+
+
+async def test_a_chat_reply_becomes_a_response(serve, http_reply):
+    async with serve(http_reply(CHAT, headers={"x-request-id": "r-1"})) as server:
+        response = await ask(server)
+    assert (response.content, response.finish_reason) == ("hello", FinishReason.STOP)
+    assert response.usage.total_tokens == 5
+    data = response.provider_data
+    assert (data["provider"], data["model"], data["request_id"]) == ("openai", "m-1", "r-1")
+
+
+async def test_a_chat_request_is_sent_to_its_path_with_its_key(serve, http_reply):
+    async with serve(http_reply(CHAT)) as server:
+        await ask(server, api_key=KEY, temperature=0.5, headers={"x-mine": "1"})
+    asked = server.asked[0]
+    assert asked.line == "POST /v1/chat/completions HTTP/1.1"
+    assert (asked.headers["authorization"], asked.headers["x-mine"]) == (f"Bearer {KEY}", "1")
+    assert asked.headers["content-type"] == "application/json"
+    assert asked.json() == {
+        "model": "m",
+        "temperature": 0.5,
+        "messages": [{"role": "user", "content": "hi"}],
+    }
+
+
+async def test_a_messages_request_has_its_own_path_and_headers(serve, http_reply):
+    async with serve(http_reply(MESSAGES)) as server:
+        response = await ask(server, "anthropic:claude-sonnet-4-5", api_key=KEY)
+    asked = server.asked[0]
+    assert asked.line == "POST /v1/messages HTTP/1.1"
+    assert (asked.headers["x-api-key"], asked.headers["anthropic-version"]) == (KEY, "2023-06-01")
+    assert "authorization" not in asked.headers
+    assert response.content == "hello"
+
+
+async def test_settings_of_the_request_win(serve, http_reply):
+    request = ModelRequest([Message("user", "hi")], settings=ModelSettings(temperature=1))
+    async with serve(http_reply(CHAT)) as server:
+        await ask(server, request=request, temperature=0, seed=7)
+    sent = server.asked[0].json()
+    assert (sent["temperature"], sent["seed"]) == (1, 7)
+
+
+async def test_a_schema_makes_the_text_an_output(serve, http_reply):
+    request = ModelRequest([Message("user", "hi")], output_schema={"type": "object"})
+    answer = {"choices": [{"message": {"content": '```json\n{"a": 1}\n```'}}]}
+    async with serve(http_reply(answer)) as server:
+        response = await ask(server, request=request)
+    assert response.output == {"a": 1}
+
+
+async def test_a_conversation_is_encoded_once(serve, http_reply):
+    talk = Conversation([Message("user", "one")])
+    async with serve(http_reply(CHAT)) as server:
+        model = resolve("openai:m", base_url=server.url)
+        await model.call(talk)
+        (kept,) = talk.encoded.values()
+        talk.append(Message("assistant", "two"))
+        await model.call(ModelRequest(talk, tools=(ToolSpec(name="t"),)))
+    assert list(talk.encoded.values()) == [kept]
+    assert [len(asked.json()["messages"]) for asked in server.asked] == [1, 2]
+    assert server.asked[1].json()["messages"][1] == {"role": "assistant", "content": "two"}
+
+
+async def test_one_conversation_can_be_put_to_two_providers(serve, http_reply):
+    talk = Conversation([Message("user", "one")])
+    async with serve([http_reply(CHAT), http_reply(MESSAGES)]) as server:
+        replies = [await ask(server, name, talk) for name in ("openai:m", "anthropic:claude")]
+    assert [reply.content for reply in replies] == ["hello", "hello"]
+    assert len(talk.encoded) == 2
+
+
+async def test_a_stream_gives_deltas_and_then_the_response(serve, http_reply):
+    body = sse(piece("hel"), piece("lo"), piece("", "stop"))
+    async with serve(http_reply(body, headers=EVENTS)) as server:
+        stream = resolve("openai:m", base_url=server.url).stream("hi")
+        *deltas, last = [item async for item in stream]
+    assert deltas == [TextDelta(text="hel"), TextDelta(text="lo")]
+    assert (last.content, last.finish_reason) == ("hello", FinishReason.STOP)
+    assert server.asked[0].json()["stream"] is True
+
+
+async def test_a_stream_that_breaks_off_keeps_its_text_and_is_an_error(serve, http_reply):
+    async def answer(asked, writer):
+        writer.write(http_reply(sse(piece("hel"), done=False), headers=EVENTS, length=10_000))
+        await writer.drain()
+        writer.close()
+
+    async with serve(answer) as server:
+        stream = resolve("openai:m", base_url=server.url).stream("hi")
+        *_, last = [item async for item in stream]
+    assert (last.content, last.error.code) == ("hel", ErrorCode.SERVER_ERROR)
+    assert last.error.retryable
+    assert "broke off" in last.error.message
+
+
+async def test_a_stream_that_ends_too_early_is_an_error(serve, http_reply):
+    async with serve(http_reply(sse(piece("hel"), done=False), headers=EVENTS)) as server:
+        response = await ask(server)
+    assert (response.content, response.finish_reason) == ("hel", None)
+    assert response.error is not None
+    assert response.error.retryable
+
+
+async def test_leaving_a_stream_frees_its_connection(serve):
+    gone = asyncio.Event()
+
+    async def answer(asked, writer):
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
+        while not writer.is_closing():
+            writer.write(sse(piece("x"), done=False))
+            try:
+                await writer.drain()
+            except ConnectionError:
+                break
+            await asyncio.sleep(0.001)
+        gone.set()
+
+    async with serve(answer) as server, asyncio.timeout(5):
+        stream = resolve("openai:m", base_url=server.url).stream("hi")
+        assert await anext(stream) == TextDelta(text="x")
+        await stream.aclose()
+        await gone.wait()
+
+
+async def test_an_error_reply_is_an_error_value(serve, http_reply):
+    reply = http_reply(failed("slow down"), status=429, headers={"retry-after": "3"})
+    async with serve(reply) as server:
+        response = await ask(server)
+    error = response.error
+    assert error is not None
+    assert (error.code, error.status_code, error.retry_after_s) == (ErrorCode.RATE_LIMIT, 429, 3)
+    assert response.rate_limit is not None
+    assert response.rate_limit.limited
+
+
+async def test_a_wrong_key_says_which_variable_to_check_and_not_the_key(
+    serve, http_reply, monkeypatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    async with serve(http_reply(failed(f"bad key {KEY}."), status=401)) as server:
+        response = await ask(server)
+    assert response.error is not None
+    assert response.error.code == ErrorCode.AUTH_ERROR
+    assert "check OPENAI_API_KEY" in response.error.message
+    assert KEY not in repr(response.error) + repr(response.provider_data)
+
+
+async def test_a_refused_request_without_a_key_says_how_to_give_one(serve, http_reply):
+    async with serve(http_reply(failed("who are you?"), status=401)) as server:
+        error = (await ask(server)).error
+    assert error is not None
+    assert "no key was sent: set OPENAI_API_KEY" in error.message
+
+
+async def test_an_unknown_model_is_named(serve, http_reply):
+    reply = http_reply(failed("The model `m` does not exist", "model_not_found"), status=404)
+    async with serve(reply) as server:
+        error = (await ask(server)).error
+    assert error is not None
+    assert error.code == ErrorCode.MODEL_UNAVAILABLE
+    assert "check the name in 'openai:m'" in error.message
+
+
+async def test_a_wrong_path_asks_about_the_base_url(serve, http_reply):
+    async with serve(http_reply("<h1>Not Found</h1>", status=404)) as server:
+        error = (await ask(server)).error
+    assert error is not None
+    assert f"{server.url}/v1/chat/completions was asked" in error.message
+
+
+async def test_a_redirect_names_its_target(serve, http_reply):
+    moved = http_reply("", status=308, headers={"Location": "https://new.example/v1"})
+    async with serve(moved) as server:
+        error = (await ask(server)).error
+    assert error is not None
+    assert "https://new.example/v1" in error.message
+    assert not error.retryable
+
+
+@pytest.mark.parametrize("body", ["", "<html>busy</html>", '{"choices": '])
+async def test_a_reply_that_is_no_json_is_an_error(serve, http_reply, body):
+    async with serve(http_reply(body, headers={"content-type": "application/json"})) as server:
+        response = await ask(server)
+    assert response.error is not None
+    assert response.error.code == ErrorCode.SERVER_ERROR
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+async def test_a_server_that_is_not_there_is_named():
+    url = f"http://127.0.0.1:{free_port()}"
+    error = (await resolve("openai:m", base_url=url).call("hi")).error
+    assert error is not None
+    assert error.message.startswith(f"cannot reach {url}/v1/chat/completions: connection refused")
+    assert "base_url" in error.message
+    assert (error.code, error.retryable) == (ErrorCode.SERVER_ERROR, True)
+
+
+async def test_a_silent_server_is_a_timeout_that_names_its_limit(serve):
+    async def answer(asked, writer):
+        await asyncio.Event().wait()
+
+    async with serve(answer) as server:
+        error = (await ask(server, timeouts=Timeouts(1, 0.03, 5))).error
+    assert error is not None
+    assert (error.code, error.retryable) == (ErrorCode.TIMEOUT, True)
+    assert "for 0.03 s; Timeouts(read_s=...)" in error.message
+
+
+async def test_a_server_that_speaks_no_tls_is_said():
+    async def answer(reader, writer):
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        error = (await resolve("openai:m", base_url=url).call("hi")).error
+    assert error is not None
+    assert "is it https" in error.message
+
+
+async def test_a_certificate_that_is_not_trusted_is_said_and_final(serve, http_reply):
+    async with serve(http_reply(CHAT), tls=True) as server:
+        error = (await ask(server)).error
+    assert error is not None
+    assert error.message.startswith(f"cannot trust {server.url}/v1")
+    assert not error.retryable
+
+
+async def test_a_transport_of_ones_own_may_raise_anything():
+    class Broken:
+        def send(self, *args, **kwargs):
+            raise ZeroDivisionError("oops")
+
+    model = resolve("openai:m", base_url="http://localhost", transport=Broken())
+    error = (await model.call("hi")).error
+    assert error is not None
+    assert (error.code, error.type, error.retryable) == (
+        ErrorCode.INTERNAL,
+        "ZeroDivisionError",
+        False,
+    )
+
+
+async def test_a_cancellation_passes_through(serve):
+    async def answer(asked, writer):
+        await asyncio.Event().wait()
+
+    async with serve(answer) as server:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.02):
+                await ask(server)
+
+
+async def test_misuse_of_a_transport_passes_through():
+    class Refusing:
+        def send(self, *args, **kwargs):
+            raise Misuse("not like this")
+
+    model = resolve("openai:m", base_url="http://localhost", transport=Refusing())
+    with pytest.raises(Misuse):
+        await model.call("hi")
+
+
+async def test_without_a_key_nothing_is_sent_and_the_variable_is_named():
+    response = await resolve("openai:m").call("hi")
+    assert response.error is not None
+    assert response.error.code == ErrorCode.AUTH_ERROR
+    assert "set OPENAI_API_KEY" in response.error.message
+    assert (response.usage.api_calls, response.provider_data["model"]) == (0, "m")
+
+
+async def test_a_stream_without_a_key_is_the_error_alone():
+    (response,) = [item async for item in resolve("anthropic:claude").stream("hi")]
+    assert "set ANTHROPIC_API_KEY" in response.error.message
+
+
+async def test_a_function_is_asked_for_a_key_before_each_request(serve, http_reply):
+    keys = iter(["first", "second"])
+
+    async def fetch_key():
+        return next(keys)
+
+    async with serve(http_reply(CHAT)) as server:
+        model = resolve("openai:m", base_url=server.url, api_key=fetch_key)
+        await model.call("hi")
+        await model.call("hi")
+    assert [asked.headers["authorization"] for asked in server.asked] == [
+        "Bearer first",
+        "Bearer second",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("api_key", "said"),
+    [(lambda: "", "returned no key"), (lambda: 1 / 0, "raised ZeroDivisionError")],
+    ids=["none", "raises"],
+)
+async def test_a_function_that_gives_no_key_is_an_error_value(api_key, said):
+    error = (await resolve("openai:m", api_key=api_key).call("hi")).error
+    assert error is not None
+    assert error.code == ErrorCode.AUTH_ERROR
+    assert said in error.message
+
+
+async def test_no_repr_shows_the_key():
+    model = resolve("openai:m", api_key=KEY)
+    assert KEY not in repr(model) + repr(model.endpoint)
+    assert repr(model) == "HttpModel('openai:m', 'https://api.openai.com/v1/chat/completions')"
+
+
+async def test_duration_is_from_the_monotonic_clock(serve, http_reply):
+    clock = FakeClock()
+
+    async def answer(asked, writer):
+        clock.advance(1.5)
+        writer.write(http_reply(CHAT))
+
+    async with serve(answer) as server:
+        named = resolve("openai:m", base_url=server.url)
+        response = await type(named)("m", named.endpoint, clock=clock).call("hi")
+    assert response.duration_ms == 1500
+
+
+async def test_a_model_can_have_a_transport_of_its_own(serve, http_reply):
+    transport = AiohttpTransport()
+    async with serve(http_reply(CHAT)) as server:
+        assert (await ask(server, transport=transport)).success
+        await transport.aclose()

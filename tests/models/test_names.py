@@ -1,0 +1,95 @@
+"""resolve: from a name to a model."""
+
+import pytest
+
+from upshot.errors import Misuse
+from upshot.models import PROVIDERS, Endpoint, ScriptedModel, missing_key, resolve
+
+
+@pytest.mark.parametrize("provider", [name for name in PROVIDERS if PROVIDERS[name].base_url])
+def test_every_provider_has_an_address(provider):
+    model = resolve(f"{provider}:some/model:7b")
+    assert model.name == f"{provider}:some/model:7b"
+    assert model.endpoint.url.startswith(PROVIDERS[provider].base_url + "/")
+
+
+@pytest.mark.parametrize(
+    ("base_url", "url"),
+    [
+        ("http://localhost:8000", "http://localhost:8000/v1/chat/completions"),
+        ("http://localhost:8000/", "http://localhost:8000/v1/chat/completions"),
+        ("https://host/openai/v1/", "https://host/openai/v1/chat/completions"),
+        ("https://host/v1/chat/completions", "https://host/v1/chat/completions"),
+        ("https://host/v1?api-version=2", "https://host/v1/chat/completions?api-version=2"),
+    ],
+)
+def test_a_base_url_is_what_stands_before_the_path(base_url, url):
+    assert Endpoint(PROVIDERS["openai"], base_url=base_url).url == url
+
+
+@pytest.mark.parametrize("base_url", ["", "localhost:8000", "ftp://host/v1", "http://"])
+def test_a_base_url_that_is_no_address_is_misuse(base_url):
+    with pytest.raises(Misuse, match="http://localhost:8000/v1"):
+        resolve("openai:m", base_url=base_url)
+
+
+def test_a_provider_without_an_address_asks_for_one():
+    with pytest.raises(Misuse, match="base_url="):
+        resolve("azure:gpt")
+    assert resolve("azure:gpt", base_url="https://x.openai.azure.com/openai/v1").name == "azure:gpt"
+
+
+@pytest.mark.parametrize(
+    ("name", "match"),
+    [
+        ("gpt-5", 'such as "openai:gpt-5"'),
+        ("openai:", "names no model of openai"),
+        ("opnai:gpt-5", "did you mean openai:gpt-5"),
+        ("nowhere-at-all:x", "base_url="),
+        ("scripted:", "needs a script"),
+    ],
+)
+def test_a_name_that_names_nothing_is_misuse(name, match):
+    with pytest.raises(Misuse, match=match):
+        resolve(name)
+
+
+def test_a_setting_that_is_none_is_misuse():
+    with pytest.raises(Misuse, match="did you mean 'temperature'"):
+        resolve("openai:m", temprature=1)
+
+
+async def test_scripted_plays_a_script():
+    assert (await resolve('scripted:["hello"]').call("hi")).content == "hello"
+
+
+def test_openers_add_providers_and_are_asked_first():
+    made = ScriptedModel([])
+    asked = []
+    opened = resolve("sim:FILE:x", openers={"sim": lambda rest: asked.append(rest) or made})
+    assert (opened, asked) == (made, ["FILE:x"])
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "missing"),
+    [
+        ("openai:m", {}, "OPENAI_API_KEY"),
+        ("openai:m", {"api_key": "k"}, None),
+        ("openai:m", {"api_key": lambda: "k"}, None),
+        ("openai:m", {"base_url": "http://127.0.0.1:1"}, None),
+        ("openai:m", {"base_url": "http://sim.localhost:1"}, None),
+        ("openai:m", {"base_url": "https://elsewhere.example"}, "OPENAI_API_KEY"),
+        ("anthropic:m", {"api_key": ""}, "ANTHROPIC_API_KEY"),
+        ("ollama:m", {}, None),
+        ('scripted:["x"]', {}, None),
+    ],
+)
+def test_missing_key_names_the_variable_that_has_to_be_set(name, options, missing):
+    assert missing_key(resolve(name, **options)) == missing
+
+
+def test_a_key_of_the_environment_is_found_when_it_is_needed(monkeypatch):
+    model = resolve("groq:m")
+    assert missing_key(model) == "GROQ_API_KEY"
+    monkeypatch.setenv("GROQ_API_KEY", " k\n")
+    assert missing_key(model) is None
