@@ -201,6 +201,6 @@ def _clean(plain: Any) -> Any:
     if isinstance(plain, dict):
         fields = cast("dict[str, Any]", plain)
         return {clean_text(name): _clean(item) for name, item in fields.items()}
-    if isinstance(plain, list):
+    if isinstance(plain, list | tuple):
         return [_clean(item) for item in cast("list[Any]", plain)]
     return plain
