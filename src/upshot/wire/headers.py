@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import Protocol, TypeAlias, cast
 
@@ -70,18 +70,17 @@ def normalize_headers(headers: Headers) -> dict[str, str]:
     Returns:
         A new dictionary. Never raises on what the values are.
     """
-    fields: dict[str, str] = {}
-    proxied: dict[str, str] = {}
-    for name, value in _pairs(headers):
-        key = _name(name) if type(name) is str else _odd_name(name)
-        if key is None:
-            continue
-        text = value if type(value) is str else _text(value)
-        into, key = (proxied, key[len(_PROXIED) :]) if key.startswith(_PROXIED) else (fields, key)
-        into[key] = f"{into[key]},{text}" if key in into else text
-    if proxied:
-        fields = {**proxied, **fields}
-    return fields
+    pairs = _pairs(headers)
+    values = [value for _, value in pairs]
+    try:
+        names = _plain_names(tuple([name for name, _ in pairs]))
+        "".join(cast("list[str]", values))
+    except TypeError:
+        names = None
+    # Nearly all replies are plain: text by text, no name twice. The others go name by name.
+    if names is None:
+        return _normalize_odd(pairs)
+    return dict(zip(names, cast("list[str]", values), strict=True))
 
 
 def to_raw_headers(fields: Mapping[str, str]) -> dict[str, str]:
@@ -117,26 +116,40 @@ def read_retry_after(fields: Mapping[str, str], *, now: float) -> float | None:
     return None if text is None else parse_retry_after(text, now=now)
 
 
-def _pairs(headers: Headers) -> Iterable[tuple[object, object]]:
+def _pairs(headers: Headers) -> Collection[tuple[object, object]]:
     if headers is None:
         return ()
+    if isinstance(headers, dict):
+        return cast("Collection[tuple[object, object]]", headers.items())
     items = getattr(headers, "items", None)
     if items is not None:
-        return cast("Iterable[tuple[object, object]]", items())
-    return (
+        return list(cast("Iterable[tuple[object, object]]", items()))
+    return [
         cast("tuple[object, object]", pair)
         for pair in cast("Iterable[object]", headers)
         if isinstance(pair, (tuple, list)) and len(cast("tuple[object, ...]", pair)) == 2
-    )
+    ]
 
 
-@lru_cache(maxsize=1024)
-def _name(name: str) -> str:
-    return name.strip().lower()
+# A server names the headers of all its replies alike, so each list of names is read once.
+@lru_cache(maxsize=256)
+def _plain_names(names: tuple[object, ...]) -> tuple[str, ...] | None:
+    """The names in lower case; None where they are not all text, unique and unproxied."""
+    lower = tuple(name.lower() for name in names if type(name) is str)
+    unique = len(set(lower)) == len(names)
+    return lower if unique and not any(name.startswith(_PROXIED) for name in lower) else None
 
 
-def _odd_name(name: object) -> str | None:
-    return None if name is None else _text(name).strip().lower()
+def _normalize_odd(pairs: Iterable[tuple[object, object]]) -> dict[str, str]:
+    fields: dict[str, str] = {}
+    proxied: dict[str, str] = {}
+    for name, value in pairs:
+        if name is None:
+            continue
+        key, text = _text(name).strip().lower(), _text(value)
+        into, key = (proxied, key[len(_PROXIED) :]) if key.startswith(_PROXIED) else (fields, key)
+        into[key] = f"{into[key]},{text}" if key in into else text
+    return {**proxied, **fields}
 
 
 def _text(value: object) -> str:

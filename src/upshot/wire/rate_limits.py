@@ -30,8 +30,7 @@ __all__ = [
     "read_rate_limit_windows",
 ]
 
-_PARTS = {"limit": 0, "remaining": 1, "reset": 2}
-_RESET = 2
+_PARTS = frozenset({"limit", "remaining", "reset"})
 # Month and year have no fixed length: a window of them gets no estimated reset.
 _LENGTH_S = {
     "second": 1,
@@ -45,19 +44,21 @@ _LENGTH_S = {
 _WHOLE_WORDS = {"req": "requests", "request": "requests", "token": "tokens"}
 
 
-class _Place(NamedTuple):
-    """Where a header belongs: its window, by a key of its family and words, and its part."""
-
-    window: str
-    part: int
-
-
 class _Shape(NamedTuple):
-    """What a window's key says about it."""
+    """What the names of a window's headers say about it."""
 
     name: str
     resource: Resource
     length_s: int | None
+
+
+class _Slot(NamedTuple):
+    """A window and the names of its headers, None for one that does not come."""
+
+    shape: _Shape
+    limit: str | None
+    remaining: str | None
+    reset: str | None
 
 
 def build_rate_limit_windows(
@@ -130,67 +131,67 @@ def read_rate_limit_windows(
         fields: Normalised headers.
         now: When they were received, in unix seconds.
     """
-    found: dict[str, list[str | None]] = {}
-    for name, value in fields.items():
-        place = _place(name)
-        if place is not None:
-            parts = found.get(place.window)
-            if parts is None:
-                parts = found[place.window] = [None, None, None]
-            parts[place.part] = value
-    if not found:
-        return ()
-    windows = (_window(key, parts, now) for key, parts in found.items())
-    return tuple(window for window in windows if window is not None)
+    windows = [_window(slot, fields, now) for slot in _layout(tuple(fields))]
+    return tuple([window for window in windows if window is not None])
 
 
-def _window(key: str, parts: list[str | None], now: float) -> RateLimitWindow | None:
-    limit, remaining = (None if text is None else parse_integer(text) for text in parts[:_RESET])
+def _window(slot: _Slot, fields: Mapping[str, str], now: float) -> RateLimitWindow | None:
+    shape, most, left, reset = slot
+    limit = None if most is None else parse_integer(fields[most])
+    remaining = None if left is None else parse_integer(fields[left])
     if limit is None and remaining is None:
         return None
-    name, resource, length_s = _shape(key)
-    text = parts[_RESET]
-    reset = None if text is None else read_reset(text, now=now)
-    estimated = text is None and length_s is not None
-    if estimated and length_s is not None:
-        reset = float(length_s), now + length_s
+    wait, moment = None, None
+    if reset is not None:
+        if (found := read_reset(fields[reset], now=now)) is not None:
+            wait, moment = math.ceil(found[0]), found[1]
+    elif shape.length_s is not None:
+        # Cerebras and Mistral name the bucket and not always its end: it is at most its length off.
+        wait, moment = shape.length_s, now + shape.length_s
     return RateLimitWindow(
-        name=name,
-        resource=resource,
+        name=shape.name,
+        resource=shape.resource,
         limit=limit,
         remaining=remaining,
-        resets_in=None if reset is None else math.ceil(reset[0]),
-        reset_at=None if reset is None else reset[1],
-        estimated=estimated,
+        resets_in=wait,
+        reset_at=moment,
+        estimated=reset is None and wait is not None,
     )
 
 
-# Names repeat with every reply, so each is taken apart once; the bound is for hostile ones.
-@lru_cache(maxsize=2048)
-def _place(name: str) -> _Place | None:
-    family, found, rest = name.partition("ratelimit")
-    if not found:
-        family, found, rest = name.partition("rate-limit")
+# A server names the headers of all its replies alike, so each list of names is taken apart once.
+@lru_cache(maxsize=256)
+def _layout(names: tuple[str, ...]) -> tuple[_Slot, ...]:
+    """The windows that *names* speak of, in the order in which they come up."""
+    found: dict[tuple[str, ...], dict[str, str]] = {}
+    for name in names:
+        family, words, part = _place(name)
+        if part:
+            found.setdefault((family, *words), {})[part] = name
+    return tuple(
+        _Slot(_shape(key[1:]), parts.get("limit"), parts.get("remaining"), parts.get("reset"))
+        for key, parts in found.items()
+    )
+
+
+def _place(name: str) -> tuple[str, list[str], str]:
+    """Take *name* apart: its family, what it counts, and which part it is ("" for none)."""
+    family, _, rest = name.replace("rate-limit", "ratelimit").partition("ratelimit")
     if not rest.startswith("-"):
-        return None
+        return family, [], ""
     words = rest[1:].split("-")
     if words[0] in _PARTS:
-        part, words = words[0], words[1:]
-    elif words[-1] in _PARTS:
-        part, words = words[-1], words[:-1]
-    else:
-        return None
-    return _Place(f"{family} {' '.join(words)}", _PARTS[part])
+        return family, words[1:], words[0]
+    return family, words[:-1], words[-1] if words[-1] in _PARTS else ""
 
 
-@lru_cache(maxsize=1024)
-def _shape(key: str) -> _Shape:
-    words = [_WHOLE_WORDS.get(word, word) for word in key.partition(" ")[2].split()]
+def _shape(words: tuple[str, ...]) -> _Shape:
+    whole = [_WHOLE_WORDS.get(word, word) for word in words]
     period: list[str] = []
-    if words and words[-1] in _LENGTH_S:
-        period = words[-2:] if len(words) > 1 and words[-2].isdecimal() else words[-1:]
-        words = words[: -len(period)]
-    resource = "_".join(words) or "requests"
+    if whole and whole[-1] in _LENGTH_S:
+        period = whole[-2:] if len(whole) > 1 and whole[-2].isdecimal() else whole[-1:]
+        whole = whole[: -len(period)]
+    resource = "_".join(whole) or "requests"
     name = f"{resource}_per_{'_'.join(period)}" if period else resource
     return _Shape(name, Resource(resource), _length_s(period))
 
