@@ -99,6 +99,7 @@ def read_error_facts(value: Json) -> FailureFacts:
         # Google wraps the document in an array when it was asked for a stream.
         value = value[0] if value else None
     document = as_object(value)
+    # Cloudflare and some gateways list errors instead of naming one.
     errors = as_list(document.get("errors"))
     error = document.get("error") or (errors[0] if errors else None)
     for part in (error, document):
@@ -119,6 +120,10 @@ def read_exception_facts(exception: BaseException) -> FailureFacts:
     """
     facts = FailureFacts(exceptions=tuple(_causes(exception)))
     for one in facts.exceptions:
+        # A library names its classes after the failure; Python's own names mean other things,
+        # such as PermissionError, which is about files.
+        if type(one).__module__ != "builtins":
+            facts.words.add(squash(type(one).__name__))
         _read_exception(one, facts)
     first = facts.exceptions[0]
     facts.type = facts.type or type(first).__name__
@@ -152,6 +157,7 @@ def _read_object(error: JsonObject, facts: FailureFacts) -> None:
             ),
         )
     )
+    # Providers do not agree on which of these is the telling one, so all of them are looked at.
     for name in ("type", "code", "status", "error_type", "__type", "reason"):
         if word := as_text(error.get(name)):
             facts.words.add(squash(word))
@@ -209,6 +215,7 @@ def _status(value: object) -> int | None:
     return status if status is not None and 400 <= status <= 599 else None
 
 
+# A library's exception often wraps the one that tells: the chain is followed, but not for ever.
 def _causes(exception: BaseException) -> Iterator[BaseException]:
     seen: list[BaseException] = []
     one: BaseException | None = exception

@@ -95,6 +95,7 @@ def _to_error(
     if kind := fields.get("x-amzn-errortype"):
         facts.words.add(squash(kind))
         facts.type = facts.type or kind.partition(":")[0]
+    # A 200 says nothing of an error that came inside it.
     failed = status if status is not None and status >= 400 else facts.status
     kind = _kind(facts, failed)
     wait = read_retry_after(fields, now=time.time() if now is None else now)
@@ -133,7 +134,7 @@ def _kind(facts: FailureFacts, status: int | None) -> str:
     for kind, holds in _TESTS:
         if holds(facts, status):
             return kind
-    return _kind_of_exception(facts) or _kind_of_words(facts, status)
+    return _kind_of_exception(facts) or _kind_of_words(facts)
 
 
 def _is_context(facts: FailureFacts, status: int | None) -> bool:
@@ -159,6 +160,7 @@ def _is_quota(facts: FailureFacts, status: int | None) -> bool:
 def _is_auth(facts: FailureFacts, status: int | None) -> bool:
     if status in (401, 403):
         return True
+    # Google and xAI refuse a bad key with a 400.
     if status is not None and status not in (400, 422):
         return False
     return _has_word(facts, ErrorCode.AUTH_ERROR) or bool(KEY_TEXT.search(facts.text))
@@ -205,10 +207,11 @@ _TESTS: Final[tuple[tuple[str, Callable[[FailureFacts, int | None], bool]], ...]
 )
 
 
-def _kind_of_words(facts: FailureFacts, status: int | None) -> str:
+def _kind_of_words(facts: FailureFacts) -> str:
     """Classify by the words alone; an error of which nothing is known is the provider's."""
-    if _has_word(facts, ErrorCode.INVALID_REQUEST):
-        return ErrorCode.INVALID_REQUEST
+    for kind in (ErrorCode.INVALID_REQUEST, ErrorCode.SERVER_ERROR):
+        if _has_word(facts, kind):
+            return kind
     return ErrorCode.INTERNAL if facts.exceptions else ErrorCode.SERVER_ERROR
 
 
