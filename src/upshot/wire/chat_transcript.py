@@ -64,6 +64,7 @@ class ChatTranscript:
     def append(self, message: Message) -> None:
         """Encode *message* and keep its bytes."""
         self.count += 1
+        # One growing buffer: a body copies it once, however many messages there are.
         if self._messages:
             self._messages += b","
         self._messages += encode_wire(self._to_item(message))
@@ -93,7 +94,6 @@ class ChatTranscript:
         between = b"," if first and self._messages else b""
         return b"".join((b'{"messages":[', first, between, self._messages, b"],", splice(fields)))
 
-    # ---- fields
     def _set_sampling(self, fields: dict[str, object], settings: ModelSettings) -> None:
         told = {
             "temperature": settings.temperature,
@@ -142,7 +142,6 @@ class ChatTranscript:
             self._system = (system, encode_wire({"role": "system", "content": system}))
         return self._system[1]
 
-    # ---- messages
     def _to_item(self, message: Message) -> dict[str, object]:
         if message.role is Role.ASSISTANT:
             return self._to_assistant_item(message)
@@ -155,6 +154,7 @@ class ChatTranscript:
 
     def _to_assistant_item(self, message: Message) -> dict[str, object]:
         text = message.text
+        # Null content is refused where there are no calls beside it.
         item: dict[str, object] = {"role": "assistant", "content": text or None}
         if message.tool_calls:
             item["tool_calls"] = [self._to_call(call) for call in message.tool_calls]
@@ -205,7 +205,9 @@ class ChatTranscript:
 
 
 def _to_tool(tool: ToolSpec) -> dict[str, object]:
-    function: dict[str, object] = {"name": tool.name, "parameters": tool.parameters}
+    function: dict[str, object] = {"name": tool.name}
+    if tool.parameters:
+        function["parameters"] = tool.parameters
     if tool.description:
         function["description"] = tool.description
     if tool.strict is not None:

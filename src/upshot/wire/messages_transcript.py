@@ -151,12 +151,12 @@ class MessagesTranscript:
             kind = _CHOICES.get(settings.tool_choice)
             choice = {"type": kind} if kind else {"type": "tool", "name": settings.tool_choice}
         if settings.parallel_tool_calls is not None and choice.get("type") != "none":
+            # The switch has no place of its own: it stands in a choice.
             choice.setdefault("type", "auto")
             choice["disable_parallel_tool_use"] = not settings.parallel_tool_calls
         if choice:
             fields["tool_choice"] = choice
 
-    # ---- blocks
     def _to_blocks(self, message: Message) -> list[object]:
         if message.role is Role.TOOL:
             content = message.content
@@ -168,6 +168,7 @@ class MessagesTranscript:
             return [result]
         if message.role is not Role.ASSISTANT:
             return _to_parts(message.parts)
+        # The surface wants thoughts before what came of them.
         blocks = [
             block
             for part in message.parts

@@ -1,0 +1,67 @@
+"""What the encoders of conversations share."""
+
+import json
+import re
+
+import pytest
+
+from upshot.contract import ModelSettings, ToolSpec
+from upshot.errors import Misuse
+from upshot.wire import make_transcript
+from upshot.wire.surfaces import SURFACES
+from upshot.wire.transcript import encode_wire, is_strict_schema, schema_name, to_wire_id
+
+
+def test_what_no_utf8_can_hold_is_replaced():
+    assert json.loads(encode_wire({"\ud800": ["\udfff", float("nan")]})) == {
+        "\ufffd": ["\ufffd", None]
+    }
+
+
+def test_an_id_that_fits_is_kept():
+    assert to_wire_id("call_1", re.compile(".*")) == "call_1"
+
+
+def test_an_id_that_does_not_fit_is_always_replaced_alike():
+    pattern = re.compile("[a-z0-9]{9}")
+    assert to_wire_id("a:b", pattern) == to_wire_id("a:b", pattern) != to_wire_id("a:c", pattern)
+    assert pattern.fullmatch(to_wire_id("a:b", pattern))
+
+
+@pytest.mark.parametrize(
+    ("schema", "strict"),
+    [
+        ({"type": "string"}, True),
+        ({"type": "object", "additionalProperties": False}, True),
+        ({"type": "object"}, False),
+        ({"properties": {"a": {}}, "additionalProperties": False}, False),
+        ({"properties": {"a": {}}, "required": ["a"], "additionalProperties": False}, True),
+        ({"type": "array", "items": {"type": "object"}}, False),
+        ({"$defs": {"A": {"type": "object"}}, "type": "string"}, False),
+    ],
+)
+def test_a_schema_is_strict_where_all_its_objects_are_closed(schema, strict):
+    assert is_strict_schema(schema) is strict
+
+
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [("An answer", "An_answer"), ("", "answer"), (7, "answer"), ("x" * 99, "x" * 64)],
+)
+def test_a_schema_is_named_after_its_title(title, name):
+    assert schema_name({"title": title}) == name
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+def test_every_surface_has_a_transcript(surface):
+    made = make_transcript(surface, provider="p")
+    tools = (ToolSpec(name="f"),)
+    asked = {"model": "m", "system": None, "output_schema": None, "stream": True}
+    first = made.body(tools=tools, settings=ModelSettings(), **asked)
+    assert first == made.body(tools=tools, settings=ModelSettings(), **asked)
+    assert json.loads(first)["stream"] is True
+
+
+def test_an_unknown_surface_is_misuse():
+    with pytest.raises(Misuse):
+        make_transcript("chatter")
