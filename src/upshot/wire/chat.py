@@ -86,6 +86,7 @@ class ChatStream:
 
     def _read_delta(self, delta: JsonObject) -> list[StreamEvent]:
         events: list[StreamEvent] = []
+        # The usual delta is one string: it takes no detour.
         content = delta.get("content")
         texts, thoughts = ([content], []) if type(content) is str else _split_content(content)
         thought = "".join(thoughts) or _reasoning_text(delta)
@@ -190,18 +191,21 @@ def _first_choice(document: JsonObject) -> JsonObject:
 
 def _read_frame(document: JsonObject, choice: JsonObject, draft: Draft) -> None:
     """Read what stands round the message: ids, usage, finish and errors."""
+    # Azure begins a stream with a chunk whose model and id are empty.
     if not draft.model:
         draft.model = as_text(document.get("model"))
     if not draft.id:
         draft.id = as_text(document.get("id"))
     if finish := as_text(choice.get("finish_reason")):
         draft.finish_raw = finish
+    # The choice has it at Moonshot, and a stream of Groq repeats it in a field of its own.
     usage = document.get("usage") or choice.get("usage") or _groq_usage(document)
     if isinstance(usage, dict):
         _read_usage(usage, draft)
-    error = document.get("error") or choice.get("error")
-    if error:
-        draft.fail(document if document.get("error") else {"error": error})
+    if document.get("error") or document.get("object") == "error":
+        draft.fail(document)
+    elif error := choice.get("error"):
+        draft.fail({"error": error})
 
 
 def _groq_usage(document: JsonObject) -> Json:

@@ -94,6 +94,7 @@ def as_count(value: object) -> int | None:
         return parse_integer(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
+    # The comparison is false for NaN too, and keeps int() from infinities.
     if not 0 <= value < _MAX_COUNT or value != int(value):
         return None
     return int(value)

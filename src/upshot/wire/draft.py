@@ -150,6 +150,7 @@ class Draft:
         )
 
     def _rate_limit(self, error: AgentError | None) -> RateLimitState | None:
+        # A refused request says so even where all windows look open.
         limited = error is not None and error.code == ErrorCode.RATE_LIMIT
         state = read_rate_limit_state(
             self.fields,
@@ -165,6 +166,7 @@ class Draft:
         data: JsonObject = {
             "provider": self.provider,
             "model": self.model,
+            # The body has the id where a gateway dropped the header.
             "request_id": read_request_id(self.fields) or _request_id(self.raw),
             "raw_headers": raw_headers,
             "finish_raw": self.finish_raw,

@@ -83,6 +83,7 @@ class MessagesStream:
         block = self._blocks[index] = _Block(as_object(document.get("content_block")))
         if block.kind != "tool_use":
             return _to_deltas(block.kind, as_text(block.start.get(block.kind)))
+        # The index counts blocks of all kinds; a delta's counts calls.
         place = self._calls[index] = len(self._calls)
         return [ToolCallDelta(index=place, call_id=block.id, name=block.name)]
 
@@ -92,6 +93,7 @@ class MessagesStream:
         if block is None:
             return []
         delta = as_object(document.get("delta"))
+        # Deltas of citations and of the provider's own blocks are no text.
         kind = as_text(delta.get("type")).removesuffix("_delta")
         if kind == "input_json":
             return self._read_input(index, block, as_text(delta.get("partial_json")))

@@ -81,6 +81,7 @@ class StreamReader:
     """
 
     __slots__ = (
+        "_begun",
         "_body",
         "_draft",
         "_events",
@@ -105,6 +106,7 @@ class StreamReader:
         self._mode: Mode = mode or _MODES.get(kind) or "sse"
         self._sniffed = self._mode == "aws-eventstream"
         self._surface = find_surface(surface)
+        self._begun = False
         self._draft = Draft(
             provider=provider, fields=fields, now=time.time() if now is None else now
         )
@@ -122,6 +124,7 @@ class StreamReader:
         Returns:
             The deltas that they completed, in order. Never raises on what a peer sends.
         """
+        self._begun = True
         if not self._sniffed:
             self._body.append(data)
             data = b"".join(self._body)
@@ -142,7 +145,9 @@ class StreamReader:
         if self._response is None:
             rest = b"".join(self._body)
             if self._mode == "sse":
-                self._read(self._events.feed(rest) + self._events.close())
+                self._read(self._events.feed(rest))
+                # What has no line end may be half an event, which is a cut and no mistake.
+                self._read(self._events.close(), whole=False)
                 self._draft.done = bool(self._draft.done)
                 self._stream.finish()
             else:
@@ -160,6 +165,9 @@ class StreamReader:
             What was read so far, with the error.
         """
         self._draft.error = error
+        if not self._begun:
+            # Nothing came, so there is no stream to say of that it was cut.
+            return self._draft.to_response()
         return self.close()
 
     def refuse(self, status: int, body: bytes) -> ModelResponse:
@@ -188,7 +196,7 @@ class StreamReader:
             status=status, body=body, headers=draft.fields, provider=draft.provider, now=draft.now
         )
 
-    def _read(self, events: list[ServerEvent]) -> list[StreamEvent]:
+    def _read(self, events: list[ServerEvent], *, whole: bool = True) -> list[StreamEvent]:
         deltas: list[StreamEvent] = []
         for name, data in events:
             document = parse_json(data)
@@ -196,6 +204,8 @@ class StreamReader:
                 deltas += self._stream.read(name, document)
             elif data.strip() == self._surface.done_mark:
                 self._draft.done = True
+            elif whole and data.lstrip().startswith(_DOCUMENT_STARTS):
+                self._draft.fail_unreadable("an event of the stream is no JSON")
         return deltas
 
     def _read_whole(self, body: bytes) -> None:
