@@ -16,6 +16,7 @@ from upshot.contract import (
     Text,
     ToolCall,
     ToolSpec,
+    Unknown,
 )
 from upshot.wire.chat_transcript import ChatTranscript
 
@@ -210,7 +211,7 @@ def test_a_server_without_schemas_is_told_in_words():
 
 def thought(provider, signature=None):
     part = Reasoning(text="hm", signature=signature, provider=provider)
-    return Message("assistant", (part, Text("x")))
+    return Message("assistant", (part, Text("x")), tool_calls=(ToolCall("123456789", "f"),))
 
 
 @pytest.mark.parametrize(
@@ -236,7 +237,18 @@ def test_thoughts_go_back_to_their_provider(provider, signature, field, sent):
 @pytest.mark.parametrize("provider", ["deepseek", "openrouter", "mistral", "openai", ""])
 def test_thoughts_of_another_provider_are_dropped(provider):
     sent = item(thought("anthropic", "s"), provider)
-    assert sent == {"role": "assistant", "content": "x"}
+    assert set(sent) == {"role", "content", "tool_calls"}
+    assert sent["content"] == "x"
+
+
+def test_deepseek_gets_thoughts_back_only_beside_calls():
+    parts = (Reasoning(text="hm", provider="deepseek"), Text("x"))
+    assert "reasoning_content" not in item(Message("assistant", parts), "deepseek")
+
+
+def test_parts_that_no_provider_knows_are_left_out():
+    parts = (Unknown(raw={"kind": "hologram"}), Unknown(raw={"type": "video_url"}))
+    assert item(Message("user", parts))["content"] == [{"type": "video_url"}]
 
 
 def test_a_calls_signature_goes_back():

@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 __all__ = ["DIALECTS", "PLAIN", "ChatDialect", "find_dialect"]
 
+# OpenAI refuses ids of more than 40 characters.
 _ANY_ID: Final = re.compile(r".{1,40}", re.DOTALL)
 _SHORT_ID: Final = re.compile(r"[a-zA-Z0-9]{9}")
 

@@ -34,6 +34,7 @@ from .transcript import (
     schema_name,
     splice,
     to_data_url,
+    to_own_part,
     to_wire_id,
 )
 
@@ -166,13 +167,16 @@ class ChatTranscript:
             if isinstance(part, Reasoning) and part.provider == self._provider
         ]
         if thoughts:
-            self._add_thoughts(item, thoughts)
+            self._add_thoughts(item, thoughts, called=bool(message.tool_calls))
         return item
 
-    def _add_thoughts(self, item: dict[str, object], thoughts: list[Reasoning]) -> None:
+    def _add_thoughts(
+        self, item: dict[str, object], thoughts: list[Reasoning], *, called: bool
+    ) -> None:
         texts = [part.text for part in thoughts if part.text]
         match self._dialect.reasoning_back:
-            case "content":
+            # DeepSeek wants them back in a tool loop and refused them elsewhere.
+            case "content" if called:
                 item["reasoning_content"] = "".join(texts)
             case "details":
                 signatures = [part.signature for part in thoughts if part.signature]
@@ -269,7 +273,7 @@ def _to_part(part: Part) -> object:
         case Data(data=data):
             return {"type": "text", "text": encode_wire(data).decode()}
         case Unknown(raw=raw):
-            return raw
+            return to_own_part(raw)
         case Reasoning():
             return None
 

@@ -46,6 +46,7 @@ NOT_JSON: Final = NotJson()
 """What :func:`parse_json` gives for text that is no JSON, since None is JSON; it is falsy."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+# Beyond any count of tokens; it also keeps absurd numbers out of 64-bit readers.
 _MAX_COUNT = 10**15
 _decode = msgspec.json.Decoder().decode
 encode_json = msgspec.json.Encoder().encode

@@ -27,8 +27,9 @@ MAX_DELAY_S = 100 * 365.25 * 86400
 """A hundred years: a longer wait is no wait that anybody meant."""
 
 _MAX_DIGITS = 18
-# A bare number above this (2000-01-01) is a moment; above a thousand times it, one in milliseconds.
+# The shortest moment, "2024-06-15T12:00:00", is longer than any duration or number that is sent.
 _MOMENT_CHARS = 18
+# A bare number above this (2000-01-01) is a moment; above a thousand times it, one in milliseconds.
 _EPOCH_FROM_S = 946_684_800
 _INTEGER = re.compile(r"([0-9]{1,18})(?:\.0*)?")
 _DURATION = re.compile(
@@ -91,8 +92,7 @@ def parse_duration(text: str) -> float | None:
         Seconds, from 0 to ``MAX_DELAY_S``; None where *text* is no duration.
 
     Source:
-        https://platform.openai.com/docs/guides/rate-limits (rate limits in headers), which
-        prints durations as Go does; read November 2025.
+        Recorded replies of OpenAI, Azure and Groq; they print durations as Go does.
     """
     text = text.strip().lower()
     number, size = text, 1.0

@@ -26,6 +26,7 @@ _WORDS: dict[FinishReason, str] = {
     ),
     FinishReason.ABORTED: "aborted abort cancelled canceled user_cancelled",
 }
+# Written by reason above, since that is how they are read; looked up by word here.
 _REASON_OF = {word: reason for reason, words in _WORDS.items() for word in words.split()}
 
 UNFINISHED = frozenset(

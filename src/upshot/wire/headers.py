@@ -39,6 +39,7 @@ _REQUEST_IDS = (
     "x-amzn-requestid",
     "mistral-correlation-id",
 )
+# What lets somebody in, or tells whose account it is, stays out of results and logs.
 _PRIVATE = frozenset(
     {
         "set-cookie",

@@ -32,6 +32,7 @@ from .transcript import (
     is_strict_schema,
     join_system,
     splice,
+    to_own_part,
     to_wire_id,
 )
 
@@ -131,6 +132,7 @@ class MessagesTranscript:
     def _open_turn(self, *, marked: bool) -> bytes:
         content = b",".join(self._open)
         if marked:
+            # Spliced into the last block's bytes, so that the kept ones stay without a mark.
             content = content[:-1] + _MARK
         return b'{"role":"%s","content":[%s]}' % (self._role.encode(), content)
 
@@ -273,7 +275,7 @@ def _to_block(part: Part) -> object:
         case Data(data=data):
             return {"type": "text", "text": encode_wire(data).decode()}
         case Unknown(raw=raw):
-            return raw
+            return to_own_part(raw)
         case Reasoning():
             return None
 

@@ -85,6 +85,7 @@ class EventParser:
         events: list[ServerEvent] = []
         data = self._data
         for line in lines:
+            # Nearly every line is one of these two: a field is only taken apart if it is not.
             if line.startswith(b"data: "):
                 data.append(line[6:])
             elif line:

@@ -35,6 +35,7 @@ class Surface:
     done_mark: bytes = b"[DONE]"
 
 
+# The readers dispatch by this table alone: another surface is another line.
 SURFACES: Final[dict[str, Surface]] = {
     "chat": Surface(read_chat, ChatStream, ChatTranscript),
     "messages": Surface(read_messages, MessagesStream, MessagesTranscript),

@@ -23,6 +23,7 @@ __all__ = [
     "schema_name",
     "splice",
     "to_data_url",
+    "to_own_part",
     "to_wire_id",
 ]
 
@@ -86,6 +87,7 @@ def to_wire_id(ident: str, pattern: re.Pattern[str]) -> str:
     Returns:
         *ident* where it fits, else a short one that is always the same for the same *ident*.
     """
+    # The provider's own ids are what it and its caches know: they stay.
     if pattern.fullmatch(ident):
         return ident
     # Loaded here: most conversations stay with one provider, whose own ids fit.
@@ -105,6 +107,12 @@ def arguments_of(call: ToolCall, *, stray_key: str) -> bytes:
 def to_data_url(data: bytes, media_type: str) -> str:
     """*data* as a ``data:`` address."""
     return f"data:{media_type};base64,{b64encode(data).decode('ascii')}"
+
+
+def to_own_part(raw: JsonObject) -> JsonObject | None:
+    """A provider's own part as it takes it, None for a part that only a later upshot knows."""
+    # What providers know has a type; the kind beside it is ours.
+    return {key: value for key, value in raw.items() if key != "kind"} if "type" in raw else None
 
 
 def join_system(*texts: str | None) -> str | None:
