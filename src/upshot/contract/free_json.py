@@ -21,6 +21,7 @@ __all__ = ["MAX_DEPTH", "UnserializableError", "clean_text", "to_free_json", "to
 MAX_DEPTH = 200
 # Longer integers exceed what Python itself turns into digits at its strictest setting.
 _MAX_INT_BITS = 2_048
+_MAX_WHOLE_DIGITS = 300
 _MAX_PATH_CHARS = 100
 
 
@@ -145,8 +146,7 @@ def _number(value: float | Decimal, path: str, lossy: list[str]) -> int | float 
         return int(value)
     # A signaling NaN cannot even be compared.
     finite = value.is_finite() if isinstance(value, Decimal) else True
-    # The size first: to write out a short text such as 1E+999999999 would take all memory.
-    if isinstance(value, Decimal) and finite and value.adjusted() < 300 and value % 1 == 0:
+    if isinstance(value, Decimal) and finite and _is_whole(value):
         return int(value)
     number = float(value) if finite else math.nan
     if not math.isfinite(number):
@@ -155,6 +155,12 @@ def _number(value: float | Decimal, path: str, lossy: list[str]) -> int | float 
     if isinstance(value, Decimal) and Decimal(repr(number)) != value:
         lossy.append(path or "/")
     return number
+
+
+def _is_whole(value: Decimal) -> bool:
+    # The size first: to write out a short text such as 1E+999999999 would take all memory.
+    # And not by value % 1, which the ambient precision rounds.
+    return value.adjusted() < _MAX_WHOLE_DIGITS and value == value.to_integral_value()
 
 
 def _key(key: object, path: str, lossy: list[str]) -> str:
