@@ -133,3 +133,16 @@ def test_any_split_gives_the_same_response_and_deltas(surface, body, sizes):
     found += split.feed(rest)
     assert [encode(event) for event in found] == [encode(event) for event in wanted]
     assert split.close() == whole.close()
+
+
+def test_what_is_not_known_is_not_in_the_provider_data():
+    data = read_response("chat", status=200, headers={}, body=CHAT, mode="json").provider_data
+    assert data == {"finish_raw": "stop"}
+
+
+def test_a_stream_cut_within_an_event_is_cut_and_not_wrong():
+    reader = StreamReader("chat")
+    reader.feed(b'data: {"choices": [{"delta": {"content": "hal"}}]}\n\ndata: {"choices": [')
+    response = reader.close()
+    assert (response.content, response.error) == ("hal", None)
+    assert response.provider_data["stream_done"] is False

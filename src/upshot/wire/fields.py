@@ -27,7 +27,7 @@ MAX_DELAY_S = 100 * 365.25 * 86400
 """A hundred years: a longer wait is no wait that anybody meant."""
 
 _MAX_DIGITS = 18
-# The shortest moment, "2024-06-15T12:00:00", is longer than any duration or number that is sent.
+# A moment is at least "2024-06-15T12:00:00": shorter texts are not tried as one.
 _MOMENT_CHARS = 18
 # A bare number above this (2000-01-01) is a moment; above a thousand times it, one in milliseconds.
 _EPOCH_FROM_S = 946_684_800
@@ -226,6 +226,4 @@ def _parse_long_duration(text: str) -> float | None:
 def _from_moment(moment: float, now: float) -> tuple[float, float] | None:
     if moment > now + MAX_DELAY_S:
         return None
-    # A float of unix seconds is exact to a quarter microsecond: what is below that is noise,
-    # and rounding up would make a second of it.
-    return max(0.0, round(moment - now, 6)), moment
+    return max(0.0, moment - now), moment
