@@ -152,6 +152,17 @@ async def test_a_stream_that_breaks_off_keeps_its_text_and_is_an_error(serve, ht
     assert "broke off" in last.error.message
 
 
+async def test_a_reply_that_was_over_survives_what_breaks_after_it(serve, http_reply):
+    async def answer(asked, writer):
+        writer.write(http_reply(sse(piece("all", "stop")), headers=EVENTS, length=10_000))
+        await writer.drain()
+        writer.close()
+
+    async with serve(answer) as server:
+        response = await ask(server)
+    assert (response.content, response.error) == ("all", None)
+
+
 async def test_a_stream_that_ends_too_early_is_an_error(serve, http_reply):
     async with serve(http_reply(sse(piece("hel"), done=False), headers=EVENTS)) as server:
         response = await ask(server)

@@ -12,13 +12,15 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from ..contract import AgentError, ErrorCode, JsonObject, Origin
+from ..contract import AgentError, ErrorCode, Json, JsonObject, Origin
 from .endpoint import Endpoint
 from .transport import Timeouts
 
-__all__ = ["advise", "explain_fault"]
+__all__ = ["advise", "explain_fault", "mask"]
 
 _CAUSES = 8
+# Shorter keys are made up, and might be any word.
+_MIN_MASKED_CHARS = 6
 _UNREACHABLE = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
 # By parts of class names, so that other transports' exceptions are understood too.
 _TIMEOUTS: Final = (
@@ -28,21 +30,31 @@ _TIMEOUTS: Final = (
 )
 
 
-def advise(error: AgentError, endpoint: Endpoint, model: str) -> AgentError:
+def advise(error: AgentError, endpoint: Endpoint, *, model: str, key: str) -> AgentError:
     """*error* of a reply, with what the caller can do about it, and without the key.
 
     Args:
         error: What the reply says.
         endpoint: Where was asked.
         model: Whom, as "provider:model".
+        key: The key that was sent, "" if none.
     """
-    hint = _hint(error, endpoint, model)
-    message = cast("str", endpoint.mask(error.message))
+    hint = _hint(error, endpoint, model, sent=bool(key))
+    message = cast("str", mask(error.message, key))
     return replace(
         error,
         message=f"{message} ({hint})" if hint else message,
-        details=cast("JsonObject", endpoint.mask(error.details)),
+        details=cast("JsonObject", mask(error.details, key)),
     )
+
+
+def mask(value: Json, key: str) -> Json:
+    """*value* with *key* blotted out wherever it stands; a provider may say it back."""
+    if isinstance(value, str):
+        return value.replace(key, "***") if len(key) >= _MIN_MASKED_CHARS else value
+    if isinstance(value, dict):
+        return {name: mask(item, key) for name, item in value.items()}
+    return [mask(item, key) for item in value] if isinstance(value, list) else value
 
 
 def explain_fault(
@@ -81,9 +93,9 @@ def explain_fault(
     return replace(error, message=f"the exchange with {where} broke off: {error.message}")
 
 
-def _hint(error: AgentError, endpoint: Endpoint, model: str) -> str:
+def _hint(error: AgentError, endpoint: Endpoint, model: str, *, sent: bool) -> str:
     if error.code == ErrorCode.AUTH_ERROR and error.origin != Origin.CALLER:
-        return endpoint.key_hint()
+        return endpoint.key_hint(sent=sent)
     if error.code == ErrorCode.MODEL_UNAVAILABLE and not error.retryable:
         if endpoint.provider.name == "ollama":
             return f"check the name in {model!r}; `ollama pull` fetches a model"

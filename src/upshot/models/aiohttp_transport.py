@@ -182,7 +182,9 @@ class _Exchange:
     async def __aenter__(self) -> Answered:
         response = await self._transport.open_response(*self._asked)
         self._response = response
-        return response.status, tuple(response.headers.items()), response.content.iter_any()
+        # Lower-cased, since that makes plain strings of aiohttp's own kind, which is slow to use.
+        headers = [(name.lower(), value) for name, value in response.headers.items()]
+        return response.status, headers, response.content.iter_any()
 
     async def __aexit__(
         self,

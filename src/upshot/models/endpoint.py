@@ -19,7 +19,6 @@ ApiKey: TypeAlias = str | Callable[[], str | Awaitable[str]]
 
 _PATHS = {"chat": "/chat/completions", "messages": "/messages"}
 _LOOPBACK = ("localhost", "::1", "0.0.0.0")  # a server says that it listens there
-_MIN_MASKED_CHARS = 6
 
 
 class Endpoint:
@@ -52,7 +51,6 @@ class Endpoint:
         self.provider = provider
         self.url = _to_url(provider, base_url)
         self._key = api_key
-        self._last_key = ""
         host = urlsplit(self.url).hostname or ""
         self._is_local = host in _LOOPBACK or host.startswith("127.") or host.endswith(".localhost")
         self._headers = {
@@ -86,26 +84,23 @@ class Endpoint:
         key = key.strip() if isinstance(key, str) else ""  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
         if not key:
             return dict(self._headers) if self._can_do_without() else self._keyless()
-        self._last_key = key
         name = self.provider.key_header
         return {**self._headers, name: f"Bearer {key}" if name == "authorization" else key}
 
-    def key_hint(self) -> str:
-        """Where the key of the last request came from, as words to a person who has to mend it."""
+    def key_in(self, headers: Mapping[str, str]) -> str:
+        """The key in *headers* that this endpoint made, "" where there is none."""
+        return headers.get(self.provider.key_header, "").removeprefix("Bearer ")
+
+    def key_hint(self, *, sent: bool) -> str:
+        """What a person can do about a refused request.
+
+        Args:
+            sent: Whether it carried a key.
+        """
         variable = self.provider.key_variable
-        if not self._last_key:
+        if not sent:
             return f"no key was sent: set {variable} or pass api_key=" if variable else ""
         return "check the api_key that was passed" if self._key else f"check {variable}"
-
-    def mask(self, value: Json) -> Json:
-        """*value* with the key of the last request blotted out wherever it stands."""
-        if isinstance(value, str):
-            if len(self._last_key) < _MIN_MASKED_CHARS:
-                return value
-            return value.replace(self._last_key, "***")
-        if isinstance(value, dict):
-            return {name: self.mask(item) for name, item in value.items()}
-        return [self.mask(item) for item in value] if isinstance(value, list) else value
 
     def _key_of_environment(self) -> str:
         # Read at each request: importing and building read no environment.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
-from typing import cast
+from typing import TypeAlias, cast
 
 from msgspec.structs import replace
 
@@ -13,6 +13,7 @@ from ..contract import (
     Clock,
     Conversation,
     ErrorCode,
+    FinishReason,
     JsonObject,
     ModelInput,
     ModelRequest,
@@ -24,7 +25,7 @@ from ..contract import (
 )
 from ..errors import UpshotError
 from ..wire import StreamReader, Transcript, classify_error, make_transcript
-from .advice import advise, explain_fault
+from .advice import advise, explain_fault, mask
 from .aiohttp_transport import default_transport
 from .endpoint import Endpoint
 from .structured import with_output
@@ -32,6 +33,7 @@ from .transport import Timeouts, Transport
 
 __all__ = ["HttpModel"]
 
+_Fields: TypeAlias = dict[str, str] | list[tuple[str, str]]
 _NO_SETTINGS = ModelSettings()
 _NO_TIMEOUTS = Timeouts()
 
@@ -102,7 +104,7 @@ class HttpModel:
         started_s = self._clock.monotonic()
         headers = await self._endpoint.headers()
         if isinstance(headers, AgentError):
-            unasked = self._settle(self._reader(()).fail(headers), request, started_s)
+            unasked = self._settle(self._reader({}).fail(headers), request, started_s, key="")
             yield replace(unasked, usage=Usage())
             return
         body = self._encode(request, stream=stream)
@@ -112,7 +114,7 @@ class HttpModel:
             async with transport.send(
                 "POST", self._endpoint.url, headers, body, timeouts=self._timeouts
             ) as (status, pairs, chunks):
-                fields = tuple(pairs)
+                fields = _to_fields(pairs)
                 reader = self._reader(fields)
                 if status >= 300:
                     said = b"".join([chunk async for chunk in chunks])
@@ -129,8 +131,9 @@ class HttpModel:
         except Exception as exception:
             error = classify_error(exception=exception, provider=self._provider)
             error = explain_fault(error, exception, self._endpoint, self._timeouts)
-            response = (reader or self._reader(())).fail(error)
-        yield self._settle(response, request, started_s)
+            response = _break_off(reader or self._reader({}), error)
+        key = self._endpoint.key_in(headers)
+        yield self._settle(response, request, started_s, key=key)
 
     def _encode(self, request: ModelRequest, *, stream: bool) -> bytes:
         messages = request.messages
@@ -152,7 +155,7 @@ class HttpModel:
             stream=stream,
         )
 
-    def _reader(self, fields: Iterable[tuple[str, str]]) -> StreamReader:
+    def _reader(self, fields: _Fields) -> StreamReader:
         return StreamReader(
             self._surface,
             provider=self._provider,
@@ -161,15 +164,15 @@ class HttpModel:
         )
 
     def _settle(
-        self, response: ModelResponse, request: ModelRequest, started_s: float
+        self, response: ModelResponse, request: ModelRequest, started_s: float, *, key: str
     ) -> ModelResponse:
         """Add to *response* what only the caller's side knows."""
         data: JsonObject = {"provider": self._provider, "model": self._model}
         data.update(response.provider_data)
         error = response.error
         if error is not None:
-            error = advise(error, self._endpoint, self.name)
-            data = cast("JsonObject", self._endpoint.mask(data))
+            error = advise(error, self._endpoint, model=self.name, key=key)
+            data = cast("JsonObject", mask(data, key))
         duration_ms = round((self._clock.monotonic() - started_s) * 1000)
         response = replace(response, error=error, provider_data=data, duration_ms=duration_ms)
         return with_output(response, request)
@@ -178,12 +181,18 @@ class HttpModel:
 _UNASKED = ModelResponse(error=AgentError(ErrorCode.INTERNAL, "no reply was made"))
 
 
-def _refuse(
-    reader: StreamReader, status: int, fields: tuple[tuple[str, str], ...], body: bytes
-) -> ModelResponse:
+def _to_fields(pairs: Iterable[tuple[str, str]]) -> _Fields:
+    """The headers in the form that is read fastest: a dictionary, unless a name comes twice."""
+    listed = list(pairs)
+    named = dict(listed)
+    return named if len(named) == len(listed) else listed
+
+
+def _refuse(reader: StreamReader, status: int, fields: _Fields, body: bytes) -> ModelResponse:
     if status >= 400:
         return reader.refuse(status, body)
-    target = next((value for name, value in fields if name.lower() == "location"), "nowhere")
+    pairs = fields.items() if isinstance(fields, dict) else fields
+    target = next((value for name, value in pairs if name.lower() == "location"), "nowhere")
     return reader.fail(
         AgentError(
             ErrorCode.INVALID_REQUEST,
@@ -207,3 +216,12 @@ def _close(reader: StreamReader) -> ModelResponse:
         origin=Origin.MODEL,
     )
     return replace(response, error=cut)
+
+
+def _break_off(reader: StreamReader, error: AgentError) -> ModelResponse:
+    """End the reading of a reply that broke off, unless it had said that it was over."""
+    response = reader.close()
+    if response.success and response.provider_data.get("stream_done"):
+        return response
+    data: JsonObject = {**response.provider_data, "error_message": error.message}
+    return replace(response, error=error, finish_reason=FinishReason.ERROR, provider_data=data)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from difflib import get_close_matches
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypedDict, Unpack
 
 from ..contract import JsonObject, Model, ModelSettings, ReasoningEffort
@@ -94,18 +93,24 @@ def missing_key(model: Model) -> str | None:
 def _to_settings(fields: SettingFields) -> ModelSettings:
     unknown = sorted(set(fields) - set(ModelSettings.__struct_fields__))
     if unknown:
-        near = get_close_matches(unknown[0], ModelSettings.__struct_fields__, 1)
-        hint = f"did you mean {near[0]!r}?" if near else "put what is the provider's own in extra="
+        near = _nearest(unknown[0], ModelSettings.__struct_fields__)
+        hint = f"did you mean {near!r}?" if near else "put what is the provider's own in extra="
         raise Misuse(f"there is no setting {unknown[0]!r}: {hint}")
     return ModelSettings(**fields)
 
 
 def _unknown(provider: str, model: str, openers: Mapping[str, object]) -> str:
     known = sorted({*PROVIDERS, *openers, "scripted"})
-    near = get_close_matches(provider, known, 1)
+    near = _nearest(provider, known)
     if near:
-        return f"there is no provider {provider!r}: did you mean {near[0]}:{model}?"
+        return f"there is no provider {provider!r}: did you mean {near}:{model}?"
     return (
         f"there is no provider {provider!r}: there are {', '.join(known)}; any other server that "
         f"speaks Chat Completions is openai:{model} with base_url="
     )
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, list(known), 1)), "")
