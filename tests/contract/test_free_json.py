@@ -239,7 +239,7 @@ def test_a_lone_key_of_two_that_clash_after_cleaning_is_listed() -> None:
         len,
         1 + 2j,
         10**1_000,
-        Tree([object()]),  # type: ignore[list-item]
+        Tree([object()]),
         Broken(name="x"),
     ],
     ids=lambda value: type(value).__name__,

@@ -118,8 +118,8 @@ def test_closed_words_are_refused_when_read(data: bytes) -> None:
 
 
 def test_words_given_as_text_become_members() -> None:
-    error: Any = AgentError("rate_limit", origin="limit")  # type: ignore[arg-type]
-    denied: Any = ToolDenied("c", "t", reason="policy", effect="none")  # type: ignore[arg-type]
+    error: Any = AgentError("rate_limit", origin="limit")
+    denied: Any = ToolDenied("c", "t", reason="policy", effect="none")
     assert error.code is ErrorCode.RATE_LIMIT
     assert error.origin is Origin.LIMIT
     assert denied.reason is DeniedReason.POLICY

@@ -1,0 +1,80 @@
+"""Messages: who said what, in typed parts."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.contract.strategies import messages, parts
+from upshot.contract import (
+    Artifact,
+    Conversation,
+    Data,
+    Image,
+    Message,
+    Part,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+)
+from upshot.errors import Misuse
+
+
+def test_a_message_is_made_of_role_and_content() -> None:
+    message = Message("user", "Hello")
+    assert (message.role, message.content, message.text) == (Role.USER, "Hello", "Hello")
+
+
+def test_a_role_that_nobody_has_is_misuse() -> None:
+    role: Any = "robot"
+    with pytest.raises(Misuse, match="'robot' is no role"):
+        Message(role, "Hello")
+
+
+def test_lists_are_frozen() -> None:
+    content: Any = [Text("a"), Data(1)]
+    calls: Any = [ToolCall("c1", "look")]
+    message = Message("assistant", content, tool_calls=calls)
+    assert message.content == (Text("a"), Data(1))
+    assert message.tool_calls == (ToolCall("c1", "look"),)
+    bundle: Any = Artifact("report", content)
+    assert bundle.parts == (Text("a"), Data(1))
+
+
+def test_no_content_is_no_text() -> None:
+    nothing: Any = None
+    calls: Any = [ToolCall("c1", "look")]
+    message = Message("assistant", nothing, tool_calls=calls)
+    assert (message.content, message.tool_calls) == ("", tuple(calls))
+
+
+@given(st.lists(parts(), max_size=5))
+def test_the_text_is_that_of_all_text_parts_joined(said: list[Part]) -> None:
+    message = Message("assistant", tuple(said))
+    assert message.text == "".join(part.text for part in said if isinstance(part, Text))
+    assert message.parts == tuple(said)
+
+
+@pytest.mark.parametrize(("content", "parts"), [("", ()), ("x", (Text("x"),))])
+def test_a_text_is_one_part_unless_it_is_empty(content: str, parts: tuple[Part, ...]) -> None:
+    assert Message("user", content).parts == parts
+
+
+def test_reasoning_and_pictures_are_no_text() -> None:
+    message = Message("assistant", (Reasoning(text="hm"), Text("yes"), Image(url="u")))
+    assert message.text == "yes"
+
+
+@given(st.lists(messages(), max_size=4))
+def test_a_conversation_is_a_sequence_that_grows(said: list[Message]) -> None:
+    conversation = Conversation(said[:1])
+    for message in said[1:2]:
+        conversation.append(message)
+    conversation.extend(said[2:])
+    assert list(conversation) == conversation[:] == said
+    assert len(conversation) == len(said)
+    assert [conversation[place] for place in range(len(said))] == said
+    assert conversation.encoded == {}
+    assert repr(conversation) == f"Conversation({said!r})"

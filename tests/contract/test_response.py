@@ -1,0 +1,72 @@
+"""ModelResponse: what came of one model call."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from tests.contract.strategies import responses
+from upshot.contract import (
+    AgentError,
+    ErrorCode,
+    FinishReason,
+    Local,
+    Message,
+    ModelResponse,
+    Reasoning,
+    Status,
+    Text,
+    ToolCall,
+)
+from upshot.errors import Misuse, RunFailed
+
+
+@given(responses())
+def test_success_is_to_have_no_error(response: ModelResponse) -> None:
+    assert response.success is (response.error is None)
+    assert response.status is (Status.COMPLETED if response.success else Status.FAILED)
+
+
+@pytest.mark.parametrize(("content", "text"), [("x", "x"), (None, "")])
+def test_unwrap_gives_the_text(content: str | None, text: str) -> None:
+    assert ModelResponse(content=content).unwrap() == text
+
+
+def test_unwrap_of_a_failed_call_raises_with_the_response() -> None:
+    response = ModelResponse(content="par", error=AgentError(ErrorCode.TIMEOUT, "too slow"))
+    with pytest.raises(RunFailed, match="timeout: too slow") as caught:
+        response.unwrap()
+    assert caught.value.result is response
+
+
+def test_a_finish_reason_given_as_text_becomes_a_member_or_is_misuse() -> None:
+    good: Any = "stop"
+    bad: Any = "end_turn"
+    assert ModelResponse(finish_reason=good).finish_reason is FinishReason.STOP
+    with pytest.raises(Misuse):
+        ModelResponse(finish_reason=bad)
+
+
+def test_the_native_reply_stays_in_the_process() -> None:
+    raw = object()
+    assert ModelResponse(local=Local(raw=raw)).raw is raw
+    assert ModelResponse().raw is None
+
+
+def test_the_message_of_a_reply_holds_text_and_calls() -> None:
+    call = ToolCall("c1", "look")
+    response = ModelResponse(content="I look.", tool_calls=(call,))
+    assert response.to_message() == Message("assistant", "I look.", tool_calls=(call,))
+
+
+def test_the_message_of_a_reply_keeps_reasoning_before_the_text() -> None:
+    thought = Reasoning(text="hm", signature="s", provider="anthropic")
+    said = ModelResponse(content="Yes.", reasoning=(thought,)).to_message()
+    silent = ModelResponse(reasoning=(thought,)).to_message()
+    assert said.content == (thought, Text("Yes."))
+    assert silent.content == (thought,)
+
+
+def test_lists_are_frozen() -> None:
+    calls: Any = [ToolCall("c1", "look")]
+    assert ModelResponse(tool_calls=calls).tool_calls == tuple(calls)
