@@ -1,0 +1,157 @@
+"""Agent: an agent as plain data, and its spec."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from upshot.contract import (
+    Agent,
+    AgentCard,
+    AgentSpec,
+    Budget,
+    Handoff,
+    ModelSettings,
+    Retry,
+    decode,
+    encode,
+    handoffs_of,
+)
+from upshot.errors import Misuse
+
+
+class Look:
+    name = "look"
+    description = "Looks."
+    parameters: dict[str, Any] = {"type": "object"}
+
+
+class Named:
+    name = "test:model"
+
+
+class Loop:
+    async def execute(self, run: Any, host: Any, board: Any) -> None: ...
+
+
+def refund(order_id: str) -> None: ...
+
+
+@pytest.mark.parametrize("id", ["", None, 5])
+def test_an_agent_needs_an_id(id: Any) -> None:
+    with pytest.raises(Misuse, match="an agent needs an id"):
+        Agent(id)
+
+
+@pytest.mark.parametrize("field", ["tools", "handoffs", "observers", "deciders"])
+def test_a_string_is_no_list(field: str) -> None:
+    items: dict[str, Any] = {field: "look"}
+    with pytest.raises(Misuse, match=rf"{field}=\['look'\]"):
+        Agent("support", **items)
+
+
+@pytest.mark.parametrize("field", ["tools", "handoffs", "observers", "deciders"])
+def test_one_item_is_no_list(field: str) -> None:
+    items: dict[str, Any] = {field: Look()}
+    with pytest.raises(Misuse, match=f"{field} of agent 'support' is one look: give a list"):
+        Agent("support", **items)
+
+
+@pytest.mark.parametrize(
+    "handoffs",
+    [
+        ["billing", Handoff("billing")],
+        ["Billing", "billing"],
+        [Agent("a b"), "a-b"],
+        [Handoff("x", tool_name="go"), Handoff("y", tool_name="go")],
+        [Handoff("x", tool_name="transfer_to_y"), "y"],
+    ],
+)
+def test_two_handoffs_with_one_tool_name_are_misuse(handoffs: Any) -> None:
+    with pytest.raises(Misuse, match="two hand-offs"):
+        Agent("support", handoffs=handoffs)
+
+
+def test_what_is_no_handoff_is_misuse() -> None:
+    wrong: Any = [5]
+    with pytest.raises(Misuse, match="5 is no hand-off"):
+        Agent("support", handoffs=wrong)
+
+
+def test_handoffs_may_be_named_in_three_ways() -> None:
+    billing: Agent[str] = Agent("billing", card=AgentCard(description="For bills."))
+    agent: Agent[str] = Agent("support", handoffs=["sales", billing, Handoff("law", "For law.")])
+    made = handoffs_of(agent)
+    assert [handoff.to_agent_id for handoff in made] == ["sales", "billing", "law"]
+    assert [handoff.description for handoff in made] == ["", "For bills.", "For law."]
+
+
+def test_lists_and_generators_are_frozen() -> None:
+    def tools() -> Iterator[Any]:
+        yield "look"
+
+    assert Agent("support", tools=tools()).tools == ("look",)
+    assert Agent("support", tools=[]).tools == ()
+    assert Agent("support").tools is None
+
+
+def test_an_agent_cannot_be_changed_but_made_anew() -> None:
+    agent: Agent[str] = Agent("support", name="Support")
+    with pytest.raises(AttributeError):
+        agent.name = "Other"
+    assert agent.but(name="Other") == Agent("support", name="Other")
+    with pytest.raises(TypeError):
+        agent.but(nickname="x")
+    with pytest.raises(Misuse):
+        agent.but(id="")
+
+
+def test_plain_agents_are_equal_and_hash_alike() -> None:
+    assert Agent("a", tools=["x"]) == Agent("a", tools=("x",))
+    assert hash(Agent("a", tools=["x"])) == hash(Agent("a", tools=("x",)))
+
+
+def test_its_spec_has_its_names() -> None:
+    model: Any = Named()
+    tools: Any = [Look(), refund, "search", [Look(), "deep"]]
+    agent: Agent[str] = Agent(
+        "support",
+        name="Support",
+        model=model,
+        instructions="Help.",
+        tools=tools,
+        output_type={"type": "object"},
+        handoffs=["billing"],
+        engine=Loop(),
+        card=AgentCard(name="Support"),
+        budget=Budget(max_turns=3),
+        settings=ModelSettings(temperature=0.0),
+        retry=None,
+    )
+    assert agent.spec() == AgentSpec(
+        id="support",
+        name="Support",
+        model="test:model",
+        instructions="Help.",
+        tools=("look", "refund", "search", "look", "deep"),
+        output_schema={"type": "object"},
+        handoffs=("billing",),
+        engine="Loop",
+        card=AgentCard(name="Support"),
+        budget=Budget(max_turns=3),
+        settings=ModelSettings(temperature=0.0),
+        retry=None,
+    )
+
+
+def test_its_spec_leaves_out_what_has_no_name() -> None:
+    spec = Agent("support", instructions=lambda run: "Help.").spec()
+    assert spec == AgentSpec(id="support", retry=Retry())
+    assert (spec.instructions, spec.tools, spec.engine, spec.model) == (None, None, "", "")
+
+
+def test_no_tools_and_an_empty_list_are_not_the_same() -> None:
+    for tools in (None, ()):
+        agent: Agent[str] = Agent("support", tools=tools)
+        spec = decode(encode(agent), AgentSpec)
+        assert spec.tools == tools

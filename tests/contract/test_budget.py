@@ -1,0 +1,44 @@
+"""Budget: what a run may use."""
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from upshot.contract import Budget
+from upshot.errors import Misuse
+
+
+def test_the_defaults_are_those_of_the_contract() -> None:
+    budget = Budget()
+    assert (budget.max_turns, budget.max_depth, budget.tool_timeout_s) == (50, 8, 45)
+    assert budget.unpriced == "refuse"
+    unlimited = ("deadline_s", "max_tool_calls", "max_calls_per_tool", "max_tokens", "max_cost_usd")
+    assert {getattr(budget, name) for name in unlimited} == {None}
+
+
+def test_money_is_exact() -> None:
+    cents: Any = 0.1
+    assert Budget(max_cost_usd=cents).max_cost_usd == Decimal("0.1")
+
+
+LIMITS = [name for name in Budget.__struct_fields__ if name != "unpriced"]
+
+
+@pytest.mark.parametrize("limit", [-1, -0.5, float("nan")], ids=str)
+@pytest.mark.parametrize("name", LIMITS)
+def test_a_limit_below_zero_or_no_number_is_misuse(name: str, limit: float) -> None:
+    with pytest.raises(Misuse):
+        Budget(**{name: limit})
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_none_is_no_limit_and_zero_is_one(name: str) -> None:
+    assert getattr(Budget(**{name: None}), name) is None
+    assert getattr(Budget(**{name: 0}), name) == 0
+
+
+def test_what_to_do_without_a_price_is_one_of_two_words() -> None:
+    word: Any = "maybe"
+    with pytest.raises(Misuse, match="maybe"):
+        Budget(unpriced=word)

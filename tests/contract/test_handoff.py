@@ -1,0 +1,34 @@
+"""Hand-offs: the tool by which a model passes a request on."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from upshot.contract import Handoff, handoff_tool_name
+
+
+@pytest.mark.parametrize(
+    ("agent_id", "name"),
+    [
+        ("billing", "transfer_to_billing"),
+        ("Billing-Desk 2", "transfer_to_billing_desk_2"),
+        ("a.b/c", "transfer_to_a_b_c"),
+        ("Ünï", "transfer_to__n_"),
+        ("_", "transfer_to__"),
+        ("", "transfer_to_unknown"),
+    ],
+)
+def test_the_tool_is_named_after_the_agent(agent_id: str, name: str) -> None:
+    assert handoff_tool_name(agent_id) == name
+
+
+@given(st.text())
+def test_any_id_makes_a_name_that_providers_take(agent_id: str) -> None:
+    assert re.fullmatch(r"transfer_to_[a-z0-9_]+", handoff_tool_name(agent_id))
+
+
+def test_a_handoff_passes_the_history_on_unless_told_otherwise() -> None:
+    assert Handoff("billing").history
+    assert Handoff("billing", "For bills.", history=False).description == "For bills."

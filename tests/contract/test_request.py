@@ -1,0 +1,47 @@
+"""What is asked of an agent and of a model."""
+
+from typing import Any
+
+from hypothesis import given
+
+from tests.contract.strategies import messages, texts
+from upshot.contract import (
+    AgentCard,
+    Conversation,
+    Message,
+    ModelRequest,
+    Request,
+    RequestConfig,
+    Skill,
+)
+
+
+@given(texts())
+def test_a_text_becomes_a_message_of_the_user(text: str) -> None:
+    request = Request(text)
+    assert request.message == request.to_message() == Message("user", text)
+    assert request.text == text
+
+
+@given(messages())
+def test_a_message_is_taken_as_it_is(message: Message) -> None:
+    request = Request(message)
+    assert request.message is request.to_message() is message
+    assert request.text == message.text
+
+
+def test_a_model_request_is_made_of_text_messages_or_itself() -> None:
+    said = Conversation([Message("user", "Hi")])
+    whole = ModelRequest(said, system="Be brief.")
+    assert ModelRequest.of("Hi").messages == (Message("user", "Hi"),)
+    assert ModelRequest.of(said).messages is said
+    assert ModelRequest.of(whole) is whole
+
+
+def test_lists_are_frozen() -> None:
+    modes: Any = ["text/plain"]
+    skills: Any = [Skill(id="a", tags=modes)]
+    card = AgentCard(skills=skills, default_input_modes=modes)
+    assert RequestConfig(accepted_output_modes=modes).accepted_output_modes == ("text/plain",)
+    assert card.skills[0].tags == card.default_input_modes == ("text/plain",)
+    assert hash(card) == hash(AgentCard(skills=tuple(skills), default_input_modes=tuple(modes)))

@@ -1,0 +1,59 @@
+"""How a model is asked, and how often again."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from tests.contract.strategies import structs
+from upshot.contract import ModelSettings, Retry
+from upshot.errors import Misuse
+
+
+@given(structs(ModelSettings), structs(ModelSettings))
+def test_settings_are_merged_field_by_field(agent: ModelSettings, run: ModelSettings) -> None:
+    merged = agent.merge(run)
+    for name in ModelSettings.__struct_fields__:
+        if name != "extra":
+            told = getattr(run, name)
+            assert getattr(merged, name) == (getattr(agent, name) if told is None else told)
+    assert merged.extra == agent.extra | run.extra
+
+
+@given(structs(ModelSettings))
+def test_merging_nothing_changes_nothing(settings: ModelSettings) -> None:
+    assert settings.merge(None) is settings
+    assert settings.merge(ModelSettings()) == ModelSettings().merge(settings) == settings
+
+
+def test_a_setting_of_zero_or_no_is_a_setting() -> None:
+    over = ModelSettings(temperature=0.0, parallel_tool_calls=False, stop=())
+    merged = ModelSettings(temperature=1.0, parallel_tool_calls=True, stop=("x",)).merge(over)
+    assert (merged.temperature, merged.parallel_tool_calls, merged.stop) == (0.0, False, ())
+
+
+@pytest.mark.parametrize("stop", ["END", ["END"], ("END",)])
+def test_a_stop_text_may_stand_alone_or_in_a_list(stop: Any) -> None:
+    assert ModelSettings(stop=stop).stop == ("END",)
+
+
+def test_retry_has_patient_defaults() -> None:
+    retry = Retry()
+    assert (retry.max_tries, retry.max_wait_s, retry.base_s) == (4, 60, 0.5)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"max_tries": 0},
+        {"max_tries": -1},
+        {"max_wait_s": -1},
+        {"base_s": -0.1},
+        {"max_wait_s": float("nan")},
+        {"base_s": float("nan")},
+    ],
+    ids=str,
+)
+def test_a_retry_that_cannot_be_is_misuse(limits: dict[str, Any]) -> None:
+    with pytest.raises(Misuse):
+        Retry(**limits)
