@@ -1,0 +1,149 @@
+"""Stores of large outputs beside a journal."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+from typing import NoReturn
+
+from ..contract import File, JsonObject, read_page
+from ..contract.value import Tagged
+
+__all__ = ["MemoryArtifactStore", "StoredArtifact", "read_artifact", "store"]
+
+MAX_BYTES = 500_000_000
+_SUMMARY_CHARS = 200
+# Above this the hash would keep the loop for more than a millisecond.
+_HASH_HERE_BYTES = 500_000
+
+
+class StoredArtifact(Tagged, frozen=True, kw_only=True):
+    """A large output with all that is known of it.
+
+    Attributes:
+        id: The id of it, hard to guess.
+        run_id: The run that may read it.
+        call_id: The call that it came from.
+        media_type: Such as "application/json".
+        sha256: Hex digest of the data.
+        lines: How many lines its text has, None where it is no text.
+        summary: At most 200 characters that say what is in it.
+        data: The bytes (base64 in JSON).
+    """
+
+    id: str
+    run_id: str
+    call_id: str
+    media_type: str
+    sha256: str
+    lines: int | None = None
+    summary: str = ""
+    data: bytes
+
+    @property
+    def file(self) -> File:
+        """The reference to it."""
+        return File(
+            id=self.id,
+            media_type=self.media_type,
+            size_bytes=len(self.data),
+            sha256=self.sha256,
+            lines=self.lines,
+            summary=self.summary,
+        )
+
+
+async def store(run_id: str, call_id: str, data: bytes, media_type: str) -> StoredArtifact:
+    """Make an artifact of *data*, under a new id.
+
+    Raises:
+        OSError: It is larger than ``MAX_BYTES``.
+    """
+    if len(data) > MAX_BYTES:
+        raise OSError(f"an artifact of {len(data)} bytes is too large: {MAX_BYTES} is the most")
+    if len(data) > _HASH_HERE_BYTES:
+        return await asyncio.to_thread(_describe, run_id, call_id, data, media_type)
+    return _describe(run_id, call_id, data, media_type)
+
+
+def read_artifact(
+    data: bytes, *, offset: int = 0, limit: int | None = None, pattern: str | None = None
+) -> JsonObject:
+    """Read a part of the text of *data*; bytes that are no UTF-8 become U+FFFD."""
+    return read_page(data.decode(errors="replace"), offset=offset, limit=limit, pattern=pattern)
+
+
+def refuse_id(id: str) -> NoReturn:
+    """Raise the KeyError for an id that the run has not, whoever else may have it."""
+    raise KeyError(f"this run has no artifact {id!r}")
+
+
+class MemoryArtifactStore:
+    """Keeps artifacts in memory; plays the role ArtifactStore."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, StoredArtifact] = {}
+
+    async def put(self, run_id: str, call_id: str, data: bytes, media_type: str) -> File:
+        """Store *data*.
+
+        Returns:
+            The reference to it: id, media_type, size_bytes, sha256, lines, summary.
+
+        Raises:
+            OSError: It is too large.
+        """
+        artifact = await store(run_id, call_id, data, media_type)
+        self.keep(artifact)
+        return artifact.file
+
+    async def read(
+        self,
+        id: str,
+        *,
+        run_id: str,
+        offset: int = 0,
+        limit: int | None = None,
+        pattern: str | None = None,
+    ) -> JsonObject:
+        """Read a page, or the lines that match *pattern*; see ``read_page``.
+
+        Returns:
+            ``{"text": ..., "next_offset": int | None}``; offsets in characters.
+
+        Raises:
+            KeyError: This run has no such artifact.
+            ValueError: *pattern* is not valid, or *offset* or *limit* is impossible.
+        """
+        artifact = self._kept.get(id)
+        if artifact is None or artifact.run_id != run_id:
+            refuse_id(id)
+        return read_artifact(artifact.data, offset=offset, limit=limit, pattern=pattern)
+
+    def keep(self, artifact: StoredArtifact) -> None:
+        """Take an artifact that has its id already."""
+        self._kept[artifact.id] = artifact
+
+    def of_run(self, run_id: str) -> list[StoredArtifact]:
+        """All artifacts of a run, in the order in which they were stored."""
+        return [artifact for artifact in self._kept.values() if artifact.run_id == run_id]
+
+
+def _describe(run_id: str, call_id: str, data: bytes, media_type: str) -> StoredArtifact:
+    try:
+        text: str | None = data.decode()
+    except UnicodeDecodeError:
+        text = None
+    lines = None if text is None else text.count("\n") + (not text.endswith("\n") and text != "")
+    opening = "" if text is None else " ".join(text[: 4 * _SUMMARY_CHARS].split())
+    return StoredArtifact(
+        id=f"art-{secrets.token_hex(12)}",
+        run_id=run_id,
+        call_id=call_id,
+        media_type=media_type,
+        sha256=hashlib.sha256(data).hexdigest(),
+        lines=lines,
+        summary=opening[:_SUMMARY_CHARS] or f"{media_type}, {len(data)} bytes",
+        data=data,
+    )

@@ -1,0 +1,168 @@
+"""A run as a file of JSON lines: a header, its events, and its artifacts."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from ..contract import encode
+from ..contract.value import Value, written
+from ..errors import JournalError, Misuse
+from .artifacts import StoredArtifact
+from .entry import Entry, decode_entry
+
+__all__ = ["FORMAT", "FORMAT_VERSION", "Line", "read_lines", "write_lines"]
+
+FORMAT = "upshot.journal"
+FORMAT_VERSION = 1
+_FILE_MODE = 0o600
+_ARTIFACT_MARK = b'{"kind":"stored_artifact"'
+
+_artifacts = msgspec.json.Decoder(StoredArtifact)
+
+Line: TypeAlias = Entry | StoredArtifact
+
+
+class Header(Value, frozen=True, kw_only=True):
+    """The first line.
+
+    Attributes:
+        format: What the file is.
+        version: Of its form.
+        run_id: The run.
+        events: How many events follow.
+        artifacts: How many artifacts follow after them.
+    """
+
+    format: Literal["upshot.journal"] = written(FORMAT)
+    version: int = written(FORMAT_VERSION)
+    run_id: str
+    events: int
+    artifacts: int = 0
+
+
+_headers = msgspec.json.Decoder(Header)
+
+
+class Exported(NamedTuple):
+    """What of a run goes into a file.
+
+    Attributes:
+        run_id: The run.
+        events: How many there are.
+        bodies: They themselves, as JSON.
+        artifact_count: How many artifacts there are.
+        artifacts: They themselves.
+    """
+
+    run_id: str
+    events: int
+    bodies: Iterable[bytes]
+    artifact_count: int
+    artifacts: Iterable[StoredArtifact]
+
+
+def write_lines(path: str, run: Exported) -> int:
+    """Write a run to *path*, which is there whole or not at all.
+
+    Returns:
+        How many events it has.
+
+    Raises:
+        Misuse: The run has no events, or *path* cannot be written.
+    """
+    if not run.events:
+        raise Misuse(f"the journal has no run {run.run_id!r}")
+    header = Header(run_id=run.run_id, events=run.events, artifacts=run.artifact_count)
+    part = f"{path}.{os.getpid()}.part"
+    try:
+        with open(part, "wb", opener=_open_private) as file:
+            file.write(encode(header) + b"\n")
+            for body in run.bodies:
+                file.write(body + b"\n")
+            for artifact in run.artifacts:
+                file.write(encode(artifact) + b"\n")
+        os.replace(part, path)
+    except OSError as error:
+        raise Misuse(f"{path} cannot be written: {error.strerror}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            os.remove(part)
+    return run.events
+
+
+def read_lines(path: str) -> Iterator[Line]:
+    """Read what ``write_lines`` wrote: the events in order, then the artifacts.
+
+    Raises:
+        Misuse: *path* cannot be read.
+        JournalError: A line is damaged or missing; its number, from 1, is named.
+    """
+    try:
+        with open(path, "rb") as file:
+            yield from _read(path, file)
+    except OSError as error:
+        raise Misuse(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _read(path: str, file: Iterable[bytes]) -> Iterator[Line]:
+    header: Header | None = None
+    number = events = artifacts = 0
+    for number, line in enumerate(file, 1):
+        try:
+            if header is None:
+                header = _read_header(line)
+            elif line.startswith(_ARTIFACT_MARK):
+                artifacts += 1
+                yield _read_artifact(line, header)
+            else:
+                events += 1
+                yield _read_event(line, header, events)
+        except (Misuse, msgspec.MsgspecError) as error:
+            raise JournalError(f"{path}, line {number}: {error}") from error
+    if header is None:
+        raise JournalError(f"{path}, line 1: the file is empty")
+    if (events, artifacts) != (header.events, header.artifacts):
+        raise JournalError(
+            f"{path}, line {number + 1}: the file ends after {events} events and {artifacts} "
+            f"artifacts; it should have {header.events} and {header.artifacts}"
+        )
+
+
+def _read_header(line: bytes) -> Header:
+    try:
+        header = _headers.decode(line)
+    except msgspec.MsgspecError as error:
+        raise Misuse("this is no exported run") from error
+    if header.version > FORMAT_VERSION:
+        raise Misuse(f"it was exported by a newer version of upshot, in form {header.version}")
+    if not header.run_id or header.events < 1:
+        raise Misuse("it is the export of no run")
+    return header
+
+
+def _read_event(line: bytes, header: Header, seq: int) -> Entry:
+    entry = decode_entry(line.rstrip(b"\r\n"))
+    if entry.run_id != header.run_id:
+        raise Misuse(f"an event of run {entry.run_id} among those of {header.run_id}")
+    if entry.seq != seq:
+        raise Misuse(f"event {entry.seq} stands where event {seq} should be")
+    return entry
+
+
+def _read_artifact(line: bytes, header: Header) -> StoredArtifact:
+    artifact = _artifacts.decode(line)
+    if artifact.run_id != header.run_id:
+        raise Misuse(f"an artifact of run {artifact.run_id} among those of {header.run_id}")
+    if hashlib.sha256(artifact.data).hexdigest() != artifact.sha256:
+        raise Misuse(f"the data of artifact {artifact.id} do not have its sha256")
+    return artifact
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, _FILE_MODE)

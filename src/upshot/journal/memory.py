@@ -1,0 +1,200 @@
+"""MemoryJournal: a log that lives as long as the process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from os import PathLike, fspath
+
+from ..contract import Event, RunSummary, encode
+from ..errors import JournalError
+from .artifacts import MemoryArtifactStore, StoredArtifact
+from .damage import Damage
+from .entry import (
+    RUNNING,
+    Entry,
+    Note,
+    decode_event,
+    epoch_error,
+    from_unix,
+    gap_error,
+    noted,
+    stamp_of,
+)
+from .lines import Exported, read_lines, write_lines
+
+__all__ = ["MemoryJournal"]
+
+
+@dataclass(slots=True, eq=False)
+class _Log:
+    """One run."""
+
+    epoch: int = 0
+    events: list[Event] = field(default_factory=list[Event])
+    first: Note = Note(RUNNING)
+    status: str = RUNNING
+
+    def add(self, event: Event) -> None:
+        note = noted(event)
+        self.events.append(event)
+        if note is None:
+            return
+        self.status = note.status
+        if note.agent_id is not None:
+            self.first = note
+
+    def summary(self, run_id: str) -> RunSummary:
+        times = (getattr(event, "time", None) for event in reversed(self.events))
+        return RunSummary(
+            run_id=run_id,
+            agent_id=self.first.agent_id or "",
+            status=self.status,
+            started_at=from_unix(self.first.started_at),
+            updated_at=next((time for time in times if time is not None), None),
+            events=len(self.events),
+            request=self.first.request or "",
+        )
+
+
+class MemoryJournal:
+    """Keeps runs in memory; plays the role Journal.
+
+    It keeps the events themselves and not their JSON, so that they cost nothing; who
+    changes a dict within an event after it was appended changes the log.
+
+    Attributes:
+        artifacts: The store of large outputs.
+    """
+
+    def __init__(self) -> None:
+        self.artifacts = MemoryArtifactStore()
+        self._logs: dict[str, _Log] = {}
+        self._closed = False
+
+    @property
+    def usable(self) -> bool:
+        """Whether it is open."""
+        return not self._closed
+
+    async def claim(self, run_id: str, *, cut: bool = False) -> int:
+        """Take the run: returns the new epoch; appends with an older one fail from now on.
+
+        Args:
+            run_id: The run; it need not have any event.
+            cut: Without effect here: memory is not damaged.
+        """
+        log = self._open().setdefault(run_id, _Log())
+        log.epoch += 1
+        return log.epoch
+
+    def append(self, event: Event, *, epoch: int | None = None) -> None:
+        """Take a durable event; returns at once.
+
+        Args:
+            event: Its seq must be the next of its run.
+            epoch: What ``claim`` gave; None takes the latest.
+
+        Raises:
+            JournalError: The epoch is old, the seq is not the next, or the journal is closed.
+            Misuse: It is a delta, or of no run.
+        """
+        run_id, seq = stamp_of(event)
+        logs = self._open()
+        log = logs.get(run_id)
+        if log is None:
+            log = _Log()
+        last_seq = len(log.events)
+        if epoch is not None and epoch != log.epoch:
+            raise epoch_error(run_id, epoch, log.epoch, last_seq)
+        if seq != last_seq + 1:
+            raise gap_error(run_id, seq, last_seq)
+        logs[run_id] = log
+        log.add(event)
+
+    async def durable(self, run_id: str, seq: int) -> None:
+        """Wait until every event of the run up to *seq* is safe; here they always are.
+
+        Raises:
+            JournalError: The run has no such event, or the journal is closed.
+        """
+        last_seq = await self.last_seq(run_id)
+        if seq > last_seq:
+            raise JournalError(f"run {run_id} has no event {seq}", run_id=run_id, seq=last_seq)
+
+    async def events(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
+        """The run's durable events with a seq above *after*, in order."""
+        log = self._open().get(run_id)
+        place = max(after, 0)
+        while log is not None and place < len(log.events):
+            yield log.events[place]
+            place += 1
+
+    async def last_seq(self, run_id: str) -> int:
+        """Seq of the run's last event, 0 if it has none."""
+        log = self._open().get(run_id)
+        return 0 if log is None else len(log.events)
+
+    async def damage(self, run_id: str) -> Damage | None:
+        """What is wrong with the run's log; here nothing ever is."""
+        self._open()
+        return None
+
+    async def runs(self, status: str | None = None) -> Sequence[RunSummary]:
+        """The runs, newest first; only those of *status* where one is given."""
+        latest_first = reversed(self._open().items())
+        found = [log.summary(run_id) for run_id, log in latest_first if log.events]
+        found.sort(
+            key=lambda run: run.started_at.timestamp() if run.started_at else 0, reverse=True
+        )
+        return [run for run in found if status is None or run.status == status]
+
+    async def export(self, run_id: str, path: str | PathLike[str]) -> int:
+        """Write a run with its artifacts as JSON lines; returns how many events.
+
+        Raises:
+            Misuse: There is no such run, or *path* cannot be written.
+        """
+        log = self._open().get(run_id, _Log())
+        bodies = [encode(event) for event in log.events]
+        artifacts = self.artifacts.of_run(run_id)
+        run = Exported(run_id, len(bodies), bodies, len(artifacts), artifacts)
+        return await asyncio.to_thread(write_lines, fspath(path), run)
+
+    async def import_(self, path: str | PathLike[str]) -> str:
+        """Read a run from JSON lines; returns its id.
+
+        Raises:
+            Misuse: *path* cannot be read.
+            JournalError: A line is damaged, or the run is there already; nothing is taken.
+        """
+        self._open()
+        lines = await asyncio.to_thread(lambda: list(read_lines(fspath(path))))
+        log = _Log()
+        artifacts: list[StoredArtifact] = []
+        run_id = ""
+        for line in lines:
+            if isinstance(line, Entry):
+                run_id = line.run_id
+                log.add(decode_event(line.body))
+            else:
+                artifacts.append(line)
+        known = self._open().get(run_id)
+        if known is not None and known.events:
+            raise JournalError(f"run {run_id} is in the journal already", run_id=run_id)
+        log.epoch = 0 if known is None else known.epoch
+        self._logs[run_id] = log
+        for artifact in artifacts:
+            self.artifacts.keep(artifact)
+        return run_id
+
+    async def aclose(self) -> None:
+        """Forget everything; may be called again."""
+        self._closed = True
+        self._logs = {}
+
+    def _open(self) -> dict[str, _Log]:
+        if self._closed:
+            raise JournalError("the journal is closed")
+        return self._logs

@@ -1,0 +1,180 @@
+"""The tables of a journal in SQLite, and opening a file that has them or gets them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import time
+
+from ..errors import JournalError, Misuse
+
+__all__ = ["SCHEMA_VERSION", "open_database"]
+
+SCHEMA_VERSION = 1
+_APPLICATION_ID = int.from_bytes(b"upst")
+_MAGIC = b"SQLite format 3\x00"
+_BUSY_S = 30.0
+_FILE_MODE = 0o600
+
+_TABLES = (
+    """CREATE TABLE runs (
+        run_id TEXT PRIMARY KEY,
+        agent_id TEXT NOT NULL DEFAULT '',
+        status TEXT NOT NULL DEFAULT 'running',
+        epoch INTEGER NOT NULL DEFAULT 0,
+        last_seq INTEGER NOT NULL DEFAULT 0,
+        lease_until REAL,
+        wake_at REAL,
+        started_at REAL,
+        updated_at REAL,
+        request TEXT NOT NULL DEFAULT ''
+    )""",
+    """CREATE TABLE events (
+        run_id TEXT NOT NULL,
+        seq INTEGER NOT NULL,
+        epoch INTEGER NOT NULL,
+        kind TEXT NOT NULL,
+        time REAL,
+        call_id TEXT NOT NULL,
+        body BLOB NOT NULL,
+        crc INTEGER NOT NULL,
+        PRIMARY KEY (run_id, seq)
+    )""",
+    """CREATE TABLE artifacts (
+        id TEXT PRIMARY KEY,
+        run_id TEXT NOT NULL,
+        call_id TEXT NOT NULL,
+        media_type TEXT NOT NULL,
+        size_bytes INTEGER NOT NULL,
+        sha256 TEXT NOT NULL,
+        lines INTEGER,
+        data BLOB NOT NULL,
+        summary TEXT NOT NULL
+    )""",
+    "CREATE INDEX artifacts_of_run ON artifacts (run_id)",
+    f"PRAGMA application_id = {_APPLICATION_ID}",
+    f"PRAGMA user_version = {SCHEMA_VERSION}",
+)
+
+
+def open_database(path: str, *, create: bool = True) -> sqlite3.Connection:
+    """Open the journal at *path*.
+
+    Args:
+        path: A file; one that is not there yet, or empty, becomes a journal.
+        create: Whether a missing file is made; if not, it is misuse.
+
+    Returns:
+        A connection in WAL mode that no longer begins transactions by itself. It may be
+        used in any thread, but only in one at a time.
+
+    Raises:
+        Misuse: *path* is no place for a journal, or holds something else.
+        JournalError: The file is damaged, held by another process, or of a newer version.
+    """
+    made = _look_at(path, create=create)
+    try:
+        return _open(path)
+    except sqlite3.Error as error:
+        raise JournalError(f"the journal {path} cannot be opened: {error}") from error
+    finally:
+        if made and not os.path.getsize(path):
+            os.remove(path)
+
+
+def _look_at(path: str, *, create: bool) -> bool:
+    """Refuse what can be no journal; returns whether the file was made here."""
+    try:
+        if not os.path.exists(path):
+            return _make(path, create=create)
+        if not os.path.isfile(path):
+            raise Misuse(f"{path} cannot be a journal: it is no file")
+        with open(path, "rb") as file:
+            head = file.read(len(_MAGIC))
+        if head and head != _MAGIC:
+            raise Misuse(f"{path} is no journal: it is not an SQLite database")
+        if not os.access(path, os.W_OK):
+            raise JournalError(f"the journal {path} cannot be opened: it may not be written")
+    except OSError as error:
+        raise JournalError(f"the journal {path} cannot be opened: {error.strerror}") from error
+    except ValueError as error:
+        if isinstance(error, Misuse):
+            raise
+        raise Misuse(f"{path!r} cannot be a journal: {error}") from error
+    return False
+
+
+def _make(path: str, *, create: bool) -> bool:
+    if not create:
+        raise Misuse(f"there is no journal at {path}")
+    folder = os.path.dirname(path) or os.curdir
+    if not os.path.isdir(folder):
+        raise Misuse(f"there is no folder {folder} for the journal {path}")
+    with contextlib.suppress(FileExistsError):
+        # SQLite gives the files beside it the same mode.
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, _FILE_MODE))
+        return True
+    return False
+
+
+def _open(path: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
+    )
+    try:
+        _prepare(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, path: str) -> None:
+    fresh = _is_fresh(connection, path)
+    _use_wal(connection, path)
+    connection.execute("PRAGMA synchronous = FULL")
+    if not fresh:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    # Another process may have been faster.
+    if _is_fresh(connection, path):
+        for statement in _TABLES:
+            connection.execute(statement)
+    connection.execute("COMMIT")
+
+
+def _is_fresh(connection: sqlite3.Connection, path: str) -> bool:
+    owner = _pragma(connection, "application_id")
+    version = _pragma(connection, "user_version")
+    if owner == _APPLICATION_ID:
+        if version > SCHEMA_VERSION:
+            raise JournalError(
+                f"the journal {path} was written by a newer version of upshot: its form is "
+                f"{version}, and this version reads forms up to {SCHEMA_VERSION}"
+            )
+        return False
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if owner or version or tables:
+        raise Misuse(f"{path} is no journal: it is a database of another program")
+    return True
+
+
+def _use_wal(connection: sqlite3.Connection, path: str) -> None:
+    deadline = time.monotonic() + _BUSY_S
+    while True:
+        try:
+            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            break
+        except sqlite3.OperationalError as error:
+            # The change of mode does not wait for other processes by itself.
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+    if mode != "wal":
+        raise JournalError(f"the journal {path} cannot be opened: its file system has no WAL mode")
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    (value,) = connection.execute(f"PRAGMA {name}").fetchone()
+    return int(value)

@@ -1,0 +1,286 @@
+"""SqliteJournal: a log in a file."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from os import PathLike, fspath
+from typing import TypeVar
+
+from ..contract import Event, RunSettled, RunSummary
+from ..errors import JournalError
+from . import stored
+from .claim import claim_run
+from .damage import Damage, damage_error, logger
+from .entry import decode_event, epoch_error, gap_error, stamp_of, to_entry
+from .reader import Reader
+from .sqlite_artifacts import SqliteArtifactStore
+from .transfer import export_run, import_run
+from .writer import Writer
+
+__all__ = ["SqliteJournal"]
+
+T = TypeVar("T")
+# So few events are in memory at once while a run is read.
+_PAGE_EVENTS = 64
+
+
+@dataclass(slots=True, eq=False)
+class _Hold:
+    """What is known of a run that this journal appends to."""
+
+    epoch: int
+    last_seq: int
+    settled: bool = False
+
+
+class SqliteJournal:
+    """A log in an SQLite file, in WAL mode; plays the role Journal.
+
+    ``open`` makes one; it belongs to the event loop it was opened in. Appends are
+    queued and written by a thread of their own, all that is queued in one commit that waits
+    for the disk; what nobody waits for is written a moment later. Other processes may have
+    the same file open.
+
+    Attributes:
+        path: The file.
+        artifacts: The store of large outputs, in the same file.
+    """
+
+    def __init__(self, path: str, writer: Writer, reader: Reader) -> None:
+        self.path = path
+        self.artifacts = SqliteArtifactStore(self)
+        self._writer = writer
+        self._reader = reader
+        self._holds: dict[str, _Hold] = {}
+        self._cuts: dict[str, Damage] = {}
+        self._closed = False
+
+    @classmethod
+    async def open(cls, path: str | PathLike[str], *, create: bool = True) -> SqliteJournal:
+        """Open the journal at *path*.
+
+        Args:
+            path: A file; one that is not there yet becomes a journal, with mode 0600.
+            create: Whether it may be made; if not, a missing file is misuse.
+
+        Raises:
+            Misuse: *path* is no place for a journal, or holds something else.
+            JournalError: The file is damaged, or written by a newer version.
+        """
+        name = os.path.abspath(str(path))
+        writer = Writer(name)
+        await writer.open(create=create)
+        return cls(name, writer, Reader(name))
+
+    @property
+    def usable(self) -> bool:
+        """Whether it is open and could write all that it was given."""
+        return not self._closed and self._writer.broken is None
+
+    async def claim(self, run_id: str, *, cut: bool = False) -> int:
+        """Take the run: returns the new epoch; appends with an older one fail from now on.
+
+        Damage at the end of its log is cut off, logged as a warning and told by ``damage``.
+
+        Args:
+            run_id: The run; it need not have any event.
+            cut: Whether to drop also sound events that stand after a damaged one.
+
+        Raises:
+            JournalError: Sound events stand after a damaged one, or the file cannot be used.
+        """
+        claim = await self.write(lambda connection: claim_run(connection, run_id, cut=cut))
+        self._writer.failed.pop(run_id, None)
+        self._writer.written[run_id] = claim.last_seq
+        self._holds[run_id] = _Hold(claim.epoch, claim.last_seq)
+        if claim.damage is not None:
+            self._cuts[run_id] = claim.damage
+        return claim.epoch
+
+    def append(self, event: Event, *, epoch: int | None = None) -> None:
+        """Take a durable event; returns at once.
+
+        Args:
+            event: Its seq must be the next of its run.
+            epoch: What ``claim`` gave; None takes that of the latest claim made here, and 0
+                for a run that nobody has claimed yet.
+
+        Raises:
+            JournalError: The epoch is old, the seq is not the next, an earlier event of the
+                run could not be written, or the journal is closed or broken. What can be
+                known only from the file is raised at the next append and by ``durable``.
+            Misuse: It is a delta, of no run, or no JSON.
+        """
+        run_id, seq = stamp_of(event)
+        self._check(run_id)
+        hold = self._holds.get(run_id)
+        if hold is None:
+            hold = self._holds[run_id] = _Hold(epoch or 0, max(seq - 1, 0))
+        if epoch is not None and epoch != hold.epoch:
+            raise epoch_error(run_id, epoch, hold.epoch, hold.last_seq)
+        if seq != hold.last_seq + 1:
+            raise gap_error(run_id, seq, hold.last_seq)
+        self._writer.put(to_entry(event, run_id, seq, hold.epoch))
+        hold.last_seq = seq
+        hold.settled = isinstance(event, RunSettled)
+
+    async def durable(self, run_id: str, seq: int) -> None:
+        """Wait until every event of the run up to *seq* is safe on disk.
+
+        Raises:
+            JournalError: They could not be written, or the run has no such event.
+        """
+        writer = self._writer
+        if writer.written.get(run_id, 0) < seq:
+            self._check(run_id)
+            await writer.flush()
+            self._check(run_id)
+            if writer.written.get(run_id, 0) < seq:
+                await self._expect(run_id, seq)
+        self._let_go(run_id, seq)
+
+    async def events(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
+        """The run's durable events with a seq above *after*, in order.
+
+        A damaged log gives exactly the events before the damage. Where nothing sound
+        follows, they end there, with a logged warning, and ``damage`` tells of it.
+
+        Raises:
+            JournalError: Sound events stand after a damaged one, or the file cannot be read.
+        """
+        await self._settle(run_id)
+        last, more = max(after, 0), True
+        while more:
+            page = await self._page(run_id, last)
+            last, more = page.last, page.more
+            for body in page.bodies:
+                yield decode_event(body)
+            if page.fault:
+                await self._tell(run_id)
+
+    async def last_seq(self, run_id: str) -> int:
+        """Seq of the run's last event, what is queued included; 0 if it has none."""
+        hold = self._holds.get(run_id)
+        if hold is not None:
+            return hold.last_seq
+        return await self.read(lambda connection: stored.last_seq(connection, run_id))
+
+    async def damage(self, run_id: str) -> Damage | None:
+        """What is wrong with the run's log, or was cut off by a claim made here."""
+        await self._settle(run_id)
+        scan = await self.read(lambda connection: stored.scan_run(connection, run_id))
+        return scan.damage or self._cuts.get(run_id)
+
+    async def runs(self, status: str | None = None) -> Sequence[RunSummary]:
+        """The runs, newest first; only those of *status* where one is given."""
+        await self.flush()
+        return await self.read(lambda connection: stored.read_summaries(connection, status))
+
+    async def export(self, run_id: str, path: str | PathLike[str]) -> int:
+        """Write a run with its artifacts as JSON lines; returns how many events.
+
+        Raises:
+            Misuse: There is no such run, or *path* cannot be written.
+            JournalError: The run is damaged.
+        """
+        await self.flush()
+        return await self.read(lambda connection: export_run(connection, run_id, fspath(path)))
+
+    async def import_(self, path: str | PathLike[str]) -> str:
+        """Read a run from JSON lines; returns its id.
+
+        Raises:
+            Misuse: *path* cannot be read.
+            JournalError: A line is damaged, or the run is there already; nothing is taken.
+        """
+        run_id = await self.write(lambda connection: import_run(connection, fspath(path)))
+        # What was known of a run without events no longer holds.
+        self._holds.pop(run_id, None)
+        return run_id
+
+    async def aclose(self) -> None:
+        """Write what is queued and close the file; may be called again."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._reader.aclose()
+        await self._writer.aclose()
+
+    async def flush(self) -> None:
+        """Wait until what is queued is written, as far as it can be."""
+        if self.usable:
+            await self._writer.flush()
+
+    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Do *work* in a transaction, after all that is queued.
+
+        Raises:
+            JournalError: The journal is closed, or its file cannot be written.
+            Exception: What *work* raised; then it is undone.
+        """
+        self._check("")
+        try:
+            return await self._writer.work(work)
+        except sqlite3.Error as error:
+            raise JournalError(f"the journal {self.path} cannot be used: {error}") from error
+
+    def post(self, work: Callable[[sqlite3.Connection], None], size_bytes: int) -> None:
+        """Queue *work*, which keeps *size_bytes* in memory; returns at once.
+
+        Raises:
+            JournalError: The journal is closed, or its file cannot be written.
+        """
+        self._check("")
+        self._writer.post(work, size_bytes)
+
+    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Do *work* on what is committed.
+
+        Raises:
+            JournalError: The journal is closed, or its file is damaged.
+            Exception: What *work* raised.
+        """
+        if self._closed:
+            raise JournalError(f"the journal {self.path} is closed")
+        return await self._reader.read(work)
+
+    def _check(self, run_id: str) -> None:
+        """Raise why nothing can be written to the run, if so; a new exception each time."""
+        if self._closed:
+            raise JournalError(f"the journal {self.path} is closed")
+        failure = self._writer.broken or self._writer.failed.get(run_id)
+        if failure is not None:
+            raise JournalError(str(failure), run_id=run_id, seq=failure.seq) from failure
+
+    async def _settle(self, run_id: str) -> None:
+        hold = self._holds.get(run_id)
+        if hold is not None and self._writer.written.get(run_id, 0) < hold.last_seq:
+            await self.flush()
+
+    async def _page(self, run_id: str, after: int) -> stored.Page:
+        return await self.read(
+            lambda connection: stored.read_page(connection, run_id, after, _PAGE_EVENTS)
+        )
+
+    async def _tell(self, run_id: str) -> None:
+        scan = await self.read(lambda connection: stored.scan_run(connection, run_id))
+        if scan.damage is None:
+            return
+        if not scan.damage.tail:
+            raise damage_error(scan.damage)
+        logger.warning("%s", scan.damage)
+
+    async def _expect(self, run_id: str, seq: int) -> None:
+        last_seq = await self.read(lambda connection: stored.last_seq(connection, run_id))
+        if last_seq < seq:
+            raise JournalError(f"run {run_id} has no event {seq}", run_id=run_id, seq=last_seq)
+
+    def _let_go(self, run_id: str, seq: int) -> None:
+        """Forget a run whose sitting is over, so that a long life needs no more memory."""
+        hold = self._holds.get(run_id)
+        if hold is not None and hold.settled and hold.last_seq <= seq:
+            del self._holds[run_id]
+            self._writer.written.pop(run_id, None)
