@@ -8,6 +8,7 @@ from upshot.contract import (
     DELTAS,
     AgentError,
     AgentResult,
+    Answer,
     ApprovalAnswered,
     ApprovalRequested,
     Approve,
@@ -70,6 +71,7 @@ def test_events_of_a_call_name_it() -> None:
     )
     assert {event.call_id for event in events} == {"c1"}
     assert events[2].pending.id == "c1"
+    assert ApprovalAnswered(answer=Answer("q1")).call_id == ""
 
 
 def test_a_retried_call_says_why() -> None:
