@@ -1,0 +1,77 @@
+"""From a tool call to exactly one outcome: tools, gates, execution, artifacts.
+
+Each name is loaded at its first use.
+"""
+
+from typing import TYPE_CHECKING
+
+from ..lazy import lazy_names
+
+if TYPE_CHECKING:
+    from ..contract import (
+        TOOL_MESSAGE_MAX_CHARS,
+        ToolCall,
+        outcome_blocks_tool,
+        outcome_is_error,
+        outcome_is_retryable,
+        outcome_to_model_content,
+    )
+    from .artifacts import InMemoryArtifacts
+    from .case import Case
+    from .catalog import resolve_tools
+    from .context import CancelToken, ToolContext
+    from .definition import Tool, tool
+    from .error import ToolError
+    from .gate import Denial, Gate
+    from .gates import Allow, ApprovalRequest, Ask, EditArguments, Refuse
+    from .toolbox import Toolbox
+    from .workers import Workers
+
+__all__ = [
+    "Allow",
+    "ApprovalRequest",
+    "Ask",
+    "CancelToken",
+    "Case",
+    "Denial",
+    "EditArguments",
+    "Gate",
+    "InMemoryArtifacts",
+    "Refuse",
+    "TOOL_MESSAGE_MAX_CHARS",
+    "Tool",
+    "ToolCall",
+    "ToolContext",
+    "ToolError",
+    "Toolbox",
+    "Workers",
+    "outcome_blocks_tool",
+    "outcome_is_error",
+    "outcome_is_retryable",
+    "outcome_to_model_content",
+    "resolve_tools",
+    "tool",
+]
+
+_HOMES = {
+    ".contract": (
+        "TOOL_MESSAGE_MAX_CHARS ToolCall outcome_blocks_tool outcome_is_error "
+        "outcome_is_retryable outcome_to_model_content "
+    ),
+    "artifacts": "InMemoryArtifacts",
+    "case": "Case",
+    "catalog": "resolve_tools",
+    "context": "CancelToken ToolContext",
+    "definition": "Tool tool",
+    "error": "ToolError",
+    "gate": "Denial Gate",
+    "gates": "Allow ApprovalRequest Ask EditArguments Refuse",
+    "toolbox": "Toolbox",
+    "workers": "Workers",
+}
+
+__getattr__ = lazy_names(__name__, globals(), _HOMES)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,188 @@
+"""Between an annotation and JSON: its schema, and how a value of it is built."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeGuard, cast, get_args
+
+import msgspec
+
+from ..contract import Json, JsonObject
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+    from pydantic.fields import FieldInfo
+
+__all__ = [
+    "BuildError",
+    "Builder",
+    "copy_json",
+    "is_field_info",
+    "read_annotations",
+    "with_field_info",
+]
+
+# Builds the typed value of a JSON value that the schema has let pass.
+Builder: TypeAlias = Callable[[Json], object]
+
+_REF = "#/$defs/{name}"
+_AS_THEY_ARE: tuple[object, ...] = (str, int, bool)
+_ANYTHING: tuple[object, ...] = (Any, object)
+
+
+class BuildError(ValueError):
+    """A value fits the schema and its type refuses it all the same; the text says why."""
+
+
+def read_annotations(
+    annotations: Mapping[str, object],
+) -> tuple[dict[str, JsonObject], JsonObject, dict[str, Builder]]:
+    """Read what *annotations*, by parameter name, say of JSON.
+
+    Those that hold pydantic types are read by pydantic, which is then loaded already; all
+    others by msgspec.
+
+    Returns:
+        A schema for each, the definitions that they refer to, and a builder for each.
+
+    Raises:
+        TypeError: One has no JSON form.
+    """
+    plain = {name: kind for name, kind in annotations.items() if not _uses_pydantic(kind)}
+    rest = {name: kind for name, kind in annotations.items() if name not in plain}
+    schemas, definitions = _read_plain(plain)
+    builders = {name: _builder(kind) for name, kind in plain.items()}
+    if rest:
+        more, more_definitions, more_builders = _read_pydantic(rest)
+        clash = [
+            name
+            for name in more_definitions
+            if definitions.get(name, more_definitions[name]) != more_definitions[name]
+        ]
+        if clash:
+            raise TypeError(f"two different types are called {clash[0]}")
+        schemas, definitions = {**schemas, **more}, {**definitions, **more_definitions}
+        builders = {**builders, **more_builders}
+    return {name: schemas[name] for name in annotations}, definitions, builders
+
+
+def copy_json(value: Json) -> Json:
+    """A copy that shares no container with *value*."""
+    if isinstance(value, dict):
+        return {name: copy_json(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [copy_json(item) for item in value]
+    return value
+
+
+def is_field_info(value: object) -> TypeGuard[FieldInfo]:
+    """Whether *value* is what pydantic's ``Field(...)`` gives; never loads pydantic."""
+    module = sys.modules.get("pydantic.fields")
+    return module is not None and isinstance(value, module.FieldInfo)
+
+
+def with_field_info(annotation: object, default: object) -> object:
+    """*annotation* with what a ``Field(...)`` in the default's place says of it."""
+    return Annotated[annotation, default] if is_field_info(default) else annotation
+
+
+def _uses_pydantic(annotation: object) -> bool:
+    module = sys.modules.get("pydantic")
+    if module is None:
+        return False
+    if isinstance(annotation, type) and issubclass(annotation, module.BaseModel):
+        return True
+    if is_field_info(annotation):
+        return True
+    # Types that pydantic itself defines, such as EmailStr, and annotated aliases of them.
+    if getattr(annotation, "__module__", "").partition(".")[0] == "pydantic":
+        return True
+    return any(map(_uses_pydantic, get_args(annotation)))
+
+
+def _read_plain(annotations: Mapping[str, object]) -> tuple[dict[str, JsonObject], JsonObject]:
+    schemas, definitions = msgspec.json.schema_components(
+        [_known_to_msgspec(kind) for kind in annotations.values()],
+        ref_template=_REF,
+        schema_hook=_schema_of_other,
+    )
+    by_name = dict(zip(annotations, cast("Sequence[JsonObject]", schemas), strict=True))
+    return by_name, cast("JsonObject", definitions)
+
+
+def _known_to_msgspec(annotation: object) -> object:
+    return Any if annotation is object else annotation
+
+
+def _schema_of_other(kind: type) -> dict[str, Any]:
+    if issubclass(kind, PurePath):
+        return {"type": "string"}
+    raise NotImplementedError
+
+
+def _build_other(kind: type, value: object) -> object:
+    if issubclass(kind, PurePath):
+        return kind(str(value))
+    raise NotImplementedError
+
+
+def _builder(annotation: object) -> Builder:
+    if annotation in _AS_THEY_ARE:
+        return _as_it_is
+    if annotation in _ANYTHING:
+        return copy_json
+
+    kind = cast("type[object]", annotation)
+
+    def build(value: Json) -> object:
+        try:
+            # Copied first, for msgspec shares what is annotated with Any.
+            return msgspec.convert(copy_json(value), kind, dec_hook=_build_other)
+        except (msgspec.ValidationError, ValueError, TypeError) as error:
+            raise BuildError(str(error)) from error
+
+    return build
+
+
+def _as_it_is(value: Json) -> object:
+    return value
+
+
+def _read_pydantic(
+    annotations: Mapping[str, object],
+) -> tuple[dict[str, JsonObject], JsonObject, dict[str, Builder]]:
+    from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter
+
+    try:
+        adapters = {
+            name: TypeAdapter(cast("type[object]", kind)) for name, kind in annotations.items()
+        }
+        schemas, rest = TypeAdapter.json_schemas(
+            [(name, "validation", adapter) for name, adapter in adapters.items()],
+            ref_template="#/$defs/{model}",
+        )
+    except (PydanticSchemaGenerationError, PydanticUserError) as error:
+        raise TypeError(str(error)) from error
+    by_name = {name: cast("JsonObject", schemas[name, "validation"]) for name in annotations}
+    definitions = cast("JsonObject", rest.get("$defs", {}))
+    return by_name, definitions, {name: _pydantic_builder(a) for name, a in adapters.items()}
+
+
+def _pydantic_builder(adapter: TypeAdapter[object]) -> Builder:
+    from pydantic import ValidationError
+
+    def build(value: Json) -> object:
+        try:
+            # As JSON, because pydantic's strict reading of Python objects refuses date strings.
+            return adapter.validate_json(msgspec.json.encode(value), strict=True)
+        except ValidationError as error:
+            raise BuildError("; ".join(map(_fault_text, error.errors()))) from error
+
+    return build
+
+
+def _fault_text(fault: Any) -> str:
+    place = "/".join(map(str, fault["loc"]))
+    return f"/{place}: {fault['msg']}" if place else str(fault["msg"])

@@ -1,0 +1,117 @@
+"""Artifacts: where large outputs are kept, and the tool that reads them."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import hashlib
+import secrets
+from dataclasses import dataclass
+from typing import cast
+
+from ..contract import (
+    ArtifactStore,
+    Effect,
+    File,
+    JsonObject,
+    read_page,
+)
+from .body import FunctionBody
+from .context import CancelToken
+from .definition import Tool
+from .error import ToolError
+from .executor import Raised, Stopped, run_thread
+from .signature import Signature
+from .workers import WORKERS
+
+__all__ = ["READER_NAME", "InMemoryArtifacts", "make_reader"]
+
+READER_NAME = "read_artifact"
+# What is read must itself fit into a message.
+_MAX_PAGE_CHARS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    run_id: str
+    text: str
+
+
+class InMemoryArtifacts:
+    """An artifact store that lasts as long as the object."""
+
+    def __init__(self) -> None:
+        self._stored: dict[str, _Stored] = {}
+
+    async def put(self, run_id: str, call_id: str, data: bytes, media_type: str) -> File:
+        """Keep *data*; see ``ArtifactStore``."""
+        text = data.decode("utf-8", "replace")
+        id = f"art-{secrets.token_hex(8)}"
+        self._stored[id] = _Stored(run_id, text)
+        return File(
+            id=id,
+            media_type=media_type,
+            size_bytes=len(data),
+            sha256=hashlib.sha256(data).hexdigest(),
+            lines=len(text.splitlines()),
+        )
+
+    async def read(
+        self,
+        id: str,
+        *,
+        run_id: str,
+        offset: int = 0,
+        limit: int | None = None,
+        pattern: str | None = None,
+    ) -> JsonObject:
+        """Read a page; see ``ArtifactStore``.
+
+        Raises:
+            KeyError: This run has no such artifact.
+            ValueError: The offset, limit or pattern cannot be used.
+        """
+        stored = self._stored.get(id)
+        if stored is None or stored.run_id != run_id:
+            raise KeyError(id)
+        read = functools.partial(
+            read_page, stored.text, offset=offset, limit=limit, pattern=pattern
+        )
+        if pattern is None:
+            return read()
+        # A pattern of a model's may take seconds, and others must go on meanwhile.
+        ending = await run_thread(
+            read, timeout_s=None, token=CancelToken(), workers=WORKERS, late=lambda: None
+        )
+        if isinstance(ending, Stopped):
+            raise asyncio.CancelledError
+        if isinstance(ending, Raised):
+            raise ending.error
+        return cast("JsonObject", ending.value)
+
+
+def make_reader(store: ArtifactStore, run_id: str) -> Tool:
+    """The tool ``read_artifact`` over what *run_id* has in *store*."""
+
+    async def read_artifact(
+        id: str, offset: int = 0, limit: int | None = None, pattern: str | None = None
+    ) -> JsonObject:
+        """Read a large tool output that was stored, by pages or only the lines that match.
+
+        Args:
+            id: The artifact_reference of the output.
+            offset: Where to begin, in characters; go on with next_offset.
+            limit: How many characters at most, up to 10000.
+            pattern: A regular expression; only lines that match it are given.
+        """
+        limit = _MAX_PAGE_CHARS if limit is None else min(limit, _MAX_PAGE_CHARS)
+        try:
+            return await store.read(id, run_id=run_id, offset=offset, limit=limit, pattern=pattern)
+        except KeyError:
+            # The same for an id of another run, so that none can be guessed at.
+            raise ToolError(f"there is no artifact {id!r} in this run", code="not_found") from None
+        except ValueError as error:
+            raise ToolError(str(error), code="invalid_request") from error
+
+    body = FunctionBody(read_artifact, Signature(read_artifact, READER_NAME))
+    return Tool(READER_NAME, body, effect=Effect.READ, repeatable=True)

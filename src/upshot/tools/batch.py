@@ -1,0 +1,243 @@
+"""Batch: the calls of one reply, from the gates to an outcome for each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from ..contract import (
+    ApprovalRequested,
+    DeniedReason,
+    ToolDenied,
+    ToolRecord,
+    ToolSettled,
+    outcome_blocks_tool,
+)
+from .case import Case
+from .conclusion import conclude
+from .desk import Desk
+from .executor import GRACE_S, Stopped
+from .gate import Denial
+from .lock import Claim, Locks
+from .passage import Passage, deny, is_open, release
+from .work import Work
+
+__all__ = ["Batch"]
+
+
+class Batch:
+    """Calls that came together.
+
+    Their gates are asked in call order; a body starts as soon as its own gates have let it
+    pass and what it touches is free. One failure cancels nobody.
+    """
+
+    def __init__(self, desk: Desk, passage: Passage, cases: Sequence[Case]) -> None:
+        self._desk = desk
+        self._passage = passage
+        self._cases = tuple(cases)
+        self._locks = Locks()
+        self._claims: dict[int, Claim] = {}
+        self._tasks: dict[asyncio.Task[None], Case] = {}
+        self._records: dict[int, ToolRecord] = {}
+
+    @property
+    def records(self) -> list[ToolRecord]:
+        """The records of the settled calls, in call order."""
+        found = (self._records.get(id(case)) for case in self._cases)
+        return [record for record in found if record is not None]
+
+    async def run(self) -> None:
+        """Settle or park every call.
+
+        Raises:
+            asyncio.CancelledError: The caller was cancelled; every call is settled all the same.
+            JournalError: The log refuses events; calls may be open.
+        """
+        try:
+            await self._desk.ledger.open()
+            self._start()
+            if self._tasks:
+                await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
+        except asyncio.CancelledError:
+            await self._finish()
+            self._settle_open(parked=True)
+            raise
+        except BaseException:
+            # Bodies must not go on when nothing more can be logged.
+            await self._finish()
+            raise
+        failed = [error for task in self._tasks if (error := _error_of(task)) is not None]
+        if failed:
+            await self._finish()
+            raise failed[0]
+        self._settle_open(parked=False)
+
+    def cancel(self) -> None:
+        """End every body and settle every call as cancelled; ``run`` then returns."""
+        for task in self._tasks:
+            task.cancel()
+
+    def _start(self) -> None:
+        seen: set[str] = set()
+        for case in self._cases:
+            if case.call_id and case.call_id in seen:
+                text = f"the call id {case.call_id!r} stands twice in one reply"
+                deny(case, "call_id", Denial(DeniedReason.DUPLICATE, text))
+            seen.add(case.call_id)
+            self._passage.go(case)
+            if case.wait is None:
+                self._line_up(case)
+            if case.outcome is None and case.pending is None:
+                self._tasks[asyncio.create_task(self._drive(case))] = case
+
+    async def _drive(self, case: Case) -> None:
+        try:
+            if case.wait is not None:
+                await self._passage.wait(case)
+                self._line_up(case)
+            if is_open(case):
+                await self._run(case)
+        except asyncio.CancelledError:
+            # Only this batch cancels its tasks, and it wants an outcome for every call.
+            self._settle_cancelled(case)
+        finally:
+            claim = self._claims.pop(id(case), None)
+            if claim is not None:
+                self._locks.leave(claim)
+
+    def _line_up(self, case: Case) -> None:
+        """What follows when all gates were asked: the last count, and a place in line."""
+        if is_open(case):
+            # Looked at again, for calls before it in the batch have been counted meanwhile.
+            spent = case.turn.spent(case.tool_name)
+            if spent:
+                deny(case, "claim", Denial(DeniedReason.BUDGET, spent))
+        if case.outcome is not None:
+            self._settle(case)
+        elif case.pending is not None:
+            pending = self._desk.secrets.mask(case.pending)
+            case.pending = pending
+            self._desk.ledger.emit(ApprovalRequested(pending=pending))
+        else:
+            case.turn.claim(case.tool_name)
+            self._claim_resources(case)
+
+    def _claim_resources(self, case: Case) -> None:
+        tool = case.known_tool
+        alone = not self._desk.parallel
+        claim = Claim(tool.may_write or alone, None if alone else case.resources)
+        self._claims[id(case)] = claim
+        self._locks.enter(claim)
+        if tool.effect is None and len(self._cases) > 1:
+            self._desk.warn(
+                "undeclared_effect",
+                f"{tool.name} declares no effect, so it ran alone; if it only reads, say so: "
+                'effect="read"',
+                once=f"undeclared_effect {tool.name}",
+            )
+
+    async def _run(self, case: Case) -> None:
+        slot = self._desk.slot_of(case)
+        if not await self._wait_for_room(case, slot):
+            self._refuse(case, DeniedReason.DEADLINE, "the deadline passed while it waited")
+            return
+        try:
+            left = case.turn.remaining_s()
+            if case.turn.cancelled:
+                self._refuse(case, DeniedReason.CANCELLED, "the turn was cancelled")
+            elif left is not None and left <= 0:
+                self._refuse(case, DeniedReason.DEADLINE, "the turn's deadline has passed")
+            else:
+                outcome = await Work(self._desk, case).run()
+                if id(case) not in self._records:
+                    case.outcome = outcome
+                self._settle(case)
+        finally:
+            if slot is not None:
+                slot.release()
+
+    async def _wait_for_room(self, case: Case, slot: asyncio.Semaphore | None) -> bool:
+        claim = self._claims[id(case)]
+        if claim.free is None and slot is None:
+            return True
+        try:
+            async with asyncio.timeout(case.turn.remaining_s()):
+                await self._locks.wait(claim)
+                if slot is not None:
+                    await slot.acquire()
+        except TimeoutError:
+            return False
+        return True
+
+    def _refuse(self, case: Case, reason: DeniedReason, details: str) -> None:
+        """Deny a call whose gates had let it pass, before its body started."""
+        case.turn.unclaim(case.tool_name)
+        deny(case, "start", Denial(reason, details))
+        self._settle(case)
+
+    def _settle(self, case: Case) -> None:
+        """Draw the consequences of an outcome and tell it, once."""
+        outcome = case.outcome
+        if outcome is None or id(case) in self._records:
+            return
+        turn, tool = case.turn, case.tool
+        if isinstance(outcome, ToolDenied) or tool is None:
+            release(case)
+        else:
+            turn.replay.record(
+                outcome, key=case.held, resources=case.resources, may_write=tool.may_write
+            )
+            case.held = None
+            if outcome_blocks_tool(outcome):
+                turn.blocked[case.tool_name] = "an earlier call failed for good"
+        case.outcome = self._desk.secrets.mask(outcome)
+        record = self._desk.record_of(case)
+        self._records[id(case)] = record
+        self._desk.ledger.emit(ToolSettled(record=record))
+
+    def _settle_cancelled(self, case: Case, *, ended: bool = True) -> None:
+        if id(case) in self._records:
+            return
+        if case.run_started is None:
+            if id(case) in self._claims:
+                case.turn.unclaim(case.tool_name)
+            deny(case, "cancelled", Denial(DeniedReason.CANCELLED, "the turn was cancelled"))
+        else:
+            elapsed = self._desk.clock.monotonic() - case.run_started
+            ending = Stopped(cancelled=True, ended=ended)
+            case.outcome = conclude(
+                case, ending, elapsed_ms=round(elapsed * 1000), timeout_s=None, deadline_s=0.0
+            )
+        self._settle(case)
+
+    def _settle_open(self, *, parked: bool) -> None:
+        """Settle what was cancelled before it could do so itself.
+
+        Args:
+            parked: Whether calls that wait for people are given up too.
+        """
+        for case in self._cases:
+            if case.wait is not None:
+                case.wait.cancel()
+                case.wait = None
+            if case.outcome is None and (case.pending is None or parked):
+                case.pending = None
+                self._settle_cancelled(case, ended=False)
+
+    async def _finish(self) -> None:
+        """Cancel all bodies and wait for them, at most for the grace, whatever happens."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + GRACE_S
+        self.cancel()
+        left = {task for task in self._tasks if not task.done()}
+        while left and (delay := until - loop.time()) > 0:
+            try:
+                _, left = await asyncio.wait(left, timeout=delay)
+            except asyncio.CancelledError:
+                # The caller is cancelled already, and that is what it will be told.
+                continue
+
+
+def _error_of(task: asyncio.Task[None]) -> BaseException | None:
+    return task.exception() if task.done() and not task.cancelled() else None

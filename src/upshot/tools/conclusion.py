@@ -1,0 +1,190 @@
+"""Conclusion: from how a body ended to the outcome of its call."""
+
+from __future__ import annotations
+
+import inspect
+from typing import cast, get_args
+
+import msgspec
+
+from ..contract import (
+    Effect,
+    ErrorCode,
+    JsonObject,
+    Part,
+    ToolExecutionResult,
+    ToolFailure,
+    ToolOutcome,
+    ToolTimeout,
+    UnserializableError,
+    clean_text,
+    to_free_json,
+)
+from .case import Case
+from .definition import Tool
+from .error import ToolError
+from .executor import Ending, Raised, Returned, Stopped
+
+__all__ = ["CANCELLED", "INTERRUPTED", "UNSERIALIZABLE", "conclude", "effect_after"]
+
+CANCELLED = ErrorCode("cancelled")
+INTERRUPTED = ErrorCode.INTERRUPTED
+UNSERIALIZABLE = ErrorCode("unserializable_output")
+_MAX_ERROR_CHARS = 2_000
+# They stand under "result" with their kind, so that a reader knows what they are.
+_PARTS = get_args(Part)
+
+
+def conclude(
+    case: Case, ending: Ending, *, elapsed_ms: int, timeout_s: float | None, deadline_s: float
+) -> ToolOutcome:
+    """The outcome of a call whose body ended.
+
+    Args:
+        case: The call; what could not be kept of its value is noted in ``lossy``.
+        ending: How the body ended.
+        elapsed_ms: How long it ran.
+        timeout_s: How long it was allowed.
+        deadline_s: When that was over, unix seconds.
+
+    Returns:
+        A result, a failure or a timeout; a large output is stored by somebody else.
+    """
+    tool = case.known_tool
+    match ending:
+        case Returned(value=value):
+            return _conclude_value(case, value, elapsed_ms)
+        case Raised(error=error):
+            return _conclude_error(case, error, elapsed_ms)
+        case Stopped(cancelled=True, started=started):
+            effect = effect_after(tool, done=False) if started else Effect.NONE
+            return ToolFailure(
+                case.call_id,
+                case.tool_name,
+                error="The call was cancelled while it ran.",
+                retryable=_may_repeat(tool, effect),
+                elapsed_ms=elapsed_ms,
+                effect=effect,
+                code=CANCELLED,
+            )
+        case Stopped(started=started, ended=ended):
+            effect = effect_after(tool, done=False) if started else Effect.NONE
+            override = tool.retry_on_timeout
+            return ToolTimeout(
+                case.call_id,
+                case.tool_name,
+                deadline_s=deadline_s,
+                timeout_s=timeout_s or 0.0,
+                elapsed_ms=elapsed_ms,
+                retryable=_may_repeat(tool, effect) if override is None else override,
+                stopped=ended,
+                effect=effect,
+            )
+
+
+def effect_after(tool: Tool, *, done: bool) -> Effect:
+    """What a body that ran did outside.
+
+    Args:
+        tool: Whose body.
+        done: Whether it did its work; else what may write has done nobody knows what.
+    """
+    if not tool.may_write:
+        return Effect.NONE
+    return Effect.APPLIED if done else Effect.UNKNOWN
+
+
+def _may_repeat(tool: Tool, effect: Effect) -> bool:
+    return effect is not Effect.UNKNOWN or tool.idempotent
+
+
+def _conclude_value(case: Case, value: object, elapsed_ms: int) -> ToolOutcome:
+    tool = case.known_tool
+    try:
+        converted, case.lossy = to_free_json(value)
+    except UnserializableError as error:
+        _close(value)
+        return _unserializable(case, str(error), elapsed_ms)
+    output: JsonObject = (
+        converted
+        if isinstance(converted, dict) and not isinstance(value, _PARTS)
+        else {"result": converted}
+    )
+    if tool.error_key is not None and output.get(tool.error_key):
+        return _returned_error(case, output, elapsed_ms)
+    return ToolExecutionResult(
+        case.call_id,
+        case.tool_name,
+        output=output,
+        elapsed_ms=elapsed_ms,
+        was_coerced=bool(case.coercions),
+        effect=effect_after(tool, done=True),
+    )
+
+
+def _close(value: object) -> None:
+    # A coroutine that nobody awaits would warn when it is collected.
+    if inspect.iscoroutine(value) or inspect.isgenerator(value):
+        value.close()
+
+
+def _unserializable(case: Case, text: str, elapsed_ms: int) -> ToolFailure:
+    return ToolFailure(
+        case.call_id,
+        case.tool_name,
+        error=_one_line(f"The tool ran, and its output cannot be used: {text}"),
+        retryable=False,
+        elapsed_ms=elapsed_ms,
+        effect=effect_after(case.known_tool, done=True),
+        code=UNSERIALIZABLE,
+    )
+
+
+def _returned_error(case: Case, output: JsonObject, elapsed_ms: int) -> ToolFailure:
+    said = output[cast("str", case.known_tool.error_key)]
+    code, wait = output.get("code"), output.get("retry_after_s")
+    return ToolFailure(
+        case.call_id,
+        case.tool_name,
+        error=_one_line(said if isinstance(said, str) else msgspec.json.encode(said).decode()),
+        retryable=output.get("retryable") is not False,
+        elapsed_ms=elapsed_ms,
+        retry_after_s=float(wait) if isinstance(wait, int | float) else None,
+        effect=effect_after(case.known_tool, done=False),
+        code=ErrorCode(code) if isinstance(code, str) else None,
+    )
+
+
+def _conclude_error(case: Case, error: BaseException, elapsed_ms: int) -> ToolFailure:
+    effect = effect_after(case.known_tool, done=False)
+    said = error if isinstance(error, ToolError) else None
+    retryable, code = True, None
+    if said is not None:
+        retryable, code = said.retryable, said.code
+    elif not isinstance(error, Exception):
+        # It ended itself, by a cancel or an exit: as unfinished as if it had been stopped.
+        retryable, code = _may_repeat(case.known_tool, effect), CANCELLED
+    return ToolFailure(
+        case.call_id,
+        case.tool_name,
+        error=_one_line(str(error) if said else _named(error)),
+        retryable=retryable,
+        elapsed_ms=elapsed_ms,
+        retry_after_s=None if said is None else said.retry_after_s,
+        effect=effect,
+        code=None if code is None else ErrorCode(code),
+    )
+
+
+def _named(error: BaseException) -> str:
+    name = type(error).__name__
+    try:
+        text = str(error)
+    except Exception:  # a tool's exception may fail even here, and its call still has an outcome
+        text = ""
+    return f"{name}: {text}" if text else name
+
+
+def _one_line(text: str) -> str:
+    line = clean_text(" ".join(text.split())) or "The tool failed without a message."
+    return line if len(line) <= _MAX_ERROR_CHARS else line[: _MAX_ERROR_CHARS - 3] + "..."

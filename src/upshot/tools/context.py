@@ -1,0 +1,93 @@
+"""ToolContext: what a tool may know of the call that it answers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeAlias
+
+from ..contract import Json
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Deps = TypeVar("Deps", default=object)
+else:
+    from typing import TypeVar
+
+    Deps = TypeVar("Deps")
+
+__all__ = ["CancelToken", "Progress", "ToolContext"]
+
+Progress: TypeAlias = Callable[[str, Json], None]
+
+
+class CancelToken:
+    """Tells a body that nobody waits for it any more; safe to look at from any thread.
+
+    It is true once it is set, so ``if context.cancelled: return`` works.
+    """
+
+    __slots__ = ("_event",)
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def __bool__(self) -> bool:
+        return self._event.is_set()
+
+    def is_set(self) -> bool:
+        """Whether the work shall stop."""
+        return self._event.is_set()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Block the calling thread until it is set, or for *timeout_s* seconds.
+
+        Returns:
+            Whether it is set. For plain tools only: it would stop an event loop.
+        """
+        return self._event.wait(timeout_s)
+
+    def set(self) -> None:
+        """Ask the body to stop."""
+        self._event.set()
+
+
+@dataclass(frozen=True, eq=False)
+class ToolContext(Generic[Deps]):
+    """What a tool whose first parameter is annotated with it is given.
+
+    Attributes:
+        run_id: The run that the call belongs to.
+        call_id: The model's id of the call.
+        tool_name: The tool.
+        turn: The label that the caller of ``dispatch`` gave.
+        attempt: Which pass of the engine this is, from 1; 0 outside a run.
+        deadline: When the body's time is over, unix seconds; None for no limit.
+        idempotency_key: The same for the same call of the same run, also after a retry or a
+            resume; hand it to a service that recognises repetitions.
+        cancelled: Set when nobody waits for the result any more.
+        dependencies: The caller's one object.
+    """
+
+    run_id: str
+    call_id: str
+    tool_name: str
+    turn: int
+    attempt: int
+    deadline: float | None
+    idempotency_key: str
+    cancelled: CancelToken
+    dependencies: Deps
+    _tell: Progress
+
+    def progress(self, text: str, data: Json = None) -> None:
+        """Tell watchers how far the work is; safe from any thread, never fails.
+
+        Args:
+            text: For people.
+            data: For programs.
+        """
+        if not self.cancelled:
+            self._tell(text, data)

@@ -1,0 +1,311 @@
+"""Tool: something that a model can have done, and what is known about it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast, overload
+
+from ..contract import Effect, JsonObject, ToolSpec
+from ..errors import Misuse
+from .body import Body, FunctionBody, SchemaBody, is_async, takes_context
+from .signature import Signature
+
+if TYPE_CHECKING:
+    from .check import ArgumentCheck
+
+__all__ = ["EffectWord", "Resources", "Tool", "tool"]
+
+EffectWord: TypeAlias = Effect | Literal["read", "write", "destructive"]
+Resources: TypeAlias = Iterable[str] | Callable[[JsonObject], Iterable[str]]
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_DECLARABLE = (Effect.READ, Effect.WRITE, Effect.DESTRUCTIVE)
+
+
+@dataclass(frozen=True, eq=False)
+class Tool:
+    """Something that a model can have done.
+
+    Made by ``@tool`` or ``Tool.from_schema``; it can still be called like the function.
+
+    Attributes:
+        name: What the model calls it by: 1 to 64 of a-z, A-Z, 0-9, ``_`` and ``-``.
+        body: Its work.
+        about: What it does, for the model; None takes the docstring.
+        effect: What it may do outside; None is undeclared and counts as write.
+        idempotent: Whether running it twice with the same arguments is as good as once. A
+            repetition after a success in the turn is then denied as a duplicate.
+        repeatable: Whether repetitions make sense all the same, as for polling.
+        network: Whether it reaches the network.
+        resources: What it touches: names, or a function of the arguments that gives them.
+            None is undeclared and counts as everything.
+        approval: Whether people are asked before it runs; None asks for destructive ones.
+        timeout_s: Seconds for one run of the body; None is ``Budget.tool_timeout_s``.
+        retry_on_timeout: Whether it may be called again after a timeout; None concludes
+            that from the effect.
+        min_useful_s: With less time left than this it is not started.
+        retries: How often a failed body is run again at once, where nothing is unknown.
+        error_key: A returned mapping with something truthy under it is a failure; None
+            switches that off.
+        concurrency: How many bodies of it run at a time; None is no limit of its own.
+        trust: "untrusted" where its results may hold words of strangers, else "".
+    """
+
+    name: str
+    body: Body
+    _: KW_ONLY
+    about: str | None = None
+    effect: Effect | None = None
+    idempotent: bool = False
+    repeatable: bool = False
+    network: bool = False
+    resources: Resources | None = None
+    approval: bool | None = None
+    timeout_s: float | None = None
+    retry_on_timeout: bool | None = None
+    min_useful_s: float = 0.0
+    retries: int = 0
+    error_key: str | None = "error"
+    concurrency: int | None = None
+    trust: str = ""
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise Misuse(
+                f"{self.name!r} cannot be the name of a tool: give name= with 1 to 64 of "
+                "a-z, A-Z, 0-9, _ and -"
+            )
+        if self.effect is not None:
+            object.__setattr__(self, "effect", _to_effect(self.name, self.effect))
+        for field in ("timeout_s", "min_useful_s", "retries", "concurrency"):
+            _check_number(self.name, field, getattr(self, field))
+
+    @cached_property
+    def description(self) -> str:
+        """What it does, for the model."""
+        return self.body.description if self.about is None else self.about
+
+    @property
+    def parameters(self) -> JsonObject:
+        """JSON Schema of its arguments; not to be changed."""
+        return self.body.parameters
+
+    @cached_property
+    def version(self) -> str:
+        """Digest of its name, description and schema, 16 hex digits."""
+        import hashlib
+
+        from .canonical import canonical_json
+
+        said = canonical_json([self.name, self.description, self.parameters])
+        return hashlib.sha256(said).hexdigest()[:16]
+
+    @cached_property
+    def check(self) -> ArgumentCheck:
+        """How its arguments are read."""
+        from .check import ArgumentCheck
+
+        return ArgumentCheck(self.name, self.parameters)
+
+    @property
+    def spec(self) -> ToolSpec:
+        """It as it is offered to a model."""
+        return ToolSpec(name=self.name, description=self.description, parameters=self.parameters)
+
+    @property
+    def declared_effect(self) -> Effect:
+        """What it may do; write where nothing was declared."""
+        return self.effect or Effect.WRITE
+
+    @property
+    def may_write(self) -> bool:
+        """Whether it may change something outside."""
+        return self.effect is not Effect.READ
+
+    @property
+    def is_unbound(self) -> bool:
+        """Whether it is a method that has no ``self`` yet."""
+        return isinstance(self.body, FunctionBody) and self.body.signature.is_method
+
+    def resources_of(self, arguments: JsonObject) -> frozenset[str] | None:
+        """What a call with *arguments* touches, None for anything.
+
+        Raises:
+            Exception: What the tool's own function of the arguments raises.
+        """
+        if self.resources is None:
+            return None
+        named = self.resources(arguments) if callable(self.resources) else self.resources
+        return frozenset(named)
+
+    def but(self, **changes: object) -> Tool:
+        """This tool with some fields changed, such as ``name``.
+
+        Raises:
+            TypeError: It has no such field.
+        """
+        return replace(self, **cast("dict[str, JsonObject]", changes))
+
+    def __call__(self, *args: object, **kwargs: object) -> object:
+        """Call the function itself, without gates or a record."""
+        body = self.body
+        if isinstance(body, FunctionBody):
+            return body.function(*args, **kwargs)
+        return cast("SchemaBody", body).call(*args, **kwargs)
+
+    def __get__(self, owner: object, kind: type | None = None) -> Tool:
+        """As a method: the tool with its ``self``."""
+        if owner is None or not isinstance(self.body, FunctionBody) or not self.is_unbound:
+            return self
+        return replace(self, body=self.body.bind(owner))
+
+    @classmethod
+    def from_schema(
+        cls,
+        name: str,
+        description: str,
+        parameters: JsonObject,
+        call: Callable[..., object],
+        *,
+        effect: EffectWord | None = None,
+        idempotent: bool = False,
+        repeatable: bool = False,
+        network: bool = False,
+        resources: Resources | None = None,
+        approval: bool | None = None,
+        timeout_s: float | None = None,
+        error_key: str | None = "error",
+        trust: str = "",
+    ) -> Tool:
+        """Make a tool of a JSON Schema.
+
+        Args:
+            name: What the model calls it by.
+            description: What it does, for the model.
+            parameters: JSON Schema of the arguments, an object schema.
+            call: A function, plain or async, that takes the arguments as one dict; with a
+                first parameter annotated ``ToolContext`` it takes that before them.
+
+        The others: see ``Tool``.
+
+        Raises:
+            Misuse: The name or the schema cannot be used.
+        """
+        if parameters.get("type", "object") != "object":
+            raise Misuse(f"the schema of tool {name!r} has to describe an object")
+        body = SchemaBody(call, description, parameters, takes_context(call), is_async(call))
+        return cls(
+            name,
+            body,
+            effect=None if effect is None else _to_effect(name, effect),
+            idempotent=idempotent,
+            repeatable=repeatable,
+            network=network,
+            resources=resources,
+            approval=approval,
+            timeout_s=timeout_s,
+            error_key=error_key,
+            trust=trust,
+        )
+
+
+@overload
+def tool(function: Callable[..., object], /) -> Tool: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    effect: EffectWord | None = None,
+    idempotent: bool = False,
+    repeatable: bool = False,
+    network: bool = False,
+    resources: Resources | None = None,
+    approval: bool | None = None,
+    timeout_s: float | None = None,
+    retry_on_timeout: bool | None = None,
+    min_useful_s: float = 0.0,
+    isolation: Literal["process"] | None = None,
+    retries: int = 0,
+    verify: Callable[..., object] | None = None,
+    error_key: str | None = "error",
+    concurrency: int | None = None,
+    trust: str = "",
+) -> Callable[[Callable[..., object]], Tool]: ...
+def tool(
+    function: Callable[..., object] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    isolation: Literal["process"] | None = None,
+    verify: Callable[..., object] | None = None,
+    effect: EffectWord | None = None,
+    **fields: object,
+) -> Tool | Callable[[Callable[..., object]], Tool]:
+    """Make a tool of a function, plain or async: ``@tool`` or ``@tool(effect="read")``.
+
+    The schema is made of the signature, the descriptions of the docstring. A first parameter
+    annotated with ``ToolContext`` is given one and is not shown to the model. A plain function
+    runs in a thread.
+
+    Args:
+        name: What the model calls it by; None is the function's name.
+        description: What it does, for the model; None is the docstring.
+
+    The others: see ``Tool``.
+
+    Raises:
+        Misuse: The function has no name, is a generator or a class, or has a parameter that
+            JSON cannot give; or an option is not in this version.
+    """
+    for option, value in (("isolation", isolation), ("verify", verify)):
+        if value is not None:
+            raise Misuse(f"@tool({option}={value!r}) is not in this version")
+
+    def make(function: Callable[..., object]) -> Tool:
+        named = name or _name_of(function)
+        _check_function(function, named)
+        return Tool(
+            named,
+            FunctionBody(function, Signature(function, named)),
+            about=description,
+            effect=None if effect is None else _to_effect(named, effect),
+            **fields,  # pyright: ignore[reportArgumentType]  # the overload has their types
+        )
+
+    return make if function is None else make(function)
+
+
+def _name_of(function: Callable[..., object]) -> str:
+    name = getattr(function, "__name__", "")
+    if not name or name == "<lambda>":
+        raise Misuse(f"{function!r} has no name: give one with tool(name=...)")
+    return str(name)
+
+
+def _check_function(function: object, name: str) -> None:
+    if isinstance(function, Tool):
+        raise Misuse(f"{name!r} is a tool already: use .but(...) to change it")
+    if isinstance(function, type):
+        raise Misuse(f"{name!r} is a class: make a tool of a function or a method")
+    if not callable(function):
+        raise Misuse(f"{name!r} is a {type(function).__name__}, which cannot be called")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise Misuse(f"tool {name!r} is a generator: return one value, such as a list")
+
+
+def _to_effect(name: str, word: str) -> Effect:
+    if word not in _DECLARABLE:
+        raise Misuse(f"tool {name!r}: effect is {word!r}; give read, write or destructive")
+    return Effect(word)
+
+
+def _check_number(name: str, field: str, value: float | None) -> None:
+    least = 1 if field == "concurrency" else 0
+    if value is not None and value < least:
+        raise Misuse(f"tool {name!r}: {field} is {value}; give at least {least}")

@@ -1,0 +1,159 @@
+"""Desk: what all calls of a Toolbox share."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from ..contract import (
+    ArtifactStore,
+    Clock,
+    Origin,
+    RunWarning,
+    ToolArtifactReference,
+    ToolRecord,
+    Warned,
+    outcome_to_model_content,
+)
+from .case import Case
+from .catalog import Catalog
+from .gate import Gate
+from .ledger import Ledger
+from .secrets import Secrets
+from .turn import Turn
+from .workers import Workers
+
+__all__ = ["Desk"]
+
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(slots=True)
+class Desk:
+    """What all calls of a Toolbox share.
+
+    Attributes:
+        run_id: Whose calls they are.
+        parent_run_id: That run's parent, "" for none.
+        attempt: Which pass of the engine this is.
+        catalog: The tools.
+        gates: What is asked before a body runs, in order.
+        clock: Time.
+        ledger: Where events go.
+        secrets: What is masked.
+        store: Where large outputs go.
+        workers: Threads for plain tools.
+        dependencies: The caller's one object.
+        parallel: Whether bodies may run together at all.
+        turn: The tool turn.
+        told: Warnings that were given already.
+        made: How often a call with the same id and arguments was made.
+        slots: What limits how many bodies of a tool run at a time.
+    """
+
+    run_id: str
+    parent_run_id: str
+    attempt: Callable[[], int]
+    catalog: Catalog
+    gates: tuple[Gate, ...]
+    clock: Clock
+    ledger: Ledger
+    secrets: Secrets
+    store: ArtifactStore
+    workers: Workers
+    dependencies: object
+    parallel: bool
+    turn: Turn
+    told: set[str] = field(default_factory=set[str])
+    made: Counter[str] = field(default_factory=Counter[str])
+    slots: dict[str, asyncio.Semaphore] = field(default_factory=dict[str, asyncio.Semaphore])
+
+    def warn(self, code: str, message: str, *, once: str = "") -> None:
+        """Tell that something went wrong without failing a call.
+
+        Args:
+            code: A word for it.
+            message: One line; secrets in it are masked.
+            once: A key under which it is told only once, "" tells it each time.
+        """
+        if once in self.told:
+            return
+        if once:
+            self.told.add(once)
+        text = self.secrets.mask_text(message)
+        self.ledger.emit(Warned(warning=RunWarning(code=code, message=text, origin=Origin.TOOL)))
+
+    def key_of(self, case: Case) -> str:
+        """The idempotency key of a call that is about to run: the same after a resume.
+
+        Some models use one call id again and again; then the count of equal calls is in the
+        key, for the second is meant as a second one.
+        """
+        said = f"{self.run_id}\n{case.call_id}\n{case.digest}"
+        earlier = self.made[said]
+        self.made[said] += 1
+        if earlier:
+            said = f"{said}\n{earlier}"
+        return hashlib.sha256(said.encode()).hexdigest()
+
+    def slot_of(self, case: Case) -> asyncio.Semaphore | None:
+        """What limits the bodies of the call's tool, None for no limit."""
+        tool = case.known_tool
+        if tool.concurrency is None:
+            return None
+        if tool.name not in self.slots:
+            self.slots[tool.name] = asyncio.Semaphore(tool.concurrency)
+        return self.slots[tool.name]
+
+    def record_of(self, case: Case) -> ToolRecord:
+        """All facts of a settled call, secrets masked."""
+        outcome, tool = case.outcome, case.tool
+        if outcome is None:
+            raise RuntimeError(f"the call {case.call_id!r} is not settled")
+        masked_before = self.secrets.masked
+        now = self.clock.monotonic()
+        ran = case.run_started is not None
+        until = now if case.run_started is None else case.run_started
+        last = case.trace[-1] if case.trace else None
+        record = ToolRecord(
+            run_id=self.run_id,
+            parent_run_id=self.parent_run_id,
+            turn=case.label,
+            call_id=case.call_id,
+            tool_name=case.tool_name,
+            tool_version="" if tool is None else tool.version,
+            arguments_given=case.call.arguments,
+            arguments_validated=case.arguments,
+            arguments_executed=case.arguments if ran else None,
+            coercions=case.coercions,
+            lossy=case.lossy,
+            gate=last.gate if last is not None and last.verdict == "deny" else "",
+            trace=tuple(case.trace),
+            approval=case.approval,
+            attempts=case.attempts,
+            queue_ms=_to_ms(until - case.opened - case.paused_s),
+            run_ms=_to_ms(now - until) if ran else 0,
+            declared_effect=None if tool is None else tool.declared_effect,
+            effect=outcome.effect,
+            argument_bytes=len(_encode(case.arguments)) if ran else 0,
+            output_bytes=len(outcome_to_model_content(outcome).encode()) if ran else 0,
+            artifact_id=outcome.artifact_id if isinstance(outcome, ToolArtifactReference) else "",
+            mode=case.mode,
+            idempotency_key=case.idempotency_key,
+            started_at=case.started_at,
+            outcome=outcome,
+        )
+        if not self.secrets:
+            return record
+        record = self.secrets.mask(record)
+        count = case.redactions + self.secrets.masked - masked_before
+        return msgspec.structs.replace(record, redactions=count)
+
+
+def _to_ms(seconds: float) -> int:
+    return max(0, round(seconds * 1000))

@@ -1,0 +1,206 @@
+"""Running a body: on the event loop or in a thread, within its time, and no longer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+from .context import CancelToken
+from .workers import Job, Workers
+
+__all__ = ["GRACE_S", "Ending", "Raised", "Returned", "Stopped", "run_async", "run_thread"]
+
+GRACE_S = 2.0
+# Less than what a cancelled caller waits for the whole batch.
+_CANCEL_GRACE_S = 1.5
+# A plain body that looks at its token gets this long to notice.
+_THREAD_GRACE_S = 0.05
+
+Late: TypeAlias = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The body returned.
+
+    Attributes:
+        value: What it returned.
+    """
+
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The body raised.
+
+    Attributes:
+        error: What it raised.
+    """
+
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The body was given up.
+
+    Attributes:
+        cancelled: Whether the caller took it back, else its time was over.
+        started: Whether it ever ran.
+        ended: Whether the work really ended, or goes on unwatched.
+    """
+
+    cancelled: bool
+    started: bool = True
+    ended: bool = True
+
+
+Ending: TypeAlias = Returned | Raised | Stopped
+
+
+async def run_async(
+    body: Callable[[], object], *, timeout_s: float | None, token: CancelToken
+) -> Ending:
+    """Run a coroutine function.
+
+    Args:
+        body: Makes the coroutine.
+        timeout_s: After so many seconds it is cancelled, given ``GRACE_S``, then abandoned.
+            None waits for as long as it takes.
+        token: Set when it is given up.
+
+    Returns:
+        How it ended. A cancel of the caller ends the body and comes back as ``Stopped``.
+    """
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(_guard(body))
+    over = loop.create_future()
+    task.add_done_callback(lambda _: _wake(over))
+    timer = None if timeout_s is None else loop.call_later(timeout_s, _wake, over)
+    cancelled = False
+    try:
+        await over
+    except asyncio.CancelledError:
+        cancelled = True
+    finally:
+        if timer is not None:
+            timer.cancel()
+    if task.done():
+        return _ending_of(task)
+    token.set()
+    grace_s = _CANCEL_GRACE_S if cancelled else GRACE_S
+    return Stopped(cancelled, ended=await _stop(task, grace_s))
+
+
+async def run_thread(
+    body: Callable[[], object],
+    *,
+    timeout_s: float | None,
+    token: CancelToken,
+    workers: Workers,
+    late: Late,
+) -> Ending:
+    """Run a plain function in a thread, with the caller's context variables.
+
+    Args:
+        body: The work.
+        timeout_s: After so many seconds it is given up; the time until a thread is free
+            counts. None waits for as long as it takes.
+        token: Set when it is given up, for the body to look at.
+        workers: Whose threads.
+        late: Called on the event loop when a body that was given up ends after all.
+
+    Returns:
+        How it ended. A cancel of the caller comes back as ``Stopped``.
+    """
+    loop = asyncio.get_running_loop()
+    over: asyncio.Future[Ending] = loop.create_future()
+    given_up = False
+    context = contextvars.copy_context()
+
+    def deliver(ending: Ending) -> None:
+        if given_up:
+            late()
+        _wake(over, ending)
+
+    def work() -> None:
+        ending = context.run(_call, body)
+        try:
+            loop.call_soon_threadsafe(deliver, ending)
+        except RuntimeError:
+            # The loop was closed while the body ran: nobody is left to be told.
+            return
+
+    job = Job(work)
+    workers.submit(job)
+    cancelled = await _until(over, timeout_s)
+    if over.done():
+        return over.result()
+    token.set()
+    if not job.started and workers.withdraw(job):
+        return Stopped(cancelled, started=False)
+    if not over.done():
+        await _until(over, _THREAD_GRACE_S)
+    if over.done():
+        return Stopped(cancelled)
+    given_up = True
+    workers.write_off(job)
+    return Stopped(cancelled, ended=False)
+
+
+async def _guard(body: Callable[[], object]) -> Ending:
+    try:
+        value = body()
+        return Returned(
+            await cast("Awaitable[object]", value) if inspect.isawaitable(value) else value
+        )
+    except asyncio.CancelledError:
+        raise
+    except (Exception, SystemExit) as error:  # whatever a tool raises is its call's outcome
+        return Raised(error)
+
+
+def _call(body: Callable[[], object]) -> Ending:
+    try:
+        return Returned(body())
+    except BaseException as error:  # whatever a tool raises is its call's outcome
+        return Raised(error)
+
+
+def _ending_of(task: asyncio.Task[Ending]) -> Ending:
+    if task.cancelled():
+        return Raised(asyncio.CancelledError())
+    return task.result()
+
+
+def _wake(future: asyncio.Future[Ending] | asyncio.Future[None], value: object = None) -> None:
+    if not future.done():
+        cast("asyncio.Future[object]", future).set_result(value)
+
+
+async def _until(future: asyncio.Future[Ending], delay_s: float | None) -> bool:
+    """Wait for *future* or *delay_s*; returns whether the caller was cancelled meanwhile."""
+    try:
+        await asyncio.wait((future,), timeout=delay_s)
+    except asyncio.CancelledError:
+        return True
+    return False
+
+
+async def _stop(task: asyncio.Task[Ending], grace_s: float) -> bool:
+    """Cancel *task*; returns whether it ended within the grace."""
+    task.cancel()
+    # Cancelled again, nobody has time for the grace any more.
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.wait((task,), timeout=grace_s)
+    if not task.done():
+        # Its exception must not be reported as never retrieved.
+        task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        return False
+    return True

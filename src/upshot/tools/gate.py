@@ -1,0 +1,70 @@
+"""Gate: one question that is asked before a tool runs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from ..contract import DeniedReason, PendingApproval
+from .case import Case
+
+__all__ = ["Denial", "Gate", "Parked", "Rewind", "Verdict"]
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """The call shall not run.
+
+    Attributes:
+        reason: A word for it; an open list.
+        details: What is told, in one line.
+        hint: What to do instead, "" for nothing.
+    """
+
+    reason: DeniedReason | str
+    details: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """The call waits for people, and holds nothing meanwhile.
+
+    Attributes:
+        pending: What they are asked.
+    """
+
+    pending: PendingApproval
+
+
+@dataclass(frozen=True, slots=True)
+class Rewind:
+    """The arguments were changed: the gates are asked again from *gate* on.
+
+    Attributes:
+        gate: The name of the gate to go back to.
+    """
+
+    gate: str
+
+
+# None lets the call pass.
+Verdict: TypeAlias = Denial | Parked | Rewind | None
+
+
+class Gate(Protocol):
+    """One question; a small object without state of its own."""
+
+    @property
+    def name(self) -> str:
+        """What the trace calls it."""
+        ...
+
+    def check(self, case: Case) -> Verdict | Awaitable[Verdict]:
+        """Judge a call.
+
+        It must have no side effect, for a later gate may still deny. While it is awaited,
+        other calls go on. An exception denies the call.
+        """
+        ...

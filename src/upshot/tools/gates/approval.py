@@ -1,0 +1,97 @@
+"""The gate of people."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from ...contract import ApprovalRecord, Clock, DeniedReason, Effect, PendingApproval
+from ..case import Case
+from ..gate import Denial, Parked
+from .hook import ApprovalRequest
+
+__all__ = ["ANY_ARGUMENTS", "ApprovalGate", "Approver"]
+
+# In ``Case.granted``: a person has let the call pass whatever its arguments are found to be.
+ANY_ARGUMENTS = "any"
+
+Approver: TypeAlias = Callable[[ApprovalRequest], bool | Awaitable[bool | None] | None]
+
+
+class ApprovalGate:
+    """Asks people where the tool or a hook wants it; one who raises denies.
+
+    The answer is bound to the digest of the final arguments.
+    """
+
+    name = "approval"
+
+    def __init__(self, approve: Approver | None, clock: Clock) -> None:
+        self._approve = approve
+        self._clock = clock
+
+    def check(self, case: Case) -> Denial | Parked | Awaitable[Denial | Parked | None] | None:
+        """Ask, or park the call where nobody answers."""
+        if not _is_asked(case) or case.granted in (case.digest, ANY_ARGUMENTS):
+            return None
+        said = case.turn.refused.get(case.digest)
+        if said is not None:
+            return Denial(DeniedReason.WRITE_DENIED, said)
+        if self._approve is None:
+            return self._park(case)
+        try:
+            answer = self._approve(ApprovalRequest.of(case))
+        except Exception as error:  # an approver that raises denies the call
+            return self._failed(error)
+        if inspect.isawaitable(answer):
+            return self._wait(case, answer)
+        return self._judge(case, answer)
+
+    async def _wait(self, case: Case, answer: Awaitable[bool | None]) -> Denial | Parked | None:
+        began = self._clock.monotonic()
+        try:
+            return self._judge(case, await answer)
+        except Exception as error:  # an approver that raises denies the call
+            return self._failed(error)
+        finally:
+            case.paused_s += self._clock.monotonic() - began
+
+    def _judge(self, case: Case, answer: object) -> Denial | Parked | None:
+        if answer is None:
+            return self._park(case)
+        if not isinstance(answer, bool):
+            kind = type(answer).__name__
+            return Denial(
+                DeniedReason.WRITE_DENIED, f"approve returned {kind}; True, False or None is due"
+            )
+        case.approval = ApprovalRecord(
+            decision="approved" if answer else "denied",
+            by="approve",
+            at=self._clock.now(),
+            digest=case.digest,
+        )
+        return None if answer else Denial(DeniedReason.WRITE_DENIED, "it was not approved")
+
+    def _park(self, case: Case) -> Parked:
+        return Parked(
+            PendingApproval(
+                call_id=case.call_id,
+                tool_name=case.tool_name,
+                arguments=case.arguments or {},
+                effect=case.effect,
+                digest=case.digest,
+                reason=case.asks,
+                asked_at=self._clock.now(),
+            )
+        )
+
+    def _failed(self, error: Exception) -> Denial:
+        return Denial(DeniedReason.WRITE_DENIED, f"approve failed: {type(error).__name__}: {error}")
+
+
+def _is_asked(case: Case) -> bool:
+    tool = case.known_tool
+    if case.asks or tool.approval is not None:
+        return bool(case.asks or tool.approval)
+    return tool.declared_effect is Effect.DESTRUCTIVE

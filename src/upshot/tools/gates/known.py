@@ -1,0 +1,28 @@
+"""The gate on the tool's name."""
+
+from __future__ import annotations
+
+from ...contract import DeniedReason
+from ..case import Case
+from ..gate import Denial
+
+__all__ = ["KnownGate"]
+
+_SHOWN = 20
+
+
+class KnownGate:
+    """A tool has to be known, and on offer in this step."""
+
+    name = "known_tool"
+
+    def check(self, case: Case) -> Denial | None:
+        """Find the tool, or deny with the nearest names."""
+        case.tool = case.catalog.find(case.tool_name)
+        if case.tool is not None:
+            return None
+        near = case.catalog.nearest(case.tool_name)
+        names = case.catalog.names()[:_SHOWN]
+        hint = f"Did you mean {' or '.join(near)}?" if near else f"Tools: {', '.join(names)}."
+        details = f"there is no tool {case.tool_name!r}"
+        return Denial(DeniedReason.UNKNOWN_TOOL, f"{details}. {hint}", hint)

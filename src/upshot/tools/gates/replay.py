@@ -1,0 +1,43 @@
+"""The gate on repetitions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+
+from ...contract import DeniedReason
+from ..case import Case
+from ..gate import Denial
+
+__all__ = ["ReplayGate"]
+
+
+class ReplayGate:
+    """A call of an idempotent tool that succeeded is not made again."""
+
+    name = "replay"
+
+    def check(self, case: Case) -> Denial | Awaitable[Denial | None] | None:
+        """Deny a repetition; a call whose twin is under way waits for it."""
+        tool = case.known_tool
+        if not tool.idempotent or tool.repeatable:
+            return None
+        found = self._enter(case)
+        return self._wait(case, found) if isinstance(found, asyncio.Future) else found
+
+    async def _wait(self, case: Case, twin: asyncio.Future[None]) -> Denial | None:
+        found: Denial | asyncio.Future[None] | None = twin
+        while isinstance(found, asyncio.Future):
+            # Shielded: others wait for the same twin.
+            await asyncio.shield(found)
+            found = self._enter(case)
+        return found
+
+    def _enter(self, case: Case) -> Denial | asyncio.Future[None] | None:
+        key = case.digest
+        found = case.turn.replay.enter(key, case.resources)
+        if isinstance(found, str):
+            return Denial(DeniedReason.DUPLICATE, f"it was done already, as call {found}")
+        if found is None:
+            case.held = key
+        return found

@@ -1,0 +1,105 @@
+"""Passage: a case's way through the gates."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Sequence
+from typing import cast
+
+from ..contract import DeniedReason, GateVerdict, ToolDenied
+from .case import Case
+from .gate import Denial, Gate, Parked, Rewind, Verdict
+
+__all__ = ["Passage", "deny", "is_open", "release"]
+
+
+class Passage:
+    """Asks gates in order; the first that denies decides, later ones are not asked."""
+
+    def __init__(self, gates: Sequence[Gate]) -> None:
+        self._gates = tuple(gates)
+        # One for all calls: most verdicts are a pass and say no more.
+        self._passes = tuple(GateVerdict(gate=gate.name) for gate in gates)
+        self._places = {gate.name: place for place, gate in enumerate(self._gates)}
+
+    def go(self, case: Case) -> None:
+        """Ask on until a gate denies, parks or has to wait, or all let the call pass."""
+        while is_open(case) and case.place < len(self._gates):
+            gate = self._gates[case.place]
+            try:
+                verdict = gate.check(case)
+            except Exception as error:  # a gate that raises denies the call
+                verdict = _failed(gate, error)
+            if inspect.isawaitable(verdict):
+                case.wait = asyncio.ensure_future(cast("Awaitable[object]", verdict))
+                return
+            self._note(case, gate, verdict)
+
+    async def wait(self, case: Case) -> None:
+        """Wait for the gate that has to wait, within the turn's time, and ask on."""
+        while case.wait is not None:
+            waiting, gate = case.wait, self._gates[case.place]
+            try:
+                await asyncio.wait((waiting,), timeout=case.turn.remaining_s())
+            finally:
+                waiting.cancel()
+                case.wait = None
+            self._note(case, gate, _verdict_of(waiting, gate))
+            self.go(case)
+
+    def _note(self, case: Case, gate: Gate, verdict: Verdict) -> None:
+        match verdict:
+            case None:
+                case.trace.append(self._passes[case.place])
+                case.place += 1
+            case Denial():
+                deny(case, gate.name, verdict)
+            case Parked(pending=pending):
+                _trace(case, gate.name, "wait", "somebody is asked")
+                case.pending = pending
+            case Rewind(gate=target):
+                _trace(case, gate.name, "edit", "the arguments were changed")
+                case.place = self._places[target]
+        if verdict is not None:
+            release(case)
+
+
+def is_open(case: Case) -> bool:
+    """Whether nothing has been decided about *case*."""
+    return case.outcome is None and case.pending is None
+
+
+def release(case: Case) -> None:
+    """Let the twins of a call go on that does not run now."""
+    if case.held is not None:
+        case.turn.replay.leave(case.held)
+        case.held = None
+
+
+def deny(case: Case, gate: str, denial: Denial) -> None:
+    """Settle *case* as denied by *gate*."""
+    _trace(case, gate, "deny", denial.details)
+    case.outcome = ToolDenied(
+        case.call_id,
+        case.tool_name,
+        reason=DeniedReason(denial.reason),
+        details=denial.details,
+        hint=denial.hint,
+    )
+
+
+def _trace(case: Case, gate: str, verdict: str, detail: str) -> None:
+    case.trace.append(GateVerdict(gate=gate, verdict=verdict, detail=detail))
+
+
+def _verdict_of(waiting: asyncio.Future[object], gate: Gate) -> Verdict:
+    if not waiting.done() or waiting.cancelled():
+        return Denial(DeniedReason.DEADLINE, f"the deadline passed while {gate.name} waited")
+    error = waiting.exception()
+    return cast("Verdict", waiting.result()) if error is None else _failed(gate, error)
+
+
+def _failed(gate: Gate, error: BaseException) -> Denial:
+    text = f"the gate {gate.name} failed: {type(error).__name__}: {error}"
+    return Denial(DeniedReason.POLICY, text)

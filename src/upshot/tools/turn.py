@@ -1,0 +1,102 @@
+"""Turn: what is counted and remembered from one user request to the next."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Literal, TypeAlias
+
+from ..contract import Budget, Clock
+from .replay import ReplayControl
+
+__all__ = ["ReplayScope", "Turn"]
+
+ReplayScope: TypeAlias = Literal["turn", "run", "context"]
+
+_REFUSALS_TO_BLOCK = 3
+
+
+class Turn:
+    """The state of a tool turn; gates look at it.
+
+    Attributes:
+        budget: The limits.
+        cancelled: Whether nothing may start any more.
+        blocked: Tools that may not be called again, with the reason.
+        calls: How many bodies were started.
+        calls_of: The same for each tool.
+        refused: Digests of calls that a person said no to, with what was said.
+        replay: Which calls succeeded already.
+    """
+
+    def __init__(self, clock: Clock, budget: Budget, *, deadline: float | None = None) -> None:
+        """Begin.
+
+        Args:
+            clock: Time.
+            budget: The limits.
+            deadline: When the time is over, on the monotonic clock; None counts
+                ``budget.deadline_s`` from now.
+        """
+        self.budget = budget
+        self.cancelled = False
+        self.blocked: dict[str, str] = {}
+        self.calls = 0
+        self.calls_of: Counter[str] = Counter()
+        self.refused: dict[str, str] = {}
+        self.replay = ReplayControl()
+        self._clock = clock
+        self._refusals: Counter[str] = Counter()
+        if deadline is None and budget.deadline_s is not None:
+            deadline = clock.monotonic() + budget.deadline_s
+        self._deadline = deadline
+
+    def following(self, scope: ReplayScope, *, in_run: bool) -> Turn:
+        """The next turn.
+
+        Args:
+            scope: How long successes are remembered.
+            in_run: Whether the budget is a run's and goes on, or begins anew.
+        """
+        after = Turn(self._clock, self.budget, deadline=self._deadline if in_run else None)
+        after.refused = self.refused
+        if in_run:
+            after.calls, after.calls_of = self.calls, self.calls_of
+        if scope != "turn":
+            after.replay = self.replay
+        return after
+
+    def remaining_s(self) -> float | None:
+        """Seconds until the deadline, below 0 when it is over; None without one."""
+        return None if self._deadline is None else self._deadline - self._clock.monotonic()
+
+    def spent(self, tool_name: str) -> str:
+        """Which limit leaves no room for one more call, "" if none."""
+        limit, limit_of_tool = self.budget.max_tool_calls, self.budget.max_calls_per_tool
+        if limit is not None and self.calls >= limit:
+            return f"max_tool_calls: {self.calls} of {limit} are used"
+        used = self.calls_of[tool_name]
+        if limit_of_tool is not None and used >= limit_of_tool:
+            return f"max_calls_per_tool: {used} of {limit_of_tool} of {tool_name} are used"
+        return ""
+
+    def claim(self, tool_name: str) -> None:
+        """Count one call."""
+        self.calls += 1
+        self.calls_of[tool_name] += 1
+
+    def unclaim(self, tool_name: str) -> None:
+        """Take back a count: the body did not start."""
+        self.calls -= 1
+        self.calls_of[tool_name] -= 1
+
+    def accept(self, tool_name: str) -> None:
+        """A call's arguments were valid."""
+        self._refusals.pop(tool_name, None)
+
+    def refuse(self, tool_name: str) -> None:
+        """A call's arguments were refused; the third time in a row blocks the tool."""
+        self._refusals[tool_name] += 1
+        if self._refusals[tool_name] >= _REFUSALS_TO_BLOCK:
+            self.blocked[tool_name] = (
+                f"its arguments were refused {self._refusals[tool_name]} times in a row"
+            )
