@@ -14,6 +14,7 @@ from .stored import scan_run
 
 __all__ = ["Claim", "claim_run"]
 
+_EPOCH = "SELECT CAST(epoch AS INTEGER) FROM runs WHERE run_id = ?"
 _TAKE = """INSERT INTO runs (run_id, epoch, last_seq) VALUES (?1, ?2, ?3)
     ON CONFLICT (run_id) DO UPDATE SET epoch = ?2, last_seq = ?3"""
 _TURN = """SELECT body FROM events
@@ -54,9 +55,9 @@ def claim_run(connection: sqlite3.Connection, run_id: str, *, cut: bool) -> Clai
         damage = msgspec.structs.replace(damage, cut=True)
         _cut(connection, run_id, scan.last_seq)
         logger.warning("%s", damage)
-    row = connection.execute("SELECT epoch FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+    row = connection.execute(_EPOCH, (run_id,)).fetchone()
     # The epochs of the events are under their checksums, that of the run is not.
-    epoch = max(scan.epoch, row[0] if row else 0) + 1
+    epoch = max(scan.epoch, row[0] or 0 if row else 0) + 1
     connection.execute(_TAKE, (run_id, epoch, scan.last_seq))
     return Claim(epoch, scan.last_seq, damage)
 

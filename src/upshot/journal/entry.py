@@ -134,8 +134,11 @@ def checksum(run_id: str, seq: int, epoch: int, body: bytes) -> int:
 
 
 def from_unix(moment: float | None) -> datetime | None:
-    """Unix seconds as an aware moment in UTC."""
-    return None if moment is None else datetime.fromtimestamp(moment, UTC)
+    """Unix seconds as an aware moment in UTC; None where there is no such moment."""
+    try:
+        return None if moment is None else datetime.fromtimestamp(moment, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def gap_error(run_id: str, seq: int, last_seq: int) -> JournalError:

@@ -23,6 +23,9 @@ FORMAT_VERSION = 1
 _FILE_MODE = 0o600
 _ARTIFACT_MARK = b'{"kind":"stored_artifact"'
 
+# What msgspec raises of bytes that are not what they should be.
+_UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
+
 _artifacts = msgspec.json.Decoder(StoredArtifact)
 
 Line: TypeAlias = Entry | StoredArtifact
@@ -123,7 +126,7 @@ def _read(path: str, file: Iterable[bytes]) -> Iterator[Line]:
             else:
                 events += 1
                 yield _read_event(line, header, events)
-        except (Misuse, msgspec.MsgspecError) as error:
+        except (Misuse, *_UNREADABLE) as error:
             raise JournalError(f"{path}, line {number}: {error}") from error
     if header is None:
         raise JournalError(f"{path}, line 1: the file is empty")
@@ -137,7 +140,7 @@ def _read(path: str, file: Iterable[bytes]) -> Iterator[Line]:
 def _read_header(line: bytes) -> Header:
     try:
         header = _headers.decode(line)
-    except msgspec.MsgspecError as error:
+    except _UNREADABLE as error:
         raise Misuse("this is no exported run") from error
     if header.version > FORMAT_VERSION:
         raise Misuse(f"it was exported by a newer version of upshot, in form {header.version}")

@@ -130,4 +130,7 @@ def _name_of(where: str | os.PathLike[str]) -> str:
     if mark:
         raise Misuse(f'there are no journals at {scheme}: a journal is a path or "memory:"')
     # One file under two names is one journal.
-    return os.path.realpath(name)
+    try:
+        return os.path.realpath(name)
+    except (ValueError, OSError) as error:
+        raise Misuse(f"{name!r} cannot be a journal: {error}") from error

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ..errors import JournalError
+from .schema import FILE_ERRORS
 from .worker import Worker
 
 __all__ = ["Reader"]
@@ -26,6 +27,7 @@ class Reader:
         self._path = path
         self._worker = Worker("upshot-journal-reader")
         self._connection: sqlite3.Connection | None = None
+        self._used = False
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Do *work* in the thread; it sees what was committed when it began.
@@ -34,11 +36,12 @@ class Reader:
             JournalError: The file is damaged.
             Exception: What *work* raised.
         """
+        self._used = True
         return await self._worker.call(lambda: self._read(work))
 
     async def aclose(self) -> None:
         """Close the connection after what is being read."""
-        if self._connection is not None:
+        if self._used:
             await self._worker.call(self._close)
         self._worker.stop()
 
@@ -51,7 +54,7 @@ class Reader:
                 return work(self._connection)
             finally:
                 self._connection.execute("ROLLBACK")
-        except sqlite3.Error as error:
+        except FILE_ERRORS as error:
             raise JournalError(f"the journal {self._path} cannot be read: {error}") from error
 
     def _close(self) -> None:

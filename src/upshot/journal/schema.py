@@ -9,9 +9,11 @@ import time
 
 from ..errors import JournalError, Misuse
 
-__all__ = ["SCHEMA_VERSION", "open_database"]
+__all__ = ["FILE_ERRORS", "SCHEMA_VERSION", "open_database"]
 
 SCHEMA_VERSION = 1
+# What sqlite3 raises of a damaged file: its message may quote bytes that are no text.
+FILE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _APPLICATION_ID = int.from_bytes(b"upst")
 _MAGIC = b"SQLite format 3\x00"
 _BUSY_S = 30.0
@@ -76,7 +78,7 @@ def open_database(path: str, *, create: bool = True) -> sqlite3.Connection:
     made = _look_at(path, create=create)
     try:
         return _open(path)
-    except sqlite3.Error as error:
+    except FILE_ERRORS as error:
         raise JournalError(f"the journal {path} cannot be opened: {error}") from error
     finally:
         if made and not os.path.getsize(path):

@@ -16,6 +16,7 @@ from .claim import claim_run
 from .damage import Damage, damage_error, logger
 from .entry import decode_event, epoch_error, gap_error, stamp_of, to_entry
 from .reader import Reader
+from .schema import FILE_ERRORS
 from .sqlite_artifacts import SqliteArtifactStore
 from .transfer import export_run, import_run
 from .writer import Writer
@@ -224,7 +225,7 @@ class SqliteJournal:
         self._check("")
         try:
             return await self._writer.work(work)
-        except sqlite3.Error as error:
+        except FILE_ERRORS as error:
             raise JournalError(f"the journal {self.path} cannot be used: {error}") from error
 
     def post(self, work: Callable[[sqlite3.Connection], None], size_bytes: int) -> None:

@@ -12,10 +12,14 @@ from .entry import checksum, from_unix
 
 __all__ = ["Page", "Scan", "last_seq", "read_bodies", "read_page", "read_summaries", "scan_run"]
 
-# Damage may have given a body another type; its checksum then tells what it is worth.
-_ROWS = """SELECT seq, epoch, coalesce(CAST(body AS BLOB), x''), crc FROM events
+# Damage may have given a value another type; a checksum then tells what it is worth.
+_ROWS = """SELECT CAST(seq AS INTEGER), CAST(epoch AS INTEGER),
+    coalesce(CAST(body AS BLOB), x''), CAST(crc AS INTEGER) FROM events
     WHERE run_id = ? AND seq > ? ORDER BY seq"""
-_SUMMARIES = """SELECT run_id, agent_id, status, started_at, updated_at, last_seq, request
+_END = "SELECT CAST(last_seq AS INTEGER) FROM runs WHERE run_id = ?"
+_SUMMARIES = """SELECT CAST(run_id AS TEXT), CAST(agent_id AS TEXT), CAST(status AS TEXT),
+    CAST(started_at AS REAL), CAST(updated_at AS REAL), CAST(last_seq AS INTEGER),
+    CAST(request AS TEXT)
     FROM runs WHERE last_seq > 0 AND (?1 IS NULL OR status = ?1)
     ORDER BY started_at DESC, rowid DESC"""
 
@@ -118,8 +122,8 @@ def scan_run(connection: sqlite3.Connection, run_id: str) -> Scan:
 
 def last_seq(connection: sqlite3.Connection, run_id: str) -> int:
     """Seq of the run's last event as the list of runs has it, 0 if it has none."""
-    row = connection.execute("SELECT last_seq FROM runs WHERE run_id = ?", (run_id,)).fetchone()
-    return row[0] if row else 0
+    row = connection.execute(_END, (run_id,)).fetchone()
+    return row[0] or 0 if row else 0
 
 
 def read_summaries(connection: sqlite3.Connection, status: str | None) -> list[RunSummary]:
