@@ -13,6 +13,8 @@ from upshot.contract import (
     Request,
     RequestConfig,
     Skill,
+    decode,
+    encode,
 )
 
 
@@ -28,6 +30,13 @@ def test_a_message_is_taken_as_it_is(message: Message) -> None:
     request = Request(message)
     assert request.message is request.to_message() is message
     assert request.text == message.text
+
+
+def test_no_inputs_are_no_variables() -> None:
+    nothing: Any = None
+    request = Request("Hi", inputs=nothing, metadata=nothing)
+    assert request == Request("Hi")
+    assert decode(encode(request)) == request
 
 
 def test_a_model_request_is_made_of_text_messages_or_itself() -> None:

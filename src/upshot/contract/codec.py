@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from decimal import Decimal
 from functools import cache
+from types import UnionType
 from typing import Any, TypeVar, Union, cast, get_args, overload
 
 import msgspec
@@ -80,6 +81,8 @@ def encode(value: object) -> bytes:
 def decode(data: bytes | str, type: None = None) -> Tagged: ...
 @overload
 def decode(data: bytes | str, type: type[V]) -> V: ...
+@overload
+def decode(data: bytes | str, type: UnionType) -> object: ...
 def decode(data: bytes | str, type: Any = None) -> object:
     """Read a contract value from JSON.
 

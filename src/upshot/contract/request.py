@@ -37,12 +37,12 @@ class Request(_Asked, frozen=True, kw_only=True):
 
     Attributes:
         message: The message; a string becomes one of role user.
-        inputs: Variables put on the board before the engine starts.
+        inputs: Variables put on the board before the engine starts; None is none.
         task_id: The caller's task, "" if none.
         context_id: The conversation that this run belongs to, "" if none.
         run_id: The id that the run shall have; "" mints one.
         config: What the caller can take.
-        metadata: Free JSON of the caller.
+        metadata: Free JSON of the caller; None is none.
     """
 
     inputs: JsonObject = {}
@@ -55,6 +55,9 @@ class Request(_Asked, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if isinstance(self.message, str):
             set_field(self, "message", Message("user", self.message))
+        for name in ("inputs", "metadata"):
+            if getattr(self, name) is None:
+                set_field(self, name, {})
 
     @property
     def text(self) -> str:
