@@ -67,6 +67,12 @@ def test_calls_without_ids_get_distinct_ones():
     assert first.id != second.id
 
 
+def test_a_calls_signature_is_kept_with_its_owner():
+    signed = call(id="a") | {"extra_content": {"google": {"thought_signature": "sig"}}}
+    calls = read({"tool_calls": [signed, call(id="b")]}, provider="gw").tool_calls
+    assert [(each.signature, each.provider) for each in calls] == [("sig", "gw"), (None, "")]
+
+
 @pytest.mark.parametrize(
     ("said", "kept"),
     [

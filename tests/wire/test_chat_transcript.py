@@ -251,10 +251,15 @@ def test_parts_that_no_provider_knows_are_left_out():
     assert item(Message("user", parts))["content"] == [{"type": "video_url"}]
 
 
-def test_a_calls_signature_goes_back():
-    call = ToolCall("a", "f", {}, "sig")
-    sent = item(Message("assistant", "", tool_calls=(call,)), "gemini")["tool_calls"][0]
-    assert sent["extra_content"] == {"google": {"thought_signature": "sig"}}
+@pytest.mark.parametrize(
+    ("provider", "sent"),
+    [("google", {"google": {"thought_signature": "sig"}}), ("openai", None), ("", None)],
+    ids=["to its own", "not to another", "not to anybody"],
+)
+def test_a_calls_signature_goes_back(provider, sent):
+    call = ToolCall("a", "f", {}, "sig", "google")
+    said = item(Message("assistant", "", tool_calls=(call,)), provider)["tool_calls"][0]
+    assert said.get("extra_content") == sent
 
 
 def test_a_conversation_that_goes_on_begins_with_the_same_bytes():

@@ -14,14 +14,15 @@ class ToolCall(Tagged, frozen=True, kw_only=False):
         id: The provider's id of the call; the outcome names it again.
         name: The tool's name as the model wrote it.
         arguments: JSON text as it came, or a mapping.
-        signature: The provider's opaque proof of the reasoning behind the call;
-            it is sent back to the same provider.
+        signature: The provider's opaque proof of the reasoning behind the call.
+        provider: Whose signature it is; it is dropped for any other provider.
     """
 
     id: str
     name: str
     arguments: str | JsonObject = {}
     signature: str | None = None
+    provider: str = ""
 
 
 class ToolSpec(Value, frozen=True, kw_only=True):

@@ -171,13 +171,14 @@ class _PartialCall:
             self.pieces.append(text)
         return text
 
-    def to_call(self, fallback_id: str) -> ToolCall:
+    def to_call(self, fallback_id: str, provider: str) -> ToolCall:
         """The finished call; one without an id gets *fallback_id*."""
         text = "".join(self.pieces)
         arguments: str | JsonObject = text or self.whole or {}
         if self.custom:
             arguments = {CUSTOM_INPUT: text}
-        return ToolCall(self.id or fallback_id, self.name, arguments, self.signature)
+        owner = provider if self.signature else ""
+        return ToolCall(self.id or fallback_id, self.name, arguments, self.signature, owner)
 
 
 def _first_choice(document: JsonObject) -> JsonObject:
@@ -305,7 +306,8 @@ def _thought_signature(piece: JsonObject) -> str | None:
 def _add_calls(parts: list[_PartialCall], draft: Draft) -> None:
     for place, part in enumerate(parts):
         # Some servers give no ids; outcomes are told apart by them.
-        draft.calls.append(part.to_call(f"call_{draft.id or 'reply'}_{place}"))
+        fallback_id = f"call_{draft.id or 'reply'}_{place}"
+        draft.calls.append(part.to_call(fallback_id, draft.provider))
 
 
 def _scalar(value: Json) -> str | int | None:

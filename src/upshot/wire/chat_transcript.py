@@ -200,7 +200,7 @@ class ChatTranscript:
             "type": "function",
             "function": {"name": call.name, "arguments": arguments or "{}"},
         }
-        if call.signature is not None:
+        if call.signature is not None and call.provider == self._provider:
             item["extra_content"] = {"google": {"thought_signature": call.signature}}
         return item
 
