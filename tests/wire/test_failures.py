@@ -7,12 +7,20 @@ import asyncio
 import json
 import socket
 
+import aiohttp
 import pytest
+from aiohttp.http_exceptions import BadHttpMessage
 from hypothesis import given
 from hypothesis import strategies as st
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
 
 from upshot.contract import AgentError, ErrorCode
 from upshot.wire import classify_error
+
+ASKED = aiohttp.RequestInfo(
+    URL("http://x"), "POST", CIMultiDictProxy(CIMultiDict()), URL("http://x")
+)
 
 
 def classify(status, error, **more):
@@ -190,6 +198,20 @@ def test_a_cause_is_looked_at_too():
         raise RuntimeError("call failed") from ConnectionResetError("reset by peer")
     except RuntimeError as error:
         assert classify_error(exception=error).code == "server_error"
+
+
+@pytest.mark.parametrize(
+    "exception",
+    [
+        aiohttp.ClientPayloadError("not completed"),
+        aiohttp.ClientResponseError(ASKED, (), status=400),
+    ],
+    ids=["a body that breaks off", "a head that is none"],
+)
+def test_what_breaks_a_parser_of_http_is_no_status(exception):
+    exception.__cause__ = BadHttpMessage("not enough data")
+    error = classify_error(exception=exception)
+    assert (error.code, error.status_code, error.retryable) == ("server_error", None, True)
 
 
 def test_an_exceptions_headers_say_how_long_to_wait():

@@ -68,9 +68,6 @@ def explain_fault(
         endpoint: Where was asked.
         timeouts: How long it might take.
     """
-    if error.code == ErrorCode.INVALID_REQUEST:
-        # A parser of HTTP calls what the server broke off a 400; no reply said so.
-        error = replace(error, code=ErrorCode.SERVER_ERROR, status_code=None, retryable=True)
     where = "{0.scheme}://{0.netloc}{0.path}".format(urlsplit(endpoint.url))
     causes = tuple(_causes(exception))
     for cause in causes:

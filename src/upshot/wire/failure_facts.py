@@ -130,7 +130,9 @@ def read_exception_facts(exception: BaseException) -> FailureFacts:
     text = " ".join(_string(one) for one in facts.exceptions)
     facts.text = f"{facts.text} {text}".strip()
     facts.message = facts.message or one_line(_string(first)) or type(first).__name__
-    if facts.status is None and (found := STATUS_TEXT.search(text)):
+    if any(map(_is_parser_error, facts.exceptions)):
+        facts.status = None
+    elif facts.status is None and (found := STATUS_TEXT.search(text)):
         facts.status = int(found["after"] or found["before"])
     return facts
 
@@ -223,6 +225,14 @@ def _causes(exception: BaseException) -> Iterator[BaseException]:
         seen.append(one)
         yield one
         one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+
+
+def _is_parser_error(one: BaseException) -> bool:
+    """Whether *one* says that what came was no HTTP.
+
+    aiohttp's parser gives such errors the status 400, which no reply said.
+    """
+    return any(each.__name__ == "HttpProcessingError" for each in type(one).__mro__)
 
 
 def _read_exception(one: BaseException, facts: FailureFacts) -> None:
