@@ -1,0 +1,1 @@
+"""Speed budgets, measured by hand: ``make bench``."""

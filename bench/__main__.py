@@ -1,0 +1,31 @@
+"""``make bench``, or ``python -m bench NAME ...`` for some of it."""
+
+from __future__ import annotations
+
+import sys
+
+from bench.framework import in_process
+from bench.start_up import start_up
+from bench.tool_step import long_run, tool_step
+
+CASES = {
+    "start_up": start_up,
+    "tool_step": tool_step,
+    "long_run": long_run,
+    "in_process": in_process,
+}
+
+
+def main(names: list[str]) -> int:
+    """Run the cases named, or all of them."""
+    unknown = [name for name in names if name not in CASES]
+    if unknown:
+        print(f"no case {unknown[0]!r}: there are {', '.join(CASES)}", file=sys.stderr)
+        return 2
+    for name in names or CASES:
+        CASES[name]()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
