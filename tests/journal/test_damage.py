@@ -120,9 +120,13 @@ async def test_a_run_whose_end_was_cut_is_no_longer_settled(path: Path):
     await journal.aclose()
 
 
-async def test_events_that_are_gone_are_damage(path: Path):
+async def test_events_that_are_gone_from_the_end_are_damage(
+    path: Path, caplog: pytest.LogCaptureFixture
+):
     change(path, "DELETE FROM events WHERE seq > 25")
     journal = await SqliteJournal.open(path)
+    assert await read(journal) == list(range(1, 26))
+    assert "event 26 is missing" in caplog.text
     damage = await journal.damage("run-1")
     assert damage is not None
     assert (damage.sound_to, damage.lost, damage.tail) == (25, 5, True)

@@ -112,6 +112,17 @@ async def test_barriers_of_many_runs_share_commits(tmp_path: Path):
     await journal.aclose()
 
 
+async def test_a_cancelled_wait_disturbs_nobody(tmp_path: Path):
+    journal = await SqliteJournal.open(tmp_path / "runs.db")
+    journal.append(started("r"))
+    waits = [asyncio.create_task(journal.durable("r", 1)) for _ in range(3)]
+    await asyncio.sleep(0)
+    waits[1].cancel()
+    done = await asyncio.gather(*waits, return_exceptions=True)
+    assert [type(result) for result in done] == [type(None), asyncio.CancelledError, type(None)]
+    await journal.aclose()
+
+
 async def test_a_claim_in_another_process_ends_this_holder(tmp_path: Path):
     ours = await SqliteJournal.open(tmp_path / "runs.db")
     theirs = await SqliteJournal.open(tmp_path / "runs.db")

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from .line_search import LineSearch
+from typing import TYPE_CHECKING
+
 from .value import JsonObject
+
+if TYPE_CHECKING:
+    from .line_search import LineSearch
 
 __all__ = ["PAGE_CHARS", "read_page"]
 
@@ -41,6 +45,9 @@ def read_page(
         raise ValueError(f"limit is {limit}; it must be at least 1")
     limit = PAGE_CHARS if limit is None else limit
     if pattern is not None:
+        # Few reads search, and compiling its grammar would slow every import.
+        from .line_search import LineSearch
+
         return _read_matches(text, LineSearch(pattern), offset, limit)
     end = offset + limit
     return {"text": text[offset:end], "next_offset": end if end < len(text) else None}
