@@ -1,0 +1,28 @@
+"""The ``upshot`` command: arguments and printing only."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    Args:
+        arguments: What stands after ``upshot``; None takes it from ``sys.argv``.
+
+    Returns:
+        The exit code: 0 completed, 1 failed or aborted, 2 misuse, 3 input_required,
+        4 interrupted, 5 canceled. A command that runs no agent gives 0 or 2.
+    """
+    for package in ("click", "rich"):
+        if importlib.util.find_spec(package) is None:
+            sys.stderr.write("upshot: the command needs an extra: pip install 'upshot[cli]'\n")
+            return 2
+    from .command import invoke
+
+    return invoke(sys.argv[1:] if arguments is None else list(arguments))

@@ -1,0 +1,116 @@
+"""Attendance: watching a run in flight, and what Ctrl-C does to it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.text import Text
+
+from ..contract import AgentResult, Event, InterruptCause, TextDelta, ToolStarted
+from ..runs import LiveRun
+from .progress import Mode, Progress
+from .story import Story
+from .terminal import Terminal
+
+__all__ = ["TextStream", "attend"]
+
+
+class TextStream:
+    """Writes a model's text to stdout as it comes.
+
+    Attributes:
+        wrote: Whether anything has been written.
+    """
+
+    def __init__(self, terminal: Terminal) -> None:
+        self.wrote = False
+        self._terminal = terminal
+        self._at_line_start = True
+
+    def take(self, event: Event) -> None:
+        """Write the text of a delta; anything else that is done begins a new line."""
+        if isinstance(event, TextDelta) and event.text:
+            self._terminal.put(event.text)
+            self.wrote = True
+            self._at_line_start = event.text.endswith("\n")
+        elif isinstance(event, ToolStarted):
+            self.end_line()
+
+    def end_line(self) -> None:
+        """End the line that was begun."""
+        if not self._at_line_start:
+            self._terminal.put("\n")
+            self._at_line_start = True
+
+
+async def attend(
+    live: LiveRun[Any], terminal: Terminal, *, mode: Mode, stream: TextStream | None = None
+) -> tuple[AgentResult[Any], Story]:
+    """Watch a run to its end.
+
+    Ctrl-C, and SIGTERM, ask it to stop at its next safe point; a second one cancels it, a
+    third one ends the process.
+
+    Args:
+        live: The run.
+        terminal: Where it is shown.
+        mode: How its progress is shown.
+        stream: Gets its text as it comes, None where it is not wanted.
+
+    Returns:
+        What came of it, and its story.
+    """
+    story = Story()
+    with _signals(live, terminal):
+        async with Progress(story, terminal, mode) as progress:
+            async for event in live:
+                progress.take(event)
+                if stream is not None:
+                    stream.take(event)
+        result = await live.result()
+    if stream is not None:
+        stream.end_line()
+    return result, story
+
+
+@contextmanager
+def _signals(live: LiveRun[Any], terminal: Terminal) -> Generator[None]:
+    """Turn signals into wishes while *live* is under way."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    received = 0
+
+    def stop(cause: InterruptCause, detail: str) -> None:
+        nonlocal received
+        received += 1
+        if received == 1:
+            terminal.tell(
+                Text("stopping at the next safe point; once more stops at once", "yellow")
+            )
+            live.interrupt(cause, detail)
+        elif received == 2:
+            live.cancel()
+        else:
+            raise KeyboardInterrupt
+
+    numbers = {
+        signal.SIGINT: (InterruptCause.USER_CANCEL, "Ctrl-C"),
+        signal.SIGTERM: (InterruptCause.HOST_SHUTDOWN, "SIGTERM"),
+    }
+    before = {number: signal.getsignal(number) for number in numbers}
+    for number, why in numbers.items():
+        loop.add_signal_handler(number, stop, *why)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            loop.remove_signal_handler(number)
+            if number is not signal.SIGINT:
+                signal.signal(number, handler)

@@ -1,0 +1,252 @@
+"""The command itself: its subcommands, their options, and what becomes of wrong input."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import redirect_stdout
+from typing import Any
+
+import click
+
+from ..contract import Status
+from ..errors import JournalError, Misuse
+from ..models import aclose_transports
+from ..runs import run_in_own_loop
+from .exit_code import EXIT_CODES, MISUSE
+from .reading import STATUSES, list_runs, show_run
+from .run_lookup import DEFAULT_JOURNAL
+from .running import Asked, Shown, resume_agent, run_agent
+from .serving import serve_simulator
+from .terminal import Terminal
+
+__all__ = ["invoke", "upshot"]
+
+_MODEL = click.option(
+    "--model",
+    default="",
+    metavar="NAME",
+    help="provider:model; sim:FILE plays a scenario. Default: the agent's own.",
+)
+_BASE_URL = click.option(
+    "--base-url",
+    default="",
+    metavar="URL",
+    help="Another server that speaks the provider's API.",
+)
+_TOOLS = click.option(
+    "--tools",
+    multiple=True,
+    metavar="FILE.py",
+    help="Where the tools are that an agent file names.",
+)
+_JOURNAL = click.option(
+    "--journal",
+    default=DEFAULT_JOURNAL,
+    metavar="FILE",
+    envvar="UPSHOT_JOURNAL",
+    show_default=True,
+    show_envvar=True,
+    help="The log of runs.",
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
+_MARKDOWN = click.option("--markdown", is_flag=True, help="Lay the answer out on a terminal.")
+_PROGRESS = click.option(
+    "--progress",
+    type=click.Choice(["auto", "live", "lines", "none"]),
+    default="auto",
+    help="Tell what is done, on stderr. Default: live on a terminal, else none.",
+)
+
+
+def invoke(arguments: Sequence[str]) -> int:
+    """Run the command; wrong input becomes one sentence on stderr.
+
+    Args:
+        arguments: What stands after ``upshot``.
+
+    Returns:
+        The exit code.
+    """
+    try:
+        code = upshot.main(list(arguments), "upshot", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        return _complain(error.format_message())
+    except click.UsageError as error:
+        path = "upshot" if error.ctx is None else error.ctx.command_path
+        return _complain(f"upshot: {error.format_message().rstrip('.')} (see {path} --help)")
+    except (click.ClickException, Misuse, JournalError) as error:
+        return _complain(f"upshot: {error}")
+    except (KeyboardInterrupt, click.Abort):
+        return EXIT_CODES[Status.INTERRUPTED]
+    return code if isinstance(code, int) else 0
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="upshot", message="upshot %(version)s")
+def upshot() -> None:
+    """Run AI agents; whatever happens comes back as one result.
+
+    Exit codes: 0 completed, 1 failed or aborted, 2 misuse, 3 people are waited for,
+    4 interrupted, 5 canceled.
+    """
+
+
+@upshot.command()
+@click.argument("target", metavar="FILE.py:AGENT")
+@click.argument("request")
+@_MODEL
+@_BASE_URL
+@_TOOLS
+@_JOURNAL
+@click.option("--run-id", default="", metavar="ID", help="The id that the run shall have.")
+@click.option("--stream", is_flag=True, help="Print text as it comes.")
+@_MARKDOWN
+@_JSON
+@_PROGRESS
+def run(
+    *,
+    target: str,
+    request: str,
+    model: str,
+    base_url: str,
+    tools: tuple[str, ...],
+    journal: str,
+    run_id: str,
+    stream: bool,
+    markdown: bool,
+    as_json: bool,
+    progress: str,
+) -> int:
+    """Have an agent work on REQUEST; its answer goes to stdout.
+
+    The agent is FILE.py:AGENT, FILE.py if there is only one in it, or an agent file in JSON or
+    YAML. REQUEST - reads it from stdin. The log makes the run resumable; --journal memory:
+    keeps none.
+    """
+    if stream and as_json:
+        raise click.UsageError("--stream and --json exclude each other")
+    asked = Asked(target=target, model=model, base_url=base_url, tools=tools)
+    shown = Shown(as_json=as_json, stream=stream, markdown=markdown, progress=progress)
+    text = _standard_input() if request == "-" else request
+    return _run(
+        lambda terminal: run_agent(
+            asked, text, terminal, journal=journal, shown=shown, run_id=run_id
+        )
+    )
+
+
+@upshot.command()
+@click.argument("wanted", metavar="RUN")
+@click.argument("target", metavar="[FILE.py:AGENT]", default="")
+@_MODEL
+@_BASE_URL
+@_TOOLS
+@_JOURNAL
+@click.option("--stream", is_flag=True, help="Print text as it comes.")
+@_MARKDOWN
+@_JSON
+@_PROGRESS
+def resume(
+    *,
+    wanted: str,
+    target: str,
+    model: str,
+    base_url: str,
+    tools: tuple[str, ...],
+    journal: str,
+    stream: bool,
+    markdown: bool,
+    as_json: bool,
+    progress: str,
+) -> int:
+    """Go on with RUN, whose process died or which waits; finished calls are not made again.
+
+    RUN is an id, a beginning of one, or last. The agent and its model are those that it was
+    started with, unless others are named. Of a run that has ended, the result is printed.
+    """
+    if stream and as_json:
+        raise click.UsageError("--stream and --json exclude each other")
+    asked = Asked(target=target, model=model, base_url=base_url, tools=tools)
+    shown = Shown(as_json=as_json, stream=stream, markdown=markdown, progress=progress)
+    return _run(
+        lambda terminal: resume_agent(wanted, asked, terminal, journal=journal, shown=shown)
+    )
+
+
+@upshot.command()
+@click.argument("wanted", metavar="RUN")
+@_JOURNAL
+@click.option("--answer/--no-answer", default=True, help="Print the answer at the end.")
+@_MARKDOWN
+@_JSON
+def show(
+    *,
+    wanted: str,
+    journal: str,
+    answer: bool,
+    markdown: bool,
+    as_json: bool,
+) -> int:
+    """Show all that the log has of RUN: facts, a timeline with bars, the answer.
+
+    RUN is an id, a beginning of one, or last.
+    """
+    return _run(
+        lambda terminal: show_run(
+            wanted, terminal, journal=journal, as_json=as_json, answer=answer, markdown=markdown
+        )
+    )
+
+
+@upshot.command()
+@_JOURNAL
+@click.option("--status", type=click.Choice(STATUSES), default=None, help="Only these.")
+@_JSON
+def runs(*, journal: str, status: str | None, as_json: bool) -> int:
+    """List the runs of a log, newest first."""
+    return _run(
+        lambda terminal: list_runs(terminal, journal=journal, status=status or "", as_json=as_json)
+    )
+
+
+@upshot.command()
+@click.option("--scenario", default="", metavar="FILE", help="Default: every answer is ok.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="0 takes a free one.")
+@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--requests-per-minute", type=click.IntRange(1), default=None)
+@click.option("--tokens-per-minute", type=click.IntRange(1), default=None)
+def sim(
+    *,
+    scenario: str,
+    port: int,
+    host: str,
+    requests_per_minute: int | None,
+    tokens_per_minute: int | None,
+) -> int:
+    """Serve a model provider that plays a scenario; its base URL is printed first."""
+    wished = {
+        "requests_per_minute": requests_per_minute,
+        "tokens_per_minute": tokens_per_minute,
+    }
+    limits = {name: value for name, value in wished.items() if value is not None}
+    return _run(
+        lambda terminal: serve_simulator(scenario, terminal, host=host, port=port, limits=limits)
+    )
+
+
+def _run(work: Callable[[Terminal], Coroutine[Any, Any, int]]) -> int:
+    """Do the work of a command in an event loop of its own."""
+    terminal = Terminal()
+    # What an agent's file or its tools print must not get between the answers.
+    with redirect_stdout(sys.stderr):
+        return run_in_own_loop(lambda: work(terminal), closing=aclose_transports)
+
+
+def _standard_input() -> str:
+    return sys.stdin.buffer.read().decode("utf-8", "replace")
+
+
+def _complain(message: str) -> int:
+    Terminal().err.file.write(f"{message}\n")
+    return MISUSE

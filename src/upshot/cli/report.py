@@ -1,0 +1,166 @@
+"""The report on a run: what was asked, what came of it, and what it used."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Iterator
+
+import msgspec
+from rich.text import Text
+
+from ..contract import (
+    AgentError,
+    File,
+    Pending,
+    PendingApproval,
+    PendingExternal,
+    Status,
+    encode,
+)
+from .figures import clean, count, duration, moment, money, size, tokens
+from .glyphs import Glyphs
+from .step import Tone, ending_of_tool
+from .story import RUNNING, Story
+from .timeline import STYLES, timeline
+
+__all__ = ["RUNNING_OR_DIED", "answer_text", "error_text", "report", "status_style", "status_words"]
+
+RUNNING_OR_DIED = "running or died"
+
+_LABEL_WIDTH = 12
+_MAX_TEXT_CHARS = 400
+_TONES: dict[str, Tone] = {
+    Status.COMPLETED: "good",
+    Status.FAILED: "bad",
+    Status.ABORTED: "bad",
+}
+
+
+def report(story: Story, *, journal: str, width: int, glyphs: Glyphs) -> Iterator[Text]:
+    """Lay out all that is known of a run, but for its answer.
+
+    Args:
+        story: The run.
+        journal: Where its log is, as a person would write it.
+        width: Columns of the page.
+        glyphs: What to draw with.
+
+    Yields:
+        Lines to print, in order.
+    """
+    yield _title(story)
+    for name, text, style in _facts(story, journal):
+        yield _line(name, text, style, width)
+    drawn = list(timeline(story, width=width, glyphs=glyphs))
+    if drawn:
+        yield Text()
+        yield from drawn
+
+
+def status_words(status: str) -> str:
+    """A run's status for people; a log cannot tell whether a process still has the run."""
+    return RUNNING_OR_DIED if status == RUNNING else status
+
+
+def status_style(status: str) -> str:
+    """The style in which a status is shown."""
+    return STYLES[_TONES.get(status, "odd")]
+
+
+def answer_text(output: object) -> str:
+    """An answer as text: a string as it is, None as nothing, any other value as indented JSON."""
+    if output is None or isinstance(output, str):
+        return output or ""
+    return msgspec.json.format(encode(output), indent=2).decode()
+
+
+def error_text(error: AgentError) -> str:
+    """An error in one line: its code, what it says, and when to try again."""
+    later = (
+        "" if error.retry_after_s is None else f" (try again in {duration(error.retry_after_s)})"
+    )
+    return clean(f"{error.code}: {error.message}{later}", _MAX_TEXT_CHARS)
+
+
+def _title(story: Story) -> Text:
+    agent = "" if story.started is None else clean(story.started.agent.id, 40)
+    status = (status_words(story.status), f"bold {status_style(story.status)}")
+    return Text.assemble((story.run_id, "bold"), "  ", agent, "  ", status)
+
+
+def _facts(story: Story, journal: str) -> Iterator[tuple[str, str, str]]:
+    """Name, text and style of every line of the head."""
+    started, result = story.started, story.result
+    if started is not None:
+        yield "request", clean(started.request.text, _MAX_TEXT_CHARS), ""
+    if started is not None and started.parent_run_id:
+        yield "started by", started.parent_run_id, ""
+    yield "started", _when(story), ""
+    yield "model", clean(story.model) or "none was asked", ""
+    yield "tokens", _tokens(story), ""
+    yield "cost", money(story.cost), ""
+    if story.records:
+        yield "tool calls", _outcomes(story), ""
+    if result is not None and result.error is not None:
+        yield "error", error_text(result.error), "red"
+    for pending in story.pending:
+        yield "waits for", _pending(pending), "yellow"
+    for warning in story.warnings:
+        yield "warning", clean(f"{warning.code}: {warning.message}", _MAX_TEXT_CHARS), "yellow"
+    for artifact in story.artifacts:
+        yield "artifact", _artifact(artifact), ""
+    yield "journal", journal, ""
+
+
+def _line(name: str, text: str, style: str, width: int) -> Text:
+    """One fact; what is too long for its line goes on below, indented."""
+    rows = textwrap.wrap(
+        text, max(20, width - _LABEL_WIDTH), break_long_words=False, break_on_hyphens=False
+    )
+    body = ("\n" + " " * _LABEL_WIDTH).join(rows)
+    return Text.assemble((f"{name:<{_LABEL_WIDTH}}", "dim"), (body, style))
+
+
+def _when(story: Story) -> str:
+    started = None if story.started is None else story.started.time
+    worked = duration(story.length_s)
+    sittings = f" in {story.sittings} sittings" if story.sittings > 1 else ""
+    return f"{moment(started)}, worked {worked}{sittings}"
+
+
+def _tokens(story: Story) -> str:
+    usage = story.usage
+    known = (
+        ("in", usage.input_tokens),
+        ("of them from cache", usage.cache_read_tokens),
+        ("out", usage.output_tokens),
+    )
+    parts = ", ".join(f"{number:,} {name}" for name, number in known if number)
+    calls = count(usage.api_calls, "model call")
+    return f"{tokens(usage)} ({parts}) in {calls}" if parts else f"{tokens(usage)} in {calls}"
+
+
+def _outcomes(story: Story) -> str:
+    """How many calls there were, and how many of each outcome."""
+    words = Counter(ending_of_tool(record.outcome).word for record in story.records)
+    # "2 results", but "2 denied: validation".
+    counts = (count(n, word, "" if word.isalpha() else word) for word, n in words.items())
+    return f"{len(story.records)}: {', '.join(counts)}"
+
+
+def _pending(pending: Pending) -> str:
+    match pending:
+        case PendingApproval(call_id=call_id, tool_name=tool, arguments=arguments):
+            return clean(f"approval of {tool} {encode(arguments).decode()} ({call_id})")
+        case PendingExternal(id=id, description=description):
+            return clean(f"a result: {description} ({id})")
+        case _:
+            return clean(f"an answer: {pending.question} ({pending.id})")
+
+
+def _artifact(artifact: File) -> str:
+    lines = "" if artifact.lines is None else f", {count(artifact.lines, 'line')}"
+    named = f" of {clean(artifact.name, 60)}" if artifact.name else ""
+    kind = f"{artifact.media_type.partition(';')[0]}, {size(artifact.size_bytes)}{lines}"
+    return f"{clean(artifact.id, 80)}{named}: {kind}"

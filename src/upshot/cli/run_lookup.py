@@ -1,0 +1,100 @@
+"""Finding a journal, and a run in it."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from pathlib import Path
+
+from ..contract import Journal
+from ..errors import Misuse
+from .story import Story
+
+__all__ = ["DEFAULT_JOURNAL", "LAST", "existing_journal", "find_run", "new_journal", "read_story"]
+
+DEFAULT_JOURNAL = ".upshot/runs.db"
+LAST = "last"
+
+_MEMORY = "memory:"
+
+
+def new_journal(where: str) -> str:
+    """Where a run may write its log.
+
+    Args:
+        where: A path, "memory:" or a URL; the folder of the default path is made, with a
+            .gitignore in it, since a log holds whatever the tools saw.
+
+    Returns:
+        The same, a path made absolute, so that a change of folder does not lose it.
+    """
+    if _is_no_path(where):
+        return where
+    path = Path(where).absolute()
+    if where == DEFAULT_JOURNAL:
+        path.parent.mkdir(exist_ok=True)
+        ignore = path.parent / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n", "utf-8")
+    return str(path)
+
+
+def existing_journal(where: str) -> str:
+    """Where a log is that shall be read.
+
+    Raises:
+        Misuse: There is none.
+    """
+    if where == _MEMORY:
+        raise Misuse("memory: keeps nothing: give the file of a journal, --journal FILE")
+    if _is_no_path(where):
+        return where
+    path = Path(where).absolute()
+    if path.is_dir():
+        raise Misuse(f"{where} is a folder: give the file of a journal, --journal FILE")
+    if not path.is_file():
+        raise Misuse(f"there is no journal {where}: give the one of the run, --journal FILE")
+    return str(path)
+
+
+async def find_run(journal: Journal, wanted: str) -> str:
+    """The id of the run that *wanted* names.
+
+    Args:
+        journal: Where to look.
+        wanted: Its id, a beginning of it that no other has, or "last".
+
+    Raises:
+        Misuse: There is none, or several.
+    """
+    ids = [run.run_id for run in await journal.runs()]
+    if wanted in ids:
+        return wanted
+    if not ids:
+        raise Misuse("the journal has no runs yet")
+    if wanted == LAST:
+        return ids[0]
+    begun = [run_id for run_id in ids if run_id.startswith((wanted, f"run-{wanted}"))]
+    if wanted and len(begun) == 1:
+        return begun[0]
+    if wanted and begun:
+        raise Misuse(f"several runs begin with {wanted}: {_some(begun)}")
+    near = get_close_matches(wanted, ids, 3, cutoff=0.5)
+    hint = f"did you mean {_some(near)}?" if near else f"there are {_some(ids)}"
+    raise Misuse(f"the journal has no run {wanted}: {hint}")
+
+
+async def read_story(journal: Journal, run_id: str) -> Story:
+    """Read all that the log has of a run."""
+    story = Story()
+    async for event in journal.events(run_id):
+        story.add(event)
+    return story
+
+
+def _is_no_path(where: str) -> bool:
+    return where == _MEMORY or "://" in where
+
+
+def _some(ids: list[str]) -> str:
+    shown = ", ".join(ids[:3])
+    return shown if len(ids) <= 3 else f"{shown} and {len(ids) - 3} more"

@@ -1,0 +1,192 @@
+"""Running and resuming an agent from the command line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, chdir
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..contract import AgentResult, Request, Status
+from ..entry import reopen, start
+from ..errors import Misuse
+from ..journal import open_journal
+from ..runs import ResumeOptions
+from .attendance import TextStream, attend
+from .conclusion import print_result
+from .exit_code import EXIT_CODES
+from .launch import Launch
+from .loading import AnyAgent, Target, load_agent, load_tools
+from .model_source import absolute_model, open_model
+from .progress import choose_mode
+from .run_lookup import existing_journal, find_run, new_journal, read_story
+from .story import Story
+from .terminal import Terminal
+
+__all__ = ["Asked", "Shown", "resume_agent", "run_agent"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a command line says of the agent; "" is what was not said.
+
+    Attributes:
+        target: ``FILE.py:agent`` or an agent file.
+        model: As for ``--model``.
+        base_url: As for ``--base-url``.
+        tools: Files with the tools that an agent file names.
+    """
+
+    target: str = ""
+    model: str = ""
+    base_url: str = ""
+    tools: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """How a command line wants a run to be shown.
+
+    Attributes:
+        as_json: Nothing on stdout but the result as JSON.
+        stream: Text as it comes.
+        markdown: The answer laid out on a terminal.
+        progress: "auto", "live", "lines" or "none".
+    """
+
+    as_json: bool = False
+    stream: bool = False
+    markdown: bool = False
+    progress: str = "auto"
+
+
+async def run_agent(
+    asked: Asked, request: str, terminal: Terminal, *, journal: str, shown: Shown, run_id: str = ""
+) -> int:
+    """Run an agent and print what came of it.
+
+    Args:
+        asked: Which agent, and with which model.
+        request: What is asked of it.
+        terminal: Where to print.
+        journal: Where its log goes.
+        shown: How it is shown.
+        run_id: The id that the run shall have, "" mints one.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        Misuse: Something that was asked for is not there; nothing was begun.
+        JournalError: The journal cannot be opened.
+    """
+    if not request.strip():
+        raise Misuse('the request is empty: say what you want, such as upshot run FILE.py "..."')
+    launch = _new_launch(asked)
+    agent, options = _load(launch)
+    async with AsyncExitStack() as stack:
+        opened = open_model(launch.model, agent, base_url=launch.base_url)
+        options["model"] = await stack.enter_async_context(opened)
+        where = new_journal(journal)
+        live = await stack.enter_async_context(
+            start(agent, Request(request, run_id=run_id), **options, journal=where)
+        )
+        return await _attend(live, terminal, journal=journal, shown=shown)
+
+
+async def resume_agent(
+    wanted: str, asked: Asked, terminal: Terminal, *, journal: str, shown: Shown
+) -> int:
+    """Go on with a run and print what came of it; of one that has ended, just print that.
+
+    Args:
+        wanted: The run, as for ``find_run``.
+        asked: What shall be other than when it was started.
+        terminal: Where to print.
+        journal: Where its log is.
+        shown: How it is shown.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        Misuse: There is no such run, or it is not known how it was started.
+        JournalError: The journal cannot be read, or another process has the run.
+    """
+    async with AsyncExitStack() as stack:
+        log = await stack.enter_async_context(open_journal(existing_journal(journal)))
+        run_id = await find_run(log, wanted)
+        story = await read_story(log, run_id)
+        result = story.result
+        if result is not None and result.status is not Status.INPUT_REQUIRED:
+            print_result(
+                result, terminal, journal=journal, as_json=shown.as_json, markdown=shown.markdown,
+                summary=terminal.err.is_terminal,
+            )  # fmt: skip
+            return EXIT_CODES[result.status]
+        launch = _old_launch(story, asked)
+        if launch.folder and os.path.isdir(launch.folder):
+            # Relative paths of its tools count from where the run was started.
+            stack.enter_context(chdir(launch.folder))
+        agent, options = _load(launch)
+        opened = open_model(launch.model, agent, base_url=launch.base_url)
+        options["model"] = await stack.enter_async_context(opened)
+        live = await stack.enter_async_context(reopen(run_id, agent, **options, journal=log))
+        return await _attend(live, terminal, journal=journal, shown=shown)
+
+
+async def _attend(live: Any, terminal: Terminal, *, journal: str, shown: Shown) -> int:
+    mode = choose_mode(shown.progress, terminal, streaming=shown.stream)
+    stream = TextStream(terminal) if shown.stream else None
+    result: AgentResult[Any]
+    result, _ = await attend(live, terminal, mode=mode, stream=stream)
+    if mode != "none":
+        terminal.tell("")
+    print_result(
+        result, terminal, journal=journal, as_json=shown.as_json, markdown=shown.markdown,
+        streamed=stream is not None and stream.wrote, summary=mode != "none",
+    )  # fmt: skip
+    return EXIT_CODES[result.status]
+
+
+def _new_launch(asked: Asked) -> Launch:
+    target = Target(asked.target)
+    return Launch(
+        file=str(target.file),
+        agent=target.name,
+        model=absolute_model(asked.model),
+        base_url=asked.base_url,
+        tools=tuple(str(Path(file).absolute()) for file in asked.tools),
+        folder=str(Path.cwd()),
+    )
+
+
+def _old_launch(story: Story, asked: Asked) -> Launch:
+    """How the run was started, with what the command line says otherwise."""
+    old = None if story.started is None else Launch.of(story.started.options)
+    if not asked.target and old is None:
+        raise Misuse(
+            f"run {story.run_id} was not started by this command: say which agent goes on with "
+            f"it, upshot resume {story.run_id} FILE.py:agent"
+        )
+    new = _new_launch(asked) if asked.target else None
+    base = new or old
+    assert base is not None
+    return Launch(
+        file=base.file,
+        agent=base.agent,
+        model=absolute_model(asked.model) or (old.model if old is not None else ""),
+        base_url=asked.base_url or (old.base_url if old is not None and not asked.model else ""),
+        tools=base.tools if asked.tools or old is None else old.tools,
+        folder=base.folder if old is None else old.folder,
+    )
+
+
+def _load(launch: Launch) -> tuple[AnyAgent, ResumeOptions]:
+    agent = load_agent(Target(launch.file if not launch.agent else f"{launch.file}:{launch.agent}"))
+    options: ResumeOptions = {"launch": launch.to_json()}
+    if launch.tools:
+        options["tools"] = load_tools([Path(file) for file in launch.tools])
+    return agent, options

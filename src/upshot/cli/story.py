@@ -1,0 +1,279 @@
+"""Story: what the events of a run tell, folded for people; it reads live events and logged ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from ..clock import SYSTEM_CLOCK
+from ..contract import (
+    AgentResult,
+    ApprovalRequested,
+    ArtifactStored,
+    AttemptStarted,
+    Budget,
+    Cost,
+    Event,
+    File,
+    HandoffEvent,
+    Json,
+    ModelReplied,
+    ModelRetried,
+    ModelStarted,
+    Pending,
+    QuestionAsked,
+    RunEvent,
+    RunInterrupted,
+    RunResumed,
+    RunSettled,
+    RunStarted,
+    RunWarning,
+    StepSettled,
+    StepStarted,
+    TextDelta,
+    ToolProgress,
+    ToolRecord,
+    ToolSettled,
+    ToolStarted,
+    Usage,
+    Warned,
+)
+from ..runs.ledger import Ledger
+from .figures import count, duration
+from .step import Ended, Step, ending_of_error, ending_of_reply, ending_of_tool
+
+__all__ = ["RUNNING", "Story"]
+
+RUNNING = "running"
+
+
+class Story:
+    """What is known of a run from its events so far; any prefix of them will do.
+
+    Time is work time: the hours between two sittings, in which no process had the run,
+    are left out of every figure.
+
+    Attributes:
+        run_id: The run, "" before its first event.
+        started: Its first event, None before that.
+        model: The last model that was asked.
+        steps: What was done, in order of its start.
+        ended: The same in order of their end; only the steps that have one.
+        records: Settled tool calls, in order of settling.
+        artifacts: What was stored.
+        warnings: What was told.
+        pending: What people were asked for and have not answered.
+        result: What the last sitting ended with, None while it runs or where it was cut off.
+        sittings: How often a process took the run up.
+        text: Visible characters received in the model call that is under way.
+    """
+
+    def __init__(self) -> None:
+        self.run_id = ""
+        self.started: RunStarted | None = None
+        self.model = ""
+        self.steps: list[Step] = []
+        self.ended: list[Step] = []
+        self.records: list[ToolRecord] = []
+        self.artifacts: list[File] = []
+        self.warnings: list[RunWarning] = []
+        self.pending: tuple[Pending, ...] = ()
+        self.result: AgentResult[Json] | None = None
+        self.sittings = 0
+        self.text = 0
+        self._ledger = Ledger(Budget(), clock=SYSTEM_CLOCK)
+        self._origin: datetime | None = None
+        self._last: datetime | None = None
+        self._away = timedelta()
+        self._open: dict[str, Step] = {}
+        self._apply: dict[type[Any], Callable[[Any, float], None]] = {
+            RunStarted: self._run_started,
+            RunResumed: self._run_resumed,
+            AttemptStarted: self._attempt_started,
+            ModelStarted: self._model_started,
+            TextDelta: self._text_delta,
+            ModelRetried: self._model_retried,
+            ModelReplied: self._model_replied,
+            ToolStarted: self._tool_started,
+            ToolProgress: self._tool_progress,
+            ToolSettled: self._tool_settled,
+            ArtifactStored: self._artifact_stored,
+            StepStarted: self._step_started,
+            StepSettled: self._step_settled,
+            ApprovalRequested: self._asked,
+            QuestionAsked: self._asked,
+            RunInterrupted: self._interrupted,
+            HandoffEvent: self._handoff,
+            Warned: self._warned,
+            RunSettled: self._run_settled,
+        }
+
+    @property
+    def status(self) -> str:
+        """The result's status, ``running`` without one."""
+        return RUNNING if self.result is None else str(self.result.status)
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of all model calls so far; of the children too once there is a result."""
+        return self._ledger.usage if self.result is None else self.result.usage
+
+    @property
+    def cost(self) -> Cost | None:
+        """Money for them, None where none had a price."""
+        return self._ledger.cost if self.result is None else self.result.cost
+
+    @property
+    def length_s(self) -> float:
+        """Seconds of work from the first event to the last."""
+        return 0.0 if self._last is None else self.offset_s(self._last)
+
+    @property
+    def last_event_at(self) -> datetime | None:
+        """When the last event happened, None before the first."""
+        return self._last
+
+    @property
+    def running(self) -> list[Step]:
+        """The steps under way."""
+        return [step for step in self.steps if step.running]
+
+    def offset_s(self, time: datetime) -> float:
+        """Seconds of work from the start of the run to *time*."""
+        if self._origin is None:
+            return 0.0
+        return max(0.0, (time - self._origin - self._away).total_seconds())
+
+    def add(self, event: Event) -> None:
+        """Take the next event; a kind that says nothing here is passed over."""
+        if not isinstance(event, RunEvent):
+            return
+        self.run_id = event.run_id
+        time = event.time or self._last
+        if time is not None:
+            self._origin = self._origin or time
+            if isinstance(event, RunResumed) and self._last is not None:
+                self._away += time - self._last
+            self._last = time
+        apply = self._apply.get(type(event))
+        if apply is not None:
+            apply(event, self.length_s)
+
+    # -- the run
+
+    def _run_started(self, event: RunStarted, _: float) -> None:
+        self.started = event
+        self.sittings = 1
+
+    def _run_resumed(self, event: RunResumed, at_s: float) -> None:
+        self.sittings += 1
+        for step in self._open.values():
+            step.lost = True
+        self._open.clear()
+        self.result = None
+        self.pending = ()
+        lost = count(len(event.interrupted_calls), "call") if event.interrupted_calls else ""
+        self._mark("resumed", at_s, f"{lost} had no outcome" if lost else "")
+
+    def _attempt_started(self, event: AttemptStarted, at_s: float) -> None:
+        if event.attempt > 1:
+            self._mark(f"attempt {event.attempt}", at_s, event.feedback)
+
+    def _interrupted(self, event: RunInterrupted, at_s: float) -> None:
+        cause = event.interrupt.cause or "no cause given"
+        self._mark("interrupted", at_s, event.interrupt.detail or str(cause))
+
+    def _handoff(self, event: HandoffEvent, at_s: float) -> None:
+        self._mark("handed over", at_s, f"to {event.to_agent_id}")
+
+    def _asked(self, event: ApprovalRequested | QuestionAsked, at_s: float) -> None:
+        self.pending = (*self.pending, event.pending)
+        asked = event.pending
+        self._mark("asked", at_s, getattr(asked, "tool_name", "") or getattr(asked, "question", ""))
+
+    def _warned(self, event: Warned, _: float) -> None:
+        self.warnings.append(event.warning)
+
+    def _artifact_stored(self, event: ArtifactStored, _: float) -> None:
+        self.artifacts.append(event.artifact)
+
+    def _run_settled(self, event: RunSettled, at_s: float) -> None:
+        self.result = event.result
+        self.pending = event.result.pending
+        self.warnings = list(event.result.warnings)
+        for key in list(self._open):
+            self._end(key, at_s, Ended("cut off", "odd"))
+
+    # -- model calls
+
+    def _model_started(self, event: ModelStarted, at_s: float) -> None:
+        self.model = event.model
+        self.text = 0
+        self._begin("model", Step("model", event.model, at_s, number=event.turn))
+
+    def _text_delta(self, event: TextDelta, _: float) -> None:
+        self.text += len(event.text)
+
+    def _model_retried(self, event: ModelRetried, at_s: float) -> None:
+        self._ledger.add(event.response)
+        ended = Ended("failed", "bad") if event.error is None else ending_of_error(event.error)
+        detail = f"next try in {duration(event.wait_s)}"
+        step = self._end("model", at_s, Ended(ended.word, ended.tone, detail))
+        if step is not None:
+            step.wait_s = event.wait_s
+        # The next try begins when the wait is over; nothing is logged then.
+        again = Step("model", event.model, at_s + event.wait_s, number=event.turn, again=True)
+        self._begin("model", again)
+
+    def _model_replied(self, event: ModelReplied, at_s: float) -> None:
+        self._ledger.add(event.response)
+        self.text = 0
+        step = self._end("model", at_s, ending_of_reply(event.response))
+        if step is not None and step.start_s > at_s:
+            step.start_s = at_s
+
+    # -- tools and engine steps
+
+    def _tool_started(self, event: ToolStarted, at_s: float) -> None:
+        self._begin(f"tool {event.call.id}", Step("tool", event.call.name, at_s))
+
+    def _tool_progress(self, event: ToolProgress, _: float) -> None:
+        step = self._open.get(f"tool {event.call_id}")
+        if step is not None:
+            step.note = event.text
+
+    def _tool_settled(self, event: ToolSettled, at_s: float) -> None:
+        record = event.record
+        self.records.append(record)
+        key, ended = f"tool {record.call_id}", ending_of_tool(record.outcome)
+        if key not in self._open:
+            self._begin(key, Step("tool", record.tool_name, at_s))
+        # Its own clock is finer than the moment at which the batch was logged.
+        began_s = self._open[key].start_s
+        self._end(key, began_s + record.run_ms / 1000 if record.run_ms else at_s, ended)
+
+    def _step_started(self, event: StepStarted, at_s: float) -> None:
+        self._begin(f"step {event.key}", Step("step", event.key, at_s))
+
+    def _step_settled(self, event: StepSettled, at_s: float) -> None:
+        ended = Ended("done", "good") if event.error is None else ending_of_error(event.error)
+        self._end(f"step {event.key}", at_s, ended)
+
+    # -- rows
+
+    def _begin(self, key: str, step: Step) -> None:
+        self._open[key] = step
+        self.steps.append(step)
+
+    def _end(self, key: str, at_s: float, ended: Ended) -> Step | None:
+        step = self._open.pop(key, None)
+        if step is not None:
+            step.end_s, step.ended = at_s, ended
+            self.ended.append(step)
+        return step
+
+    def _mark(self, name: str, at_s: float, detail: str) -> None:
+        step = Step("mark", name, at_s, end_s=at_s, ended=Ended("", "odd", detail))
+        self.steps.append(step)
+        self.ended.append(step)

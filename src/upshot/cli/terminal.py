@@ -1,0 +1,86 @@
+"""Terminal: where a command writes; answers to stdout, everything else to stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import IO, TextIO
+
+from rich.console import Console, RenderableType
+
+from .figures import clean_lines
+
+__all__ = ["MAX_WIDTH", "Terminal"]
+
+MAX_WIDTH = 120
+
+
+class Terminal:
+    """The two streams of a command.
+
+    What is on a terminal gets colours, unless NO_COLOR is set; a pipe gets plain text. A
+    reader who has gone is no error: what would follow is dropped.
+
+    Args:
+        out: Where answers go; None is stdout.
+        err: Where everything else goes; None is stderr.
+    """
+
+    def __init__(self, *, out: TextIO | None = None, err: TextIO | None = None) -> None:
+        self.out = _console(out or sys.stdout)
+        self.err = _console(err or sys.stderr)
+
+    def say(self, *lines: RenderableType) -> None:
+        """Write to stdout, laid out for its width."""
+        _write(self.out, _laid_out(self.out, lines))
+
+    def tell(self, *lines: RenderableType) -> None:
+        """Write to stderr, laid out for its width."""
+        _write(self.err, _laid_out(self.err, lines))
+
+    def put(self, text: str) -> None:
+        """Write *text* to stdout at once, as it is; harmless where that is a terminal."""
+        _write(self.out, clean_lines(text) if self.out.is_terminal else text)
+
+
+def _console(stream: TextIO) -> Console:
+    reconfigure = getattr(stream, "reconfigure", None)
+    if reconfigure is not None:
+        # A character that the stream cannot show must not end the run.
+        reconfigure(errors="replace")
+    console = Console(
+        file=stream,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        color_system=None if os.environ.get("NO_COLOR") else "auto",
+    )
+    console.width = min(console.width, MAX_WIDTH)
+    return console
+
+
+def _laid_out(console: Console, lines: tuple[RenderableType, ...]) -> str:
+    with console.capture() as capture:
+        for line in lines:
+            console.print(line)
+    # Cells are padded to their width; nobody wants to copy that.
+    return "".join(f"{line.rstrip(' ')}\n" for line in capture.get().splitlines())
+
+
+def _write(console: Console, text: str) -> None:
+    stream = console.file
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        _mute(stream)
+    except ValueError:
+        # The stream was closed by whoever gave it.
+        return
+
+
+def _mute(stream: IO[str]) -> None:
+    """Send what follows nowhere, the last flush of the interpreter included."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)

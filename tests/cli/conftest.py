@@ -1,0 +1,45 @@
+"""The command as the tests call it: in this process, or as a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from upshot.cli import main
+
+Command: TypeAlias = Callable[..., "tuple[int, str, str]"]
+
+
+@pytest.fixture
+def command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Command:
+    """Call the command in this process, in an empty folder; gives exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = main(arguments)
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return call
+
+
+def spawn(*arguments: str, folder: Path, **more: Any) -> subprocess.Popen[bytes]:
+    """The command as a process of its own, with pipes."""
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-m", "upshot.cli", *arguments],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "COLUMNS": "80", "PYTHONUNBUFFERED": "1"},
+        **more,
+    )

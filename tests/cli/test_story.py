@@ -1,0 +1,99 @@
+"""What a run's events tell, live or from its log."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.cli.made_up import RUN_ID, a_whole_run, began_call, replied, started, story_of
+from upshot.cli.story import RUNNING
+from upshot.contract import (
+    Interrupt,
+    InterruptCause,
+    ModelStarted,
+    RunInterrupted,
+    RunResumed,
+    StepSettled,
+    StepStarted,
+    TextDelta,
+    ToolProgress,
+    Unknown,
+)
+
+
+def test_a_whole_run_is_told_step_by_step() -> None:
+    story = story_of(a_whole_run())
+    told = [(step.name, round(step.start_s, 3), step.took_s) for step in story.steps]
+    assert [(name, start, round(took or 0, 3)) for name, start, took in told] == [
+        ("openai:simulated", 0.0, 0.2),
+        ("openai:simulated", 1.0, 0.5),
+        ("count", 1.5, 0.4),
+        ("count", 1.5, 0.0),
+        ("wait", 1.5, 1.5),
+        ("openai:simulated", 3.0, 1.0),
+    ]
+    words = [step.ended.word for step in story.steps if step.ended]
+    assert words == [
+        "429 rate_limit", "3 calls", "result", "denied: validation", "timeout", "answer",
+    ]  # fmt: skip
+    assert (story.status, story.length_s, story.run_id) == ("completed", 4.0, RUN_ID)
+
+
+@given(st.integers(0, len(a_whole_run())))
+def test_any_prefix_of_a_run_can_be_told(length: int) -> None:
+    story = story_of(a_whole_run()[:length])
+    assert story.status == (RUNNING if length < len(a_whole_run()) else "completed")
+    assert all(step.running == (step.ended is None) for step in story.steps)
+
+
+def test_usage_is_added_up_before_there_is_a_result() -> None:
+    story = story_of([(0, started()), (0, replied(1, tokens=100)), (1, replied(2, tokens=50))])
+    assert story.usage.total_tokens == 170
+    assert story.usage.api_calls == 2
+    assert story.cost is None
+
+
+def test_the_time_between_two_sittings_counts_for_nothing() -> None:
+    story = story_of(
+        [
+            (0.0, started()),
+            (1.0, began_call("c0")),
+            (3601.0, RunResumed(interrupted_calls=("c0",))),
+            (3602.0, ModelStarted(turn=2)),
+        ]
+    )
+    assert story.length_s == 2.0
+    assert story.sittings == 2
+    lost, mark, model = story.steps
+    assert lost.lost and not lost.running
+    assert (mark.name, mark.start_s, model.start_s) == ("resumed", 1.0, 2.0)
+
+
+def test_a_running_tool_says_how_far_it_is() -> None:
+    story = story_of([(0, began_call("c0")), (1, ToolProgress(call_id="c0", text="half"))])
+    assert [step.note for step in story.running] == ["half"]
+
+
+def test_characters_of_the_reply_under_way_are_counted() -> None:
+    events = [(0.0, ModelStarted(turn=1)), (0.1, TextDelta(text="abc")), (0.2, TextDelta(text="d"))]
+    assert story_of(events).text == 4
+
+
+def test_engine_steps_and_interrupts_are_steps_too() -> None:
+    story = story_of(
+        [
+            (0.0, StepStarted(key="plan")),
+            (1.0, StepSettled(key="plan")),
+            (1.5, RunInterrupted(interrupt=Interrupt(InterruptCause.USER_CANCEL, "Ctrl-C"))),
+        ]
+    )
+    assert [(s.kind, s.name, s.ended.word if s.ended else "") for s in story.steps] == [
+        ("step", "plan", "done"),
+        ("mark", "interrupted", ""),
+    ]
+
+
+def test_an_event_of_an_unknown_kind_is_passed_over() -> None:
+    story = story_of(a_whole_run()[:3])
+    story.add(Unknown(raw={"kind": "from_the_future"}))
+    assert len(story.steps) == 2
