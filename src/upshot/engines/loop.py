@@ -7,6 +7,7 @@ resumed run simply goes on, and a call that is logged is never made again.
 from __future__ import annotations
 
 import asyncio
+from typing import NoReturn
 
 from ..contract import (
     OUTPUT_VAR,
@@ -34,7 +35,7 @@ class LoopEngine:
     """Asks the model, runs the tools that it calls, and asks again, until it answers.
 
     Args:
-        model: Asked instead of the run's own; None for that.
+        model: Asked where the call names none; wins over the agent's. None for that.
         corrective_turns: How often an answer that is not of the output type is sent back
             with what is wrong, before the run fails with invalid_output.
     """
@@ -57,14 +58,17 @@ class LoopEngine:
             Failed: The model's error was not overcome, or the answer is not of its type.
             Parked: A tool call waits for somebody's word.
         """
-        turn = _Turn(run, host, board, self.model, self._corrective_turns)
-        while not await turn.take():
+        # The run's own model was chosen with this engine's in mind; another engine may use us.
+        model = None if run.engine is self else self.model
+        turns = _Turns(run, host, board, model, self._corrective_turns)
+        turns.fail_again()
+        while not await turns.take():
             pass
         return board
 
 
-class _Turn:
-    """The state of one pass: what is on the board, and how many corrections are left."""
+class _Turns:
+    """The turns of one pass: what is on the board, and how many corrections are left."""
 
     def __init__(
         self, run: Run, host: RunHost, board: Board, model: Model | None, corrections: int
@@ -73,8 +77,24 @@ class _Turn:
         self._host = host
         self._board = board
         self._model = model
-        self._corrections = corrections
-        self._number = 0
+        self._seeded = len(board.seeded())
+        roles = [message.role for message in board.messages()[self._seeded :]]
+        # An earlier sitting may have used some up; nobody else says anything as a user here.
+        self._corrections = corrections - roles.count(Role.USER)
+        self._number = roles.count(Role.ASSISTANT)
+
+    def fail_again(self) -> None:
+        """End as an earlier sitting was about to, whose last reply was an error.
+
+        Raises:
+            Failed: So it is.
+        """
+        reply = self._run.reply
+        if reply is not None and reply.error is not None:
+            self._run.reply = None
+            last = self._last_produced()
+            is_shown = last is not None and not last.tool_calls and last.text == reply.content
+            self._fail(reply, reply.error, is_shown=is_shown)
 
     async def take(self) -> bool:
         """Do what the last message asks for; True when the run has its answer."""
@@ -100,11 +120,14 @@ class _Turn:
         if response is None:
             response = await self._run.call_model(self._request(), model=self._model)
         if response.error is not None:
-            if response.content:
-                # What came before the fault; calls in it are not to be trusted.
-                self._board.append(Message(Role.ASSISTANT, response.content))
-            raise Failed(response.error)
+            self._fail(response, response.error, is_shown=False)
         self._board.append(response.to_message())
+
+    def _fail(self, response: ModelResponse, error: AgentError, *, is_shown: bool) -> NoReturn:
+        if response.content and not is_shown:
+            # What came before the fault; calls in it are not to be trusted.
+            self._board.append(Message(Role.ASSISTANT, response.content))
+        raise Failed(error)
 
     def _request(self) -> ModelRequest:
         return ModelRequest(
@@ -129,13 +152,13 @@ class _Turn:
 
     def _last_produced(self) -> Message | None:
         messages = self._board.messages()
-        return messages[-1] if len(messages) > len(self._board.seeded()) else None
+        return messages[-1] if len(messages) > self._seeded else None
 
     def _open_calls(self) -> list[ToolCall]:
         """Calls of the last reply that have no tool message yet."""
         answered: set[str | None] = set()
         messages = self._board.messages()
-        for place in range(len(messages) - 1, len(self._board.seeded()) - 1, -1):
+        for place in range(len(messages) - 1, self._seeded - 1, -1):
             message = messages[place]
             if message.role is Role.ASSISTANT:
                 return [call for call in message.tool_calls if call.id not in answered]
@@ -145,11 +168,17 @@ class _Turn:
     async def _call_tools(self, calls: list[ToolCall]) -> None:
         """Have *calls* run and put their outcomes on the board, whatever happens meanwhile."""
         run = self._run
-        fresh = [call for call in calls if call.id not in run.settled]
-        outcomes = [run.settled[call.id] for call in calls if call.id in run.settled]
+        # Once: a later reply may use the same ids again.
+        settled, run.settled = run.settled, {}
+        started, run.unsettled = run.unsettled, {}
+        outcomes = [settled[call.id] for call in calls if call.id in settled]
         known = len(run.tools.records)
         try:
-            outcomes += await run.tools.resume(fresh, run.unsettled, turn=self._number)
+            fresh = [call for call in calls if call.id not in settled]
+            outcomes += await run.tools.resume(fresh, started, turn=self._number)
+            answers = run.take_answers(run.tools.pending)
+            if answers:
+                outcomes += await run.tools.answer(answers)
         except asyncio.CancelledError:
             # The calls are settled all the same, and the message list stays valid.
             outcomes += [record.outcome for record in run.tools.records[known:]]
@@ -186,7 +215,7 @@ class _Turn:
         try:
             self._board.set(OUTPUT_VAR, output.parse(text))
         except ValueError as error:
-            if not self._corrections:
+            if self._corrections <= 0:
                 raise Failed(
                     AgentError(ErrorCode.INVALID_OUTPUT, str(error), origin=Origin.MODEL)
                 ) from error

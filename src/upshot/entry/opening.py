@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from ..contract import Agent, AgentResult, AgentSpec, AnyAnswer, Journal, Json, Request
+import msgspec
+
+from ..contract import (
+    Agent,
+    AgentResult,
+    AgentSpec,
+    Answer,
+    AnyAnswer,
+    Approve,
+    Deny,
+    Edit,
+    Journal,
+    Json,
+    Origin,
+    Request,
+    RunWarning,
+)
+from ..errors import Misuse
 from ..journal import open_journal
 from ..runs import (
     Child,
     LiveRun,
+    OutputType,
     Past,
     Plan,
     ResumeOptions,
@@ -19,7 +38,8 @@ from ..runs import (
     Where,
     current_run,
 )
-from .planning import plan_again, plan_run, read_past
+from .arguments import check_options
+from .planning import plan_again, plan_run, read_on, read_past, to_agent
 
 __all__ = ["begin", "go_on"]
 
@@ -42,10 +62,16 @@ async def begin(
         watch: Whether events are kept for a reader.
         child: Starts a run inside this one.
     """
+    check_options(options)
     async with AsyncExitStack() as stack:
         journal = await _open(options, stack)
         plan = await plan_run(agent, request, options, journal, child=child)
-        yield await stack.enter_async_context(_sit(plan, None, (), watch=watch))
+        if journal is None:
+            epoch = None
+        else:
+            await _refuse_known(plan, journal)
+            epoch = await journal.claim(plan.run_id)
+        yield LiveRun(Sitting(plan, epoch=epoch), watch=watch)
 
 
 @asynccontextmanager
@@ -64,27 +90,63 @@ async def go_on(
     Yields:
         The run in flight; its result where it has ended.
     """
-    async with open_journal(journal) as opened:
+    check_options({**options})
+    to_agent(agent, options.get("engine"))
+    async with open_journal(journal, create=False) as opened:
         past = await read_past(run_id, opened)
-        if past.ended and past.result is not None:
-            yield past.result
-            return
-        plan = await plan_again(past, run_id, agent, {**options}, opened, child=child)
-        async with _sit(plan, past, tuple(answers), watch=watch) as live:
-            yield live
-
-
-@asynccontextmanager
-async def _sit(
-    plan: Plan, past: Past | None, answers: tuple[AnyAnswer, ...], *, watch: bool
-) -> AsyncGenerator[LiveRun[Any]]:
-    epoch = None if plan.journal is None else await plan.journal.claim(plan.run_id)
-    yield LiveRun(Sitting(plan, past=past, answers=answers, epoch=epoch), watch=watch)
+        if not past.ended:
+            _check_answers(answers, past)
+            plan = await plan_again(past, run_id, agent, {**options}, opened, child=child)
+            epoch = await opened.claim(run_id)
+            # Who had the run until now may have gone on with it meanwhile.
+            await read_on(past, run_id, opened)
+            if not past.ended:
+                sitting = Sitting(plan, past=past, answers=tuple(answers), epoch=epoch)
+                yield LiveRun(sitting, watch=watch)
+                return
+        if past.result is not None:
+            yield _typed(past.result, to_agent(agent, options.get("engine")))
 
 
 async def _open(options: RunOptions, stack: AsyncExitStack) -> Journal | None:
     where = options.get("journal")
-    if where is not None:
-        return await stack.enter_async_context(open_journal(where))
     parent = current_run.get()
-    return parent.journal if parent is not None else None
+    if where is None and parent is not None:
+        # A journal belongs to one event loop; a run in another one opens its file again.
+        is_here = parent.loop is asyncio.get_running_loop()
+        where = parent.journal if is_here else getattr(parent.journal, "path", None)
+    return None if where is None else await stack.enter_async_context(open_journal(where))
+
+
+async def _refuse_known(plan: Plan, journal: Journal) -> None:
+    """Refuse an id that the caller chose and the journal has; a new one is random."""
+    if plan.request.run_id or plan.resume_from is not None:
+        async for _ in journal.events(plan.run_id):
+            raise Misuse(f"the journal has a run {plan.run_id!r} already: go on with resume(...)")
+
+
+def _check_answers(answers: Sequence[AnyAnswer], past: Past) -> None:
+    for answer in answers:
+        if not isinstance(answer, Approve | Deny | Edit | Answer):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+            kind = type(answer).__name__
+            raise Misuse(f"answers hold a {kind}: give Approve, Deny, Edit or Answer")
+        if isinstance(answer, Answer):
+            name, known = answer.id, past.questions
+        else:
+            name, known = answer.call_id, past.asked.keys()
+        if name not in known:
+            waits = ", ".join(sorted({*past.questions, *past.asked})) or "nothing"
+            raise Misuse(f"nobody waits for an answer to {name!r}: the run waits for {waits}")
+
+
+def _typed(result: AgentResult[Json], agent: Agent[Any]) -> AgentResult[Any]:
+    """*result*, read from JSON, with its output as the type that *agent* asks for."""
+    if not result.success:
+        return result
+    try:
+        output = OutputType.of(agent.output_type).build(result.output)
+    except ValueError as error:
+        message = f"agent {agent.id!r} has another output type than the run had: {error}"
+        warning = RunWarning(code="agent_changed", message=message, origin=Origin.CALLER)
+        return msgspec.structs.replace(result, warnings=(*result.warnings, warning))
+    return msgspec.structs.replace(result, output=output)

@@ -4,44 +4,57 @@ from __future__ import annotations
 
 import difflib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 import msgspec
 
 from ..clock import SYSTEM_CLOCK
 from ..contract import (
+    SPEC_VERSION,
     Agent,
     AgentResult,
     AgentSpec,
     ArtifactStore,
     Budget,
+    Checkpoint,
     Engine,
     Journal,
-    Json,
     Message,
     Model,
     Request,
-    to_free_json,
 )
 from ..engines import LoopEngine
 from ..errors import Misuse
 from ..models import resolve
 from ..runs import Child, OutputType, Past, Plan, RunOptions, current_run
 from ..tools import resolve_tools
+from .arguments import items_of, object_of, to_request
 
-__all__ = ["agent_of_spec", "plan_again", "plan_run", "read_past"]
-
-_OPTIONS = RunOptions.__optional_keys__
+__all__ = ["agent_of_spec", "plan_again", "plan_run", "read_on", "read_past", "to_agent"]
 
 
 async def read_past(run_id: str, journal: Journal) -> Past:
+    """Fold the log of a run.
+
+    Raises:
+        Misuse: The journal has no such run; the message names the nearest.
+        JournalError: The log cannot be read.
+    """
     past = Past()
-    async for event in journal.events(run_id):
-        past.add(event)
+    await read_on(past, run_id, journal)
     if past.started is None:
-        raise Misuse(f"the journal has no run {run_id!r}: `upshot runs` lists those it has")
+        ids = [summary.run_id for summary in await journal.runs()]
+        near = difflib.get_close_matches(run_id, ids, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "`upshot runs` lists those it has"
+        raise Misuse(f"the journal has no run {run_id!r}: {hint}")
     return past
+
+
+async def read_on(past: Past, run_id: str, journal: Journal) -> None:
+    """Fold what was logged since *past* was read."""
+    async for event in journal.events(run_id, after=past.seq):
+        past.add(event)
 
 
 async def plan_run(
@@ -57,17 +70,18 @@ async def plan_run(
     Raises:
         Misuse: One is wrong; the message names it.
     """
-    _check_names(options)
-    agent = _to_agent(agent)
-    request = _to_request(request)
+    agent = to_agent(agent, options.get("engine"))
+    request = to_request(request)
     engine = options.get("engine") or agent.engine or LoopEngine()
     model = _model(agent, engine, options)
     budget = options.get("budget") or agent.budget or Budget()
     _check_price(model, budget)
     checkpoint = options.get("resume_from")
+    _check_checkpoint(checkpoint, engine)
     run_id = _run_id(request, options)
     parent = current_run.get()
     explicit = options.get("parent_run_id")
+    own_clock = SYSTEM_CLOCK if parent is None else parent.clock
     return Plan(
         agent=agent,
         request=request,
@@ -80,25 +94,25 @@ async def plan_run(
         budget=budget,
         tools=_tools(agent, options),
         host=options.get("host"),
-        observers=tuple(options.get("observers", ())),
-        deciders=tuple(options.get("deciders", ())),
-        committers=tuple(options.get("committers", ())),
+        observers=items_of(options, "observers"),
+        deciders=items_of(options, "deciders"),
+        committers=items_of(options, "committers"),
         prepare=options.get("prepare"),
         history=await _history(request, options, journal),
-        artifacts=tuple(options.get("artifacts", ())),
-        attributes=_attributes(options),
+        artifacts=items_of(options, "artifacts"),
+        attributes=object_of(options, "attributes"),
         parent=parent,
         parent_run_id=explicit or (parent.run_id if parent is not None else ""),
         resume_from=checkpoint,
-        max_attempts=_max_attempts(options),
+        max_attempts=options.get("max_attempts") or 1,
         dependencies=options.get("dependencies"),
         journal=journal,
         approve=options.get("approve"),
         artifact_store=_artifact_store(options, journal),
         policy=options.get("policy"),
-        secrets=tuple(options.get("secrets", ())),
-        clock=options.get("clock") or SYSTEM_CLOCK,
-        launch=options.get("launch", {}),
+        secrets=items_of(options, "secrets"),
+        clock=options.get("clock") or own_clock,
+        launch=object_of(options, "launch"),
         child=child,
     )
 
@@ -127,29 +141,32 @@ async def plan_again(
     return await plan_run(agent, request, cast("RunOptions", options), journal, child=child)
 
 
-def _check_names(options: RunOptions) -> None:
-    for name in options:
-        if name not in _OPTIONS:
-            near = difflib.get_close_matches(name, _OPTIONS, n=1)
-            hint = (
-                f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(_OPTIONS))}"
-            )
-            raise Misuse(f"a run has no option {name!r}: {hint}")
+def to_agent(agent: object, engine: Engine | None = None) -> Agent[Any]:
+    """The agent that a door was given.
 
+    Args:
+        agent: An Agent, or a spec of one.
+        engine: Of the call, which stands for the one that a spec names.
 
-def _to_agent(agent: object) -> Agent[Any]:
+    Raises:
+        Misuse: It is neither, or the spec names an engine that has to be given.
+    """
     if isinstance(agent, Agent):
         return cast("Agent[Any]", agent)
     if isinstance(agent, AgentSpec):
-        return agent_of_spec(agent)
+        return agent_of_spec(agent, engine)
     raise Misuse(
         f"a run needs an Agent first, not {type(agent).__name__}: run(Agent('id', ...), ...)"
     )
 
 
-def agent_of_spec(spec: AgentSpec) -> Agent[Any]:
-    """The agent that *spec* describes; the names in it are resolved at the run."""
-    if spec.engine not in ("", LoopEngine.__name__):
+def agent_of_spec(spec: AgentSpec, engine: Engine | None = None) -> Agent[Any]:
+    """The agent that *spec* describes; the names in it are resolved at the run.
+
+    Raises:
+        Misuse: It names an engine that is not the loop, and none is given.
+    """
+    if engine is None and spec.engine not in ("", LoopEngine.__name__):
         raise Misuse(f"agent {spec.id!r} names the engine {spec.engine!r}: give run(..., engine=)")
     return Agent[Any](
         spec.id,
@@ -166,14 +183,6 @@ def agent_of_spec(spec: AgentSpec) -> Agent[Any]:
     )
 
 
-def _to_request(request: object) -> Request:
-    if isinstance(request, Request):
-        return request
-    if isinstance(request, str | Message):
-        return Request(request)
-    raise Misuse(f"a request is a string, a Message or a Request, not {type(request).__name__}")
-
-
 def _run_id(request: Request, options: RunOptions) -> str:
     checkpoint = options.get("resume_from")
     if checkpoint is None:
@@ -186,8 +195,26 @@ def _run_id(request: Request, options: RunOptions) -> str:
     return checkpoint.exec_id
 
 
+def _check_checkpoint(checkpoint: Checkpoint | None, engine: Engine) -> None:
+    if checkpoint is None:
+        return
+    name = type(engine).__name__
+    can_resume = getattr(engine, "can_resume", None)
+    if checkpoint.spec_version != SPEC_VERSION:
+        raise Misuse(
+            f"the checkpoint is of the form {checkpoint.spec_version!r}, and this version reads "
+            f"{SPEC_VERSION!r}"
+        )
+    if not callable(can_resume):
+        raise Misuse(f"{name} cannot resume: it has no can_resume(checkpoint)")
+    if not can_resume(checkpoint):
+        raise Misuse(f"{name} cannot resume from the checkpoint at step {checkpoint.step!r}")
+
+
 def _model(agent: Agent[Any], engine: Engine, options: RunOptions) -> Model | None:
-    named = options.get("model") or getattr(engine, "model", None) or agent.model
+    # Other engines may have a model of another kind, which is their own business.
+    of_engine = engine.model if isinstance(engine, LoopEngine) else None
+    named = options.get("model") or of_engine or agent.model
     if named is None:
         if isinstance(engine, LoopEngine):
             raise Misuse(
@@ -199,7 +226,7 @@ def _model(agent: Agent[Any], engine: Engine, options: RunOptions) -> Model | No
         return resolve(named)
     if not callable(getattr(named, "call", None)):
         raise Misuse(f"model is a {type(named).__name__}: give 'provider:name' or a Model")
-    return cast("Model", named)
+    return named
 
 
 def _check_price(model: Model | None, budget: Budget) -> None:
@@ -220,23 +247,33 @@ def _settings(agent: Agent[Any], options: RunOptions) -> Any:
 def _tools(agent: Agent[Any], options: RunOptions) -> Any:
     if agent.handoffs:
         raise Misuse(f"agent {agent.id!r} has handoffs, which this version cannot follow yet")
-    named = tuple(options.get("tools", ()))
+    named = items_of(options, "tools")
     return resolve_tools(named if agent.tools is None else agent.tools, named=named)
 
 
 async def _history(
     request: Request, options: RunOptions, journal: Journal | None
 ) -> Sequence[Message]:
-    history: object = options.get("history", ())
+    history = options.get("history") or ()
     if isinstance(history, AgentResult):
-        return cast("AgentResult[Any]", history).all_messages()
+        return history.all_messages()
     if not isinstance(history, str):
-        return tuple(cast("Sequence[Message]", history))
+        return _messages(history)
     if history != "context":
         raise Misuse(f"history is {history!r}: give messages, an AgentResult, or 'context'")
     if journal is None or not request.context_id:
         raise Misuse("history='context' needs a journal and a Request with a context_id")
     return await _context_messages(request.context_id, journal)
+
+
+def _messages(history: object) -> tuple[Message, ...]:
+    items = (
+        tuple(cast("Iterable[object]", history)) if isinstance(history, Iterable) else (history,)
+    )
+    for item in items:
+        if not isinstance(item, Message):
+            raise Misuse(f"history holds a {type(item).__name__}: give messages")
+    return cast("tuple[Message, ...]", items)
 
 
 async def _context_messages(context_id: str, journal: Journal) -> Sequence[Message]:
@@ -251,20 +288,6 @@ async def _context_messages(context_id: str, journal: Journal) -> Sequence[Messa
         if past.result is not None and past.result.committed:
             messages += [past.started.request.to_message(), *past.result.messages]
     return messages
-
-
-def _attributes(options: RunOptions) -> dict[str, Json]:
-    attributes, _ = to_free_json(options.get("attributes") or {})
-    if not isinstance(attributes, dict):
-        raise Misuse("attributes are a mapping from names to JSON values")
-    return attributes
-
-
-def _max_attempts(options: RunOptions) -> int:
-    attempts = options.get("max_attempts", 1)
-    if attempts < 1:
-        raise Misuse(f"max_attempts is {attempts}: give at least 1")
-    return attempts
 
 
 def _artifact_store(options: RunOptions, journal: Journal | None) -> ArtifactStore | None:

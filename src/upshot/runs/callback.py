@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
 
-__all__ = ["call", "method"]
+__all__ = ["Wait", "call", "method", "raised"]
+
+# Waits for a hook as long as the run has patience.
+Wait: TypeAlias = Callable[[Awaitable[Any]], Awaitable[Any]]
 
 
 def method(subject: object, name: str) -> Callable[..., Any] | None:
@@ -15,10 +18,24 @@ def method(subject: object, name: str) -> Callable[..., Any] | None:
     return found if callable(found) else None
 
 
-async def call(function: Callable[..., Any], /, *arguments: object) -> Any:
+async def call(
+    function: Callable[..., Any], /, *arguments: object, wait: Wait | None = None
+) -> Any:
     """Call *function* and await what it gives, if that is to be awaited.
 
     Whatever it raises comes through: each boundary says itself what that means.
+
+    Args:
+        function: Sync or async.
+        arguments: What it gets.
+        wait: Awaits what it gives; None waits without an end.
     """
     value = function(*arguments)
-    return await value if inspect.isawaitable(value) else value
+    if not inspect.isawaitable(value):
+        return value
+    return await (value if wait is None else wait(value))
+
+
+def raised(who: str, error: BaseException) -> str:
+    """One line that says what *who* raised."""
+    return " ".join(f"{who} raised {type(error).__name__}: {error}".split())

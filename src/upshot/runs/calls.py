@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
 from ..contract import (
     Clock,
@@ -13,8 +14,9 @@ from ..contract import (
     ModelRetried,
     ModelStarted,
     Retry,
+    StreamItem,
 )
-from ..models import OnRetry, call_with_retry, stream_with_retry
+from ..models import call_with_retry, stream_with_retry
 from .hooks import Hooks
 from .ledger import Ledger
 from .recorder import Recorder
@@ -29,6 +31,11 @@ class ModelCaller:
     Attributes:
         last: The last reply, None before the first.
         last_limited: The last reply that carried rate-limit windows, None before the first.
+        turns_before: Model calls of earlier attempts.
+        recorder: The log.
+        ledger: The account.
+        retry: How failed calls are tried again; None is not at all.
+        clock: What is waited on.
     """
 
     def __init__(
@@ -36,11 +43,12 @@ class ModelCaller:
     ) -> None:
         self.last: ModelResponse | None = None
         self.last_limited: ModelResponse | None = None
-        self._recorder = recorder
-        self._ledger = ledger
+        self.turns_before = 0
+        self.recorder = recorder
+        self.ledger = ledger
         self._hooks = hooks
-        self._retry = retry
-        self._clock = clock
+        self.retry = retry
+        self.clock = clock
 
     async def call(self, model: Model, request: ModelRequest) -> ModelResponse:
         """Ask *model*.
@@ -51,79 +59,102 @@ class ModelCaller:
         Raises:
             Failed: A budget is spent, so nothing was asked.
         """
-        spent = self._ledger.spent()
+        spent = self.ledger.spent()
         if spent is not None:
             raise Failed(spent)
         request = await self._hooks.before_model(request)
-        self._ledger.turns += 1
-        turn = self._ledger.turns
-        self._recorder.emit(
+        self.ledger.turns += 1
+        turn = self.ledger.turns - self.turns_before
+        self.recorder.emit(
             ModelStarted(model=model.name, turn=turn, messages=len(request.messages))
         )
         # What was done so far must be safe before more money is spent on it.
-        await self._recorder.barrier()
-        response, tries = await self._ask(model, request, turn)
+        await self.recorder.barrier()
+        asking = _Asking(self, model, request, turn)
+        response = await asking.ask()
         self.note(response)
-        self._recorder.emit(
-            ModelReplied(model=model.name, turn=turn, tries=tries, response=response)
+        self.recorder.emit(
+            ModelReplied(
+                model=model.name, turn=turn, tries=asking.failed_tries + 1, response=response
+            )
         )
         return response
 
     def note(self, response: ModelResponse) -> None:
         """Count *response*, which was just received or stands in the log."""
-        self._ledger.add(response)
+        self.ledger.add(response)
         self.last = response
         if response.rate_limit is not None:
             self.last_limited = response
 
-    async def _ask(
-        self, model: Model, request: ModelRequest, turn: int
-    ) -> tuple[ModelResponse, int]:
-        """Call or stream, with retry; returns the last reply and how many tries it took."""
-        failed = 0
 
-        def on_retry(tries: int, wait_s: float, response: ModelResponse) -> None:
-            nonlocal failed
-            failed = tries
-            self.note(response)
-            self._recorder.emit(
-                ModelRetried(
-                    model=model.name, turn=turn, tries=tries, wait_s=wait_s, response=response
-                )
-            )
+class _Asking:
+    """One model call with its tries."""
 
+    def __init__(self, caller: ModelCaller, model: Model, request: ModelRequest, turn: int) -> None:
+        self.failed_tries = 0
+        self._caller = caller
+        self._model = model
+        self._request = request
+        self._turn = turn
+        self._in_flight = False
+
+    async def ask(self) -> ModelResponse:
+        """Call or stream until there is an answer, or an error that no try would mend."""
+        caller = self._caller
+        stream = getattr(self._model, "stream", None)
         try:
-            if self._recorder.watched:
-                response = await self._stream(model, request, on_retry)
-            else:
-                response, _ = await call_with_retry(
-                    lambda: model.call(request),
-                    self._retry,
-                    clock=self._clock,
-                    deadline_monotonic=self._ledger.deadline,
-                    on_retry=on_retry,
-                )
+            if caller.recorder.watched and callable(stream):
+                return await self._show()
+            response, _ = await call_with_retry(
+                self._call,
+                caller.retry,
+                clock=caller.clock,
+                deadline_monotonic=caller.ledger.deadline,
+                on_retry=self._on_retry,
+            )
         except asyncio.CancelledError:
-            # The provider may have worked, and nobody will know for how much.
-            self._ledger.add_unfinished()
+            if self._in_flight:
+                # The provider may have worked, and nobody will know for how much.
+                caller.ledger.add_unfinished()
             raise
-        return response, failed + 1
+        return response
 
-    async def _stream(
-        self, model: Model, request: ModelRequest, on_retry: OnRetry
-    ) -> ModelResponse:
+    async def _show(self) -> ModelResponse:
         """Show the pieces of the reply to watchers as they come; returns the whole."""
+        caller = self._caller
         response = ModelResponse()
         items = stream_with_retry(
-            lambda: model.stream(request),
-            self._retry,
-            clock=self._clock,
-            deadline_monotonic=self._ledger.deadline,
-            on_retry=on_retry,
+            self._stream,
+            caller.retry,
+            clock=caller.clock,
+            deadline_monotonic=caller.ledger.deadline,
+            on_retry=self._on_retry,
         )
         async for item in items:
             if isinstance(item, ModelResponse):
                 response = item
             else:
-                self._recorder.emit(item)
+                caller.recorder.emit(item)
         return response
+
+    async def _call(self) -> ModelResponse:
+        self._in_flight = True
+        return await self._model.call(self._request)
+
+    def _stream(self) -> AsyncIterator[StreamItem]:
+        self._in_flight = True
+        return self._model.stream(self._request)
+
+    def _on_retry(self, tries: int, wait_s: float, response: ModelResponse) -> None:
+        self.failed_tries, self._in_flight = tries, False
+        self._caller.note(response)
+        self._caller.recorder.emit(
+            ModelRetried(
+                model=self._model.name,
+                turn=self._turn,
+                tries=tries,
+                wait_s=wait_s,
+                response=response,
+            )
+        )

@@ -9,18 +9,21 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from ..contract import (
-    DELTAS,
     AgentResult,
     Event,
     Interrupt,
     InterruptCause,
     Lagged,
+    ReasoningDelta,
+    RunEvent,
     RunSettled,
     TextDelta,
+    ToolCallDelta,
+    ToolProgress,
 )
 from ..errors import Misuse
 from .lifecycle import Sitting
-from .scope import GRACE_S
+from .scope import CALLER_GRACE_S, GRACE_S
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -34,6 +37,7 @@ else:
 __all__ = ["MAX_WAITING_DELTAS", "LiveRun", "conclude"]
 
 MAX_WAITING_DELTAS = 10_000
+_PIECES = (TextDelta, ReasoningDelta, ToolCallDelta, ToolProgress)
 
 
 class LiveRun(Generic[T]):
@@ -53,6 +57,7 @@ class LiveRun(Generic[T]):
         self._waiting: deque[Event] = deque()
         self._deltas = 0
         self._missed = 0
+        self._last_missed: RunEvent | None = None
         self._wake: asyncio.Event | None = asyncio.Event() if watch else None
         if watch:
             sitting.recorder.watch(self._take)
@@ -100,8 +105,9 @@ class LiveRun(Generic[T]):
     async def aclose(self) -> None:
         """Cancel the run if it is under way, and wait until it has ended."""
         if not self._task.done():
-            self._sitting.end("cancel" if self._stopping_quietly() else "caller")
-            await conclude(self._task)
+            quietly = self._stopping_quietly()
+            self._sitting.end("cancel" if quietly else "caller")
+            await conclude(self._task, within_s=3 * GRACE_S if quietly else CALLER_GRACE_S)
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self._events()
@@ -118,7 +124,7 @@ class LiveRun(Generic[T]):
         while True:
             while self._waiting:
                 event = self._waiting.popleft()
-                if isinstance(event, DELTAS):
+                if isinstance(event, _PIECES):
                     self._deltas -= 1
                 yield event
                 if isinstance(event, RunSettled):
@@ -130,14 +136,15 @@ class LiveRun(Generic[T]):
 
     def _take(self, event: Event) -> None:
         """Keep *event* for the reader; never raises and never waits."""
-        if isinstance(event, DELTAS):
+        if isinstance(event, _PIECES):
             if self._deltas >= MAX_WAITING_DELTAS:
                 self._missed += 1
+                self._last_missed = event
                 return
             self._deltas += 1
-        elif self._missed:
-            missed, self._missed = self._missed, 0
-            self._waiting.append(Lagged(run_id=self.run_id, missed=missed))
+        if self._last_missed is not None:
+            self._waiting.append(_lagged(self._last_missed, self._missed))
+            self._missed, self._last_missed = 0, None
         self._waiting.append(event)
         if self._wake is not None:
             self._wake.set()
@@ -156,24 +163,41 @@ class LiveRun(Generic[T]):
             return await asyncio.shield(self._task)
         except asyncio.CancelledError:
             self._sitting.end("caller")
-            await conclude(self._task)
+            await conclude(self._task, within_s=CALLER_GRACE_S)
             raise
 
 
-async def conclude(task: asyncio.Task[Any]) -> None:
-    """Wait until *task* is done, ``2 * GRACE_S`` at most, whoever cancels meanwhile.
+async def conclude(task: asyncio.Task[Any], *, within_s: float) -> None:
+    """Wait until *task* is done, whoever cancels meanwhile.
 
     A cancel that comes meanwhile is remembered and raised at the end.
+
+    Args:
+        task: A run that is ending.
+        within_s: Seconds after which it is left behind; just before, it is cancelled itself.
     """
     loop = asyncio.get_running_loop()
-    end = loop.time() + 2 * GRACE_S
+    end = loop.time() + within_s
     cancelled = False
-    while not task.done() and (left_s := end - loop.time()) > 0:
-        try:
-            await asyncio.wait({task}, timeout=left_s)
-        except asyncio.CancelledError:
-            cancelled = True
-    if not task.done():
-        task.cancel()
+    for until in (end - 0.02 * within_s, end):
+        while not task.done() and (left_s := until - loop.time()) > 0:
+            try:
+                await asyncio.wait({task}, timeout=left_s)
+            except asyncio.CancelledError:
+                cancelled = True
+        if not task.done():
+            task.cancel()
     if cancelled:
         raise asyncio.CancelledError
+
+
+def _lagged(last: RunEvent, missed: int) -> Lagged:
+    """The word of what was left out, in the place of the last of it."""
+    return Lagged(
+        run_id=last.run_id,
+        attempt=last.attempt,
+        time=last.time,
+        seq=last.seq,
+        part=last.part,
+        missed=missed,
+    )

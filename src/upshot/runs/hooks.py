@@ -17,8 +17,9 @@ from ..contract import (
     RunInfo,
     RunWarning,
 )
-from .callback import call, method
+from .callback import Wait, call, method, raised
 from .recorder import Recorder
+from .signals import Failed
 
 __all__ = ["Hooks", "Verdict"]
 
@@ -32,6 +33,7 @@ class Verdict:
         feedback: Of the deciders that want a revision, joined.
         state: Their facts, merged in order.
         error: Set where a decider raised; the run then fails closed.
+        was_cut: Whether that was because the run's end did not wait for it.
     """
 
     def __init__(self) -> None:
@@ -40,6 +42,7 @@ class Verdict:
         self.feedback = ""
         self.state: dict[str, Any] = {}
         self.error: AgentError | None = None
+        self.was_cut = False
 
     def add(self, decision: FinalizeDecision) -> None:
         """Count one decider's word."""
@@ -53,7 +56,16 @@ class Verdict:
 
 
 class Hooks:
-    """All hooks of a run: the agent's first, then the call's, in order."""
+    """All hooks of a run: the agent's first, then the call's, in order.
+
+    Args:
+        observers: Told.
+        deciders: Asked.
+        committers: Called when a run is to be committed.
+        info: The run.
+        recorder: Its log.
+        wait: Waits for an async hook, as long as the run has patience.
+    """
 
     def __init__(
         self,
@@ -63,12 +75,14 @@ class Hooks:
         *,
         info: RunInfo,
         recorder: Recorder,
+        wait: Wait,
     ) -> None:
         self._observers = tuple(observers)
         self._deciders = tuple(deciders)
         self._committers = tuple(committers)
         self._info = info
         self._recorder = recorder
+        self._wait = wait
 
     async def tell(self, name: str, *facts: object) -> None:
         """Call ``name(info, *facts)`` on every observer that has it; a raise is a warning."""
@@ -77,7 +91,7 @@ class Hooks:
             if told is None:
                 continue
             try:
-                await call(told, self._info, *facts)
+                await call(told, self._info, *facts, wait=self._wait)
             except Exception as error:
                 # An observer looks on; it never changes what becomes of a run.
                 self._warn("observer_failed", f"{type(observer).__name__}.{name}", error)
@@ -86,12 +100,21 @@ class Hooks:
         """What is to be sent, after every decider had its say.
 
         Raises:
-            Exception: Whatever a decider raised; the run then fails.
+            Failed: A decider raised, or gave something else.
         """
         for decider in self._deciders:
             asked = method(decider, "before_model")
-            if asked is not None:
-                request = await call(asked, self._info, request) or request
+            if asked is None:
+                continue
+            try:
+                changed = await call(asked, self._info, request)
+                if not isinstance(changed, ModelRequest | None):
+                    raise TypeError(f"it gave a {type(changed).__name__} and no ModelRequest")
+            except Exception as error:
+                # Deciders fail closed: nothing is sent that a broken one has not seen.
+                who = f"{type(decider).__name__}.before_model"
+                raise Failed(_hook_error(who, error)) from error
+            request = changed or request
         return request
 
     async def before_finalize(self, request: Request, result: AnyResult) -> Verdict:
@@ -103,14 +126,18 @@ class Hooks:
                 continue
             name = type(decider).__name__
             try:
-                decision = await call(asked, self._info, request, result)
+                decision = await call(asked, self._info, request, result, wait=self._wait)
                 if decision is None:
                     continue
-                verdict.add(decision)
+                if not isinstance(decision, FinalizeDecision):
+                    kind = type(decision).__name__
+                    raise TypeError(f"it gave a {kind} and no FinalizeDecision")
             except Exception as error:
                 # Deciders fail closed: nothing is committed on the word of a broken one.
                 verdict.error = _hook_error(f"{name}.before_finalize", error)
+                verdict.was_cut = isinstance(error, TimeoutError)
                 return verdict
+            verdict.add(decision)
             self._recorder.emit(Decided(decider=name, decision=decision))
         return verdict
 
@@ -119,7 +146,7 @@ class Hooks:
         for committer in self._committers:
             name = getattr(committer, "__name__", type(committer).__name__)
             try:
-                await call(committer, self._info, request, result)  # pyright: ignore[reportArgumentType]  # checked at the door
+                await call(committer, self._info, request, result, wait=self._wait)  # pyright: ignore[reportArgumentType]  # checked at the door
             except Exception as error:
                 # The answer is there; only its disposition failed, and that is told.
                 self._warn(ErrorCode.HOOK_FAILED, f"committer {name}", error)
@@ -127,14 +154,14 @@ class Hooks:
         return ""
 
     def _warn(self, code: str, who: str, error: Exception) -> None:
-        message = f"{who} raised {type(error).__name__}: {error}"
+        message = raised(who, error)
         self._recorder.warn(RunWarning(code=code, message=message, origin=Origin.OBSERVER))
 
 
 def _hook_error(who: str, error: Exception) -> AgentError:
     return AgentError(
         ErrorCode.HOOK_FAILED,
-        f"{who} raised {type(error).__name__}: {error}",
+        raised(who, error),
         type=type(error).__name__,
         origin=Origin.DECIDER,
     )

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any
+
+import msgspec
 
 from ..contract import (
     AgentError,
+    AttemptEnded,
+    AttemptStarted,
     Checkpoint,
     CheckpointSaved,
+    Committed,
     Effect,
     ErrorCode,
     Event,
@@ -20,17 +25,25 @@ from ..contract import (
     PendingQuestion,
     QuestionAnswered,
     QuestionAsked,
+    RunEvent,
+    RunResumed,
+    RunSettled,
+    RunStarted,
     RunWarning,
     StepSettled,
     StepStarted,
     to_free_json,
 )
-from .callback import call, method
+from .audience import Audience
+from .callback import Wait, call, method, raised
 from .ending import internal_error
 from .recorder import Recorder
 from .signals import Failed, Parked, Signal
 
 __all__ = ["RunHost", "Steps"]
+
+# The frame of a run's log, which is folded to resume.
+_OURS = (RunStarted, RunResumed, AttemptStarted, AttemptEnded, Committed, RunSettled)
 
 
 class Steps:
@@ -73,15 +86,33 @@ class RunHost:
         self._report = report
         self._running: dict[str, asyncio.Future[Json]] = {}
         self._questions = 0
+        self._audience = self._audience_of("publish")
+        self._usage = self._audience_of("report_usage")
+        if self._audience is not None:
+            recorder.watch(self._audience.tell)
 
-    def publish(self, event: Event) -> None:
-        """Log an event of the engine's own and tell watchers; never fails a run."""
-        self._recorder.emit(event)
+    def publish(self, event: Event) -> Awaitable[None]:
+        """Log an event of the engine's own and tell watchers; never fails a run.
+
+        Returns:
+            Nothing to wait for; it may be awaited or not.
+        """
+        if isinstance(event, _OURS):
+            message = f"an engine cannot publish {event.kind}: the run itself does"
+            self._recorder.warn(
+                RunWarning(code="event_refused", message=message, origin=Origin.ENGINE)
+            )
+        elif isinstance(event, RunEvent):
+            # A copy, for it is stamped, and the engine may publish the same one twice.
+            self._recorder.emit(msgspec.structs.replace(event))
+        return _Done()
 
     async def interrupts(self) -> Interrupt | None:
         """The wish that the run stop, None for none."""
         if self.interrupt is None:
-            asked = await self._ask("interrupts")
+            asked = getattr(self._user, "interrupts", None)
+            if callable(asked):
+                asked = await self._ask("interrupts")
             if asked:
                 self.interrupt = asked if isinstance(asked, Interrupt) else Interrupt()
         return self.interrupt
@@ -124,9 +155,26 @@ class RunHost:
         )
         await self._ask("checkpoint", checkpoint)
 
-    def report_usage(self, delta: ModelResponse) -> None:
-        """Add what a foreign engine used."""
+    def report_usage(self, delta: ModelResponse) -> Awaitable[None]:
+        """Add what a foreign engine used.
+
+        Returns:
+            Nothing to wait for; it may be awaited or not.
+        """
         self._report(delta)
+        if self._usage is not None:
+            self._usage.tell(delta)
+        return _Done()
+
+    async def drain(self, wait: Wait) -> None:
+        """Wait until the user's host has taken all; no longer than the run has patience."""
+        for audience in filter(None, (self._audience, self._usage)):
+            try:
+                await wait(audience.drain())
+            except TimeoutError as error:
+                self._warn("publish", error)
+            finally:
+                audience.close()
 
     async def once(
         self,
@@ -210,6 +258,17 @@ class RunHost:
             self._warn(name, error)
             return None
 
+    def _audience_of(self, name: str) -> Audience | None:
+        told = method(self._user, name)
+        return None if told is None else Audience(told, lambda error: self._warn(name, error))
+
     def _warn(self, name: str, error: Exception) -> None:
-        message = f"host.{name} raised {type(error).__name__}: {error}"
+        message = raised(f"host.{name}", error)
         self._recorder.warn(RunWarning(code="host_failed", message=message, origin=Origin.HOST))
+
+
+class _Done:
+    """Nothing to wait for."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield from ()

@@ -85,6 +85,19 @@ class Ledger:
         if self._parent is not None:
             self._parent._add(usage, cost, priced=priced)
 
+    def too_deep(self, depth: int) -> AgentError | None:
+        """Why a run may not be *depth* deep, None where it may; parents' limits hold too."""
+        limit = self.budget.max_depth
+        if limit is None or depth <= limit:
+            return None if self._parent is None else self._parent.too_deep(depth)
+        return AgentError(
+            ErrorCode.BUDGET_EXCEEDED,
+            f"Runs may start runs {limit} deep, and this one would be {depth} deep: "
+            "raise Budget(max_depth=).",
+            origin=Origin.LIMIT,
+            details={"dimension": "depth", "limit": limit, "used": depth},
+        )
+
     def spent(self) -> AgentError | None:
         """The limit that forbids another model call, None where all are kept."""
         found = self._own_limit()

@@ -7,25 +7,22 @@ run_started -> attempt_started -> engine -> attempt_ended -+-> committed -> run_
 
 from __future__ import annotations
 
+import asyncio
+from datetime import datetime
 from typing import Any, cast
 
 import msgspec
 
 from ..contract import (
     OUTPUT_VAR,
-    AgentError,
     AgentResult,
     AnyAnswer,
-    Artifact,
     ArtifactStored,
     AttemptEnded,
     AttemptStarted,
-    BoardChanged,
     Committed,
-    ErrorCode,
     Event,
     Interrupt,
-    JsonObject,
     Origin,
     RunInfo,
     RunInterrupted,
@@ -42,27 +39,21 @@ from ..tools import Toolbox
 from .board import Board
 from .callback import call
 from .calls import ModelCaller
+from .change import changes_since
+from .disposition import is_committed, is_done_again, note_verdict, with_verdict
 from .ending import Ending, StopReason, classify, internal_error
 from .hooks import Hooks, Verdict
 from .host import RunHost, Steps
 from .ledger import Ledger, deadline_error
-from .past import Past
+from .past import Past, to_artifact
 from .plan import Parent, Plan
 from .recorder import Recorder
 from .report import Report
 from .run import Run
 from .scope import Scope, current_run
-from .seed import seed_board
+from .seed import changes_of, seed_board
 
 __all__ = ["Sitting"]
-
-# Deciders' word and status that are committed; nothing else is.
-_COMMITS = {
-    ("accept", Status.COMPLETED),
-    ("revise", Status.COMPLETED),
-    ("keep_partial", Status.COMPLETED),
-    ("keep_partial", Status.INTERRUPTED),
-}
 
 
 class Sitting:
@@ -93,7 +84,8 @@ class Sitting:
         self._past = past
         self._answers = answers
         parent = plan.parent
-        self._depth = 0 if parent is None else parent.depth + 1
+        started = None if past is None else past.started
+        self._depth = started.depth if started else 0 if parent is None else parent.depth + 1
         self.recorder = Recorder(
             plan.run_id,
             clock=plan.clock,
@@ -104,12 +96,14 @@ class Sitting:
         self.ledger = Ledger(
             plan.budget, clock=plan.clock, parent=None if parent is None else parent.ledger
         )
+        self._scope = Scope(plan.clock, self.ledger.deadline)
         self._hooks = Hooks(
             (*plan.agent.observers, *plan.observers),
             (*plan.agent.deciders, *plan.deciders),
             plan.committers,
             info=self.info,
             recorder=self.recorder,
+            wait=self._scope.wait,
         )
         self._caller = ModelCaller(
             recorder=self.recorder,
@@ -128,25 +122,21 @@ class Sitting:
         self._run = Run(
             plan, info=self.info, depth=self._depth, tools=self._toolbox, caller=self._caller
         )
-        self._scope = Scope(plan.clock)
-        self._report = Report(
-            plan=plan,
-            info=self.info,
-            ledger=self.ledger,
-            caller=self._caller,
-            started_at=self._began(),
-        )
+        self._report = self._make_report(started.time if started else None)
         self._board = Board()
+        self._interrupt: Interrupt | None = None
+        self._has_begun = False
+        self._told: AgentResult[Any] | None = None
 
     # -- what others may do to a run in flight
 
     def interrupt(self, interrupt: Interrupt) -> None:
         """Wish that the run stop at its next safe point; after a grace it is cancelled."""
-        if self._host.interrupt is None:
+        if self._host.interrupt is None and not self._scope.is_final:
             self._host.interrupt = interrupt
-            self.recorder.emit(RunInterrupted(interrupt=interrupt))
             self._toolbox.cancel()
             self._scope.end_soon("interrupt")
+            self._note_interrupt(interrupt)
 
     def end(self, reason: StopReason) -> None:
         """Cancel the engine; the run ends as *reason* says."""
@@ -158,31 +148,34 @@ class Sitting:
         """Live the run to its end; everything that can happen in it is in the result."""
         try:
             return await self._live()
-        except JournalError as error:
-            # The log is gone, so nothing more can be logged; the caller still learns all.
-            failed = AgentError(
-                ErrorCode.INTERNAL, str(error), type="JournalError", origin=Origin.JOURNAL
-            )
-            return self._result(Ending(status=Status.FAILED, error=failed), 1)
+        except (Exception, asyncio.CancelledError) as error:
+            # The run's edge: observers, log and watchers learn of its end, whatever went wrong.
+            return await self._rescue(error)
 
     async def _live(self) -> AgentResult[Any]:
         await self._open()
-        attempt = max(1, self._past.attempt) if self._past is not None else 1
-        feedback = self._past.feedback if self._past is not None else ""
+        attempt, feedback = 1, ""
+        past, plan = self._past, self.plan
+        if past is not None:
+            attempt, feedback = max(1, past.attempt), past.feedback
+            if past.line is not None:
+                if not past.line.revise_reason:
+                    return await self._settle_as_logged(past)
+                attempt, feedback = attempt + 1, past.line.feedback
         while True:
             self.recorder.attempt = self._run.attempt = attempt
             self._run.feedback = feedback
             ending = await self._attempt(attempt, feedback)
-            result = self._result(ending, attempt)
+            result = self._result(ending)
             verdict = await self._decide(result)
-            result = self._after_verdict(result, verdict, attempt)
-            again = self._wants_again(result, verdict, attempt)
+            is_last = attempt >= plan.max_attempts
+            note_verdict(self._report.state, verdict, result, is_last=is_last)
+            stopped = self._classify(TimeoutError()) if self._scope.stop else None
+            result = with_verdict(result, verdict, self._report.state, stopped=stopped)
+            again = is_done_again(verdict, result, is_last=is_last)
             feedback = verdict.feedback if again else ""
-            self._report.line(result, reason=verdict.reason if again else "", feedback=feedback)
-            self.recorder.emit(
-                AttemptEnded(line=self._report.lines[-1], state=dict(self._report.state))
-            )
-            await self._hooks.tell("on_attempt_end", result)
+            reason = verdict.reason or "revise" if again else ""
+            await self._end_attempt(result, reason=reason, feedback=feedback)
             if not again:
                 return await self._settle(result, verdict)
             await self._hooks.tell("on_run_revise", result, attempt + 1)
@@ -197,7 +190,7 @@ class Sitting:
                     request=plan.request,
                     parent_run_id=plan.parent_run_id,
                     depth=self._depth,
-                    options=_logged_options(plan),
+                    options=plan.logged_options(),
                     attributes=plan.attributes,
                 )
             )
@@ -210,17 +203,29 @@ class Sitting:
                     interrupted_calls=tuple(past.unsettled),
                 )
             )
+            past.take_answers(self._answers)
+            for warning in changes_since(past, plan):
+                self.recorder.warn(warning)
+        self._has_begun = True
         await self._hooks.tell("on_run_start", plan.request)
 
     def _take_up(self, past: Past) -> None:
         """Go on with the account and the tools where earlier sittings left them."""
-        for response in past.responses:
+        for response in past.responses[: past.responses_before]:
             self._caller.note(response)
-        self.ledger.turns = past.turns
         self.ledger.since_mark()
-        self._toolbox.restore(past.records)
+        for response in past.responses[past.responses_before :]:
+            self._caller.note(response)
+        for _ in range(past.lost_calls):
+            self.ledger.add_unfinished()
+        self.ledger.turns = past.turns
+        self._caller.turns_before = past.turns_before
+        self._toolbox.restore(past.records[: past.records_before])
+        self._toolbox.new_turn()
+        self._toolbox.restore(past.records[past.records_before :])
         self._report.lines.extend(past.lines)
         self._report.state.update(past.state)
+        self._report.stored.extend(past.stored)
         self.recorder.warnings.extend(past.warnings)
         self.recorder.attempt = past.attempt
         # A script has a place; it goes on after the replies that the log holds.
@@ -232,69 +237,93 @@ class Sitting:
 
     async def _attempt(self, attempt: int, feedback: str) -> Ending:
         """Seed a board, or take the logged one up, and have the engine work on it."""
-        too_deep = self._too_deep()
+        past = self._past
+        goes_on = past is not None and past.is_seeded and past.attempt == attempt
+        if not goes_on:
+            self._caller.turns_before = self.ledger.turns
+            self.recorder.emit(AttemptStarted(feedback=feedback))
+        await self._hooks.tell("on_attempt_start", attempt)
+        too_deep = self.ledger.too_deep(self._depth)
         if too_deep is not None:
             return Ending(status=Status.FAILED, error=too_deep)
         try:
-            await self._seed(attempt, feedback)
+            if past is not None and goes_on:
+                self._take_board(past)
+            else:
+                await self._seed(feedback)
         except JournalError:
             raise
         except Exception as error:
             # The host prepares the board; what it raises ends the run and nothing else.
+            if isinstance(error, TimeoutError) and self._scope.stop:
+                return self._classify(error)
             failed = internal_error(error, Origin.HOST)
             return Ending(status=Status.FAILED, error=failed, exception=error)
-        await self._hooks.tell("on_attempt_start", attempt)
-        value, error = await self._scope.drive(self._execute(), deadline=self.ledger.deadline)
+        return await self._drive()
+
+    async def _drive(self) -> Ending:
+        _, error = await self._scope.drive(self._execute())
         if self._scope.abandoned:
             message = "the engine ignored its cancellation and was left behind"
             self.recorder.warn(RunWarning(code="abandoned", message=message, origin=Origin.ENGINE))
-        ending = classify(
+        ending = self._classify(error)
+        if ending.interrupt is not None:
+            self._note_interrupt(ending.interrupt)
+            await self._hooks.tell("on_interrupt", ending.interrupt)
+        return ending
+
+    def _classify(self, error: BaseException | None) -> Ending:
+        return classify(
             error,
             stop=self._scope.stop,
             interrupt=self._host.interrupt,
             deadline=deadline_error(self.plan.budget),
         )
-        if ending.interrupt is not None:
-            await self._hooks.tell("on_interrupt", ending.interrupt)
-        if error is None:
-            self._take_answer(value)
-        return ending
 
-    async def _seed(self, attempt: int, feedback: str) -> None:
-        past = self._past
-        if past is not None and past.is_seeded and past.attempt == attempt:
-            self._board = past.board
-            self._run.settled = {key: record.outcome for key, record in past.settled.items()}
-            self._run.unsettled = dict(past.unsettled)
-            self._run.reply = past.reply
-            self._board.watch(self.recorder.emit)
-            return
-        self._board = await seed_board(self.plan, self.info, feedback=feedback)
-        self.recorder.emit(AttemptStarted(feedback=feedback))
-        snapshot = self._board.snapshot()
-        for channel, messages in snapshot.channels.items():
-            self.recorder.emit(BoardChanged(channel=channel, messages=messages, seeded=True))
-        if snapshot.variables or not snapshot.channels:
-            self.recorder.emit(BoardChanged(variables=snapshot.variables, seeded=True))
-        self._toolbox.new_turn()
+    def _note_interrupt(self, interrupt: Interrupt) -> None:
+        if interrupt != self._interrupt:
+            self._interrupt = interrupt
+            self.recorder.emit(RunInterrupted(interrupt=interrupt))
+
+    def _take_board(self, past: Past) -> None:
+        """Go on with the board that the log shows."""
+        self._board = past.board
+        self._run.settled = {key: record.outcome for key, record in past.settled.items()}
+        self._run.unsettled = dict(past.unsettled)
+        self._run.reply = past.reply
+        self._run.asked, self._run.answers = dict(past.asked), dict(past.answers)
         self._board.watch(self.recorder.emit)
 
-    async def _execute(self) -> object:
+    async def _seed(self, feedback: str) -> None:
+        self._run.settled, self._run.unsettled, self._run.reply = {}, {}, None
+        board = await seed_board(self.plan, self.info, feedback=feedback, wait=self._scope.wait)
+        for change in changes_of(board):
+            self.recorder.emit(change)
+        self._toolbox.new_turn()
+        board.watch(self.recorder.emit)
+        self._board = board
+
+    async def _execute(self) -> None:
         current_run.set(
             Parent(
                 run_id=self.info.run_id,
                 depth=self._depth,
                 ledger=self.ledger,
                 journal=self.plan.journal,
+                clock=self.plan.clock,
+                loop=asyncio.get_running_loop(),
             )
         )
         self._run.instructions = await self._instructions()
         engine = cast("Any", self.plan.engine)
-        return await engine.execute(self._run, self._host, self._board)
+        self._take_answer(await engine.execute(self._run, self._host, self._board))
 
     async def _instructions(self) -> str | None:
         asked = self.plan.agent.instructions
-        return await call(asked, self._run) if callable(asked) else asked
+        told = await call(asked, self._run) if callable(asked) else asked
+        if not isinstance(told, str | None):
+            raise TypeError(f"the agent's instructions gave a {type(told).__name__}, not a text")
+        return told
 
     def _take_answer(self, value: object) -> None:
         """What an engine returned: its board, nothing, or a value that becomes the output."""
@@ -306,6 +335,15 @@ class Sitting:
         else:
             self._board.set(OUTPUT_VAR, to_free_json(value)[0])
 
+    async def _end_attempt(self, result: AgentResult[Any], *, reason: str, feedback: str) -> None:
+        self._report.line(result, reason=reason, feedback=feedback)
+        # A parked attempt goes on in the next sitting, so the log has no end of it.
+        if result.status is not Status.INPUT_REQUIRED:
+            self.recorder.emit(
+                AttemptEnded(line=self._report.lines[-1], state=dict(self._report.state))
+            )
+        await self._hooks.tell("on_attempt_end", result)
+
     # -- the end
 
     async def _decide(self, result: AgentResult[Any]) -> Verdict:
@@ -313,76 +351,102 @@ class Sitting:
             return Verdict()
         return await self._hooks.before_finalize(self.plan.request, result)
 
-    def _after_verdict(
-        self, result: AgentResult[Any], verdict: Verdict, attempt: int
-    ) -> AgentResult[Any]:
-        state = self._report.state
-        state.update(verdict.state)
-        if verdict.reason and "finalize_reason" not in state:
-            state["finalize_reason"] = verdict.reason
-        if verdict.word == "revise" and result.success and attempt >= self.plan.max_attempts:
-            state["revise_exhausted"] = True
-        if verdict.error is not None:
-            return msgspec.structs.replace(
-                result, status=Status.FAILED, error=verdict.error, state=dict(state)
-            )
-        return msgspec.structs.replace(result, state=dict(state)) if state else result
-
-    def _wants_again(self, result: AgentResult[Any], verdict: Verdict, attempt: int) -> bool:
-        return (
-            verdict.word == "revise"
-            and verdict.error is None
-            and result.status is Status.COMPLETED
-            and attempt < self.plan.max_attempts
-        )
+    async def _settle_as_logged(self, past: Past) -> AgentResult[Any]:
+        """Conclude a run whose last attempt had ended when its process did."""
+        self._board, line = past.board, past.line
+        ending = Ending()
+        if line is not None and line.error is not None:
+            wish = past.interrupt if line.status is Status.INTERRUPTED else None
+            ending = Ending(status=line.status, error=line.error, interrupt=wish)
+        verdict = Verdict()
+        for decision in past.decisions:
+            verdict.add(decision)
+        return await self._settle(self._result(ending), verdict)
 
     async def _settle(self, result: AgentResult[Any], verdict: Verdict) -> AgentResult[Any]:
-        reason = verdict.reason or str(result.status)
-        committed = verdict.error is None and (verdict.word, result.status) in _COMMITS
-        if committed:
-            reason = await self._hooks.commit(self.plan.request, result)
-            committed = not reason
-        if result.status is not Status.INPUT_REQUIRED:
-            self.recorder.emit(Committed(committed=committed, reason=reason))
+        self._scope.is_final = True
+        committed = self._past.committed if self._past is not None else None
+        if committed is None:
+            committed = await self._commit(result, verdict)
         result = msgspec.structs.replace(
             result,
-            committed=committed,
+            committed=committed.committed,
             attempt_log=tuple(self._report.lines),
             warnings=tuple(self.recorder.warnings),
         )
-        await self._hooks.tell("on_run_end", result)
+        return await self._conclude(result)
+
+    async def _commit(self, result: AgentResult[Any], verdict: Verdict) -> Committed:
+        reason = verdict.reason or str(result.status)
+        committed = is_committed(verdict, result.status)
+        if committed:
+            reason = await self._hooks.commit(self.plan.request, result)
+        event = Committed(committed=committed and not reason, reason=reason)
+        if result.status is not Status.INPUT_REQUIRED:
+            self.recorder.emit(event)
+        return event
+
+    async def _conclude(self, result: AgentResult[Any]) -> AgentResult[Any]:
+        """Tell observers, watchers and log of the end, once."""
+        self._scope.is_final = True
+        self._told = result
+        if self._has_begun:
+            await self._hooks.tell("on_run_end", result)
         if len(self.recorder.warnings) != len(result.warnings):
             result = msgspec.structs.replace(result, warnings=tuple(self.recorder.warnings))
+        self._told = result
         self.recorder.emit(RunSettled(result=result))
         await self.recorder.barrier()
+        await self._host.drain(self._scope.wait)
+        return result
+
+    async def _rescue(self, error: BaseException) -> AgentResult[Any]:
+        """Conclude a run whose life was cut by a closing loop, a lost log or a fault of ours."""
+        if isinstance(error, asyncio.CancelledError):
+            self._scope.end("caller")
+        if isinstance(error, JournalError):
+            self.recorder.leave_journal()
+        result = self._told
+        if result is None:
+            result = self._result(self._classify(error))
+            result = msgspec.structs.replace(result, attempt_log=tuple(self._report.lines))
+            return await self._conclude(result)
+        # The end was being told already; nobody is told twice.
+        if isinstance(error, JournalError):
+            self.recorder.warn(
+                RunWarning(code="journal_failed", message=str(error), origin=Origin.JOURNAL)
+            )
+            result = msgspec.structs.replace(result, warnings=tuple(self.recorder.warnings))
+        if not self.recorder.is_settled:
+            self.recorder.emit(RunSettled(result=result))
         return result
 
     # -- parts
 
-    def _result(self, ending: Ending, attempt: int) -> AgentResult[Any]:
+    def _result(self, ending: Ending) -> AgentResult[Any]:
         return self._report.result(
             ending,
             self._board,
-            attempt=attempt,
+            attempt=max(1, self.recorder.attempt),
             records=self._toolbox.records,
             warnings=self.recorder.warnings,
         )
 
-    def _too_deep(self) -> AgentError | None:
-        limit = self.plan.budget.max_depth
-        if limit is None or self._depth <= limit:
-            return None
-        return AgentError(
-            ErrorCode.BUDGET_EXCEEDED,
-            f"A run may start runs {limit} deep, and this one is {self._depth} deep: "
-            "raise Budget(max_depth=).",
-            origin=Origin.LIMIT,
-            details={"dimension": "depth", "limit": limit, "used": self._depth},
+    def _make_report(self, first_started_at: datetime | None) -> Report:
+        plan = self.plan
+        now = plan.clock.now()
+        if plan.resume_from is not None:
+            first_started_at = first_started_at or plan.resume_from.original_started_at
+        began_at = first_started_at or now
+        return Report(
+            plan=plan,
+            info=self.info,
+            ledger=self.ledger,
+            caller=self._caller,
+            started_at=began_at,
+            earlier_ms=round((now - began_at).total_seconds() * 1000),
+            began=plan.clock.monotonic(),
         )
-
-    def _began(self) -> Any:
-        started = self._past.started if self._past is not None else None
-        return (started.time if started is not None else None) or self.plan.clock.now()
 
     def _make_toolbox(self) -> Toolbox:
         plan = self.plan
@@ -396,6 +460,8 @@ class Sitting:
             clock=plan.clock,
             identity=self.info,
             parent_run_id=plan.parent_run_id,
+            attempt=lambda: self.recorder.attempt,
+            deadline=self.ledger.deadline,
             dependencies=plan.dependencies,
             emit=self._emit_of_tools,
             barrier=self.recorder.barrier,
@@ -403,16 +469,5 @@ class Sitting:
 
     def _emit_of_tools(self, event: Event) -> None:
         if isinstance(event, ArtifactStored):
-            self._report.stored.append(
-                Artifact(event.artifact.name or event.call_id, (event.artifact,))
-            )
+            self._report.stored.append(to_artifact(event))
         self.recorder.emit(event)
-
-
-def _logged_options(plan: Plan) -> JsonObject:
-    options: JsonObject = {"max_attempts": plan.max_attempts}
-    if plan.model is not None:
-        options["model"] = plan.model.name
-    if plan.launch:
-        options["launch"] = plan.launch
-    return options

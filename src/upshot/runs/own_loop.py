@@ -26,7 +26,7 @@ def run_in_own_loop(
     """Run *work* in a new event loop and close it.
 
     ``asyncio.run`` waits for tasks that ignore their cancellation, without an end; here
-    they get ``_CLOSE_S`` and are then left behind, named in a ResourceWarning. Ctrl-C
+    they get ``_CLOSE_S`` and are then left behind, named in a RuntimeWarning. Ctrl-C
     cancels the work once, so that it can finalise.
 
     Args:
@@ -85,10 +85,12 @@ def _close(
         task.cancel()
     if left:
         loop.run_until_complete(asyncio.wait(left, timeout=_CLOSE_S))
-        stuck = [task.get_coro().__qualname__ for task in left if not task.done()]  # pyright: ignore[reportAttributeAccessIssue]  # a running task has one
+        stuck = [
+            str(getattr(task.get_coro(), "__qualname__", task)) for task in left if not task.done()
+        ]
         if stuck:
             message = f"left behind, since they ignore their cancellation: {', '.join(stuck)}"
-            warnings.warn(message, ResourceWarning, stacklevel=3)
+            warnings.warn(message, RuntimeWarning, stacklevel=3)
     loop.run_until_complete(closing())
     loop.run_until_complete(loop.shutdown_asyncgens())
     loop.close()

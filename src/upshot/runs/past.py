@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
 
 from ..contract import (
     AgentResult,
+    AgentSpec,
+    Answer,
     AnyAnswer,
-    ApprovalAnswered,
+    ApprovalRequested,
+    Approve,
+    Artifact,
+    ArtifactStored,
     AttemptEnded,
     AttemptLine,
     AttemptStarted,
     BoardChanged,
     Committed,
+    Decided,
+    Deny,
+    Edit,
     Event,
+    FinalizeDecision,
+    Interrupt,
     Json,
     ModelReplied,
     ModelResponse,
@@ -22,12 +32,15 @@ from ..contract import (
     ModelStarted,
     Pending,
     QuestionAnswered,
+    QuestionAsked,
     Role,
     RunEvent,
+    RunInterrupted,
     RunResumed,
     RunSettled,
     RunStarted,
     RunWarning,
+    Status,
     StepSettled,
     StepStarted,
     ToolRecord,
@@ -40,7 +53,9 @@ from ..errors import JournalError
 from .board import Board
 from .host import Steps
 
-__all__ = ["Past"]
+__all__ = ["CallAnswer", "Past", "to_artifact"]
+
+CallAnswer: TypeAlias = Approve | Deny | Edit
 
 
 class Past:
@@ -48,45 +63,68 @@ class Past:
 
     Attributes:
         started: The first event, None before it was read.
+        agent: The agent as it was in the last sitting.
         seq: Of the last event.
         attempt: The attempt that was under way, 0 before the first.
+        feedback: What the decider that asked for it wanted changed.
         board: Its board.
-        is_seeded: Whether the board was prepared.
-        turns: Model calls that were begun.
+        is_seeded: Whether the board was prepared, to its end.
+        turns: Model calls that were answered.
+        turns_before: Those of earlier attempts.
         responses: Every reply, those of failed tries too.
+        responses_before: How many of them are of earlier attempts.
         records: Settled tool calls.
+        records_before: How many of them are of earlier attempts.
         unsettled: Tool calls of the last reply that started and have no outcome, by id.
         settled: Outcomes of the last reply's calls, by id.
-        reply: A reply that is not on the board yet.
+        reply: A reply that is not on the board yet, or the error that ended the attempt.
+        lost_calls: How many models were asked and never answered, since the process ended.
+        stored: Large outputs that were stored.
         steps: Keyed steps and answers.
-        answers: What people answered, in order.
+        asked: Digests of the calls that people were asked about and that are not settled, by id.
+        questions: Ids of questions that nobody has answered.
+        answers: What people answered for calls that are not settled, by call id.
+        line: Of the attempt under way, None while the engine is at it.
+        interrupt: The last wish to stop.
+        decisions: What deciders said of the attempt.
+        committed: What became of the run, None while that is open.
         lines: Attempts that ended.
         state: The deciders' facts.
         warnings: All that were told.
-        pending: What the last sitting waited for.
         result: What the last sitting ended with, None where it was cut off.
     """
 
     def __init__(self) -> None:
         self.started: RunStarted | None = None
+        self.agent = AgentSpec()
         self.seq = 0
         self.attempt = 0
         self.feedback = ""
         self.board = Board()
         self.is_seeded = False
-        self.turns = 0
+        self.turns = self.turns_before = 0
         self.responses: list[ModelResponse] = []
+        self.responses_before = 0
         self.records: list[ToolRecord] = []
+        self.records_before = 0
         self.unsettled: dict[str, ToolStarted] = {}
         self.settled: dict[str, ToolRecord] = {}
         self.reply: ModelResponse | None = None
+        self.lost_calls = 0
+        self.stored: list[Artifact] = []
         self.steps = Steps()
-        self.answers: list[AnyAnswer] = []
+        self.asked: dict[str, str] = {}
+        self.questions: set[str] = set()
+        self.answers: dict[str, CallAnswer] = {}
+        self.line: AttemptLine | None = None
+        self.interrupt: Interrupt | None = None
+        self.decisions: list[FinalizeDecision] = []
+        self.committed: Committed | None = None
         self.lines: list[AttemptLine] = []
         self.state: dict[str, Json] = {}
         self.warnings: list[RunWarning] = []
-        self.pending: tuple[Pending, ...] = ()
         self.result: AgentResult[Json] | None = None
+        self._is_seeding = False
         self._apply: dict[type[RunEvent], Callable[[Any], None]] = {
             RunStarted: self._run_started,
             RunResumed: self._run_resumed,
@@ -96,21 +134,30 @@ class Past:
             ModelReplied: self._model_replied,
             ToolStarted: self._tool_started,
             ToolSettled: self._tool_settled,
-            ApprovalAnswered: self._approval_answered,
+            ArtifactStored: self._artifact_stored,
+            ApprovalRequested: self._approval_requested,
+            QuestionAsked: self._question_asked,
             QuestionAnswered: self._question_answered,
             BoardChanged: self._board_changed,
             StepStarted: self._step_started,
             StepSettled: self._step_settled,
+            RunInterrupted: self._run_interrupted,
+            Decided: self._decided,
             AttemptEnded: self._attempt_ended,
             Warned: self._warned,
-            Committed: lambda _: None,
+            Committed: self._run_committed,
             RunSettled: self._run_settled,
         }
 
     @property
     def ended(self) -> bool:
         """Whether nothing is left to resume."""
-        return self.result is not None and not self.result.pending
+        return self.result is not None and self.result.status is not Status.INPUT_REQUIRED
+
+    @property
+    def pending(self) -> tuple[Pending, ...]:
+        """What the last sitting waited for."""
+        return () if self.result is None else self.result.pending
 
     def add(self, event: Event) -> None:
         """Take the next event.
@@ -124,59 +171,86 @@ class Past:
                 "from: update upshot"
             )
         self.seq = event.seq
+        if self._is_seeding and not (isinstance(event, BoardChanged) and event.seeded):
+            # What comes after a seed says that it was whole; a cut seed is sown again.
+            self._is_seeding = False
+            self.is_seeded = not isinstance(event, RunResumed)
         apply = self._apply.get(type(event))
         if apply is not None:
             apply(event)
 
+    def take_answers(self, answers: Iterable[AnyAnswer]) -> None:
+        """Keep what people answered until it is asked for."""
+        for answer in answers:
+            if isinstance(answer, Answer):
+                self.steps.answers[answer.id] = answer.value
+                self.questions.discard(answer.id)
+            else:
+                self.answers[answer.call_id] = answer
+
     def _run_started(self, event: RunStarted) -> None:
         self.started = event
+        self.agent = event.agent
 
     def _run_resumed(self, event: RunResumed) -> None:
-        self.answers.extend(event.answers)
+        self.take_answers(event.answers)
+        self.agent = event.agent or self.agent
         self.result = None
-        self.pending = ()
 
     def _attempt_started(self, event: AttemptStarted) -> None:
         self.attempt = event.attempt
         self.feedback = event.feedback
         self.board = Board()
         self.is_seeded = False
-        self.reply = None
+        self.reply = self.line = None
+        self.decisions = []
         self.settled, self.unsettled = {}, {}
 
     def _model_started(self, _: ModelStarted) -> None:
-        self.turns += 1
+        # Taken back by the answer.
+        self.lost_calls += 1
 
     def _model_retried(self, event: ModelRetried) -> None:
         self.responses.append(event.response)
 
     def _model_replied(self, event: ModelReplied) -> None:
+        self.turns += 1
+        self.lost_calls -= 1
         self.responses.append(event.response)
-        self.reply = event.response if event.response.success else None
+        self.reply = event.response
 
     def _tool_started(self, event: ToolStarted) -> None:
         self.unsettled[event.call.id] = event
 
     def _tool_settled(self, event: ToolSettled) -> None:
         self.records.append(event.record)
-        self.unsettled.pop(event.record.call_id, None)
+        for open_calls in (self.unsettled, self.asked, self.answers):
+            open_calls.pop(event.record.call_id, None)
         self.settled[event.record.call_id] = event.record
 
-    def _approval_answered(self, event: ApprovalAnswered) -> None:
-        self.answers.append(event.answer)
+    def _artifact_stored(self, event: ArtifactStored) -> None:
+        self.stored.append(to_artifact(event))
+
+    def _approval_requested(self, event: ApprovalRequested) -> None:
+        self.asked[event.pending.call_id] = event.pending.digest
+
+    def _question_asked(self, event: QuestionAsked) -> None:
+        self.questions.add(event.pending.id)
 
     def _question_answered(self, event: QuestionAnswered) -> None:
         self.steps.answers[event.id] = event.value
+        self.questions.discard(event.id)
 
     def _board_changed(self, event: BoardChanged) -> None:
         self.board.apply(event)
         if event.seeded:
-            self.is_seeded = True
+            self._is_seeding = True
             self.board.mark_seeded()
         elif any(message.role is Role.ASSISTANT for message in event.messages):
             # Providers use call ids again, so outcomes count for the latest reply only.
-            self.reply = None
             self.settled, self.unsettled = {}, {}
+            if self.reply is not None and self.reply.success:
+                self.reply = None
 
     def _step_started(self, event: StepStarted) -> None:
         self.steps.started[event.key] = event.effect
@@ -184,13 +258,30 @@ class Past:
     def _step_settled(self, event: StepSettled) -> None:
         self.steps.settled[event.key] = event
 
+    def _run_interrupted(self, event: RunInterrupted) -> None:
+        self.interrupt = event.interrupt
+
+    def _decided(self, event: Decided) -> None:
+        self.decisions.append(event.decision)
+
     def _attempt_ended(self, event: AttemptEnded) -> None:
+        self.line = event.line
         self.lines.append(event.line)
         self.state = dict(event.state)
+        self.turns_before = self.turns
+        self.responses_before = len(self.responses)
+        self.records_before = len(self.records)
+
+    def _run_committed(self, event: Committed) -> None:
+        self.committed = event
 
     def _warned(self, event: Warned) -> None:
         self.warnings.append(event.warning)
 
     def _run_settled(self, event: RunSettled) -> None:
         self.result = event.result
-        self.pending = event.result.pending
+
+
+def to_artifact(event: ArtifactStored) -> Artifact:
+    """The artifact of a result that a stored large output is."""
+    return Artifact(event.artifact.name or event.call_id, (event.artifact,))

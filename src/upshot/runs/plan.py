@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,12 +43,16 @@ class Parent:
         depth: Of the outer run.
         ledger: Its account, which the inner one adds to.
         journal: Its log.
+        clock: Its time.
+        loop: The event loop in which it lives.
     """
 
     run_id: str
     depth: int
     ledger: Ledger
     journal: Journal | None
+    clock: Clock
+    loop: asyncio.AbstractEventLoop
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,3 +90,12 @@ class Plan:
     clock: Clock = SYSTEM_CLOCK
     launch: JsonObject = field(default_factory=dict[str, Any])
     child: Child | None = None
+
+    def logged_options(self) -> JsonObject:
+        """What the log keeps of the options, for who goes on with the run."""
+        options: JsonObject = {"max_attempts": self.max_attempts}
+        if self.model is not None:
+            options["model"] = self.model.name
+        if self.launch:
+            options["launch"] = self.launch
+        return options

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..contract import DELTAS, Clock, Event, Journal, RunEvent, RunWarning, Warned
+from ..contract import DELTAS, Clock, Event, Journal, RunEvent, RunSettled, RunWarning, Warned
 from ..contract.value import set_field
 
 __all__ = ["Recorder"]
@@ -20,6 +20,7 @@ class Recorder:
         attempt: Stamped on every event; set by the lifecycle.
         seq: Of the last durable event.
         warnings: All that were told, in order.
+        is_settled: Whether the last event of the sitting was emitted; none comes after it.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class Recorder:
         self.attempt = 0
         self.seq = seq
         self.warnings: list[RunWarning] = []
+        self.is_settled = False
         self._part = 0
         self._clock = clock
         self._journal = journal
@@ -56,27 +58,31 @@ class Recorder:
         Raises:
             JournalError: The log no longer belongs to this process, or is closed.
         """
-        if not isinstance(event, RunEvent):
+        if self.is_settled or not isinstance(event, RunEvent):
             return
         durable = type(event) not in _DELTAS
-        if durable:
-            self.seq += 1
-            self._part = 0
-        else:
-            self._part += 1
+        seq = self.seq + durable
+        part = 0 if durable else self._part + 1
         set_field(event, "run_id", self.run_id)
         set_field(event, "attempt", self.attempt)
         set_field(event, "time", self._clock.now())
-        set_field(event, "seq", self.seq)
-        set_field(event, "part", self._part)
+        set_field(event, "seq", seq)
+        set_field(event, "part", part)
         if durable and self._journal is not None:
             self._journal.append(event, epoch=self._epoch)
+        self.seq, self._part = seq, part
+        self.is_settled = isinstance(event, RunSettled)
+        if isinstance(event, Warned):
+            self.warnings.append(event.warning)
         for watcher in self._watchers:
             watcher(event)
 
+    def leave_journal(self) -> None:
+        """Log nothing more, since the log cannot be written; watchers are still told."""
+        self._journal = None
+
     def warn(self, warning: RunWarning) -> None:
         """Log a warning and keep it for the result."""
-        self.warnings.append(warning)
         self.emit(Warned(warning=warning))
 
     async def barrier(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -39,6 +39,8 @@ class Report(msgspec.Struct, kw_only=True):
 
     Attributes:
         started_at: When the run began, in its first sitting.
+        earlier_ms: How long ago that was when this sitting began.
+        began: Monotonic moment at which this sitting began.
         lines: One line for every attempt that ended.
         state: The deciders' facts.
         stored: Large outputs that were stored, by tool name.
@@ -49,6 +51,8 @@ class Report(msgspec.Struct, kw_only=True):
     ledger: Ledger
     caller: ModelCaller
     started_at: datetime
+    earlier_ms: int
+    began: float
     lines: list[AttemptLine] = []
     state: JsonObject = {}
     stored: list[Artifact] = []
@@ -72,7 +76,8 @@ class Report(msgspec.Struct, kw_only=True):
             warnings: All so far.
         """
         output, ending = self._output(ending, board)
-        now = self.plan.clock.now()
+        passed_ms = round((self.plan.clock.monotonic() - self.began) * 1000)
+        duration_ms = max(0, self.earlier_ms + passed_ms)
         kept = tuple(records)
         last, limited = self.caller.last, self.caller.last_limited
         interrupt = ending.interrupt
@@ -104,8 +109,8 @@ class Report(msgspec.Struct, kw_only=True):
             parent_run_id=self.plan.parent_run_id,
             agent_id=self.info.agent_id,
             started_at=self.started_at,
-            ended_at=now,
-            duration_ms=max(0, round((now - self.started_at).total_seconds() * 1000)),
+            ended_at=self.started_at + timedelta(milliseconds=duration_ms),
+            duration_ms=duration_ms,
             metadata=dict(self.plan.request.metadata),
             local=local,
         )

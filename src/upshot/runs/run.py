@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -10,11 +10,13 @@ from ..contract import (
     Agent,
     Budget,
     Checkpoint,
+    Engine,
     Json,
     Model,
     ModelRequest,
     ModelResponse,
     ModelSettings,
+    PendingApproval,
     Request,
     RunInfo,
     ToolOutcome,
@@ -24,6 +26,7 @@ from ..errors import Misuse
 from ..tools import Toolbox
 from .calls import ModelCaller
 from .output import OutputType
+from .past import CallAnswer
 from .plan import Plan
 
 __all__ = ["Run"]
@@ -52,6 +55,8 @@ class Run:
         settled: Outcomes by call id that an earlier sitting logged and the board does not show.
         unsettled: Calls by id that an earlier sitting started and that have no outcome.
         reply: A model reply that an earlier sitting logged and the board does not show.
+        asked: Digests of the calls that people were asked about in it, by call id.
+        answers: What they have answered since, by call id.
     """
 
     def __init__(
@@ -76,8 +81,15 @@ class Run:
         self.settled: dict[str, ToolOutcome] = {}
         self.unsettled: dict[str, ToolStarted] = {}
         self.reply: ModelResponse | None = None
+        self.asked: dict[str, str] = {}
+        self.answers: dict[str, CallAnswer] = {}
         self._plan = plan
         self._caller = caller
+
+    @property
+    def engine(self) -> Engine:
+        """Who drives the run."""
+        return self._plan.engine
 
     @property
     def model(self) -> Model:
@@ -108,6 +120,14 @@ class Run:
             Failed: A budget is spent; let it through.
         """
         return await self._caller.call(model or self.model, request)
+
+    def take_answers(self, pending: Iterable[PendingApproval]) -> list[CallAnswer]:
+        """What people have answered for these calls, once; only for what they were shown."""
+        return [
+            self.answers.pop(call.call_id)
+            for call in pending
+            if call.call_id in self.answers and self.asked.get(call.call_id) == call.digest
+        ]
 
     async def child(self, agent: Agent[Any], request: Request | str, **options: Any) -> Any:
         """Run another agent inside this run; it shares budget, log and deadline.

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
-from ..clock import SystemClock
 from ..contract import Clock
 from .ending import StopReason
 from .plan import Parent
 
-__all__ = ["GRACE_S", "Scope", "current_run"]
+__all__ = ["CALLER_GRACE_S", "GRACE_S", "Scope", "current_run"]
 
+# Who is cancelled by us may take so long to clean up.
 GRACE_S = 2.0
+# A cancelled caller waits so long for the whole end of its run: the engine, then the hooks.
+CALLER_GRACE_S = 2.0
+_CALLER_ENGINE_S = 1.7
+_CALLER_HOOKS_S = 1.9
+
+T = TypeVar("T")
 
 current_run: ContextVar[Parent | None] = ContextVar("upshot_run", default=None)
 
@@ -22,48 +28,55 @@ current_run: ContextVar[Parent | None] = ContextVar("upshot_run", default=None)
 class Scope:
     """One engine pass in a task of its own, so that our cancel never reaches the caller's.
 
+    Args:
+        clock: By which the deadline is told.
+        deadline: Monotonic moment at which the work is cancelled, None for never.
+
     Attributes:
         stop: Why it was ended from outside, "" if it was not.
         abandoned: Whether the work ignored its cancellation and was left behind.
+        is_final: Whether the run is being concluded; its hooks then get a grace after its end.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, deadline: float | None) -> None:
         self.stop: StopReason = ""
         self.abandoned = False
+        self.is_final = False
         self._clock = clock
+        self._deadline = deadline
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[Any] | None = None
-        self._given_up = self._loop.create_future()
+        self._over: asyncio.Future[None] | None = None
         self._timers: list[asyncio.TimerHandle] = []
-        self._watchdog: asyncio.Task[None] | None = None
+        self._soon: tuple[float, StopReason] | None = None
+        self._hook: asyncio.Timeout | None = None
+        self._hooks_until: float | None = None
 
-    async def drive(
-        self, work: Coroutine[Any, Any, Any], *, deadline: float | None
-    ) -> tuple[Any, BaseException | None]:
+    async def drive(self, work: Coroutine[Any, Any, Any]) -> tuple[Any, BaseException | None]:
         """Run *work* to its end.
 
         Args:
             work: What the engine does.
-            deadline: Monotonic moment at which it is cancelled, None for never.
 
         Returns:
             What it returned and what it raised; one of them is None.
         """
         self._task = task = self._loop.create_task(work)
+        task.add_done_callback(lambda _: self._let_go())
         if self.stop:
-            task.cancel()
-        self._watch(deadline)
-        try:
-            while not task.done() and not self._given_up.done():
-                try:
-                    await asyncio.wait({task, self._given_up}, return_when=asyncio.FIRST_COMPLETED)
-                except asyncio.CancelledError:
-                    # Only a closing loop cancels the sitting itself; the run still ends whole.
-                    self.end("caller")
-        finally:
-            self._unwatch()
-        if not task.done():
-            self.abandoned = True
+            self._cancel(task)
+        self._watch()
+        while not (task.done() or self.abandoned):
+            self._over = self._loop.create_future()
+            try:
+                await self._over
+            except asyncio.CancelledError:
+                # Only a closing loop cancels the sitting itself; the run still ends whole.
+                self.end("caller")
+        self._unwatch()
+        if self.abandoned and not task.done():
+            # An exception of abandoned work is nobody's any more.
+            task.add_done_callback(_forget)
             return None, asyncio.CancelledError()
         if task.cancelled():
             return None, asyncio.CancelledError()
@@ -71,43 +84,71 @@ class Scope:
         return (None, error) if error is not None else (task.result(), None)
 
     def end(self, reason: StopReason) -> None:
-        """Cancel the work; who ignores it is left behind after ``GRACE_S``."""
-        if self.stop not in ("", "interrupt"):
+        """Cancel the work; who ignores it is left behind after a grace."""
+        if self.stop and not (self.stop == "interrupt" and reason in ("cancel", "caller")):
             return
         self.stop = reason
+        now = self._loop.time()
+        self._hooks_until = now + (_CALLER_HOOKS_S if reason == "caller" else 2 * GRACE_S)
+        if self._hook is not None and not self._hook.expired():
+            self._hook.reschedule(self._hooks_until if self.is_final else now)
         if self._task is not None and not self._task.done():
-            self._task.cancel()
-            self._timers.append(self._loop.call_later(GRACE_S, self._give_up))
+            self._cancel(self._task)
 
     def end_soon(self, reason: StopReason) -> None:
         """Give the work ``GRACE_S`` to come to a safe point, then cancel it."""
-        self._timers.append(self._loop.call_later(GRACE_S, self.end, reason))
+        self._soon = self._loop.time() + GRACE_S, reason
+        if self._over is not None:
+            self._timers.append(self._loop.call_at(self._soon[0], self.end, reason))
 
-    def _give_up(self) -> None:
-        if not self._given_up.done():
-            self._given_up.set_result(None)
+    async def wait(self, hook: Awaitable[T]) -> T:
+        """Wait for what a hook does, until the run's deadline or a cancel at the latest.
 
-    def _watch(self, deadline: float | None) -> None:
-        if deadline is None:
-            return
-        left_s = max(0.0, deadline - self._clock.monotonic())
-        if isinstance(self._clock, SystemClock):
-            self._timers.append(self._loop.call_later(left_s, self.end, "deadline"))
-        else:
-            self._watchdog = self._loop.create_task(self._end_after(left_s))
+        Raises:
+            TimeoutError: It took longer and was cancelled.
+        """
+        until = self._hooks_until
+        if until is None and self._deadline is not None:
+            until = self._loop.time() + self._left_s() + (GRACE_S if self.is_final else 0.0)
+        limit = self._hook = asyncio.timeout_at(until)
+        try:
+            async with limit:
+                return await hook
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            self.end("deadline")
+            raise TimeoutError("it took too long and was cancelled") from error
+        finally:
+            self._hook = None
 
-    async def _end_after(self, left_s: float) -> None:
-        await self._clock.sleep(left_s)
-        self.end("deadline")
+    def _left_s(self) -> float:
+        return max(0.0, (self._deadline or 0.0) - self._clock.monotonic())
+
+    def _cancel(self, task: asyncio.Task[Any]) -> None:
+        task.cancel()
+        grace_s = _CALLER_ENGINE_S if self.stop == "caller" else GRACE_S
+        self._timers.append(self._loop.call_later(grace_s, self._give_up))
+
+    def _watch(self) -> None:
+        if self._deadline is not None:
+            self._timers.append(self._loop.call_later(self._left_s(), self.end, "deadline"))
+        if self._soon is not None:
+            self._timers.append(self._loop.call_at(self._soon[0], self.end, self._soon[1]))
 
     def _unwatch(self) -> None:
+        self._over = None
         for timer in self._timers:
             timer.cancel()
-        if self._watchdog is not None:
-            self._watchdog.cancel()
-        # An exception of abandoned work is nobody's any more.
-        if self._task is not None and not self._task.done():
-            self._task.add_done_callback(_forget)
+        self._timers.clear()
+
+    def _give_up(self) -> None:
+        self.abandoned = True
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._over is not None and not self._over.done():
+            self._over.set_result(None)
 
 
 def _forget(task: asyncio.Task[Any]) -> None:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from ..contract import Message, RunInfo, to_free_json
+from collections.abc import Iterator
+
+from ..contract import BoardChanged, Message, RunInfo, to_free_json
 from .board import Board
-from .callback import call
+from .callback import Wait, call
 from .plan import Plan
 
-__all__ = ["seed_board"]
+__all__ = ["changes_of", "seed_board"]
 
 
-async def seed_board(plan: Plan, info: RunInfo, *, feedback: str) -> Board:
-    """Prepare a fresh board: the user's seeder, or history, request and inputs.
+async def seed_board(plan: Plan, info: RunInfo, *, feedback: str, wait: Wait) -> Board:
+    """Prepare a board: of the checkpoint, by the user's seeder, or of history, request and inputs.
 
     Args:
         plan: The run.
         info: Its identity.
         feedback: What the decider that asked for this attempt wants changed, "" for the first.
+        wait: Waits for an async seeder, as long as the run has patience.
 
     Returns:
         The board, its content marked as seeded.
@@ -25,8 +28,11 @@ async def seed_board(plan: Plan, info: RunInfo, *, feedback: str) -> Board:
         ValueError: The seeder gave no board.
         Exception: Whatever the seeder raised.
     """
+    checkpoint = plan.resume_from
+    if checkpoint is not None and not feedback:
+        return Board.restore(checkpoint.board)
     if plan.prepare is not None:
-        made = await call(plan.prepare, info, plan.request)
+        made = await call(plan.prepare, info, plan.request, wait=wait)
         if made is None:
             raise ValueError(
                 "prepare returned None: return the Board that the run shall start with"
@@ -42,3 +48,19 @@ async def seed_board(plan: Plan, info: RunInfo, *, feedback: str) -> Board:
         board.append(Message("user", feedback))
     board.mark_seeded()
     return board
+
+
+def changes_of(board: Board) -> Iterator[BoardChanged]:
+    """The facts of which the log can fold *board* again: first its seed, then the rest."""
+    snapshot = board.snapshot()
+    variables = snapshot.variables
+    seeded = {name: count for name, count in snapshot.seeded.items() if count}
+    for channel, count in seeded.items():
+        messages = snapshot.channels[channel][:count]
+        yield BoardChanged(channel=channel, messages=messages, variables=variables, seeded=True)
+        variables = {}
+    if not seeded:
+        yield BoardChanged(variables=variables, seeded=True)
+    for channel, messages in snapshot.channels.items():
+        if produced := messages[seeded.get(channel, 0) :]:
+            yield BoardChanged(channel=channel, messages=produced)

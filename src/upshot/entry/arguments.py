@@ -1,0 +1,116 @@
+"""Arguments: what is plainly wrong in the call of a door, before anything is opened."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+import msgspec
+
+from ..contract import (
+    Budget,
+    Checkpoint,
+    Json,
+    Message,
+    ModelSettings,
+    Request,
+    Retry,
+    UnserializableError,
+    to_free_json,
+)
+from ..errors import Misuse
+from ..runs import RunOptions
+
+__all__ = ["check_options", "items_of", "object_of", "to_request"]
+
+_OPTIONS = RunOptions.__optional_keys__
+_KINDS: dict[str, type] = {
+    "budget": Budget,
+    "max_attempts": int,
+    "parent_run_id": str,
+    "resume_from": Checkpoint,
+    "retry": Retry,
+    "settings": ModelSettings,
+}
+_LISTS = ("artifacts", "committers", "deciders", "observers", "secrets", "tools")
+_METHODS = {"clock": "monotonic", "engine": "execute"}
+
+
+def check_options(options: Mapping[str, object]) -> None:
+    """Check the names of the options, and that each is of its kind.
+
+    Raises:
+        Misuse: One is not; the message names it and what to give.
+    """
+    for name, value in options.items():
+        if name not in _OPTIONS:
+            near = difflib.get_close_matches(name, _OPTIONS, n=1)
+            hint = (
+                f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(_OPTIONS))}"
+            )
+            raise Misuse(f"a run has no option {name!r}: {hint}")
+        if value is not None:
+            _check_kind(name, value)
+    attempts = options.get("max_attempts")
+    if isinstance(attempts, int) and attempts < 1:
+        raise Misuse(f"max_attempts is {attempts}: give at least 1")
+
+
+def items_of(options: Mapping[str, object], name: str) -> tuple[Any, ...]:
+    """The items of a list among the options, empty where it is not given."""
+    return tuple(cast("Iterable[Any]", options.get(name) or ()))
+
+
+def object_of(options: Mapping[str, object], name: str) -> dict[str, Json]:
+    """A mapping among the options as JSON, empty where it is not given."""
+    return _as_object(name, options.get(name) or {})
+
+
+def to_request(request: object) -> Request:
+    """The request that a door was given, made JSON.
+
+    Raises:
+        Misuse: It is neither a Request nor a Message nor a string, or holds no JSON.
+    """
+    if isinstance(request, str | Message):
+        return Request(request)
+    if not isinstance(request, Request):
+        raise Misuse(f"a request is a string, a Message or a Request, not {_kind_of(request)}")
+    if not request.inputs and not request.metadata:
+        return request
+    return msgspec.structs.replace(
+        request,
+        inputs=_as_object("inputs of the request", request.inputs),
+        metadata=_as_object("metadata of the request", request.metadata),
+    )
+
+
+def _check_kind(name: str, value: object) -> None:
+    kind = _KINDS.get(name)
+    if kind is not None and not isinstance(value, kind):
+        raise Misuse(f"{name} is a {_kind_of(value)}: give a {kind.__name__}")
+    if name in _LISTS and not _is_list(value):
+        raise Misuse(f"{name} is a {_kind_of(value)}: give a list: {name}=[...]")
+    if name in _METHODS and not callable(getattr(value, _METHODS[name], None)):
+        raise Misuse(f"{name} is a {_kind_of(value)}, which has no {_METHODS[name]}(...)")
+    if name in ("approve", "prepare") and not callable(value):
+        raise Misuse(f"{name} is a {_kind_of(value)}: give a function")
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, str | Mapping)
+
+
+def _as_object(what: str, value: object) -> dict[str, Json]:
+    try:
+        form, _ = to_free_json(value)
+    except UnserializableError as error:
+        raise Misuse(f"{what}: {error}") from error
+    if not isinstance(form, dict):
+        raise Misuse(f"{what}: give a mapping from names to JSON values, not {_kind_of(value)}")
+    return form
+
+
+def _kind_of(value: object) -> str:
+    return type(value).__name__

@@ -1,0 +1,73 @@
+"""Disposition: what deciders' verdict does to an attempt, as pure functions of both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ..contract import AgentResult, JsonObject, Status
+from .ending import Ending
+from .hooks import Verdict
+
+__all__ = ["is_committed", "is_done_again", "note_verdict", "with_verdict"]
+
+# Deciders' word and status that are committed; nothing else is.
+_COMMITS = {
+    ("accept", Status.COMPLETED),
+    ("revise", Status.COMPLETED),
+    ("keep_partial", Status.COMPLETED),
+    ("keep_partial", Status.INTERRUPTED),
+}
+
+
+def is_committed(verdict: Verdict, status: Status) -> bool:
+    """Whether a run that ended with *status* counts for the conversation."""
+    return verdict.error is None and (verdict.word, status) in _COMMITS
+
+
+def is_done_again(verdict: Verdict, result: AgentResult[Any], *, is_last: bool) -> bool:
+    """Whether the attempt is done again.
+
+    Args:
+        verdict: What deciders want.
+        result: Of the attempt.
+        is_last: Whether no attempt is left.
+    """
+    wanted = verdict.word == "revise" and verdict.error is None
+    return wanted and result.status is Status.COMPLETED and not is_last
+
+
+def note_verdict(
+    state: JsonObject, verdict: Verdict, result: AgentResult[Any], *, is_last: bool
+) -> None:
+    """Put what deciders said into *state*; the reason is that of the last attempt."""
+    state.pop("finalize_reason", None)
+    if verdict.reason:
+        state["finalize_reason"] = verdict.reason
+    state.update(verdict.state)
+    if verdict.word == "revise" and result.success and is_last:
+        state["revise_exhausted"] = True
+
+
+def with_verdict(
+    result: AgentResult[Any], verdict: Verdict, state: JsonObject, *, stopped: Ending | None
+) -> AgentResult[Any]:
+    """*result* after the verdict: a decider that raised fails it, the answer is kept.
+
+    Args:
+        result: Of the attempt.
+        verdict: What deciders want.
+        state: Their facts.
+        stopped: How the run was stopped while a decider was waited for, None if it was not.
+    """
+    status, error = Status.FAILED, verdict.error
+    if verdict.was_cut and stopped is not None:
+        # Who stopped the run did so, and not the decider that was in the way.
+        if not result.success:
+            error = None
+        else:
+            status, error = stopped.status, stopped.error or error
+    if error is not None:
+        result = msgspec.structs.replace(result, status=status, error=error)
+    return msgspec.structs.replace(result, state=dict(state)) if state else result
