@@ -65,15 +65,20 @@ Ending: TypeAlias = Returned | Raised | Stopped
 
 
 async def run_async(
-    body: Callable[[], object], *, timeout_s: float | None, token: CancelToken
+    body: Callable[[], object],
+    *,
+    timeout_s: float | None,
+    token: CancelToken,
+    grace_s: float = GRACE_S,
 ) -> Ending:
     """Run a coroutine function.
 
     Args:
         body: Makes the coroutine.
-        timeout_s: After so many seconds it is cancelled, given ``GRACE_S``, then abandoned.
+        timeout_s: After so many seconds it is cancelled, given the grace, then abandoned.
             None waits for as long as it takes.
         token: Set when it is given up.
+        grace_s: How long it may take to end then; after a cancel of the caller a bit less.
 
     Returns:
         How it ended. A cancel of the caller ends the body and comes back as ``Stopped``.
@@ -94,7 +99,7 @@ async def run_async(
     if task.done():
         return _ending_of(task)
     token.set()
-    grace_s = _CANCEL_GRACE_S if cancelled else GRACE_S
+    grace_s = min(grace_s, _CANCEL_GRACE_S) if cancelled else grace_s
     return Stopped(cancelled, ended=await _stop(task, grace_s))
 
 

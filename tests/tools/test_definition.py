@@ -1,0 +1,205 @@
+"""What ``@tool`` makes of a function, and what it refuses at once."""
+
+import functools
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import pytest
+
+from upshot.contract import Effect
+from upshot.errors import Misuse
+from upshot.tools import Tool, ToolContext, tool
+
+
+@tool
+def plain(a: int) -> int:
+    """Give it back."""
+    return a
+
+
+@tool(name="given", description="Told.", effect="read", idempotent=True, timeout_s=3)
+async def dressed(a: int) -> int:
+    """Not this."""
+    return a
+
+
+class Shop:
+    def __init__(self, stock: int) -> None:
+        self.stock = stock
+
+    @tool(effect="read")
+    def in_stock(self, item: str) -> int:
+        """How many there are."""
+        return self.stock
+
+    @tool(effect="read")
+    def asks(self, context: ToolContext, item: str) -> str:
+        return context.call_id
+
+    def __call__(self, item: str) -> int:
+        return self.stock
+
+
+def test_bare_decorator_takes_name_and_docstring_of_the_function():
+    assert isinstance(plain, Tool)
+    assert (plain.name, plain.description) == ("plain", "Give it back.")
+
+
+def test_options_win_over_the_function():
+    assert (dressed.name, dressed.description) == ("given", "Told.")
+    assert dressed.effect is Effect.READ
+    assert dressed.timeout_s == 3
+
+
+def test_a_tool_can_still_be_called_like_its_function():
+    assert plain(3) == 3
+
+
+def test_undeclared_effect_counts_as_write():
+    assert plain.effect is None
+    assert plain.declared_effect is Effect.WRITE
+    assert plain.may_write
+
+
+def test_async_functions_run_on_the_loop_and_plain_ones_in_a_thread():
+    assert dressed.body.is_async
+    assert not plain.body.is_async
+
+
+def test_async_is_seen_through_partials_and_callables():
+    class Caller:
+        async def __call__(self, a: int) -> int:
+            return a
+
+    async def two(a: int, b: int) -> int:
+        return a + b
+
+    assert tool(name="p")(functools.partial(two, b=1)).body.is_async
+    assert tool(name="c")(Caller()).body.is_async
+
+
+def test_a_method_is_bound_to_its_object():
+    bound = Shop(7).in_stock
+    assert list(bound.parameters["properties"]) == ["item"]
+    assert bound("pen") == 7
+
+
+def test_a_method_may_take_a_context_after_self():
+    assert Shop(1).asks.body.wants_context
+    assert list(Shop(1).asks.parameters["properties"]) == ["item"]
+
+
+def test_a_callable_object_needs_a_name_and_has_a_schema():
+    one = tool(name="shop")(Shop(2))
+    assert list(one.parameters["properties"]) == ["item"]
+
+
+def test_but_changes_fields_of_a_copy():
+    other = plain.but(name="other", timeout_s=1.0)
+    assert (other.name, other.timeout_s, plain.name) == ("other", 1.0, "plain")
+
+
+def test_version_follows_what_the_model_is_told():
+    assert plain.version == plain.but(timeout_s=1.0).version
+    assert plain.version != plain.but(about="Other.").version
+
+
+def generator():
+    yield 1
+
+
+async def async_generator():
+    yield 1
+
+
+def stars(*args: int) -> None: ...
+
+
+def more_stars(**kwargs: int) -> None: ...
+
+
+def by_position(a: int, /) -> None: ...
+
+
+def late_context(a: int, context: ToolContext) -> None: ...
+
+
+def no_schema(a: threading.Event) -> None: ...
+
+
+def number(a: complex) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a: a,
+        functools.partial(max, 1),
+        generator,
+        async_generator,
+        stars,
+        more_stars,
+        by_position,
+        late_context,
+        no_schema,
+        number,
+        Shop,
+        Shop(1),
+        plain,
+    ],
+    ids=lambda function: getattr(function, "__name__", type(function).__name__),
+)
+def test_what_can_never_work_is_refused_at_definition(function: Any):
+    with pytest.raises(Misuse):
+        tool(function)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"name": "has space"},
+        {"name": ""},
+        {"name": "x" * 65},
+        {"effect": "applied"},
+        {"timeout_s": -1},
+        {"retries": -1},
+        {"concurrency": 0},
+        {"isolation": "process"},
+        {"verify": print},
+    ],
+    ids=str,
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any]):
+    def function(a: int) -> int:
+        return a
+
+    function.__name__ = options.get("name") or "not a name"
+    with pytest.raises(Misuse):
+        tool(**options)(function)
+
+
+def test_a_raw_schema_makes_a_tool_that_takes_one_dict():
+    schema: Any = {"type": "object", "properties": {"q": {"type": "string"}}}
+    one = Tool.from_schema("find", "Finds.", schema, lambda arguments: arguments, effect="read")
+    assert (one.name, one.description, one.parameters) == ("find", "Finds.", schema)
+    assert one({"q": "x"}) == {"q": "x"}
+
+
+def test_a_raw_schema_has_to_be_one_of_an_object():
+    with pytest.raises(Misuse, match="object"):
+        Tool.from_schema("find", "", {"type": "array"}, print)
+
+
+def test_defining_a_tool_loads_no_heavy_library():
+    code = (
+        "import sys, upshot.tools\n"
+        "@upshot.tools.tool\n"
+        "def f(a: int, b: str = 'x') -> dict:\n"
+        "    '''Do.\\n\\n    Args:\\n        a: An a.\\n    '''\n"
+        "heavy = {'griffe', 'jsonschema_rs', 'pydantic', 'aiohttp', 'sqlite3'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
