@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import NamedTuple
 
 from ..contract import (
     AgentError,
@@ -21,24 +22,40 @@ __all__ = ["Ledger", "deadline_error"]
 _ZERO = Decimal(0)
 
 
+class _Call(NamedTuple):
+    """One model call, as far as it counts.
+
+    Attributes:
+        usage: Its tokens.
+        cost: Its money, None where it had no price.
+        free: Whether it was turned away, so that no price is missing.
+    """
+
+    usage: Usage
+    cost: Cost | None
+    free: bool
+
+
 class Ledger:
     """Sums up the model calls of a run and of the runs that it started.
+
+    Calls are only noted as they come and summed when somebody asks, so that a step
+    costs the same however many came before.
 
     Attributes:
         budget: The limits.
         turns: Model calls that were begun, retries of one not counted.
-        usage: Tokens of all calls.
         deadline: Monotonic moment at which the time is over, None for never.
     """
 
     def __init__(self, budget: Budget, *, clock: Clock, parent: Ledger | None = None) -> None:
         self.budget = budget
         self.turns = 0
-        self.usage = Usage()
-        self._costs: Cost | None = None
-        self._unpriced = 0
-        self._marked_usage = Usage()
-        self._marked_costs: list[Cost | None] = []
+        self._calls: list[_Call] = []
+        self._summed = 0
+        self._usage = Usage()
+        self._costs: list[Cost | None] = []
+        self._mark = 0
         self._parent = parent
         self._clock = clock
         limit_s = budget.deadline_s
@@ -48,42 +65,54 @@ class Ledger:
             self.deadline = parent.deadline if own is None else min(own, parent.deadline)
 
     @property
+    def usage(self) -> Usage:
+        """Tokens of all calls."""
+        self._sum_up()
+        return self._usage
+
+    @property
     def cost(self) -> Cost | None:
         """Money for all priced calls, the others counted; None where none was priced."""
-        if self._costs is None or not self._unpriced:
-            return self._costs
-        unpriced: list[Cost | None] = [None] * self._unpriced
-        return Cost.of_calls([self._costs, *unpriced])
+        self._sum_up()
+        # What is summed is kept as one, beside the calls without a price.
+        total = Cost.of_calls(cost for cost in self._costs if cost is not None)
+        self._costs = [total, *(cost for cost in self._costs if cost is None)]
+        return Cost.of_calls(self._costs) if total is not None else None
 
     def add(self, response: ModelResponse) -> None:
         """Count one model call, well or not."""
-        usage = response.usage
-        calls = Usage(api_calls=max(0, 1 - usage.api_calls))
-        if not usage and not usage.unmeasured_calls and not _refused(response):
-            calls = Usage(api_calls=calls.api_calls, unmeasured_calls=1)
-        self._add(usage + calls, response.cost, priced=_refused(response))
+        usage, refused = response.usage, _refused(response)
+        measured = bool(usage) or usage.unmeasured_calls or refused
+        if not usage.api_calls or not measured:
+            missing = Usage(
+                api_calls=max(0, 1 - usage.api_calls), unmeasured_calls=0 if measured else 1
+            )
+            usage = usage + missing
+        self._add(_Call(usage, response.cost, refused))
 
     def since_mark(self) -> tuple[Usage, Cost | None]:
         """Usage and cost since the last call of this, or since the start."""
-        usage, costs = self._marked_usage, self._marked_costs
-        self._marked_usage, self._marked_costs = Usage(), []
-        return usage, Cost.of_calls(costs)
+        calls, self._mark = self._calls[self._mark :], len(self._calls)
+        usage = Usage()
+        for call in calls:
+            usage = usage + call.usage
+        return usage, Cost.of_calls(call.cost for call in calls if call.cost or not call.free)
 
     def add_unfinished(self) -> None:
         """Count a model call that was cut off before it answered."""
-        self._add(Usage(api_calls=1, unmeasured_calls=1), None, priced=False)
+        self._add(_Call(Usage(api_calls=1, unmeasured_calls=1), None, free=False))
 
-    def _add(self, usage: Usage, cost: Cost | None, *, priced: bool) -> None:
-        self.usage = self.usage + usage
-        self._marked_usage = self._marked_usage + usage
-        if cost is not None or not priced:
-            self._marked_costs.append(cost)
-        if cost is not None:
-            self._costs = cost if self._costs is None else self._costs + cost
-        elif not priced:
-            self._unpriced += 1
+    def _add(self, call: _Call) -> None:
+        self._calls.append(call)
         if self._parent is not None:
-            self._parent._add(usage, cost, priced=priced)
+            self._parent._add(call)
+
+    def _sum_up(self) -> None:
+        for call in self._calls[self._summed :]:
+            self._usage = self._usage + call.usage
+            if call.cost is not None or not call.free:
+                self._costs.append(call.cost)
+        self._summed = len(self._calls)
 
     def too_deep(self, depth: int) -> AgentError | None:
         """Why a run may not be *depth* deep, None where it may; parents' limits hold too."""
@@ -126,13 +155,16 @@ class Ledger:
     def _shared_limit(self) -> AgentError | None:
         if self.deadline is not None and self._clock.monotonic() >= self.deadline:
             return deadline_error(self.budget)
-        tokens, most = self.usage.total_tokens or 0, self.budget.max_tokens
-        if most is not None and tokens >= most:
+        most, cap = self.budget.max_tokens, self.budget.max_cost_usd
+        if most is not None and (tokens := self.usage.total_tokens or 0) >= most:
             return _exceeded("tokens", most, tokens, "max_tokens")
-        money, cap = self._costs.total if self._costs else None, self.budget.max_cost_usd
-        if cap is not None and (money or _ZERO) >= cap:
-            return _exceeded("cost_usd", float(cap), float(money or 0), "max_cost_usd")
+        if cap is not None and (money := self._money()) >= cap:
+            return _exceeded("cost_usd", float(cap), float(money), "max_cost_usd")
         return None
+
+    def _money(self) -> Decimal:
+        cost = self.cost
+        return _ZERO if cost is None or cost.total is None else cost.total
 
 
 def _refused(response: ModelResponse) -> bool:

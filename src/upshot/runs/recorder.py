@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import force_setattr
+
 from ..contract import DELTAS, Clock, Event, Journal, RunEvent, RunSettled, RunWarning, Warned
-from ..contract.value import set_field
 
 __all__ = ["Recorder"]
 
 _DELTAS = frozenset(DELTAS)
+# Bound once: this runs for every event of every run.
+_set = force_setattr
 
 
 class Recorder:
@@ -63,11 +66,11 @@ class Recorder:
         durable = type(event) not in _DELTAS
         seq = self.seq + durable
         part = 0 if durable else self._part + 1
-        set_field(event, "run_id", self.run_id)
-        set_field(event, "attempt", self.attempt)
-        set_field(event, "time", self._clock.now())
-        set_field(event, "seq", seq)
-        set_field(event, "part", part)
+        _set(event, "run_id", self.run_id)
+        _set(event, "attempt", self.attempt)
+        _set(event, "time", self._clock.now())
+        _set(event, "seq", seq)
+        _set(event, "part", part)
         if durable and self._journal is not None:
             self._journal.append(event, epoch=self._epoch)
         self.seq, self._part = seq, part
