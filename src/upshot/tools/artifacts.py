@@ -92,9 +92,19 @@ class InMemoryArtifacts:
 
 def make_reader(store: ArtifactStore, run_id: str) -> Tool:
     """The tool ``read_artifact`` over what *run_id* has in *store*."""
+    body = FunctionBody(_Reader(store, run_id).read_artifact, _reader_signature())
+    return Tool(READER_NAME, body, effect=Effect.READ, repeatable=True)
+
+
+class _Reader:
+    """Reads what one run stored."""
+
+    def __init__(self, store: ArtifactStore, run_id: str) -> None:
+        self._store = store
+        self._run_id = run_id
 
     async def read_artifact(
-        id: str, offset: int = 0, limit: int | None = None, pattern: str | None = None
+        self, id: str, offset: int = 0, limit: int | None = None, pattern: str | None = None
     ) -> JsonObject:
         """Read a large tool output that was stored, by pages or only the lines that match.
 
@@ -106,12 +116,17 @@ def make_reader(store: ArtifactStore, run_id: str) -> Tool:
         """
         limit = _MAX_PAGE_CHARS if limit is None else min(limit, _MAX_PAGE_CHARS)
         try:
-            return await store.read(id, run_id=run_id, offset=offset, limit=limit, pattern=pattern)
+            return await self._store.read(
+                id, run_id=self._run_id, offset=offset, limit=limit, pattern=pattern
+            )
         except KeyError:
             # The same for an id of another run, so that none can be guessed at.
             raise ToolError(f"there is no artifact {id!r} in this run", code="not_found") from None
         except ValueError as error:
             raise ToolError(str(error), code="invalid_request") from error
 
-    body = FunctionBody(read_artifact, Signature(read_artifact, READER_NAME))
-    return Tool(READER_NAME, body, effect=Effect.READ, repeatable=True)
+
+@functools.cache
+def _reader_signature() -> Signature:
+    """The same for every run; reading it anew would be most of what a short run costs."""
+    return Signature(_Reader.read_artifact, READER_NAME).bound()
