@@ -109,26 +109,42 @@ def _convert(value: Any, path: str, lossy: list[str], depth: int) -> Json:
     if depth == 0:
         raise UnserializableError(path, f"it holds itself, or is over {MAX_DEPTH} levels deep")
     if isinstance(value, Mapping):
-        return _object(cast("Mapping[object, object]", value), path, lossy, depth - 1)
+        return _object(cast("Mapping[object, Any]", value), path, lossy, depth - 1)
     if isinstance(value, Sequence | Set) and not isinstance(value, bytes | bytearray | memoryview):
-        items = cast("Iterable[object]", value)
+        items = cast("Iterable[Any]", value)
         return [
-            _convert(item, f"{path}/{place}", lossy, depth - 1) for place, item in enumerate(items)
+            item if _is_json(item) else _convert(item, f"{path}/{place}", lossy, depth - 1)
+            for place, item in enumerate(items)
         ]
     return _convert(_simplify(value, path), path, lossy, depth - 1)
 
 
 def _object(
-    value: Mapping[object, object], path: str, lossy: list[str], depth: int
+    value: Mapping[object, Any], path: str, lossy: list[str], depth: int
 ) -> dict[str, Json]:
     form: dict[str, Json] = {}
     for key, item in value.items():
         name = _key(key, path, lossy)
+        if name not in form and _is_json(item):
+            form[name] = item
+            continue
         place = f"{path}/{name.replace('~', '~0').replace('/', '~1')}"
         if name in form:
             lossy.append(place)
         form[name] = _convert(item, place, lossy, depth)
     return form
+
+
+def _is_json(value: Any) -> bool:
+    """Whether *value* is a scalar that stays as it is; large results are made of such."""
+    kind: type[object] = type(value)
+    if kind is str:
+        return value.isascii()
+    if kind is int:
+        return value.bit_length() <= _MAX_INT_BITS
+    if kind is float:
+        return math.isfinite(value)
+    return value is None or kind is bool
 
 
 def _text(value: str, path: str, lossy: list[str]) -> str:
@@ -165,7 +181,7 @@ def _is_whole(value: Decimal) -> bool:
 
 def _key(key: object, path: str, lossy: list[str]) -> str:
     if isinstance(key, str):
-        return _text(key, path, lossy)
+        return key if type(key) is str and key.isascii() else _text(key, path, lossy)
     if key is None or isinstance(key, bool):
         return {None: "null", True: "true", False: "false"}[key]
     if isinstance(key, int | float | UUID | date):
