@@ -1,0 +1,82 @@
+"""What the tests of runs share: an engine made of a function, and witnesses."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from upshot import Event, Journal, Message, ModelResponse, ToolCall, Usage
+
+ADD = ToolCall("call-1", "add", {"a": 1, "b": 2})
+
+
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def measured(content: str | None = None, *calls: ToolCall, **facts: Any) -> ModelResponse:
+    """A reply that says what it used: 10 tokens in, 5 out."""
+    usage = Usage(input_tokens=10, output_tokens=5, api_calls=1)
+    finish = "tool_use" if calls else "stop"
+    facts = {"usage": usage, "finish_reason": finish} | facts
+    return ModelResponse(content=content, tool_calls=calls, **facts)
+
+
+class Do:
+    """An engine that does what a function of (run, host, board) does, sync or async."""
+
+    def __init__(self, work: Callable[..., Any]) -> None:
+        self._work = work
+
+    async def execute(self, run: Any, host: Any, board: Any) -> Any:
+        value = self._work(run, host, board)
+        return await value if inspect.isawaitable(value) else value
+
+
+def raising(error: BaseException) -> Do:
+    """An engine that raises *error*."""
+
+    def work(run: Any, host: Any, board: Any) -> None:
+        raise error
+
+    return Do(work)
+
+
+def say(text: str) -> Message:
+    return Message("assistant", text)
+
+
+class Witness:
+    """An observer that writes down what it is told, in order."""
+
+    def __init__(self, name: str = "", book: list[Any] | None = None) -> None:
+        self.told: list[tuple[str, tuple[Any, ...]]] = []
+        self.book = book if book is not None else []
+        self._name = name
+
+    def __getattr__(self, method: str) -> Callable[..., None]:
+        if not method.startswith("on_"):
+            raise AttributeError(method)
+
+        def tell(info: Any, *facts: Any) -> None:
+            self.told.append((method, facts))
+            self.book.append(f"{self._name}{method}")
+
+        return tell
+
+    def names(self) -> list[str]:
+        return [name for name, _ in self.told]
+
+    def facts(self, method: str) -> list[tuple[Any, ...]]:
+        return [facts for name, facts in self.told if name == method]
+
+
+async def log_of(journal: Journal, run_id: str) -> list[Event]:
+    """Every durable event of a run, in order."""
+    return [event async for event in journal.events(run_id)]
+
+
+def kinds(events: list[Event]) -> list[str]:
+    return [event.kind for event in events]

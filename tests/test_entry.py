@@ -1,0 +1,519 @@
+"""The doors to a run: what they take, and what they refuse before anything begins."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.runs.kit import ADD, Do, Witness, add, kinds, log_of, measured, say
+from upshot import (
+    Agent,
+    AgentSpec,
+    Board,
+    Budget,
+    Checkpoint,
+    Message,
+    Misuse,
+    ModelRequest,
+    ModelSettings,
+    Request,
+    Retry,
+    Status,
+    ToolCall,
+    ToolContext,
+    decode,
+    encode,
+    resume,
+    run,
+    run_sync,
+    start,
+    tool,
+)
+from upshot.engines import LoopEngine
+from upshot.journal import MemoryJournal
+from upshot.models import ScriptedModel
+from upshot.runs import RunOptions
+
+
+def hello() -> Agent:
+    return Agent("a", model=ScriptedModel(["Hello."]))
+
+
+def asked(model: ScriptedModel) -> ModelRequest:
+    return model.calls[-1]
+
+
+# -- names and kinds of options
+
+
+@pytest.mark.parametrize("name", sorted(RunOptions.__optional_keys__))
+async def test_a_typo_in_an_option_names_the_right_one(name: str) -> None:
+    with pytest.raises(Misuse, match=f"did you mean '{name}'"):
+        await run(hello(), "?", **{name + "x": None})  # type: ignore[arg-type]
+
+
+async def test_a_typo_is_told_before_the_journal_is_made(tmp_path: Path) -> None:
+    with pytest.raises(Misuse):
+        await run(hello(), "?", journal=tmp_path / "runs.db", modle="m")  # type: ignore[call-arg]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"budget": 5}, "budget is a int: give a Budget"),
+        ({"settings": {"temperature": 1}}, "settings is a dict"),
+        ({"retry": 3}, "retry is a int"),
+        ({"engine": "loop"}, "no execute"),
+        ({"clock": 3}, "no monotonic"),
+        ({"observers": Witness()}, "observers is a Witness: give a list"),
+        ({"artifacts": "drafts"}, "artifacts is a str: give a list"),
+        ({"secrets": "hunter2"}, "secrets is a str: give a list"),
+        ({"prepare": 1}, "prepare is a int: give a function"),
+        ({"max_attempts": 0}, "max_attempts is 0"),
+        ({"attributes": {"x": object()}}, "attributes"),
+        ({"history": "all"}, "history is 'all'"),
+        ({"history": [1]}, "history holds a int"),
+        ({"history": "context"}, "needs a journal"),
+        ({"model": 3}, "model is a int"),
+        ({"journal": 3}, "a journal is a path"),
+        ({"resume_from": 3}, "resume_from is a int"),
+    ],
+)
+async def test_an_option_of_another_kind_is_misuse(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(Misuse, match=said):
+        await run(hello(), "?", **options)
+
+
+@pytest.mark.parametrize(
+    "name", ["observers", "deciders", "committers", "tools", "history", "attributes", "budget"]
+)
+async def test_none_is_an_option_that_is_not_given(name: str) -> None:
+    assert (await run(hello(), "?", **{name: None})).content == "Hello."  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("request_", [None, 3, b"bytes"])
+async def test_a_request_of_another_kind_is_misuse(request_: Any) -> None:
+    with pytest.raises(Misuse, match="a request is a string"):
+        await run(hello(), request_)
+
+
+async def test_an_agent_of_another_kind_is_misuse() -> None:
+    with pytest.raises(Misuse, match="an Agent first, not str"):
+        await run("a", "?")  # type: ignore[arg-type]
+
+
+async def test_metadata_that_is_no_json_is_misuse() -> None:
+    with pytest.raises(Misuse, match="metadata of the request"):
+        await run(hello(), Request("?", metadata={"x": object()}))  # type: ignore[dict-item]
+
+
+async def test_a_message_is_a_request_too() -> None:
+    model = ScriptedModel(["Hi."])
+    await run(Agent("a", model=model), Message("user", "From a message."))  # type: ignore[arg-type]
+    assert asked(model).messages[0].text == "From a message."
+
+
+# -- models
+
+
+async def test_the_model_of_the_call_wins_over_the_agents() -> None:
+    assert (await run(hello(), "?", model=ScriptedModel(["Other."]))).content == "Other."
+
+
+async def test_the_model_of_the_call_wins_over_the_engines() -> None:
+    agent = Agent("a", engine=LoopEngine(ScriptedModel(["Engine."])))
+    assert (await run(agent, "?")).content == "Engine."
+    assert (await run(agent, "?", model=ScriptedModel(["Call."]))).content == "Call."
+
+
+async def test_an_engine_inside_an_engine_keeps_its_own_model() -> None:
+    inner = LoopEngine(ScriptedModel(["Inner."]))
+    agent = Agent("a", model=ScriptedModel(["Outer."]), engine=Do(inner.execute))
+    assert (await run(agent, "?")).content == "Inner."
+
+
+async def test_a_model_can_be_named(tmp_path: Path) -> None:
+    script = tmp_path / "script.json"
+    script.write_text('["From a file."]')
+    assert (await run(Agent("a", model=f"scripted:{script}"), "?")).content == "From a file."
+
+
+async def test_neither_model_nor_engine_is_misuse() -> None:
+    with pytest.raises(Misuse, match="neither a model nor an engine"):
+        await run(Agent("a"), "?")
+
+
+async def test_a_model_attribute_of_a_foreign_engine_is_its_own_business() -> None:
+    engine = Do(lambda run, host, board: "Fine.")
+    engine.model = "native-model"  # type: ignore[attr-defined]
+    assert (await run(Agent("a", engine=engine), "?")).output == "Fine."
+
+
+async def test_a_cost_limit_on_a_model_without_a_price_is_misuse_unless_allowed() -> None:
+    with pytest.raises(Misuse, match="max_cost_usd"):
+        await run(hello(), "?", budget=Budget(max_cost_usd=1))  # type: ignore[arg-type]
+    allowed = Budget(max_cost_usd=1, unpriced="allow")  # type: ignore[arg-type]
+    assert (await run(hello(), "?", budget=allowed)).success
+
+
+# -- what the model sees
+
+
+async def test_settings_are_merged_field_by_field_and_the_calls_win() -> None:
+    model = ScriptedModel(["Hi."])
+    own = ModelSettings(temperature=0.1, seed=4, extra={"a": 1})
+    over = ModelSettings(temperature=0.9, extra={"b": 2})
+    await run(Agent("a", model=model, settings=own), "?", settings=over)
+    assert asked(model).settings == ModelSettings(temperature=0.9, seed=4, extra={"a": 1, "b": 2})
+
+
+@pytest.mark.parametrize("kind", ["text", "function", "async function"])
+async def test_instructions_are_a_text_or_a_function_of_the_run(kind: str) -> None:
+    async def later(run: Any) -> str:
+        return f"Serve {run.identity.agent_id}."
+
+    asks: dict[str, Any] = {
+        "text": "Serve a.",
+        "function": lambda run: f"Serve {run.agent.id}.",
+        "async function": later,
+    }
+    model = ScriptedModel(["Hi."])
+    await run(Agent("a", model=model, instructions=asks[kind]), "?")
+    assert asked(model).system == "Serve a."
+
+
+async def test_instructions_that_raise_fail_the_run() -> None:
+    def broken(run: Any) -> str:
+        raise KeyError("who")
+
+    result = await run(Agent("a", model=ScriptedModel(["Hi."]), instructions=broken), "?")
+    assert result.error is not None
+    assert (result.status, result.error.code, result.error.type) == (
+        "failed",
+        "internal",
+        "KeyError",
+    )
+
+
+async def test_history_of_messages_stands_before_the_request() -> None:
+    model = ScriptedModel(["Hi."])
+    await run(Agent("a", model=model), "Now.", history=[Message("user", "Then."), say("Ah.")])
+    assert [message.text for message in asked(model).messages] == ["Then.", "Ah.", "Now."]
+
+
+async def test_history_of_a_result_goes_on_with_it() -> None:
+    first = await run(hello(), "One.")
+    model = ScriptedModel(["Second."])
+    await run(Agent("a", model=model), "Two.", history=first)
+    assert [message.text for message in asked(model).messages] == ["One.", "Hello.", "Two."]
+
+
+async def test_history_of_the_context_holds_what_committed_runs_produced() -> None:
+    journal = MemoryJournal()
+    for number, context in (("One", "c"), ("Other", "d")):
+        agent = Agent("a", model=ScriptedModel([f"Re {number}."]))
+        await run(agent, Request(f"{number}.", context_id=context), journal=journal)
+    broken = Agent("a", engine=Do(lambda run, host, board: 1 / 0))
+    await run(broken, Request("Broken.", context_id="c"), journal=journal)
+    model = ScriptedModel(["Hi."])
+    request = Request("Two.", context_id="c")
+    await run(Agent("a", model=model), request, journal=journal, history="context")
+    assert [message.text for message in asked(model).messages] == ["One.", "Re One.", "Two."]
+
+
+async def test_inputs_are_variables_on_the_board() -> None:
+    engine = Do(lambda run, host, board: board.get("city"))
+    result = await run(Agent("a", engine=engine), Request("?", inputs={"city": "Ulm"}))
+    assert result.output == "Ulm"
+
+
+# -- tools
+
+
+async def offered(agent: Agent, **options: Any) -> list[str]:
+    model = ScriptedModel(["Hi."])
+    await run(agent, "?", model=model, **options)
+    return [spec.name for spec in asked(model).tools]
+
+
+async def test_names_of_tools_are_found_among_those_of_the_call() -> None:
+    assert await offered(Agent("a", tools=["add"]), tools=[add]) == ["add"]
+
+
+async def test_a_name_that_is_nowhere_is_misuse() -> None:
+    with pytest.raises(Misuse, match="no tool 'ad'; did you mean 'add'"):
+        await offered(Agent("a", tools=["ad"]), tools=[add])
+
+
+async def test_without_tools_of_its_own_an_agent_has_those_of_the_call() -> None:
+    assert await offered(Agent("a", tools=None), tools=[add]) == ["add"]
+
+
+async def test_an_empty_list_of_tools_allows_none() -> None:
+    assert await offered(Agent("a", tools=()), tools=[add]) == []
+    model = ScriptedModel([ADD, "Oh."])
+    result = await run(Agent("a", tools=(), model=model), "?", tools=[add])
+    assert result.tool_outcomes[0].kind == "tool_denied"
+    assert result.tools_used == ()
+
+
+async def test_dependencies_and_ids_reach_the_tool() -> None:
+    seen: list[Any] = []
+
+    @tool(effect="read")
+    async def look(context: ToolContext[dict[str, int]]) -> str:
+        seen.append((context.dependencies, context.run_id, context.attempt))
+        return "seen"
+
+    agent = Agent("a", model=ScriptedModel([ToolCall("l", "look"), "Ok."]), tools=[look])
+    result = await run(agent, "?", dependencies={"n": 1})
+    assert seen == [({"n": 1}, result.run_id, 1)]
+
+
+async def test_secrets_are_masked_in_what_tools_show() -> None:
+    @tool(effect="read")
+    async def leak() -> str:
+        return "the key is hunter2"
+
+    agent = Agent("a", model=ScriptedModel([ToolCall("l", "leak"), "Ok."]), tools=[leak])
+    result = await run(agent, "?", secrets=["hunter2"])
+    assert b"hunter2" not in encode(result)
+
+
+async def test_attributes_reach_the_engine_and_cannot_forge_who_it_is() -> None:
+    def work(run: Any, host: Any, board: Any) -> list[Any]:
+        return [dict(run.attributes), run.identity.run_id, run.id]
+
+    attributes = {"run_id": "forged", "tenant": "x"}
+    request = Request("?", run_id="run-true")
+    result = await run(Agent("a", engine=Do(work)), request, attributes=attributes)
+    assert result.output == [attributes, "run-true", "run-true"]
+
+
+# -- approval
+
+
+async def test_the_callback_lets_a_destructive_call_run() -> None:
+    done: list[str] = []
+
+    @tool(effect="destructive")
+    async def wipe(name: str) -> str:
+        done.append(name)
+        return "gone"
+
+    call = ToolCall("w", "wipe", {"name": "x"})
+    agent = Agent("a", model=ScriptedModel([call, "Ok."]), tools=[wipe])
+    asks: list[Any] = []
+
+    def approve(request: Any) -> bool:
+        asks.append((request.tool_name, request.arguments))
+        return True
+
+    assert (await run(agent, "?", approve=approve)).success
+    assert (done, asks) == (["x"], [("wipe", {"name": "x"})])
+
+
+# -- agents as data
+
+
+async def test_a_spec_runs_as_the_agent_that_it_describes() -> None:
+    model = ScriptedModel([ADD, "It is 3."])
+    agent = Agent("a", instructions="Add.", tools=[add])
+    spec = decode(encode(agent), AgentSpec)
+    result = await run(spec, "?", tools=[add], model=model)
+    assert (result.agent_id, result.content, asked(model).system) == ("a", "It is 3.", "Add.")
+
+
+async def test_a_spec_that_names_an_engine_needs_it_given() -> None:
+    spec = Agent("a", engine=Do(lambda run, host, board: "Done.")).spec()
+    with pytest.raises(Misuse, match="names the engine 'Do'"):
+        await run(spec, "?")
+    engine = Do(lambda run, host, board: "Done.")
+    assert (await run(spec, "?", engine=engine)).output == "Done."
+
+
+# -- checkpoints
+
+
+class Resumable(Do):
+    def can_resume(self, checkpoint: Checkpoint) -> bool:
+        return checkpoint.step == "known"
+
+
+def checkpoint(step: str = "known", **facts: Any) -> Checkpoint:
+    board = Board()
+    board.append(Message("user", "Asked."))
+    board.mark_seeded()
+    board.append(say("So far."))
+    board.set("n", 1)
+    return Checkpoint("run-c", step, board.snapshot(), **facts)
+
+
+async def test_a_run_goes_on_from_the_board_of_a_checkpoint() -> None:
+    def work(run: Any, host: Any, board: Any) -> None:
+        board.append(say(f"Then {board.get('n')}, {run.resume_from.step}."))
+
+    result = await run(Agent("a", engine=Resumable(work)), "?", resume_from=checkpoint())
+    assert result.run_id == "run-c"
+    assert [message.text for message in result.all_messages()] == [
+        "Asked.",
+        "So far.",
+        "Then 1, known.",
+    ]
+    assert [message.text for message in result.messages] == ["So far.", "Then 1, known."]
+
+
+@pytest.mark.parametrize(
+    ("engine", "request_", "point", "said"),
+    [
+        (Resumable(print), "?", checkpoint("odd"), "cannot resume from the checkpoint at step"),
+        (Do(print), "?", checkpoint(), "has no can_resume"),
+        (Resumable(print), Request("?", run_id="run-d"), checkpoint(), "is of run 'run-c'"),
+        (Resumable(print), "?", checkpoint(spec_version="x/9"), "of the form 'x/9'"),
+    ],
+)
+async def test_an_unusable_checkpoint_is_misuse(
+    engine: Any, request_: Any, point: Checkpoint, said: str
+) -> None:
+    with pytest.raises(Misuse, match=said):
+        await run(Agent("a", engine=engine), request_, resume_from=point)
+
+
+# -- journals
+
+
+async def test_a_chosen_id_that_the_journal_has_is_misuse() -> None:
+    journal = MemoryJournal()
+    await run(hello(), Request("?", run_id="run-1"), journal=journal)
+    with pytest.raises(Misuse, match="has a run 'run-1' already"):
+        await run(hello(), Request("?", run_id="run-1"), journal=journal)
+
+
+async def test_the_log_says_what_is_needed_to_resume_and_no_key() -> None:
+    journal = MemoryJournal()
+    result = await run(
+        hello(), "?", journal=journal, launch={"agent": "a.py:agent"}, max_attempts=3
+    )
+    first = (await log_of(journal, result.run_id))[0]
+    assert first.kind == "run_started"
+    assert first.options == {  # type: ignore[union-attr]
+        "max_attempts": 3,
+        "model": "scripted:script",
+        "launch": {"agent": "a.py:agent"},
+    }
+
+
+async def test_resuming_an_unknown_run_names_the_nearest() -> None:
+    journal = MemoryJournal()
+    await run(hello(), Request("?", run_id="run-abcd"), journal=journal)
+    with pytest.raises(Misuse, match="did you mean 'run-abcd'"):
+        await resume("run-abce", hello(), journal=journal)
+
+
+async def test_resuming_in_a_file_that_is_not_there_is_misuse(tmp_path: Path) -> None:
+    with pytest.raises(Misuse):
+        await resume("run-1", hello(), journal=tmp_path / "none.db")
+    assert not list(tmp_path.iterdir())
+
+
+async def test_a_path_is_opened_and_closed_by_the_run(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    result = await run(hello(), "?", journal=path)
+    assert await resume(result.run_id, hello(), journal=str(path)) == result
+
+
+# -- run_sync
+
+
+def test_run_sync_runs_without_a_loop_and_again() -> None:
+    assert [run_sync(hello(), "?").content for _ in range(2)] == ["Hello.", "Hello."]
+
+
+async def test_run_sync_inside_a_loop_is_misuse() -> None:
+    with pytest.raises(Misuse, match="await run"):
+        run_sync(hello(), "?")
+
+
+def test_run_sync_raises_misuse_as_run_does() -> None:
+    with pytest.raises(Misuse, match="neither a model"):
+        run_sync(Agent("a"), "?")
+
+
+def test_run_sync_works_in_a_thread() -> None:
+    said: list[str | None] = []
+    thread = threading.Thread(target=lambda: said.append(run_sync(hello(), "?").content))
+    thread.start()
+    thread.join()
+    assert said == ["Hello."]
+
+
+def test_run_sync_leaves_stubborn_work_behind_and_names_it() -> None:
+    async def stubborn() -> None:
+        while True:
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                continue
+
+    tasks: list[Any] = []
+
+    def work(run: Any, host: Any, board: Any) -> None:
+        tasks.append(asyncio.ensure_future(stubborn()))
+
+    with pytest.warns(RuntimeWarning, match="stubborn"):
+        assert run_sync(Agent("a", engine=Do(work)), "?").success
+
+
+# -- many at once
+
+
+async def test_a_thousand_runs_of_one_agent_are_right_and_leave_no_task() -> None:
+    def answer(messages: Any) -> Any:
+        number = int(messages[0].text)
+        if len(messages) == 1:
+            return ToolCall("c", "add", {"a": number, "b": 1})
+        return messages[-1].text
+
+    agent = Agent("a", model=ScriptedModel(answer), tools=[tool(effect="read")(add)])
+    before = asyncio.all_tasks()
+    results = await asyncio.gather(*(run(agent, str(number)) for number in range(1000)))
+    assert [result.content for result in results] == [
+        f'{{"result":{number + 1}}}' for number in range(1000)
+    ]
+    assert asyncio.all_tasks() == before
+
+
+async def test_start_takes_the_options_too() -> None:
+    async with start(hello(), "?", retry=Retry(max_tries=1)) as live:
+        result = await live.result()
+    assert (result.status, live.run_id) == (Status.COMPLETED, result.run_id)
+
+
+async def test_a_run_is_logged_from_its_start_to_its_end() -> None:
+    journal = MemoryJournal()
+    agent = Agent("a", model=ScriptedModel([measured(None, ADD), "3"]), tools=[add])
+    result = await run(agent, "?", journal=journal)
+    log = await log_of(journal, result.run_id)
+    assert [event.seq for event in log] == list(range(1, len(log) + 1))
+    assert kinds(log) == [
+        "run_started",
+        "attempt_started",
+        "board_changed",
+        "model_started",
+        "model_replied",
+        "board_changed",
+        "tool_started",
+        "tool_settled",
+        "board_changed",
+        "model_started",
+        "model_replied",
+        "board_changed",
+        "attempt_ended",
+        "committed",
+        "run_settled",
+    ]
