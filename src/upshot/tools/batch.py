@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any, cast
 
 from ..contract import (
     ApprovalRequested,
@@ -39,6 +40,8 @@ class Batch:
         self._locks = Locks()
         self._claims: dict[int, Claim] = {}
         self._tasks: dict[asyncio.Task[None], Case] = {}
+        self._alone: asyncio.Task[Any] | None = None
+        self._taken_back = False
         self._records: dict[int, ToolRecord] = {}
 
     @property
@@ -56,8 +59,11 @@ class Batch:
         """
         try:
             await self._desk.ledger.open()
-            self._start()
-            if self._tasks:
+            waiting = self._start()
+            if len(waiting) == 1:
+                await self._drive_here(waiting[0])
+            elif waiting:
+                self._tasks = {asyncio.create_task(self._drive(case)): case for case in waiting}
                 await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
         except asyncio.CancelledError:
             await self._finish()
@@ -75,11 +81,16 @@ class Batch:
 
     def cancel(self) -> None:
         """End every body and settle every call as cancelled; ``run`` then returns."""
+        if self._alone is not None:
+            self._taken_back = True
+            self._alone.cancel()
         for task in self._tasks:
             task.cancel()
 
-    def _start(self) -> None:
+    def _start(self) -> list[Case]:
+        """Ask the gates in call order; returns the calls that have something to wait for."""
         seen: set[str] = set()
+        waiting: list[Case] = []
         for case in self._cases:
             if case.call_id and case.call_id in seen:
                 text = f"the call id {case.call_id!r} stands twice in one reply"
@@ -89,7 +100,25 @@ class Batch:
             if case.wait is None:
                 self._line_up(case)
             if case.outcome is None and case.pending is None:
-                self._tasks[asyncio.create_task(self._drive(case))] = case
+                waiting.append(case)
+        return waiting
+
+    async def _drive_here(self, case: Case) -> None:
+        """Drive a single call in the caller's own task: most replies ask for one.
+
+        Raises:
+            asyncio.CancelledError: The caller was cancelled, and not only the batch.
+        """
+        self._alone = task = cast("asyncio.Task[Any]", asyncio.current_task())
+        before = task.cancelling()
+        try:
+            await self._drive(case)
+        finally:
+            self._alone = None
+        if self._taken_back:
+            task.uncancel()
+        if task.cancelling() > before:
+            raise asyncio.CancelledError
 
     async def _drive(self, case: Case) -> None:
         try:
@@ -99,7 +128,7 @@ class Batch:
             if is_open(case):
                 await self._run(case)
         except asyncio.CancelledError:
-            # Only this batch cancels its tasks, and it wants an outcome for every call.
+            # Whoever cancels, there is an outcome for every call.
             self._settle_cancelled(case)
         finally:
             claim = self._claims.pop(id(case), None)

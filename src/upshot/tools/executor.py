@@ -84,9 +84,8 @@ async def run_async(
         How it ended. A cancel of the caller ends the body and comes back as ``Stopped``.
     """
     loop = asyncio.get_running_loop()
-    task = loop.create_task(_guard(body))
-    over = loop.create_future()
-    task.add_done_callback(lambda _: _wake(over))
+    over: asyncio.Future[Ending | None] = loop.create_future()
+    task = loop.create_task(_guard(body, over))
     timer = None if timeout_s is None else loop.call_later(timeout_s, _wake, over)
     cancelled = False
     try:
@@ -96,6 +95,9 @@ async def run_async(
     finally:
         if timer is not None:
             timer.cancel()
+    ending = None if over.cancelled() or not over.done() else over.result()
+    if ending is not None:
+        return ending
     if task.done():
         return _ending_of(task)
     token.set()
@@ -159,16 +161,21 @@ async def run_thread(
     return Stopped(cancelled, ended=False)
 
 
-async def _guard(body: Callable[[], object]) -> Ending:
+async def _guard(body: Callable[[], object], over: asyncio.Future[Ending | None]) -> Ending:
+    ending: Ending | None = None
     try:
         value = body()
-        return Returned(
+        ending = Returned(
             await cast("Awaitable[object]", value) if inspect.isawaitable(value) else value
         )
     except asyncio.CancelledError:
         raise
     except (Exception, SystemExit) as error:  # whatever a tool raises is its call's outcome
-        return Raised(error)
+        ending = Raised(error)
+    finally:
+        # Told from here, not by a callback of the task: that is a turn of the loop earlier.
+        _wake(over, ending)
+    return ending or Raised(asyncio.CancelledError())
 
 
 def _call(body: Callable[[], object]) -> Ending:
@@ -184,7 +191,9 @@ def _ending_of(task: asyncio.Task[Ending]) -> Ending:
     return task.result()
 
 
-def _wake(future: asyncio.Future[Ending] | asyncio.Future[None], value: object = None) -> None:
+def _wake(
+    future: asyncio.Future[Ending] | asyncio.Future[Ending | None], value: object = None
+) -> None:
     if not future.done():
         cast("asyncio.Future[object]", future).set_result(value)
 
