@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from ..contract import RateLimitWindow
+from ..contract import RateLimitState, RateLimitWindow
 from .fields import parse_datetime, parse_integer, parse_reset
 from .headers import Headers, normalize_headers, to_raw_headers
 from .rate_limits import read_rate_limit_state
@@ -53,6 +53,13 @@ class RateLimitInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         """Make it of *headers*, received at *now* (unix seconds; None takes this moment)."""
         fields = normalize_headers(headers)
         state = read_rate_limit_state(fields, now=time.time() if now is None else now)
+        return cls.from_state(state, to_raw_headers(fields))
+
+    @classmethod
+    def from_state(
+        cls, state: RateLimitState, raw_headers: Mapping[str, str] | None = None
+    ) -> RateLimitInfo:
+        """Make it of *state*, which was read from *raw_headers*."""
         requests = _tightest(state.windows, "requests")
         tokens = _tightest(state.windows, "tokens")
         resets = [
@@ -67,7 +74,7 @@ class RateLimitInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
             limit_tokens=tokens and tokens.limit,
             reset_at=min(resets, default=None),
             retry_after=state.retry_after,
-            raw_headers=to_raw_headers(fields),
+            raw_headers=dict(raw_headers or {}),
         )
 
     def is_limited(self) -> bool:

@@ -1,0 +1,149 @@
+"""Chat completions as objects: LiteLLM's, AISuite's, and those of SDKs in OpenAI's shape.
+
+The object is put back into the JSON that it came from, as far as it says, and read as a reply of
+the chat surface, so that usage, finish reasons and calls follow one set of rules.
+
+Source:
+    litellm 1.83 (``ModelResponse``), aisuite 0.2 (``ChatCompletionResponse``) and openai 3.54
+    (``ChatCompletion``), read in 2026.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..contract import Cost, Json, JsonObject, Local, ModelResponse, Reasoning
+from ..wire import read_response
+from ..wire.document import encode_json
+from .headers import find_headers
+from .reader import as_amount, as_arguments, as_count, as_items, as_json, as_text, look
+
+__all__ = ["read_completion", "read_completion_message"]
+
+
+def read_completion(native: object, *, now: float | None = None) -> ModelResponse:
+    """Read a chat completion.
+
+    Args:
+        native: The object, or its JSON as a mapping.
+        now: When it came, in unix seconds, for rate limits; None takes this moment.
+
+    Returns:
+        What it says; ``raw`` is *native*. A cost that LiteLLM worked out is marked as estimated.
+        Never raises.
+    """
+    provider = as_text(look(native, "_hidden_params", "custom_llm_provider"))
+    response = read_response(
+        "chat",
+        status=200,
+        headers=find_headers(native),
+        body=encode_json(_document(native)),
+        provider=provider,
+        mode="json",
+        now=now,
+    )
+    ident = as_text(look(native, "id"))
+    more: JsonObject = {"response_id": ident} if ident else {}
+    elapsed_ms = as_amount(look(native, "_response_ms"))
+    return msgspec.structs.replace(
+        response,
+        reasoning=_thinking(native, provider) or response.reasoning,
+        cost=response.cost or _estimated_cost(native),
+        provider_data={**response.provider_data, **more},
+        duration_ms=round(elapsed_ms) if elapsed_ms is not None else 0,
+        local=Local(raw=native),
+    )
+
+
+def read_completion_message(message: object) -> JsonObject:
+    """The JSON of a completion's message: content, refusal, reasoning and calls."""
+    form: JsonObject = {
+        "role": as_text(look(message, "role")) or "assistant",
+        "content": as_json(look(message, "content")),
+        "refusal": as_text(look(message, "refusal")),
+        "reasoning_content": as_text(look(message, "reasoning_content")),
+        "tool_calls": [_call(call) for call in as_items(look(message, "tool_calls"))],
+    }
+    return {name: value for name, value in form.items() if value not in (None, "", [])}
+
+
+def _document(native: object) -> JsonObject:
+    choices = as_items(look(native, "choices"))
+    choice = choices[0] if choices else None
+    document: JsonObject = {
+        "id": as_text(look(native, "id")),
+        "model": as_text(look(native, "model")),
+    }
+    if choice is not None:
+        document["choices"] = [
+            {
+                "index": 0,
+                "finish_reason": as_text(look(choice, "finish_reason")),
+                "message": read_completion_message(look(choice, "message")),
+            }
+        ]
+    if usage := _usage(look(native, "usage")):
+        document["usage"] = usage
+    if isinstance(error := as_json(look(native, "error")), dict):
+        document["error"] = error
+    return document
+
+
+def _call(call: object) -> JsonObject:
+    return {
+        "id": as_text(look(call, "id")),
+        "type": "function",
+        "function": {
+            "name": as_text(look(call, "function", "name")),
+            "arguments": as_arguments(look(call, "function", "arguments")),
+        },
+    }
+
+
+def _usage(usage: object) -> JsonObject:
+    """The usage as JSON; empty where all is zero, which is what LiteLLM makes of none."""
+    prompt, completion = (
+        look(usage, f"{side}_tokens_details") for side in ("prompt", "completion")
+    )
+    form: dict[str, Json] = {
+        name: as_count(look(usage, name))
+        for name in ("prompt_tokens", "completion_tokens", "total_tokens")
+    }
+    if not any(form.values()):
+        return {}
+    written = look(prompt, "cache_creation_tokens")
+    written = look(prompt, "cache_write_tokens") if written is None else written
+    cost = as_amount(look(usage, "cost"))
+    return {
+        **form,
+        "prompt_tokens_details": {
+            "cached_tokens": as_count(look(prompt, "cached_tokens")),
+            "cache_write_tokens": as_count(written),
+            "audio_tokens": as_count(look(prompt, "audio_tokens")),
+        },
+        "completion_tokens_details": {
+            "reasoning_tokens": as_count(look(completion, "reasoning_tokens")),
+            "audio_tokens": as_count(look(completion, "audio_tokens")),
+        },
+        "cost": None if cost is None else float(cost),
+    }
+
+
+def _estimated_cost(native: object) -> Cost | None:
+    amount = as_amount(look(native, "_hidden_params", "response_cost"))
+    return None if amount is None else Cost(total=amount, source="litellm")
+
+
+def _thinking(native: object, provider: str) -> tuple[Reasoning, ...]:
+    """Anthropic's thoughts, which LiteLLM keeps with their signatures beside the message."""
+    choices = as_items(look(native, "choices"))
+    blocks = as_items(look(choices[0], "message", "thinking_blocks")) if choices else []
+    return tuple(
+        Reasoning(
+            text=as_text(look(block, "thinking")),
+            signature=as_text(look(block, "signature")) or as_text(look(block, "data")) or None,
+            provider=provider,
+            redacted=look(block, "type") == "redacted_thinking",
+        )
+        for block in blocks
+    )
