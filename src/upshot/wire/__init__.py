@@ -5,6 +5,7 @@ from .draft import StreamEvent
 from .failures import classify_error
 from .fields import parse_duration, parse_reset
 from .finish import parse_finish_reason
+from .prices import Billing, Price, price_usage, read_billing
 from .rate_limit_info import (
     AnthropicRateLimits,
     CerebrasRateLimits,
@@ -21,9 +22,11 @@ from .transcript import Transcript
 
 __all__ = [
     "AnthropicRateLimits",
+    "Billing",
     "CerebrasRateLimits",
     "Mode",
     "OpenAIRateLimits",
+    "Price",
     "RateLimitInfo",
     "StreamEvent",
     "StreamReader",
@@ -39,5 +42,7 @@ __all__ = [
     "parse_finish_reason",
     "parse_json",
     "parse_reset",
+    "price_usage",
+    "read_billing",
     "read_response",
 ]
