@@ -17,7 +17,7 @@ from upshot.contract import (
     ToolSpec,
 )
 from upshot.errors import Misuse
-from upshot.models import AiohttpTransport, Timeouts, aclose_transports, resolve
+from upshot.models import AiohttpTransport, Price, Timeouts, aclose_transports, resolve
 from upshot.testing.clock import FakeClock
 
 KEY = "a-very-secret-key"
@@ -97,6 +97,49 @@ async def test_settings_of_the_request_win(serve, http_reply):
         await ask(server, request=request, temperature=0, seed=7)
     sent = server.asked[0].json()
     assert (sent["temperature"], sent["seed"]) == (1, 7)
+
+
+PRICES = {"openai:m": Price(input_per_mtok=1_000_000, output_per_mtok=2_000_000)}
+
+
+async def test_a_reply_has_a_cost(serve, http_reply):
+    async with serve(http_reply(CHAT)) as server:
+        response = await ask(server, prices=PRICES)
+    assert (response.cost.input, response.cost.output, response.cost.total) == (3, 4, 7)
+    assert response.usage.cost is response.cost
+
+
+async def test_a_stream_has_a_cost(serve, http_reply):
+    body = sse(piece("a", "stop"), {"choices": [], "usage": CHAT["usage"]})
+    async with serve(http_reply(body, headers=EVENTS)) as server:
+        model = resolve("openai:m", base_url=server.url, prices=PRICES)
+        *_, response = [item async for item in model.stream("hi")]
+    assert response.cost.total == 7
+
+
+async def test_a_failure_that_used_tokens_has_a_cost(serve, http_reply):
+    async with serve(http_reply(CHAT | failed("upstream broke"))) as server:
+        response = await ask(server, prices=PRICES)
+    assert (response.success, response.cost.total) == (False, 7)
+
+
+async def test_a_refused_request_costs_nothing_that_is_known(serve, http_reply):
+    async with serve(http_reply(failed("no"), status=429)) as server:
+        assert (await ask(server, prices=PRICES)).cost is None
+
+
+@pytest.mark.parametrize(
+    ("name", "prices", "priced"),
+    [
+        ("openai:m", PRICES, True),
+        ("openai:gpt-4o", None, True),
+        ("openai:nobody-knows", None, False),
+        ("vllm:gpt-4o", None, False),
+        ("openrouter:nobody/knows", None, True),
+    ],
+)
+def test_a_model_says_whether_its_cost_will_be_known(name, prices, priced):
+    assert resolve(name, prices=prices).priced is priced
 
 
 async def test_a_schema_makes_the_text_an_output(serve, http_reply):

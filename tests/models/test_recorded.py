@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from upshot.models import Endpoint, HttpModel, Provider, aclose_transports
+from upshot.models import Endpoint, HttpModel, Prices, Provider, aclose_transports
 from upshot.wire import read_response
 
 # Of the connection or of its coding, and not of the reply.
@@ -53,7 +53,7 @@ async def test_a_model_reads_what_was_recorded(recorded, serve):
         for item, status, headers, body in recorded:
             asked.append(item["id"])
             provider = Provider(item["provider"], server.url, surface=item["surface"])
-            model = HttpModel("m", Endpoint(provider))
+            model = HttpModel("m", Endpoint(provider), prices=Prices(only=True))
             if item["mode"] == "sse":
                 *_, response = [piece async for piece in model.stream("hi")]
             else:

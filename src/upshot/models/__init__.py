@@ -4,6 +4,7 @@ from .aiohttp_transport import AiohttpTransport, aclose_transports, default_tran
 from .endpoint import ApiKey, Endpoint
 from .http_model import HttpModel
 from .names import SettingFields, missing_key, resolve
+from .prices import Price, Prices
 from .providers import PROVIDERS, Provider
 from .retry import OnRetry, call_with_retry, stream_with_retry
 from .script_file import open_script
@@ -18,6 +19,8 @@ __all__ = [
     "HttpModel",
     "OnRetry",
     "PROVIDERS",
+    "Price",
+    "Prices",
     "Provider",
     "Reply",
     "ScriptItem",

@@ -28,6 +28,7 @@ from ..wire import StreamReader, Transcript, classify_error, make_transcript
 from .advice import advise, explain_fault, mask
 from .aiohttp_transport import default_transport
 from .endpoint import Endpoint
+from .prices import Prices
 from .structured import with_output
 from .transport import Timeouts, Transport
 
@@ -47,6 +48,7 @@ class HttpModel:
         settings: How it is asked unless a request says otherwise.
         transport: What carries the bytes; None is the default transport.
         timeouts: How long a request may take; None is the defaults.
+        prices: What it costs; None is the prices that all share.
         clock: What durations and moments are read from.
     """
 
@@ -58,6 +60,7 @@ class HttpModel:
         settings: ModelSettings | None = None,
         transport: Transport | None = None,
         timeouts: Timeouts | None = None,
+        prices: Prices | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._model = model
@@ -65,6 +68,7 @@ class HttpModel:
         self._settings = settings or _NO_SETTINGS
         self._transport = transport
         self._timeouts = timeouts or _NO_TIMEOUTS
+        self._prices = Prices.of(prices)
         self._clock = clock
         self._surface = endpoint.provider.surface
         self._provider = endpoint.provider.name
@@ -83,6 +87,13 @@ class HttpModel:
     def endpoint(self) -> Endpoint:
         """Where it is asked."""
         return self._endpoint
+
+    @property
+    def priced(self) -> bool:
+        """Whether the cost of its calls is known, so that a limit on it can be kept."""
+        if self._endpoint.provider.reports_cost:
+            return True
+        return self._prices.find(self.name) is not None
 
     async def call(self, request: ModelInput) -> ModelResponse:
         """Ask once.
@@ -173,8 +184,13 @@ class HttpModel:
         if error is not None:
             error = advise(error, self._endpoint, model=self.name, key=key)
             data = cast("JsonObject", mask(data, key))
-        duration_ms = round((self._clock.monotonic() - started_s) * 1000)
-        response = replace(response, error=error, provider_data=data, duration_ms=duration_ms)
+        response = replace(
+            response,
+            error=error,
+            provider_data=data,
+            cost=self._prices.cost_of(response, self.name, at=self._clock.now()),
+            duration_ms=round((self._clock.monotonic() - started_s) * 1000),
+        )
         return with_output(response, request)
 
 

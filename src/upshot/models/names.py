@@ -9,6 +9,7 @@ from ..contract import JsonObject, Model, ModelSettings, ReasoningEffort
 from ..errors import Misuse
 from .endpoint import ApiKey, Endpoint
 from .http_model import HttpModel
+from .prices import Price, Prices
 from .providers import PROVIDERS
 from .script_file import open_script
 from .transport import Timeouts, Transport
@@ -41,6 +42,7 @@ def resolve(
     headers: Mapping[str, str] | None = None,
     transport: Transport | None = None,
     timeouts: Timeouts | None = None,
+    prices: Prices | Mapping[str, Price] | None = None,
     openers: Mapping[str, Callable[[str], Model]] | None = None,
     **settings: Unpack[SettingFields],
 ) -> Model:
@@ -57,6 +59,8 @@ def resolve(
         headers: What each request carries besides.
         transport: What carries the bytes; None is the default transport.
         timeouts: How long one request may take.
+        prices: What models cost, by "provider:model"; such a table goes before the one of
+            genai-prices, ``Prices(table, only=True)`` instead of it.
         openers: Further providers: functions that get what stands after the ":".
         settings: Fields of ``ModelSettings``; a request's own settings win over them.
 
@@ -82,6 +86,7 @@ def resolve(
         settings=_to_settings(settings),
         transport=transport,
         timeouts=timeouts,
+        prices=Prices.of(prices),
     )
 
 

@@ -19,6 +19,7 @@ class Provider(msgspec.Struct, frozen=True):
         surface: The API surface that it speaks.
         key_header: The header that carries the key; "authorization" takes it as a bearer token.
         headers: What else every request carries.
+        reports_cost: Whether its replies say what they cost.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Provider(msgspec.Struct, frozen=True):
     surface: Literal["chat", "messages"] = "chat"
     key_header: str = "authorization"
     headers: tuple[tuple[str, str], ...] = ()
+    reports_cost: bool = False
 
 
 _ALL = (
@@ -50,8 +52,8 @@ _ALL = (
     Provider("huggingface", "https://router.huggingface.co/v1", "HF_TOKEN"),
     Provider("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
     Provider("moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY"),
-    Provider("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
-    Provider("perplexity", "https://api.perplexity.ai", "PERPLEXITY_API_KEY"),
+    Provider("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", reports_cost=True),
+    Provider("perplexity", "https://api.perplexity.ai", "PERPLEXITY_API_KEY", reports_cost=True),
     Provider("together", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
     Provider("xai", "https://api.x.ai/v1", "XAI_API_KEY"),
     Provider("zai", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY"),

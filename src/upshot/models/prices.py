@@ -1,0 +1,286 @@
+"""Prices: what models cost, from the caller's own table or the one of genai-prices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from functools import cache
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from ..contract import Cost, ModelResponse
+from ..errors import Misuse
+from ..wire.prices import Billing, Price, price_usage, read_billing
+
+if TYPE_CHECKING:
+    from genai_prices.data_snapshot import DataSnapshot
+    from genai_prices.types import (
+        ConditionalPrice,
+        ModelInfo,
+        ModelPrice,
+        Provider,
+        Tier,
+        TieredPrices,
+    )
+
+__all__ = ["Price", "PriceTable", "Prices", "default_prices"]
+
+Service: TypeAlias = tuple[tuple[str, str], ...]
+"""In which unusual way a call was served, as pairs of words; empty for the usual one."""
+
+_SOURCE: Final = "genai-prices"
+_RATES: Final = {
+    "input_mtok": "input_per_mtok",
+    "output_mtok": "output_per_mtok",
+    "cache_read_mtok": "cache_read_per_mtok",
+    "cache_write_mtok": "cache_write_per_mtok",
+    "cache_write_5m_mtok": "cache_write_per_mtok",
+    "cache_write_1h_mtok": "cache_write_1h_per_mtok",
+    "input_audio_mtok": "input_audio_per_mtok",
+    "output_audio_mtok": "output_audio_per_mtok",
+}
+_NEEDED: Final = frozenset({"input_mtok", "output_mtok"})
+_SEARCH_FEE: Final = "web_searches_kcount"
+_THOUSAND_DIGITS: Final = -3
+# Of no account: searches of stored files are not told, and a price for audio from a cache is only
+# needed where it is not known either how much of it there was.
+_IGNORED: Final = frozenset({"storage_searches_kcount", "cache_audio_read_mtok"})
+_MOST_KEPT: Final = 1024
+_MINUTE_S: Final = 60
+
+
+class Prices:
+    """What models cost: the caller's own table, and behind it the one of genai-prices.
+
+    Without the package genai-prices (extra "prices") only the own table is there. A model in
+    neither has no price, and its calls no cost.
+
+    Args:
+        own: Prices by "provider:model", as models are named; "provider:*" is for all others of a
+            provider.
+        only: Whether there is nothing behind the own table.
+
+    Raises:
+        Misuse: A key is no model's name.
+    """
+
+    def __init__(self, own: Mapping[str, Price] | None = None, *, only: bool = False) -> None:
+        self._own = dict(own or {})
+        self._only = only
+        for name in self._own:
+            provider, colon, model = name.partition(":")
+            if not (provider and colon and model):
+                raise Misuse(f'{name!r} is no model\'s name: write "provider:model": Price(...)')
+
+    def __repr__(self) -> str:
+        return f"Prices({', '.join(self._own) or 'no own'}{', only' if self._only else ''})"
+
+    @staticmethod
+    def of(prices: Prices | Mapping[str, Price] | None) -> Prices:
+        """Make prices of an own table; None is the prices that all share."""
+        if prices is None:
+            return default_prices()
+        return prices if isinstance(prices, Prices) else Prices(prices)
+
+    def find(self, name: str, *, at: datetime | None = None, service: Service = ()) -> Price | None:
+        """The price of the model *name*, None where it is unknown.
+
+        Args:
+            name: "provider:model".
+            at: When it is asked, aware; None is now.
+            service: In which unusual way it is served.
+        """
+        own = self._find_own(name)
+        if own is not None or self._only:
+            return own
+        provider, _, model = name.partition(":")
+        return _table().find(provider, model, at=at or datetime.now(UTC), service=service)
+
+    def cost_of(self, response: ModelResponse, name: str, *, at: datetime) -> Cost | None:
+        """What *response* cost.
+
+        Args:
+            response: A reply, good or bad.
+            name: "provider:model", as it was asked for. Where the own table does not have it, the
+                model that the reply names is looked for first: an alias may stand for any.
+            at: When it came, aware.
+
+        Returns:
+            What the provider reports, else what the tables make of the usage; None where there is
+            no usage, or no price.
+        """
+        if response.cost is not None or not response.usage:
+            return response.cost
+        billing = read_billing(response)
+        price = self._find_for(response, name, billing, at)
+        return None if price is None else price_usage(response.usage, price, billing)
+
+    def _find_for(
+        self, response: ModelResponse, name: str, billing: Billing, at: datetime
+    ) -> Price | None:
+        price = self._find_own(name)
+        said = response.provider_data.get("model")
+        if price is None and isinstance(said, str) and said:
+            provider = name.partition(":")[0]
+            price = self.find(f"{provider}:{said}", at=at, service=billing.service)
+        return price or self.find(name, at=at, service=billing.service)
+
+    def _find_own(self, name: str) -> Price | None:
+        if not self._own:
+            return None
+        return self._own.get(name) or self._own.get(name.partition(":")[0] + ":*")
+
+
+@cache
+def default_prices() -> Prices:
+    """The prices of all models that are given none, one in the process."""
+    return Prices()
+
+
+class PriceTable:
+    """The table of genai-prices as ``Price`` values; empty where the package is not installed.
+
+    The package is imported at the first look, which takes some tenths of a second. A price is
+    made once a minute and model, for some hold only at certain hours.
+    """
+
+    def __init__(self) -> None:
+        self._snapshot: DataSnapshot | None = None
+        self._date: date | None = None
+        self._kept: dict[tuple[str, str, Service], tuple[int, Price | None]] = {}
+
+    def find(
+        self, provider: str, model: str, *, at: datetime, service: Service = ()
+    ) -> Price | None:
+        """The price of a model, None where the table has none that is sure.
+
+        Args:
+            provider: As upshot or the table names it.
+            model: As the provider names it.
+            at: When it is asked, aware.
+            service: In which unusual way it is served.
+        """
+        read = _reader()
+        if read is None:
+            return None
+        snapshot = read()
+        if snapshot is not self._snapshot:
+            # Whoever uses the package may let it fetch newer prices.
+            self._snapshot, self._date = snapshot, _date_of(snapshot, at.date())
+            self._kept.clear()
+        minute = int(at.timestamp()) // _MINUTE_S
+        key = (provider, model, service)
+        kept = self._kept.get(key)
+        if kept is not None and kept[0] == minute:
+            return kept[1]
+        if len(self._kept) >= _MOST_KEPT:
+            # The names come from peers.
+            self._kept.clear()
+        price = _look_up(snapshot, key, at, self._date)
+        self._kept[key] = minute, price
+        return price
+
+
+@cache
+def _table() -> PriceTable:
+    return PriceTable()
+
+
+@cache
+def _reader() -> Callable[[], DataSnapshot] | None:
+    """What gives the present table, None where the package is not installed."""
+    try:
+        from genai_prices.data_snapshot import get_snapshot
+    except ImportError:
+        return None
+    return get_snapshot
+
+
+def _look_up(
+    snapshot: DataSnapshot, key: tuple[str, str, Service], at: datetime, priced_on: date | None
+) -> Price | None:
+    provider_id, name, service = key
+    try:
+        provider, model = snapshot.find_provider_model(name, None, provider_id, None)
+        if service and not _has_variant(provider, model, dict(service), at):
+            return None
+        return _to_price(model.get_prices(at, dict(service)), priced_on)
+    except LookupError:
+        return None
+    # The table is foreign, and a model call does not fail for want of a price.
+    except Exception:
+        return None
+
+
+def _has_variant(
+    provider: Provider, model: ModelInfo, service: dict[str, str], at: datetime
+) -> bool:
+    # A provider's own ways of serving are not those of who offers its models too.
+    if not any(model is each for each in provider.models):
+        return False
+    return any(
+        variant.when == service and (variant.constraint is None or variant.constraint.active(at))
+        for variant in model.price_variants or ()
+    )
+
+
+def _to_price(table: ModelPrice, priced_on: date | None) -> Price | None:
+    """Make a Price; None where tokens of some kind cost what no count is known of."""
+    rates: dict[str, Decimal | TieredPrices] = {
+        name: rate
+        for name, rate in vars(table).items()
+        if rate is not None and name not in _IGNORED
+    }
+    if not _RATES.keys() >= rates.keys() - {_SEARCH_FEE} or not rates.keys() >= _NEEDED:
+        return None
+    tiers = [tier for rate in rates.values() for tier in getattr(rate, "tiers", ())]
+    above = {start: _price_at(rates, start + 1, {}, priced_on) for start in _starts(tiers)}
+    return _price_at(rates, 0, above, priced_on)
+
+
+def _starts(tiers: list[Tier]) -> set[int]:
+    return {tier.start for tier in tiers}
+
+
+def _price_at(
+    rates: Mapping[str, Decimal | TieredPrices],
+    prompt: int,
+    above: dict[int, Price],
+    priced_on: date | None,
+) -> Price:
+    """The price of a call whose prompt has *prompt* tokens."""
+    found = {name: _rate_at(rate, prompt) for name, rate in rates.items()}
+    fee = found.pop(_SEARCH_FEE, None)
+    return Price(
+        **{_RATES[name]: rate for name, rate in found.items()},
+        per_search=None if fee is None else fee.scaleb(_THOUSAND_DIGITS),
+        above=above,
+        source=_SOURCE,
+        priced_on=priced_on,
+    )
+
+
+def _rate_at(rate: Decimal | TieredPrices, prompt: int) -> Decimal:
+    if isinstance(rate, Decimal):
+        return rate
+    passed = [tier.price for tier in rate.tiers if prompt > tier.start]
+    # They are in rising order.
+    return passed[-1] if passed else rate.base
+
+
+def _date_of(snapshot: DataSnapshot, today: date) -> date | None:
+    """The date of a table: when it was fetched, else the last change in it that holds."""
+    if snapshot.from_auto_update:
+        return snapshot.timestamp.date()
+    models = (model for provider in snapshot.providers for model in provider.models)
+    changes = (
+        change
+        for model in models
+        for change in (*_conditions(model.prices), *(model.price_variants or ()))
+    )
+    dates = (getattr(change.constraint, "start_date", None) for change in changes)
+    return max((day for day in dates if day is not None and day <= today), default=None)
+
+
+def _conditions(prices: ModelPrice | list[ConditionalPrice]) -> list[ConditionalPrice]:
+    return prices if isinstance(prices, list) else []
