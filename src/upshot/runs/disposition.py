@@ -70,4 +70,4 @@ def with_verdict(
             status, error = stopped.status, stopped.error or error
     if error is not None:
         result = msgspec.structs.replace(result, status=status, error=error)
-    return msgspec.structs.replace(result, state=dict(state)) if state else result
+    return msgspec.structs.replace(result, state=dict(state)) if state != result.state else result

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
+
+import msgspec
 
 from ..contract import (
     AgentError,
@@ -11,11 +13,13 @@ from ..contract import (
     Decided,
     ErrorCode,
     FinalizeDecision,
+    JsonObject,
     ModelRequest,
     Origin,
     Request,
     RunInfo,
     RunWarning,
+    to_free_json,
 )
 from .callback import Wait, call, method, raised
 from .recorder import Recorder
@@ -132,6 +136,9 @@ class Hooks:
                 if not isinstance(decision, FinalizeDecision):
                     kind = type(decision).__name__
                     raise TypeError(f"it gave a {kind} and no FinalizeDecision")
+                if decision.state:
+                    facts = cast("JsonObject", to_free_json(decision.state)[0])
+                    decision = msgspec.structs.replace(decision, state=facts)
             except Exception as error:
                 # Deciders fail closed: nothing is committed on the word of a broken one.
                 verdict.error = _hook_error(f"{name}.before_finalize", error)

@@ -1,0 +1,195 @@
+"""What becomes of a run, by how its engine ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.runs.kit import Do, raising, say
+from upshot import (
+    Aborted,
+    Agent,
+    AgentError,
+    Board,
+    Budget,
+    Failed,
+    Interrupted,
+    Misuse,
+    Parked,
+    Status,
+    run,
+    start,
+)
+from upshot.contract import PendingQuestion
+
+
+class LookAlike(Exception):
+    """Named and shaped like ours, and not ours."""
+
+    def __init__(self) -> None:
+        super().__init__("pretending")
+        self.interrupt = None
+
+
+LookAlike.__name__ = "Interrupted"
+
+RAISED = [
+    (Interrupted("custom", "why"), "interrupted", "interrupted", "host"),
+    (Aborted("no way on"), "aborted", "internal", "engine"),
+    (Aborted("no way on", code="conflict"), "aborted", "conflict", "engine"),
+    (Failed("not_found", "no such order"), "failed", "not_found", "engine"),
+    (Failed(AgentError("rate_limit", "busy")), "failed", "rate_limit", "model"),
+    (Parked(PendingQuestion(id="q", question="Who?")), "input_required", "input_required", "host"),
+    (ValueError("odd"), "failed", "internal", "engine"),
+    (Misuse("wrong"), "failed", "internal", "engine"),
+    (asyncio.CancelledError(), "failed", "internal", "engine"),
+    (TimeoutError(), "failed", "internal", "engine"),
+    (LookAlike(), "failed", "internal", "engine"),
+    (BaseExceptionGroup("many", [KeyError("k")]), "failed", "internal", "engine"),
+]
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code", "origin"), RAISED, ids=[repr(row[0])[:40] for row in RAISED]
+)
+async def test_what_an_engine_raises_becomes_a_status(
+    error: BaseException, status: str, code: str, origin: str
+) -> None:
+    result = await run(Agent("a", engine=raising(error)), "?")
+    assert result.error is not None
+    assert (result.status, result.error.code, result.error.origin) == (status, code, origin)
+    assert not result.committed
+    assert "\n" not in result.error.message
+    assert result.error.message
+
+
+async def test_another_exception_keeps_its_message_and_class() -> None:
+    result = await run(Agent("a", engine=raising(ValueError("odd\nthing"))), "?")
+    assert result.error == AgentError("internal", "odd thing", type="ValueError", origin="engine")
+
+
+async def test_an_interrupt_tells_cause_and_detail() -> None:
+    result = await run(Agent("a", engine=raising(Interrupted("host_shutdown", "at 5"))), "?")
+    assert (result.cause, result.detail) == ("host_shutdown", "at 5")
+
+
+async def test_details_of_a_failure_are_kept() -> None:
+    failed = Failed("conflict", "taken", retryable=True, details={"seat": 4})
+    result = await run(Agent("a", engine=raising(failed)), "?")
+    assert result.error is not None
+    assert (result.error.retryable, result.error.details) == (True, {"seat": 4})
+
+
+async def test_what_was_appended_before_a_raise_is_in_the_result() -> None:
+    def work(run: Any, host: Any, board: Any) -> None:
+        board.append(say("So far."))
+        raise ValueError
+
+    result = await run(Agent("a", engine=Do(work)), "?")
+    assert (result.status, result.content) == (Status.FAILED, "So far.")
+
+
+def the_board(run: Any, host: Any, board: Any) -> Any:
+    board.append(say("Here."))
+    return board
+
+
+def another_board(run: Any, host: Any, board: Any) -> Any:
+    other = Board.restore(board.snapshot())
+    other.append(say("Here."))
+    return other
+
+
+def a_board_of_its_own(run: Any, host: Any, board: Any) -> Any:
+    other = Board()
+    other.append(say("Here."))
+    return other
+
+
+def nothing(run: Any, host: Any, board: Any) -> None:
+    board.append(say("Here."))
+
+
+@pytest.mark.parametrize("work", [the_board, another_board, a_board_of_its_own, nothing])
+async def test_the_board_that_is_returned_is_the_answer(work: Callable[..., Any]) -> None:
+    result = await run(Agent("a", engine=Do(work)), "?")
+    assert (result.content, result.output) == ("Here.", "Here.")
+    assert [message.text for message in result.messages] == ["Here."]
+
+
+@pytest.mark.parametrize("value", ["text", 7, 0, False, [1, {"a": None}], {"status": "failed"}, ""])
+async def test_any_other_value_becomes_the_output(value: Any) -> None:
+    result = await run(Agent("a", engine=Do(lambda run, host, board: value)), "?")
+    assert (result.status, result.output, result.content) == (Status.COMPLETED, value, None)
+
+
+@pytest.mark.parametrize("value", [object(), {1j: 2}])
+async def test_a_value_that_is_no_json_fails_the_run(value: Any) -> None:
+    result = await run(Agent("a", engine=Do(lambda run, host, board: value)), "?")
+    assert result.error is not None
+    assert (result.status, result.error.type) == (Status.FAILED, "UnserializableError")
+
+
+async def test_a_board_that_breaks_fails_the_run() -> None:
+    class Broken:
+        messages = None
+
+        def snapshot(self) -> None:
+            raise RuntimeError("torn")
+
+    result = await run(Agent("a", engine=Do(lambda run, host, board: Broken())), "?")
+    assert result.error is not None
+    assert result.error.message == "torn"
+
+
+async def test_the_runs_deadline_is_a_timeout_and_no_cancel() -> None:
+    agent = Agent("a", engine=Do(lambda run, host, board: asyncio.sleep(5)))
+    result = await run(agent, "?", budget=Budget(deadline_s=0.02))
+    assert result.error is not None
+    assert (result.status, result.error.code, result.error.origin) == ("failed", "timeout", "limit")
+
+
+async def test_a_deadline_inside_the_engine_is_its_own_affair() -> None:
+    async def work(run: Any, host: Any, board: Any) -> str:
+        try:
+            async with asyncio.timeout(0.01):
+                await asyncio.sleep(5)
+        except TimeoutError:
+            return "in time"
+        return "late"
+
+    assert (await run(Agent("a", engine=Do(work)), "?")).output == "in time"
+
+
+async def test_our_own_cancel_is_canceled() -> None:
+    agent = Agent("a", engine=Do(lambda run, host, board: asyncio.sleep(5)))
+    async with start(agent, "?") as live:
+        await asyncio.sleep(0)
+        live.cancel()
+        result = await live.result()
+    assert result.error is not None
+    assert (result.status, result.error.code) == (Status.CANCELED, "canceled")
+
+
+async def test_an_engine_that_refuses_its_cancel_and_answers_has_completed() -> None:
+    async def work(run: Any, host: Any, board: Any) -> str:
+        try:
+            await asyncio.sleep(5)
+        except asyncio.CancelledError:
+            return "anyway"
+        return "never"
+
+    async with start(Agent("a", engine=Do(work)), "?") as live:
+        await asyncio.sleep(0.01)
+        live.cancel()
+        assert (await live.result()).output == "anyway"
+
+
+async def test_parked_tells_what_is_waited_for() -> None:
+    pending = PendingQuestion(id="q", question="Who?")
+    result = await run(Agent("a", engine=raising(Parked(pending))), "?")
+    assert result.pending == (pending,)
+    assert result.attempt_log[0].status == "input_required"
