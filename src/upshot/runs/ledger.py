@@ -82,12 +82,13 @@ class Ledger:
     def add(self, response: ModelResponse) -> None:
         """Count one model call, well or not."""
         usage, refused = response.usage, _refused(response)
-        measured = bool(usage) or usage.unmeasured_calls or refused
-        if not usage.api_calls or not measured:
-            missing = Usage(
-                api_calls=max(0, 1 - usage.api_calls), unmeasured_calls=0 if measured else 1
-            )
-            usage = usage + missing
+        if refused:
+            # Turned away, it used nothing: the sums are whole without it.
+            usage = Usage(api_calls=max(1, usage.api_calls))
+        elif not usage.api_calls or not (usage or usage.unmeasured_calls):
+            missing = 0 if usage or usage.unmeasured_calls else 1
+            calls = max(0, 1 - usage.api_calls)
+            usage = usage + Usage(api_calls=calls, unmeasured_calls=missing)
         self._add(_Call(usage, response.cost, refused))
 
     def since_mark(self) -> tuple[Usage, Cost | None]:
