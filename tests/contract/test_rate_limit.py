@@ -25,7 +25,9 @@ def test_a_window_is_found_by_its_name() -> None:
 
 def test_a_resource_of_a_providers_own_is_kept() -> None:
     resource: Any = "input_images"
-    assert RateLimitWindow(resource=resource).resource == "input_images"
+    window = RateLimitWindow(resource=resource)
+    assert isinstance(window.resource, Resource)
+    assert window.resource == "input_images"
     assert RateLimitWindow().resource is Resource.REQUESTS
 
 

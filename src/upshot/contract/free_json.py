@@ -137,14 +137,13 @@ def _object(
 
 def _is_json(value: Any) -> bool:
     """Whether *value* is a scalar that stays as it is; large results are made of such."""
-    kind: type[object] = type(value)
-    if kind is str:
+    if type(value) is str:
         return value.isascii()
-    if kind is int:
+    if type(value) is int:
         return value.bit_length() <= _MAX_INT_BITS
-    if kind is float:
+    if type(value) is float:
         return math.isfinite(value)
-    return value is None or kind is bool
+    return value is None or value is True or value is False
 
 
 def _text(value: str, path: str, lossy: list[str]) -> str:
