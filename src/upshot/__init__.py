@@ -127,6 +127,7 @@ if TYPE_CHECKING:
         outcome_is_retryable,
         outcome_to_model_content,
         to_contract,
+        to_execution_result,
     )
     from .engines import LoopEngine
     from .entry import reopen, resume, run, run_sync, start
@@ -280,6 +281,7 @@ __all__ = [
     "run_sync",
     "start",
     "to_contract",
+    "to_execution_result",
     "tool",
 ]
 
@@ -301,7 +303,7 @@ _HOMES = {
         "ToolOutcome ToolProgress ToolRecord ToolSettled ToolSpec ToolStarted ToolTimeout Unknown "
         "Usage Warned coerce_result decode encode from_contract handoff_tool_name "
         "outcome_blocks_tool outcome_is_error outcome_is_retryable outcome_to_model_content "
-        "to_contract "
+        "to_contract to_execution_result "
     ),
     "engines": ("LoopEngine "),
     "entry": ("reopen resume run run_sync start "),

@@ -99,10 +99,20 @@ def test_what_has_no_choices_is_an_error_value():
     assert read_completion(None).error is not None
 
 
-NAMES = (
-    "choices message content tool_calls function arguments usage prompt_tokens "
-    "_hidden_params response_cost id thinking_blocks"
-).split()
+NAMES = [
+    "choices",
+    "message",
+    "content",
+    "tool_calls",
+    "function",
+    "arguments",
+    "usage",
+    "prompt_tokens",
+    "_hidden_params",
+    "response_cost",
+    "id",
+    "thinking_blocks",
+]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: (

@@ -19,7 +19,6 @@ from upshot.native import (
     look,
 )
 
-
 # Not a StrEnum: str() of such a member is its name, and not what it says.
 Role = Enum("Role", {"USER": "user"}, type=str)
 

@@ -60,6 +60,13 @@ if TYPE_CHECKING:
         ToolStarted,
         Warned,
     )
+    from .execution_result import (
+        AgentExecutionResult,
+        ExecutionMetadata,
+        decode_execution_result,
+        execution_result_schema,
+        to_execution_result,
+    )
     from .free_json import UnserializableError, clean_text, to_free_json
     from .handoff import (
         HANDOFF_FINALIZE_REASON,
@@ -149,6 +156,7 @@ __all__ = [
     "AgentCapabilities",
     "AgentCard",
     "AgentError",
+    "AgentExecutionResult",
     "AgentResult",
     "AgentSpec",
     "Answer",
@@ -187,6 +195,7 @@ __all__ = [
     "Engine",
     "ErrorCode",
     "Event",
+    "ExecutionMetadata",
     "File",
     "FinalizeDecision",
     "FinishReason",
@@ -279,7 +288,9 @@ __all__ = [
     "clean_text",
     "coerce_result",
     "decode",
+    "decode_execution_result",
     "encode",
+    "execution_result_schema",
     "from_contract",
     "handoff_tool_name",
     "handoffs_of",
@@ -291,6 +302,7 @@ __all__ = [
     "read_page",
     "result_of_response",
     "to_contract",
+    "to_execution_result",
     "to_free_json",
 ]
 
@@ -314,6 +326,10 @@ _HOMES = {
         "ModelRetried ModelStarted QuestionAnswered QuestionAsked ReasoningDelta "
         "RunInterrupted RunResumed RunSettled RunStarted StepSettled StepStarted TextDelta "
         "ToolCallDelta ToolProgress ToolSettled ToolStarted Warned "
+    ),
+    "execution_result": (
+        "AgentExecutionResult ExecutionMetadata decode_execution_result execution_result_schema "
+        "to_execution_result "
     ),
     "free_json": "UnserializableError clean_text to_free_json",
     "handoff": "HANDOFF_FINALIZE_REASON HANDOFF_STATE_KEY Handoff HandoffEvent handoff_tool_name",

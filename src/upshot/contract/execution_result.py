@@ -1,0 +1,166 @@
+"""The execution result: a view of a result that any user interface can show."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any, NotRequired, TypedDict, cast
+
+import msgspec
+
+from .codec import decode, encode
+from .result import AgentResult
+from .value import JsonObject
+from .words import ErrorCode, Status
+
+__all__ = [
+    "AgentExecutionResult",
+    "ExecutionMetadata",
+    "decode_execution_result",
+    "execution_result_schema",
+    "to_execution_result",
+]
+
+
+class ExecutionMetadata(TypedDict):
+    """What is known of how a run went; what is unknown is not there.
+
+    Attributes:
+        executionTime: Milliseconds.
+        startTime: RFC 3339 in UTC, to the millisecond.
+        endTime: startTime and executionTime.
+        tokensUsed: All tokens of all model calls.
+        cost: Of all model calls, in the result's currency.
+        model: The model of the last call.
+        provider: Its provider.
+        finishReason: Why the last call stopped.
+        status: How the run ended; there unless it completed.
+        runId: The run.
+        agentId: The agent.
+        partialContent: Text that came before a failure.
+        warnings: What went wrong without failing the run, each with code, message and origin.
+        pending: What a parked run waits for.
+    """
+
+    executionTime: int
+    startTime: NotRequired[str]
+    endTime: NotRequired[str]
+    tokensUsed: NotRequired[int]
+    cost: NotRequired[float]
+    model: NotRequired[str]
+    provider: NotRequired[str]
+    finishReason: NotRequired[str]
+    status: NotRequired[str]
+    runId: NotRequired[str]
+    agentId: NotRequired[str]
+    partialContent: NotRequired[str]
+    warnings: NotRequired[list[JsonObject]]
+    pending: NotRequired[list[JsonObject]]
+
+
+class AgentExecutionResult(TypedDict):
+    """The view itself, JSON all through.
+
+    Attributes:
+        content: The answer as text, structured output as compact JSON; null unless it succeeded.
+        messages: The whole conversation, in upshot's form; what was seeded too while it is known.
+        toolsUsed: Tools that ran, each once, in the order of their first run; absent if none did.
+        metadata: How it went.
+        success: Whether there is no error.
+        error: "code: message"; present only where success is false.
+    """
+
+    content: str | None
+    messages: list[JsonObject]
+    toolsUsed: NotRequired[list[str]]
+    metadata: ExecutionMetadata
+    success: bool
+    error: NotRequired[str]
+
+
+def to_execution_result(result: AgentResult[Any]) -> AgentExecutionResult:
+    """The execution result of *result*.
+
+    Returns:
+        A new dict of plain JSON values, which fits ``execution_result_schema()``.
+    """
+    messages = cast("list[JsonObject]", _plain(result.all_messages()))
+    view: AgentExecutionResult = {
+        "content": _answer(result) if result.success else None,
+        "messages": messages,
+        "metadata": _metadata(result),
+        "success": result.success,
+    }
+    if result.tools_used:
+        view["toolsUsed"] = list(result.tools_used)
+    if result.error is not None:
+        parked = result.status is Status.INPUT_REQUIRED
+        code = ErrorCode.INPUT_REQUIRED if parked else result.error.code
+        view["error"] = f"{code}: {result.error.message}"
+    return view
+
+
+def decode_execution_result(data: bytes | str) -> AgentExecutionResult:
+    """Read an execution result from JSON; what ``to_execution_result`` made comes back equal.
+
+    Raises:
+        Misuse: It is no JSON, or no execution result; the message says where.
+    """
+    return decode(data, AgentExecutionResult)
+
+
+def execution_result_schema() -> JsonObject:
+    """The JSON Schema (draft 2020-12) of an execution result, as a new object."""
+    schema: dict[str, Any] = msgspec.json.schema(AgentExecutionResult)
+    for definition in schema["$defs"].values():
+        # The rest of the docstring lists the fields, which the schema has already.
+        definition["description"] = definition["description"].partition("\n")[0]
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _metadata(result: AgentResult[Any]) -> ExecutionMetadata:
+    known: dict[str, object] = {
+        "executionTime": result.duration_ms,
+        "startTime": _moment(result.started_at, 0),
+        "endTime": _moment(result.started_at, result.duration_ms),
+        "tokensUsed": result.usage.total_tokens,
+        "cost": _cost(result),
+        "model": _word(result.provider_data, "model"),
+        "provider": _word(result.provider_data, "provider"),
+        "finishReason": result.finish_reason,
+        "status": None if result.success else result.status,
+        "runId": result.run_id or None,
+        "agentId": result.agent_id or None,
+        "partialContent": None if result.success else result.content,
+        "warnings": result.warnings or None,
+        "pending": result.pending or None,
+    }
+    there = {name: value for name, value in known.items() if value is not None}
+    return cast("ExecutionMetadata", _plain(there))
+
+
+def _answer(result: AgentResult[Any]) -> str | None:
+    output: object = result.output
+    if output is None or isinstance(output, str):
+        return result.content if result.content is not None else output
+    return encode(output).decode()
+
+
+def _word(data: JsonObject, name: str) -> str | None:
+    word = data.get(name)
+    return word if isinstance(word, str) and word else None
+
+
+def _cost(result: AgentResult[Any]) -> float | None:
+    cost = result.cost
+    return None if cost is None or cost.total is None else float(cost.total)
+
+
+def _moment(start: datetime | None, later_ms: int) -> str | None:
+    if start is None:
+        return None
+    moment = start + timedelta(milliseconds=later_ms)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _plain(value: object) -> object:
+    return msgspec.json.decode(encode(value))
