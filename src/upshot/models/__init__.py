@@ -2,6 +2,7 @@
 
 from .aiohttp_transport import AiohttpTransport, aclose_transports, default_transport
 from .endpoint import ApiKey, Endpoint
+from .fallback import FALLBACK_CODES, Fallback
 from .http_model import HttpModel
 from .names import SettingFields, missing_key, resolve
 from .prices import Price, Prices
@@ -16,6 +17,8 @@ __all__ = [
     "Answered",
     "ApiKey",
     "Endpoint",
+    "FALLBACK_CODES",
+    "Fallback",
     "HttpModel",
     "OnRetry",
     "PROVIDERS",

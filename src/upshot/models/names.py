@@ -92,7 +92,9 @@ def resolve(
 
 def missing_key(model: Model) -> str | None:
     """The environment variable without which *model* cannot be called now, None if it can."""
-    return model.endpoint.missing_key() if isinstance(model, HttpModel) else None
+    holder = model.endpoint if isinstance(model, HttpModel) else model
+    ask: Callable[[], str | None] | None = getattr(holder, "missing_key", None)
+    return None if ask is None else ask()
 
 
 def _to_settings(fields: SettingFields) -> ModelSettings:

@@ -11,10 +11,19 @@ from msgspec.structs import replace
 from ..clock import SYSTEM_CLOCK
 from ..contract import AgentError, Clock, ErrorCode, ModelResponse, Origin, Retry, StreamItem
 
-__all__ = ["OnRetry", "call_with_retry", "stream_with_retry"]
+__all__ = ["UNANSWERED", "OnRetry", "call_with_retry", "stream_with_retry"]
 
 OnRetry: TypeAlias = Callable[[int, float, ModelResponse], Awaitable[None] | None]
 """Told before each wait: how many tries have failed, seconds to wait, what came of the last."""
+
+UNANSWERED = ModelResponse(
+    error=AgentError(
+        ErrorCode.INTERNAL,
+        "the model's stream ended without a ModelResponse: yield one as its last item",
+        origin=Origin.MODEL,
+    )
+)
+"""What stands for the reply of a stream that ended without one."""
 
 
 async def call_with_retry(
@@ -65,7 +74,7 @@ async def stream_with_retry(
     """
     tries = _Tries(retry, clock, deadline_monotonic, on_retry, draw)
     while True:
-        response = _UNANSWERED
+        response = UNANSWERED
         begun = False
         items = attempt()
         try:
@@ -83,15 +92,6 @@ async def stream_with_retry(
         if begun or not await tries.wait_after(response):
             yield _tell_wait(response)
             return
-
-
-_UNANSWERED = ModelResponse(
-    error=AgentError(
-        ErrorCode.INTERNAL,
-        "the model's stream ended without a ModelResponse: yield one as its last item",
-        origin=Origin.MODEL,
-    )
-)
 
 
 class _Tries:

@@ -1,0 +1,184 @@
+"""Fallback: several models as one, each asked where those before it failed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from functools import reduce
+from operator import add
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from ..contract import (
+    Cost,
+    ErrorCode,
+    Json,
+    JsonObject,
+    Model,
+    ModelInput,
+    ModelRequest,
+    ModelResponse,
+    StreamItem,
+    Usage,
+)
+from ..errors import Misuse
+from .names import missing_key, resolve
+from .retry import UNANSWERED
+
+__all__ = ["FALLBACK_CODES", "Fallback"]
+
+FALLBACK_CODES: Final = frozenset(
+    {
+        ErrorCode.RATE_LIMIT,
+        ErrorCode.TIMEOUT,
+        ErrorCode.SERVER_ERROR,
+        ErrorCode.MODEL_UNAVAILABLE,
+        ErrorCode.AUTH_ERROR,
+    }
+)
+"""The errors that are one provider's own trouble: another one may do better with the same request.
+
+A key that is refused is among them, for it must not stop who has another one; the result names it.
+Not so a request that is wrong, too long, or against a policy: it is likely to be so anywhere.
+"""
+
+
+class Fallback:
+    """A model that asks several: the next one where those before it failed.
+
+    It neither waits nor asks any model twice. Retry stands above it, and tries the whole row
+    again once all of it has failed; so a call makes at most max_tries times as many requests as
+    there are models, and waits only where no model could answer. If all failed, the error is the
+    one with which Retry can do most: the retryable one with the shortest wait, else the first.
+
+    What the failed models used is in the response that is returned: its usage and cost are of all
+    that were asked, and ``provider_data["fallback"]`` lists them in order, with their errors, the
+    one that answered last.
+
+    Args:
+        *models: Models, or names that ``resolve`` knows, the best first.
+        on: The error codes on which the next one is asked. A cancellation never is one.
+
+    Attributes:
+        models: As given, names resolved.
+
+    Raises:
+        Misuse: There is no model, or a name that names none.
+    """
+
+    def __init__(self, *models: Model | str, on: Iterable[str] = FALLBACK_CODES) -> None:
+        if not models:
+            raise Misuse("a fallback needs models: Fallback('openai:gpt-5', 'anthropic:...')")
+        self.models: tuple[Model, ...] = tuple(
+            resolve(model) if isinstance(model, str) else model for model in models
+        )
+        self._on = frozenset(map(str, on)) - {ErrorCode.CANCELED}
+
+    def __repr__(self) -> str:
+        return f"Fallback({', '.join(repr(model.name) for model in self.models)})"
+
+    @property
+    def name(self) -> str:
+        """ "fallback:" and the names of all models."""
+        return "fallback:" + ",".join(model.name for model in self.models)
+
+    @property
+    def priced(self) -> bool:
+        """Whether the cost of every model is known."""
+        return all(getattr(model, "priced", False) for model in self.models)
+
+    def missing_key(self) -> str | None:
+        """The variable of the first model's key, if no model can be called without one."""
+        missing = [missing_key(model) for model in self.models]
+        return missing[0] if all(missing) else None
+
+    async def call(self, request: ModelInput) -> ModelResponse:
+        """Ask one model after the other until one answers, or fails with no error to go on at."""
+        asked = ModelRequest.of(request)
+        replies: list[ModelResponse] = []
+        for model in self.models:
+            replies.append(await model.call(asked))
+            if not self._goes_on(replies[-1]):
+                break
+        return self._settle(replies)
+
+    async def stream(self, request: ModelInput) -> AsyncIterator[StreamItem]:
+        """Stream as :meth:`call` calls; once a delta has been yielded, no other model is asked."""
+        asked = ModelRequest.of(request)
+        replies: list[ModelResponse] = []
+        begun = False
+        for model in self.models:
+            response = UNANSWERED
+            items = model.stream(asked)
+            try:
+                async for item in items:
+                    if isinstance(item, ModelResponse):
+                        response = item
+                    else:
+                        begun = True
+                        yield item
+            finally:
+                # Left in the middle, it would hold its connection until it is collected.
+                close = getattr(items, "aclose", None)
+                if close is not None:
+                    await close()
+            replies.append(response)
+            if begun or not self._goes_on(response):
+                break
+        yield self._settle(replies)
+
+    def _goes_on(self, response: ModelResponse) -> bool:
+        return response.error is not None and response.error.code in self._on
+
+    def _settle(self, replies: Sequence[ModelResponse]) -> ModelResponse:
+        """The reply to return of those that came, with the account of all."""
+        if len(replies) == 1:
+            return replies[0]
+        chosen = replies[-1]
+        if self._goes_on(chosen):
+            chosen = min(replies, key=_hopelessness)
+        tries: list[Json] = [
+            _account(model.name, reply) for model, reply in zip(self.models, replies, strict=False)
+        ]
+        return replace(
+            chosen,
+            usage=reduce(add, (reply.usage for reply in replies), Usage()),
+            cost=Cost.of_calls(
+                reply.cost for reply in replies if reply.cost is not None or _has_worked(reply)
+            ),
+            provider_data={**chosen.provider_data, "fallback": tries},
+            duration_ms=sum(reply.duration_ms for reply in replies),
+        )
+
+
+def _hopelessness(reply: ModelResponse) -> tuple[bool, float]:
+    """How little there is to hope for of asking again; equals stay in their order."""
+    error = reply.error
+    if error is None or not error.retryable:
+        return True, 0
+    if error.retry_after_s is not None:
+        return False, error.retry_after_s
+    return False, (reply.rate_limit.retry_after or 0) if reply.rate_limit is not None else 0
+
+
+def _has_worked(reply: ModelResponse) -> bool:
+    """Whether the provider did something that it may charge for; a request it refuses is free."""
+    if reply.usage:
+        return True
+    status = reply.error.status_code if reply.error is not None else None
+    return reply.usage.api_calls > 0 and (status or 0) < 400
+
+
+def _account(name: str, reply: ModelResponse) -> JsonObject:
+    told: JsonObject = {"model": name, "duration_ms": reply.duration_ms}
+    error = reply.error
+    if error is not None:
+        told |= {"code": str(error.code), "message": error.message}
+        if error.status_code is not None:
+            told["status_code"] = error.status_code
+    if reply.usage:
+        told["usage"] = msgspec.to_builtins(reply.usage)
+    if reply.cost is not None:
+        told["cost"] = float(reply.cost)
+    return told
