@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from ..contract import Json
+from ..contract import Json, clean_text
 
 __all__ = ["MASK", "Secrets"]
 
@@ -45,7 +45,8 @@ class Secrets:
         forms: set[str] = set()
         for text in texts:
             # In JSON text a secret may stand escaped.
-            forms |= {text, msgspec.json.encode(text).decode()[1:-1]}
+            clean = clean_text(text)
+            forms |= {text, clean, msgspec.json.encode(clean).decode()[1:-1]}
         longest_first = sorted((form for form in forms if form), key=len, reverse=True)
         self._pattern = (
             re.compile("|".join(map(re.escape, longest_first))) if longest_first else None

@@ -1,0 +1,180 @@
+"""Whatever comes: one outcome for every call, in order, that can be written and read."""
+
+import asyncio
+import json
+import threading
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from upshot.contract import (
+    Approve,
+    Budget,
+    Deny,
+    Edit,
+    ToolCall,
+    ToolDenied,
+    ToolOutcome,
+    decode,
+    encode,
+    outcome_to_model_content,
+)
+from upshot.tools import Refuse, Toolbox, ToolError, Workers, tool
+
+WORKERS = Workers(cap=4)
+RETURNS: dict[str, Any] = {
+    "number": 1,
+    "nan": float("nan"),
+    "half": "\ud800",
+    "big": "x" * 13_000,
+    "error": {"error": "no"},
+    "final": {"error": "no", "retryable": False},
+    "object": object(),
+    "deep": [[[]]],
+}
+ENDS = [*RETURNS, "raise", "tool_error", "exit", "hang", "cancel"]
+
+
+async def act(end: str) -> Any:
+    match end:
+        case "raise":
+            raise ValueError("x\ny")
+        case "tool_error":
+            raise ToolError("no", code="odd", retryable=False)
+        case "exit":
+            raise SystemExit(1)
+        case "cancel":
+            raise asyncio.CancelledError
+        case "hang":
+            return await asyncio.Event().wait()
+        case _:
+            return RETURNS[end]
+
+
+@tool(effect="read", timeout_s=0.003)
+async def read(end: str) -> Any:
+    return await act(end)
+
+
+@tool(effect="read", idempotent=True, timeout_s=0.003, retries=1)
+async def again(end: str) -> Any:
+    return await act(end)
+
+
+@tool(timeout_s=0.003, resources=["shelf"])
+async def write(end: str) -> Any:
+    return await act(end)
+
+
+@tool(effect="destructive", timeout_s=0.003)
+async def remove(end: str) -> Any:
+    return await act(end)
+
+
+@tool(effect="read", timeout_s=0.02)
+def plain(end: str) -> Any:
+    if end in RETURNS:
+        return RETURNS[end]
+    if end == "hang":
+        return threading.Event().wait(0.03)
+    raise ValueError(end)
+
+
+TOOLS = [read, again, write, remove, plain]
+NAMES = st.sampled_from([one.name for one in TOOLS] + ["nope", "read_artifact", ""])
+ARGUMENTS = st.sampled_from(ENDS).map(lambda end: {"end": end}) | st.sampled_from(
+    ['{"end": "number"}', "{", "", "[]", '{"end": 5}', '{"ende": "x"}', '{"end": "hang"}']
+)
+CALLS = st.lists(st.tuples(NAMES, ARGUMENTS), max_size=6)
+HOOKS = st.sampled_from([None, lambda request: None, lambda request: Refuse("no")])
+APPROVERS = st.sampled_from([None, lambda r: True, lambda r: False, lambda r: None, lambda r: 1])
+BUDGETS = st.builds(
+    Budget,
+    max_tool_calls=st.none() | st.integers(0, 3),
+    deadline_s=st.none() | st.sampled_from([0.0, 0.005]),
+)
+
+
+def make_calls(pairs: list[tuple[str, Any]]) -> list[ToolCall]:
+    return [ToolCall(f"c{n}", name, arguments) for n, (name, arguments) in enumerate(pairs)]
+
+
+def assert_sound(outcomes: list[ToolOutcome]) -> None:
+    for outcome in outcomes:
+        assert decode(encode(outcome)) == outcome
+        assert isinstance(json.loads(outcome_to_model_content(outcome)), dict)
+        if isinstance(outcome, ToolDenied):
+            assert outcome.effect == "none"
+
+
+def assert_recorded(box: Toolbox, ids: list[str]) -> None:
+    assert sorted(record.call_id for record in box.records) == sorted(ids)
+    for record in box.records:
+        assert decode(encode(record)) == record
+
+
+@settings(max_examples=60)
+@given(CALLS, HOOKS, APPROVERS, BUDGETS, st.booleans())
+async def test_every_call_has_one_outcome_in_order(
+    pairs: list[tuple[str, Any]], hook: Any, approve: Any, budget: Budget, parallel: bool
+):
+    box = Toolbox(
+        TOOLS,
+        on_pre_tool_use=hook,
+        approve=approve,
+        budget=budget,
+        parallel=parallel,
+        workers=WORKERS,
+    )
+    calls = make_calls(pairs)
+    outcomes = await box.dispatch(calls)
+    parked = [pending.call_id for pending in box.pending]
+    ids = [call.id for call in calls if call.id not in parked]
+    assert [outcome.call_id for outcome in outcomes] == ids
+    assert_sound(outcomes)
+    assert_recorded(box, ids)
+
+
+@settings(max_examples=30)
+@given(CALLS, st.integers(0, 12))
+async def test_a_cancel_at_any_moment_leaves_one_record_for_every_call(
+    pairs: list[tuple[str, Any]], steps: int
+):
+    events: list[str] = []
+    box = Toolbox(TOOLS, emit=lambda event: events.append(event.kind), workers=WORKERS)
+    calls = make_calls(pairs)
+    task = asyncio.create_task(box.dispatch(calls))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    # Cancelled before its first step, a task never looks at its calls.
+    if steps:
+        assert_recorded(box, [call.id for call in calls if call.id not in _parked(box)])
+        assert events.count("tool_settled") == len(box.records)
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(st.sampled_from(["number", "raise", "big"]), min_size=1, max_size=4),
+    st.lists(
+        st.sampled_from(
+            [Approve, lambda id: Deny(id, "no"), lambda id: Edit(id, {"end": "number"})]
+        ),
+        max_size=4,
+    ),
+)
+async def test_answers_settle_what_they_name_and_nothing_else(ends: list[str], kinds: list[Any]):
+    box = Toolbox([remove])
+    calls = [ToolCall(f"c{n}", "remove", {"end": end}) for n, end in enumerate(ends)]
+    assert await box.dispatch(calls) == []
+    answers = [kind(call.id) for call, kind in zip(calls, kinds, strict=False)]
+    outcomes = await box.answer(answers)
+    assert [outcome.call_id for outcome in outcomes] == [answer.call_id for answer in answers]
+    assert_sound(outcomes)
+    assert _parked(box) == [call.id for call in calls[len(answers) :]]
+
+
+def _parked(box: Toolbox) -> list[str]:
+    return [pending.call_id for pending in box.pending]
