@@ -13,11 +13,14 @@ from upshot import (
     Agent,
     AgentError,
     Board,
+    Budget,
     FinalizeDecision,
     Interrupted,
     Message,
+    Parked,
     Request,
     Status,
+    ToolCall,
     run,
     start,
 )
@@ -201,8 +204,6 @@ async def test_an_async_decider_is_asked_with_request_and_result() -> None:
 
 
 async def test_deciders_are_not_asked_about_a_parked_run() -> None:
-    from upshot import Parked
-
     decider = Decide()
     await run(Agent("a", engine=raising(Parked())), "?", deciders=[decider])
     assert decider.asked == []
@@ -384,8 +385,6 @@ async def test_a_hook_that_hangs_is_ended_by_cancel(hooks: Any) -> None:
 
 
 async def test_a_decider_that_hangs_is_ended_by_the_deadline() -> None:
-    from upshot import Budget
-
     decider = type("D", (), {"before_finalize": staticmethod(forever)})()
     result = await run(agent(), "?", deciders=[decider], budget=Budget(deadline_s=0.02))
     assert result.error is not None
@@ -394,8 +393,6 @@ async def test_a_decider_that_hangs_is_ended_by_the_deadline() -> None:
 
 
 async def test_an_observer_that_hangs_at_the_deadline_is_a_warning() -> None:
-    from upshot import Budget
-
     observer = type("O", (), {"on_attempt_end": staticmethod(forever)})()
     result = await run(agent(), "?", observers=[observer], budget=Budget(deadline_s=0.02))
     assert (result.status, [one.code for one in result.warnings]) == (
@@ -405,8 +402,6 @@ async def test_an_observer_that_hangs_at_the_deadline_is_a_warning() -> None:
 
 
 async def test_tools_warn_through_the_result_too() -> None:
-    from upshot import ToolCall
-
     calls = [ADD, ToolCall("call-2", "add", {"a": 3, "b": 4})]
     own = Agent("a", model=ScriptedModel([calls, "Done."]), tools=[add])
     result = await run(own, "?")

@@ -31,6 +31,7 @@ class Scope:
     Args:
         clock: By which the deadline is told.
         deadline: Monotonic moment at which the work is cancelled, None for never.
+        grace_s: How long who is cancelled by us may take to clean up.
 
     Attributes:
         stop: Why it was ended from outside, "" if it was not.
@@ -38,12 +39,13 @@ class Scope:
         is_final: Whether the run is being concluded; its hooks then get a grace after its end.
     """
 
-    def __init__(self, clock: Clock, deadline: float | None) -> None:
+    def __init__(self, clock: Clock, deadline: float | None, *, grace_s: float = GRACE_S) -> None:
         self.stop: StopReason = ""
         self.abandoned = False
         self.is_final = False
         self._clock = clock
         self._deadline = deadline
+        self._grace_s = grace_s
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[Any] | None = None
         self._over: asyncio.Future[None] | None = None
@@ -89,15 +91,15 @@ class Scope:
             return
         self.stop = reason
         now = self._loop.time()
-        self._hooks_until = now + (_CALLER_HOOKS_S if reason == "caller" else 2 * GRACE_S)
+        self._hooks_until = now + (_CALLER_HOOKS_S if reason == "caller" else 2 * self._grace_s)
         if self._hook is not None and not self._hook.expired():
             self._hook.reschedule(self._hooks_until if self.is_final else now)
         if self._task is not None and not self._task.done():
             self._cancel(self._task)
 
     def end_soon(self, reason: StopReason) -> None:
-        """Give the work ``GRACE_S`` to come to a safe point, then cancel it."""
-        self._soon = self._loop.time() + GRACE_S, reason
+        """Give the work the grace to come to a safe point, then cancel it."""
+        self._soon = self._loop.time() + self._grace_s, reason
         if self._over is not None:
             self._timers.append(self._loop.call_at(self._soon[0], self.end, reason))
 
@@ -109,7 +111,7 @@ class Scope:
         """
         until = self._hooks_until
         if until is None and self._deadline is not None:
-            until = self._loop.time() + self._left_s() + (GRACE_S if self.is_final else 0.0)
+            until = self._loop.time() + self._left_s() + (self._grace_s if self.is_final else 0.0)
         limit = self._hook = asyncio.timeout_at(until)
         try:
             async with limit:
@@ -127,7 +129,7 @@ class Scope:
 
     def _cancel(self, task: asyncio.Task[Any]) -> None:
         task.cancel()
-        grace_s = _CALLER_ENGINE_S if self.stop == "caller" else GRACE_S
+        grace_s = _CALLER_ENGINE_S if self.stop == "caller" else self._grace_s
         self._timers.append(self._loop.call_later(grace_s, self._give_up))
 
     def _watch(self) -> None:

@@ -1,0 +1,238 @@
+"""Cancelling from outside: the run is finalised first, whatever it was at."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.runs.kit import Do, Witness, kinds, log_of
+from upshot import Agent, LiveRun, Message, Status, ToolCall, run, start, tool
+from upshot.journal import MemoryJournal
+from upshot.models import ScriptedModel
+
+
+@tool(effect="read")
+async def quick() -> str:
+    return "quick"
+
+
+@tool(effect="write")
+async def slow() -> None:
+    await asyncio.sleep(60)
+
+
+@tool(effect="read")
+async def nap() -> None:
+    await asyncio.sleep(60)
+
+
+def both(*tools: Any) -> Agent:
+    calls = [ToolCall(f"c-{one.name}", one.name) for one in tools]
+    return Agent("a", model=ScriptedModel([calls, "Never."]), tools=tools)
+
+
+def hanging() -> Agent:
+    return Agent("a", engine=Do(lambda *_: asyncio.sleep(60)))
+
+
+async def ended_by_timeout(agent: Agent, **options: Any) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.02):
+            await run(agent, "?", **options)
+
+
+def is_valid(messages: tuple[Message, ...]) -> bool:
+    """Whether every call has its tool message."""
+    asked = [call.id for message in messages for call in message.tool_calls]
+    return sorted(asked) == sorted(
+        str(message.tool_call_id) for message in messages if message.role == "tool"
+    )
+
+
+@pytest.mark.parametrize("agent", [hanging(), both(quick, slow, nap)], ids=["engine", "tools"])
+async def test_a_callers_timeout_finalises_and_is_raised_again(agent: Agent) -> None:
+    witness, journal = Witness(), MemoryJournal()
+    await ended_by_timeout(agent, observers=[witness], journal=journal)
+    (result,) = witness.facts("on_run_end")[0]
+    assert (result.status, result.error.code, result.committed) == ("canceled", "canceled", False)
+    assert is_valid(result.messages)
+    log = await log_of(journal, result.run_id)
+    assert kinds(log)[-1] == "run_settled"
+    assert kinds(log).count("tool_started") == kinds(log).count("tool_settled")
+
+
+async def test_a_cancelled_task_finalises_and_is_cancelled() -> None:
+    witness = Witness()
+    task = asyncio.ensure_future(run(hanging(), "?", observers=[witness]))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert task.cancelled()
+    assert witness.names()[-1] == "on_run_end"
+
+
+async def test_further_cancels_do_not_cut_the_end_short() -> None:
+    done: list[str] = []
+
+    class Slow:
+        async def on_run_end(self, info: Any, result: Any) -> None:
+            await asyncio.sleep(0.03)
+            done.append(result.status)
+
+    task = asyncio.ensure_future(run(hanging(), "?", observers=[Slow()]))
+    for _ in range(4):
+        await asyncio.sleep(0.005)
+        task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert done == ["canceled"]
+
+
+async def test_the_result_stays_on_the_handle_after_a_callers_cancel() -> None:
+    kept: list[LiveRun] = []
+
+    async def watch() -> None:
+        async with start(hanging(), "?") as live:
+            kept.append(live)
+            await live.result()
+
+    task = asyncio.ensure_future(watch())
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (await kept[0].result()).status is Status.CANCELED
+
+
+async def test_a_task_group_that_fails_finalises_the_runs_in_it() -> None:
+    witness = Witness()
+
+    async def fail() -> None:
+        await asyncio.sleep(0.01)
+        raise KeyError("x")
+
+    with pytest.raises(ExceptionGroup):
+        async with asyncio.TaskGroup() as group:
+            group.create_task(run(hanging(), "?", observers=[witness]))
+            group.create_task(fail())
+    assert witness.facts("on_run_end")[0][0].status is Status.CANCELED
+
+
+async def test_an_interrupt_in_the_middle_of_tools_leaves_valid_messages() -> None:
+    agent = both(quick, slow, nap)
+    async with start(agent, "?") as live:
+        async for event in live:
+            if event.kind == "tool_settled":
+                live.interrupt("user_input", "stop")
+        result = await live.result()
+    assert (result.status, result.cause) == ("interrupted", "user_input")
+    assert is_valid(result.messages)
+    assert len(result.tool_outcomes) == 3
+    assert result.tool_outcomes[0].kind == "tool_execution_result"
+
+
+async def test_calls_that_had_not_started_are_denied_as_cancelled() -> None:
+    agent = both(slow, slow.but(name="slow_too"))
+    async with start(agent, "?") as live:
+        async for event in live:
+            if event.kind == "tool_started":
+                live.interrupt()
+        result = await live.result()
+    started, waiting = result.tool_outcomes
+    assert (started.kind, started.code, started.effect) == ("tool_failure", "cancelled", "unknown")
+    assert (waiting.kind, waiting.reason, waiting.effect) == ("tool_denied", "cancelled", "none")
+
+
+@pytest.mark.parametrize(
+    "when", ["model_started", "model_replied", "tool_started", "board_changed"]
+)
+@pytest.mark.parametrize("how", ["cancel", "interrupt"])
+async def test_a_stop_at_any_point_leaves_valid_messages(when: str, how: str) -> None:
+    async with start(both(quick, nap), "?") as live:
+        async for event in live:
+            if event.kind == when:
+                getattr(live, how)()
+        result = await live.result()
+    assert result.status == {"cancel": "canceled", "interrupt": "interrupted"}[how]
+    assert is_valid(result.messages)
+
+
+async def test_a_model_call_that_was_cut_off_counts_as_unmeasured() -> None:
+    async def never(messages: Any) -> str:
+        await asyncio.sleep(60)
+        return "never"
+
+    async with start(Agent("a", model=ScriptedModel([never])), "?") as live:
+        async for event in live:
+            if event.kind == "model_started":
+                await asyncio.sleep(0.005)
+                live.cancel()
+        usage = (await live.result()).usage
+    assert (usage.api_calls, usage.unmeasured_calls) == (1, 1)
+
+
+PROGRAM = """
+import asyncio, sys, threading, time
+from pathlib import Path
+from upshot import Agent, ScriptedModel, ToolCall, run_sync, tool
+
+class Tell:
+    def on_run_end(self, info, result):
+        print("ended", result.status, flush=True)
+
+@tool(effect="read")
+async def wait():
+    print("waiting", flush=True)
+    await asyncio.sleep(60)
+
+@tool(effect="read", timeout_s=0.05)
+def hang():
+    threading.Event().wait()
+
+name = sys.argv[1]
+agent = Agent("a", model=ScriptedModel([ToolCall("c", name), "Done."]), tools=[wait, hang])
+try:
+    print(run_sync(agent, "?", observers=[Tell()]).content, flush=True)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+def program(tmp_path: Path, name: str) -> subprocess.Popen[str]:
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    source = Path(__file__).resolve().parents[2] / "src"
+    return subprocess.Popen(
+        [sys.executable, str(path), name],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(source)},
+    )
+
+
+def test_ctrl_c_finalises_the_run_and_is_raised(tmp_path: Path) -> None:
+    with program(tmp_path, "wait") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waiting\n"
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=20)
+    assert out.splitlines() == ["ended canceled", "interrupted"]
+    assert process.returncode == 0
+
+
+def test_a_tool_that_hangs_in_its_thread_does_not_keep_the_interpreter(tmp_path: Path) -> None:
+    began = time.monotonic()
+    with program(tmp_path, "hang") as process:
+        out, _ = process.communicate(timeout=20)
+    assert out.splitlines() == ["ended completed", "Done."]
+    assert process.returncode == 0
+    assert time.monotonic() - began < 20

@@ -1,0 +1,145 @@
+"""Whatever breaks: what began is ended once, for observers, for the log and for watchers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.runs.kit import Do, Witness, kinds, log_of, raising
+from upshot import (
+    Aborted,
+    Agent,
+    AgentError,
+    AgentResult,
+    Budget,
+    Failed,
+    Interrupted,
+    JournalError,
+    Parked,
+    Request,
+    RunSettled,
+    run,
+    start,
+)
+from upshot.journal import MemoryJournal
+from upshot.models import ScriptedModel
+
+
+def broken(*_: Any) -> Any:
+    raise RuntimeError("broken")
+
+
+async def sleep(*_: Any) -> None:
+    await asyncio.sleep(60)
+
+
+class Broken:
+    """Breaks in the hook that it is named after."""
+
+    def __init__(self, hook: str) -> None:
+        setattr(self, hook, broken)
+
+
+CRASHES: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "engine raises": {"engine": Do(broken)},
+    "engine is interrupted": {"engine": raising(Interrupted("custom"))},
+    "engine aborts": {"engine": raising(Aborted("no"))},
+    "engine fails": {"engine": raising(Failed("conflict", "no"))},
+    "engine parks": {"engine": raising(Parked())},
+    "engine raises a cancel": {"engine": raising(asyncio.CancelledError())},
+    "engine gives no board": {"engine": Do(lambda run, host, board: object())},
+    "model fails": {"model": ScriptedModel([AgentError("auth_error", "no key")])},
+    "model raises": {"model": ScriptedModel([broken])},
+    "seeder raises": {"prepare": broken},
+    "decider raises": {"deciders": [Broken("before_finalize")]},
+    "decider raises before the model": {"deciders": [Broken("before_model")]},
+    "committer raises": {"committers": [broken]},
+    "deadline": {"engine": Do(sleep), "budget": Budget(deadline_s=0.01)},
+} | {
+    f"observer raises in {hook}": {"observers": [Broken(hook)]}
+    for hook in ("on_run_start", "on_attempt_start", "on_attempt_end", "on_run_end")
+}
+
+
+@pytest.mark.parametrize("options", CRASHES.values(), ids=CRASHES)
+async def test_what_began_is_ended_once(options: dict[str, Any]) -> None:
+    witness, journal = Witness(), MemoryJournal()
+    options = {"model": ScriptedModel(["Hi."], per_conversation=True)} | options
+    agent = Agent("a", observers=[witness])
+    result = await run(agent, "?", journal=journal, **options)
+    assert witness.names().count("on_run_start") == witness.names().count("on_run_end") == 1
+    assert witness.names()[-1] == "on_run_end"
+    assert witness.names().count("on_attempt_start") == witness.names().count("on_attempt_end")
+    log = await log_of(journal, result.run_id)
+    assert kinds(log).count("run_started") == kinds(log).count("run_settled") == 1
+    assert log[-1].kind == "run_settled"
+    assert log[-1].result == result  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("options", CRASHES.values(), ids=CRASHES)
+async def test_watchers_are_told_of_the_end_too(options: dict[str, Any]) -> None:
+    options = {"model": ScriptedModel(["Hi."], per_conversation=True)} | options
+    async with start(Agent("a"), "?", **options) as live:
+        events = [event async for event in live]
+        result = await live.result()
+    assert events[-1].kind == "run_settled"
+    assert events[-1].result is result  # type: ignore[union-attr]
+
+
+class Failing(MemoryJournal):
+    """A journal that can no longer be written from the n-th event on."""
+
+    def __init__(self, last: int) -> None:
+        super().__init__()
+        self._left = last
+
+    def append(self, event: Any, *, epoch: int | None = None) -> None:
+        if self._left == 0:
+            raise JournalError("the disk is full")
+        self._left -= 1
+        super().append(event, epoch=epoch)
+
+
+@pytest.mark.parametrize("last", range(9))
+async def test_a_log_that_is_lost_fails_the_run_and_ends_it_once(last: int) -> None:
+    witness = Witness()
+    agent = Agent("a", model=ScriptedModel(["Hi."]), observers=[witness])
+    async with start(agent, "?", journal=Failing(last)) as live:
+        events = [event async for event in live]
+        result = await live.result()
+    assert kinds(events).count("run_settled") == 1
+    assert witness.names().count("on_run_start") == witness.names().count("on_run_end")
+    told = [result.error.message] if result.error else [one.message for one in result.warnings]
+    assert told == ["the disk is full"]
+
+
+async def test_an_old_epoch_stops_the_run_that_lost_its_log() -> None:
+    journal = MemoryJournal()
+
+    async def work(run: Any, host: Any, board: Any) -> None:
+        await journal.claim(run.id)
+        board.set("x", 1)
+        await asyncio.sleep(60)
+
+    result = await run(Agent("a", engine=Do(work)), Request("?", run_id="r"), journal=journal)
+    assert result.error is not None
+    assert (result.status, result.error.type, result.error.origin) == (
+        "failed",
+        "JournalError",
+        "journal",
+    )
+
+
+async def test_a_hand_made_run_settled_does_not_end_the_run() -> None:
+    def work(run: Any, host: Any, board: Any) -> str:
+        host.publish(RunSettled(result=AgentResult()))
+        return "mine"
+
+    journal = MemoryJournal()
+    result = await run(Agent("a", engine=Do(work)), "?", journal=journal)
+    assert kinds(await log_of(journal, result.run_id)).count("run_settled") == 1
+    assert result.output == "mine"
+    assert [warning.code for warning in result.warnings] == ["event_refused"]
