@@ -34,13 +34,13 @@ from .transcript import (
     schema_name,
     splice,
     to_data_url,
+    to_effort,
     to_own_part,
     to_wire_id,
 )
 
 __all__ = ["ChatTranscript"]
 
-_EFFORTS: Final = ((1, "none"), (1025, "minimal"), (4097, "low"), (16385, "medium"))
 _CHOICES: Final = frozenset({"auto", "none", "required"})
 
 
@@ -223,7 +223,7 @@ def _to_reasoning_fields(reasoning: str | int, dialect: ChatDialect) -> dict[str
     off = reasoning in (0, "none")
     match dialect.reasoning:
         case "effort":
-            return {"reasoning_effort": _to_effort(reasoning)}
+            return {"reasoning_effort": to_effort(reasoning)}
         case "object":
             if off:
                 return {"reasoning": {"enabled": False}}
@@ -232,18 +232,12 @@ def _to_reasoning_fields(reasoning: str | int, dialect: ChatDialect) -> dict[str
         case "thinking":
             if off:
                 return {"thinking": {"type": "disabled"}}
-            return {"thinking": {"type": "enabled"}, "reasoning_effort": _to_effort(reasoning)}
+            return {"thinking": {"type": "enabled"}, "reasoning_effort": to_effort(reasoning)}
         case "enable":
             budget = {"thinking_budget": reasoning} if isinstance(reasoning, int) else {}
             return {"enable_thinking": False} if off else {"enable_thinking": True, **budget}
         case _:
             return {}
-
-
-def _to_effort(reasoning: str | int) -> str:
-    if isinstance(reasoning, str):
-        return reasoning
-    return next((word for below, word in _EFFORTS if reasoning < below), "high")
 
 
 def _to_content(message: Message) -> str | list[object]:

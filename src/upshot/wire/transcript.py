@@ -23,6 +23,7 @@ __all__ = [
     "schema_name",
     "splice",
     "to_data_url",
+    "to_effort",
     "to_own_part",
     "to_wire_id",
 ]
@@ -32,6 +33,7 @@ SCHEMA_PROMPT = "Reply only with JSON that follows this JSON Schema, with nothin
 
 _NOT_NAME = re.compile("[^a-zA-Z0-9_-]+")
 _ID_CHARS = 9
+_EFFORTS = ((1, "none"), (1025, "minimal"), (4097, "low"), (16385, "medium"))
 
 
 class Transcript(Protocol):
@@ -107,6 +109,13 @@ def arguments_of(call: ToolCall, *, stray_key: str) -> bytes:
 def to_data_url(data: bytes, media_type: str) -> str:
     """*data* as a ``data:`` address."""
     return f"data:{media_type};base64,{b64encode(data).decode('ascii')}"
+
+
+def to_effort(reasoning: str | int) -> str:
+    """An effort as a word; a number of tokens to think with becomes the nearest one."""
+    if isinstance(reasoning, str):
+        return reasoning
+    return next((word for below, word in _EFFORTS if reasoning < below), "high")
 
 
 def to_own_part(raw: JsonObject) -> JsonObject | None:
