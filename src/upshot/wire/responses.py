@@ -1,0 +1,366 @@
+"""The Responses surface: replies of OpenAI and of all that follow it, whole and streamed.
+
+Source:
+    https://platform.openai.com/docs/api-reference/responses and .../responses-streaming, read
+    November 2025, and recorded replies of Azure, Bedrock, DeepSeek, OpenRouter and xAI.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from ..contract import (
+    Json,
+    JsonObject,
+    Reasoning,
+    ReasoningDelta,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    Usage,
+)
+from .chat import CUSTOM_INPUT
+from .document import as_count, as_list, as_object, as_text
+from .draft import Draft, StreamEvent, to_reported_cost
+
+__all__ = ["ResponsesStream", "read_responses"]
+
+# Event -> what grows, and in an item of which type. What the provider's own tools write while they
+# work is not followed.
+_DELTAS: Final = {
+    "response.output_text.delta": ("text", "message"),
+    "response.refusal.delta": ("refusal", "message"),
+    "response.reasoning_text.delta": ("content", "reasoning"),
+    "response.reasoning_summary_text.delta": ("summary", "reasoning"),
+    "response.function_call_arguments.delta": ("arguments", "function_call"),
+    "response.custom_tool_call_input.delta": ("input", "custom_tool_call"),
+}
+_DONES: Final = {
+    "response.output_text.done": ("text", "message", "text"),
+    "response.refusal.done": ("refusal", "message", "refusal"),
+    "response.reasoning_text.done": ("content", "reasoning", "text"),
+    "response.reasoning_summary_text.done": ("summary", "reasoning", "text"),
+    "response.function_call_arguments.done": ("arguments", "function_call", "arguments"),
+    "response.custom_tool_call_input.done": ("input", "custom_tool_call", "input"),
+}
+_ENDS: Final = {
+    "response.completed": "completed",
+    "response.incomplete": "incomplete",
+    "response.failed": "failed",
+    "response.cancelled": "cancelled",
+}
+_CALLS: Final = {"function_call": "arguments", "custom_tool_call": "input"}
+_THOUGHTS: Final = ("summary", "content")
+_PARAGRAPH: Final = "\n\n"
+
+
+def read_responses(document: JsonObject, draft: Draft) -> None:
+    """Read a whole reply into *draft*."""
+    _read_head(document, draft)
+    _read_end(document, draft)
+    told = isinstance(document.get("output"), list) or as_text(document.get("status"))
+    if not told and draft.error is None:
+        draft.fail_unreadable("the reply has no output")
+    _add_items(map(as_object, as_list(document.get("output"))), draft)
+
+
+class ResponsesStream:
+    """Reads the events of one streamed reply into a draft."""
+
+    __slots__ = ("_calls", "_draft", "_items", "_output")
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        self._items: dict[int, _Item] = {}
+        self._calls = 0
+        self._output: list[Json] = []
+
+    def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
+        """Take one event and give the deltas in it."""
+        kind = as_text(document.get("type")) or name
+        if grows := _DELTAS.get(kind):
+            return self._read_delta(document, *grows)
+        if done := _DONES.get(kind):
+            channel, item_type, key = done
+            index, item = self._find(document, item_type)
+            return _complete(item, channel, index, as_text(document.get(key)))
+        match kind:
+            case "response.output_item.added":
+                return self._begin_item(document)
+            case "response.output_item.done":
+                return self._end_item(document)
+            case "error":
+                self._draft.fail(_error_of(document))
+            case _ if response := as_object(document.get("response")):
+                _read_head(response, self._draft)
+                if ending := _ENDS.get(kind):
+                    return self._end(response, ending)
+            case _:
+                pass
+        return []
+
+    def finish(self) -> None:
+        """Put the items into the draft: those of the last event, else what was gathered."""
+        items = [as_object(item) for item in self._output]
+        if not items:
+            items = [item.to_document() for _, item in sorted(self._items.items())]
+        _add_items(items, self._draft)
+
+    def _read_delta(self, document: JsonObject, channel: str, item_type: str) -> list[StreamEvent]:
+        index, item = self._find(document, item_type)
+        return item.add(channel, index, as_text(document.get("delta")))
+
+    def _begin_item(self, document: JsonObject) -> list[StreamEvent]:
+        place = self._place_of(document)
+        item = self._items[place] = self._new_item(as_object(document.get("item")))
+        if item.kind not in _CALLS:
+            return []
+        return [ToolCallDelta(index=item.call, call_id=item.call_id, name=item.name)]
+
+    def _end_item(self, document: JsonObject) -> list[StreamEvent]:
+        place = self._place_of(document)
+        events: list[StreamEvent] = []
+        if place not in self._items:
+            events += self._begin_item(document)
+        item = self._items[place]
+        item.document = as_object(document.get("item"))
+        for channel, index, text in _texts_of(item.document):
+            events += _complete(item, channel, index, text)
+        return events
+
+    def _end(self, response: JsonObject, ending: str) -> list[StreamEvent]:
+        self._draft.done = True
+        _read_end({**response, "status": ending}, self._draft)
+        self._output = as_list(response.get("output"))
+        events: list[StreamEvent] = []
+        if not self._items:
+            # A server that sends no more than the end has still sent the answer.
+            for place, item in enumerate(self._output):
+                events += self._end_item({"output_index": place, "item": item})
+        return events
+
+    def _find(self, document: JsonObject, item_type: str) -> tuple[int, _Item]:
+        """The part's index and the item that *document* goes on with, begun here if need be."""
+        place = self._place_of(document)
+        item = self._items.get(place)
+        if item is None:
+            start: JsonObject = {"type": item_type, "id": document.get("item_id")}
+            item = self._items[place] = self._new_item(start)
+        index = as_count(document.get("content_index"))
+        if index is None:
+            index = as_count(document.get("summary_index")) or 0
+        return index, item
+
+    def _place_of(self, document: JsonObject) -> int:
+        """Which item it is about: by its place in the output, else by its id, else the last."""
+        place = as_count(document.get("output_index"))
+        if place is not None:
+            return place
+        item = as_object(document.get("item"))
+        ident = as_text(document.get("item_id")) or as_text(item.get("id"))
+        for known, other in self._items.items():
+            if ident and as_text(other.document.get("id")) == ident:
+                return known
+        last = max(self._items, default=-1)
+        return last + 1 if item or last < 0 else last
+
+    def _new_item(self, document: JsonObject) -> _Item:
+        item = _Item(document, self._calls)
+        # A delta's index counts calls; the output counts items of all types.
+        self._calls += item.kind in _CALLS
+        return item
+
+
+@dataclass(slots=True)
+class _Item:
+    """One item of the output, and the pieces that came after its start.
+
+    Attributes:
+        document: The item as it was last sent whole.
+        call: Which call it is, if it is one.
+        pieces: What grew, by its name and the index of the part.
+    """
+
+    document: JsonObject
+    call: int
+    pieces: dict[tuple[str, int], list[str]] = field(
+        default_factory=dict[tuple[str, int], list[str]]
+    )
+
+    @property
+    def kind(self) -> str:
+        return as_text(self.document.get("type"))
+
+    @property
+    def name(self) -> str:
+        return as_text(self.document.get("name"))
+
+    @property
+    def call_id(self) -> str:
+        return as_text(self.document.get("call_id")) or as_text(self.document.get("id"))
+
+    def add(self, channel: str, index: int, text: str) -> list[StreamEvent]:
+        """Keep a piece, and give it as a delta."""
+        if not text:
+            return []
+        key = (channel, index)
+        if key not in self.pieces and channel in _THOUGHTS and self.pieces:
+            # Parts of a thought are paragraphs.
+            self.pieces[key] = [text]
+            text = _PARAGRAPH + text
+        else:
+            self.pieces.setdefault(key, []).append(text)
+        match channel:
+            case "text":
+                return [TextDelta(text=text)]
+            case "summary" | "content":
+                return [ReasoningDelta(text=text)]
+            case "arguments" | "input":
+                call_id, name = self.call_id, self.name
+                return [ToolCallDelta(index=self.call, call_id=call_id, name=name, arguments=text)]
+            case _:
+                return []
+
+    def to_document(self) -> JsonObject:
+        """The item with what came in pieces, where it was not sent whole."""
+        document = dict(self.document)
+        parts: dict[str, list[Json]] = {"content": [], "summary": []}
+        for (channel, _), pieces in sorted(self.pieces.items()):
+            text = "".join(pieces)
+            match channel:
+                case "text":
+                    parts["content"].append({"type": "output_text", "text": text})
+                case "refusal":
+                    parts["content"].append({"type": "refusal", "refusal": text})
+                case "summary" | "content":
+                    parts[channel].append({"type": "text", "text": text})
+                case _:
+                    document[channel] = document.get(channel) or text
+        for name, found in parts.items():
+            if found and not document.get(name):
+                document[name] = found
+        return document
+
+
+def _complete(item: _Item, channel: str, index: int, text: str) -> list[StreamEvent]:
+    """Add what of the whole *text* did not come in pieces before."""
+    known = "".join(item.pieces.get((channel, index), ()))
+    return item.add(channel, index, text[len(known) :]) if text.startswith(known) else []
+
+
+def _texts_of(document: JsonObject) -> Iterable[tuple[str, int, str]]:
+    """All that may have come in pieces, of an item that came whole: (channel, index, text)."""
+    kind = as_text(document.get("type"))
+    if key := _CALLS.get(kind):
+        yield key, 0, as_text(document.get(key))
+    for name in _THOUGHTS:
+        for index, part in enumerate(map(as_object, as_list(document.get(name)))):
+            if kind == "reasoning":
+                yield name, index, as_text(part.get("text"))
+            elif kind == "message" and part.get("type") == "refusal":
+                yield "refusal", index, as_text(part.get("refusal"))
+            elif kind == "message":
+                yield "text", index, as_text(part.get("text"))
+
+
+def _read_head(response: JsonObject, draft: Draft) -> None:
+    draft.model = as_text(response.get("model")) or draft.model
+    draft.id = as_text(response.get("id")) or draft.id
+
+
+def _read_end(response: JsonObject, draft: Draft) -> None:
+    status = as_text(response.get("status"))
+    why = as_text(as_object(response.get("incomplete_details")).get("reason"))
+    draft.finish_raw = why if status == "incomplete" and why else status
+    _read_usage(as_object(response.get("usage")), draft)
+    if response.get("error"):
+        draft.fail(_error_of(response))
+
+
+def _error_of(document: JsonObject) -> JsonObject:
+    """What *document* says of an error, without the words that are about the document."""
+    names = ("error", "code", "message", "param")
+    return {name: value for name in names if (value := document.get(name)) is not None}
+
+
+def _read_usage(usage: JsonObject, draft: Draft) -> None:
+    if not usage:
+        return
+    taken_of = as_object(usage.get("input_tokens_details"))
+    given_of = as_object(usage.get("output_tokens_details"))
+    taken = as_count(usage.get("input_tokens"))
+    given = as_count(usage.get("output_tokens"))
+    total = as_count(usage.get("total_tokens"))
+    reasoning = as_count(given_of.get("reasoning_tokens"))
+    if taken is not None and given is not None and reasoning and taken + given != total:
+        # As on the chat surface: reasoning that was left out is put back where that makes the sum.
+        given += reasoning if taken + given + reasoning == total else 0
+    draft.usage_raw = usage
+    draft.total_tokens_reported = total
+    draft.cost = to_reported_cost(usage)
+    draft.usage = Usage(
+        input_tokens=taken,
+        output_tokens=given,
+        cache_read_tokens=as_count(taken_of.get("cached_tokens")),
+        cache_write_tokens=as_count(taken_of.get("cache_write_tokens")),
+        reasoning_tokens=reasoning,
+        input_audio_tokens=as_count(taken_of.get("audio_tokens")),
+        output_audio_tokens=as_count(given_of.get("audio_tokens")),
+        api_calls=1,
+    )
+
+
+def _add_items(items: Iterable[JsonObject], draft: Draft) -> None:
+    for item in items:
+        match as_text(item.get("type")):
+            case "message":
+                _add_message(item, draft)
+            case "reasoning":
+                draft.reasoning.append(_to_reasoning(item, draft.provider))
+            case "function_call" | "custom_tool_call":
+                draft.calls.append(_to_call(item, draft))
+            case "":
+                pass
+            case kind:
+                draft.server_tools.append(kind)
+
+
+def _add_message(item: JsonObject, draft: Draft) -> None:
+    content = item.get("content")
+    if isinstance(content, str):
+        draft.text.append(content)
+    for part in map(as_object, as_list(content)):
+        if part.get("type") == "refusal":
+            draft.refusal.append(as_text(part.get("refusal")))
+        else:
+            draft.text.append(as_text(part.get("text")))
+
+
+def _to_reasoning(item: JsonObject, provider: str) -> Reasoning:
+    """The thought itself where it is shown, else its summary."""
+    shown = [
+        _PARAGRAPH.join(as_text(as_object(part).get("text")) for part in as_list(item.get(name)))
+        for name in ("content", "summary")
+    ]
+    signature = as_text(item.get("encrypted_content")) or None
+    return Reasoning(
+        text=shown[0] or shown[1],
+        signature=signature,
+        provider=provider,
+        id=as_text(item.get("id")),
+        # Not even a summary is shown.
+        redacted=signature is not None and not any(shown),
+    )
+
+
+def _to_call(item: JsonObject, draft: Draft) -> ToolCall:
+    ident = as_text(item.get("call_id")) or as_text(item.get("id"))
+    # Outcomes are told apart by ids, so a call without one gets one.
+    ident = ident or f"call_{draft.id or 'reply'}_{len(draft.calls)}"
+    name = as_text(item.get("name"))
+    if item.get("type") == "custom_tool_call":
+        return ToolCall(ident, name, {CUSTOM_INPUT: as_text(item.get("input"))})
+    arguments = item.get("arguments")
+    return ToolCall(ident, name, as_text(arguments) or as_object(arguments))
