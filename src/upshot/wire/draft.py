@@ -69,6 +69,7 @@ class Draft:
         settled_calls: How many of them the provider has already seen answered.
         server_tools: What the provider did itself, by block type.
         finish_raw: The provider's word for why it stopped.
+        blocked: Whether that word says why the prompt was not even answered.
         usage: Tokens, None while none were told.
         usage_raw: As it came.
         total_tokens_reported: The provider's own sum.
@@ -90,6 +91,7 @@ class Draft:
     settled_calls: int = 0
     server_tools: list[Json] = field(default_factory=list[Json])
     finish_raw: str = ""
+    blocked: bool = False
     usage: Usage | None = None
     usage_raw: JsonObject | None = None
     total_tokens_reported: int | None = None
@@ -134,6 +136,8 @@ class Draft:
     def _finish(self) -> FinishReason | None:
         if not self.finish_raw:
             return None
+        if self.blocked:
+            return FinishReason.CONTENT_FILTER
         reason = parse_finish_reason(self.finish_raw)
         return settle_finish(reason, calls=len(self.calls) > self.settled_calls)
 
