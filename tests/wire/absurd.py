@@ -11,16 +11,19 @@ sizes = st.lists(st.integers(0, 60), max_size=20)
 
 
 def documents(keys, words):
-    """Documents with *keys* at any depth, and *words* or absurd values in them."""
+    """Documents with *keys* at any depth, and *words* or absurd values in them.
+
+    Both are texts of words.
+    """
     leaves = (
         st.none()
         | st.booleans()
         | st.integers()
         | st.floats()
         | st.text(max_size=6)
-        | st.sampled_from(words)
+        | st.sampled_from(words.split())
     )
-    names = st.sampled_from(keys)
+    names = st.sampled_from(keys.split())
     return st.recursive(
         leaves,
         lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=6),

@@ -19,6 +19,8 @@ READ_FROM_ERRORS = ("other", "cohere-chat")
 FINISHED = {
     "chat": re.compile(rb'"finish_reason"\s*:\s*"'),
     "messages": re.compile(rb'"stop_reason"\s*:\s*"'),
+    "responses": re.compile(rb'"type"\s*:\s*"response\.(completed|incomplete|failed|cancelled)"'),
+    "generate": re.compile(rb'"(finishReason|blockReason)"\s*:'),
 }
 
 

@@ -19,7 +19,7 @@ CHUNKS = (
 
 
 def test_an_unknown_surface_is_misuse():
-    with pytest.raises(Misuse, match="chat, messages"):
+    with pytest.raises(Misuse, match="chat, converse"):
         read_response("chatter", status=200, headers={}, body=b"")
     with pytest.raises(Misuse):
         StreamReader("chatter")

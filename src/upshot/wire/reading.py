@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from ..contract import AgentError, ModelResponse
 from .document import parse_json, parse_object
 from .draft import Draft, StreamEvent
+from .eventstream import FrameParser
 from .failures import classify_error
 from .headers import Headers, normalize_headers
+from .json_array import ArrayParser
 from .sse import EventParser, ServerEvent
 from .surfaces import find_surface
 
@@ -25,6 +27,8 @@ _MODES: dict[str, Mode] = {
 }
 _EVENT_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _DOCUMENT_STARTS = (b"{", b"[", b"<")
+# A frame begins with its length, whose first byte is zero below 16 MiB.
+_FRAME_START = b"\0"
 _BLANK = b" \t\r\n\xef\xbb\xbf"
 
 
@@ -41,7 +45,7 @@ def read_response(
     """Read a whole reply, good or bad.
 
     Args:
-        surface: "chat" or "messages".
+        surface: "chat", "responses", "messages", "generate", "converse" or "invoke".
         status: The HTTP status.
         headers: A mapping, pairs, anything with ``items()``, or None.
         body: The reply's body, any bytes; a stream that has ended is one too.
@@ -62,6 +66,14 @@ def read_response(
     return reader.close()
 
 
+class _Parser(Protocol):
+    """What turns the bytes of a stream into events."""
+
+    def feed(self, data: bytes) -> list[ServerEvent]: ...
+
+    def close(self) -> list[ServerEvent]: ...
+
+
 class StreamReader:
     """Reads one streamed reply while it comes.
 
@@ -70,7 +82,7 @@ class StreamReader:
     said that it was over.
 
     Args:
-        surface: "chat" or "messages".
+        surface: As for :func:`read_response`.
         provider: Whom it comes from.
         headers: Those of the reply, any container, or None.
         mode: How it is framed; None concludes it from the content type, else the first bytes.
@@ -84,8 +96,8 @@ class StreamReader:
         "_begun",
         "_body",
         "_draft",
-        "_events",
-        "_mode",
+        "_heard",
+        "_parser",
         "_response",
         "_sniffed",
         "_stream",
@@ -103,15 +115,16 @@ class StreamReader:
     ) -> None:
         fields = normalize_headers(headers)
         kind = fields.get("content-type", "").partition(";")[0].strip().lower()
-        self._mode: Mode = mode or _MODES.get(kind) or "sse"
-        self._sniffed = self._mode == "aws-eventstream"
+        # None where the reply is one document.
+        self._parser = _open_parser(mode or _MODES.get(kind) or "sse")
+        self._sniffed = False
+        self._heard = False
         self._surface = find_surface(surface)
         self._begun = False
         self._draft = Draft(
             provider=provider, fields=fields, now=time.time() if now is None else now
         )
         self._stream = self._surface.open_stream(self._draft)
-        self._events = EventParser()
         self._body: list[bytes] = []
         self._response: ModelResponse | None = None
 
@@ -131,8 +144,8 @@ class StreamReader:
             if not self._sniff(data):
                 return []
             self._body.clear()
-        if self._mode == "sse":
-            return self._read(self._events.feed(data))
+        if self._parser is not None:
+            return self._read(self._parser.feed(data))
         self._body.append(data)
         return []
 
@@ -144,12 +157,14 @@ class StreamReader:
         """
         if self._response is None:
             rest = b"".join(self._body)
-            if self._mode == "sse":
-                self._read(self._events.feed(rest))
+            if self._parser is not None:
+                self._read(self._parser.feed(rest))
                 # What has no line end may be half an event, which is a cut and no mistake.
-                self._read(self._events.close(), whole=False)
+                self._read(self._parser.close(), whole=False)
                 self._draft.done = bool(self._draft.done)
                 self._stream.finish()
+                if isinstance(self._parser, ArrayParser) and not self._heard:
+                    self._draft.fail_unreadable("the reply is an array without an object")
             else:
                 self._read_whole(rest)
             self._response = self._draft.to_response()
@@ -183,7 +198,8 @@ class StreamReader:
         document = parse_object(body)
         if document is None and body.lstrip(_BLANK).startswith(_EVENT_STARTS):
             # Some gateways send the error of a refused request as an event.
-            events = self._events.feed(body) + self._events.close()
+            parser = EventParser()
+            events = parser.feed(body) + parser.close()
             body = events[0][1] if events else body
             document = parse_object(body)
         self._draft.raw = document
@@ -201,6 +217,7 @@ class StreamReader:
         for name, data in events:
             document = parse_json(data)
             if isinstance(document, dict):
+                self._heard = True
                 deltas += self._stream.read(name, document)
             elif data.strip() == self._surface.done_mark:
                 self._draft.done = True
@@ -219,7 +236,7 @@ class StreamReader:
             self._draft.error = self._classify(200, body)
 
     def _sniff(self, data: bytes) -> bool:
-        """Correct the mode by the first bytes; False while they do not tell.
+        """Correct the framing by the first bytes; False while they do not tell.
 
         Servers answer a streamed request with one JSON document, or the other way round, and do
         not always say so in the content type.
@@ -228,8 +245,22 @@ class StreamReader:
         if not start or any(mark.startswith(start) for mark in _EVENT_STARTS if mark != start):
             return False
         if start.startswith(_EVENT_STARTS):
-            self._mode = "sse"
+            self._parser = EventParser()
+        elif start.startswith(b"[") and self._surface.arrays:
+            self._parser = ArrayParser()
         elif start.startswith(_DOCUMENT_STARTS):
-            self._mode = "json"
+            self._parser = None
+        elif start.startswith(_FRAME_START):
+            self._parser = FrameParser()
         self._sniffed = True
         return True
+
+
+def _open_parser(mode: Mode) -> _Parser | None:
+    match mode:
+        case "sse":
+            return EventParser()
+        case "aws-eventstream":
+            return FrameParser()
+        case "json":
+            return None

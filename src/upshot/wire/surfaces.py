@@ -10,9 +10,15 @@ from ..contract import JsonObject
 from ..errors import Misuse
 from .chat import ChatStream, read_chat
 from .chat_transcript import ChatTranscript
+from .converse import ConverseStream, read_converse
 from .draft import Draft, SurfaceStream
+from .generate import GenerateStream, read_generate
+from .generate_transcript import GenerateTranscript
+from .invoke import InvokeStream, read_invoke
 from .messages import MessagesStream, read_messages
 from .messages_transcript import MessagesTranscript
+from .responses import ResponsesStream, read_responses
+from .responses_transcript import ResponsesTranscript
 from .transcript import Transcript
 
 __all__ = ["SURFACES", "Surface", "find_surface", "make_transcript"]
@@ -25,20 +31,27 @@ class Surface:
     Attributes:
         read: Reads a whole reply into a draft.
         open_stream: Makes the reader of one streamed reply into a draft.
-        make_transcript: Makes an empty conversation; takes ``provider``.
+        make_transcript: Makes an empty conversation; takes ``provider``. None where none is
+            written.
         done_mark: Data that ends the stream without being JSON, b"" where there is none.
+        arrays: Whether a stream may also come as a JSON array of its chunks.
     """
 
     read: Callable[[JsonObject, Draft], None]
     open_stream: Callable[[Draft], SurfaceStream]
-    make_transcript: Callable[..., Transcript]
+    make_transcript: Callable[..., Transcript] | None = None
     done_mark: bytes = b"[DONE]"
+    arrays: bool = False
 
 
 # The readers dispatch by this table alone: another surface is another line.
 SURFACES: Final[dict[str, Surface]] = {
     "chat": Surface(read_chat, ChatStream, ChatTranscript),
     "messages": Surface(read_messages, MessagesStream, MessagesTranscript),
+    "responses": Surface(read_responses, ResponsesStream, ResponsesTranscript),
+    "generate": Surface(read_generate, GenerateStream, GenerateTranscript, arrays=True),
+    "converse": Surface(read_converse, ConverseStream),
+    "invoke": Surface(read_invoke, InvokeStream),
 }
 
 
@@ -59,10 +72,13 @@ def make_transcript(surface: str, *, provider: str = "") -> Transcript:
     """Make an empty conversation in the form of *surface*.
 
     Args:
-        surface: "chat" or "messages".
+        surface: "chat", "responses", "messages" or "generate".
         provider: Whose dialect is spoken, and whose reasoning signatures are sent back.
 
     Raises:
-        Misuse: There is no such surface.
+        Misuse: There is no such surface, or it is one that is only read.
     """
-    return find_surface(surface).make_transcript(provider=provider)
+    make = find_surface(surface).make_transcript
+    if make is None:
+        raise Misuse(f"the surface {surface!r} is only read: no requests are written for it")
+    return make(provider=provider)
