@@ -73,7 +73,7 @@ def as_json(value: object) -> Any:
 
 
 @pytest.mark.parametrize("kind", STRUCTS, ids=by_name)
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_every_value_is_read_back_as_it_was_written(kind: Any, data: st.DataObject) -> None:
     value = data.draw(structs(kind))
@@ -81,7 +81,7 @@ def test_every_value_is_read_back_as_it_was_written(kind: Any, data: st.DataObje
 
 
 @pytest.mark.parametrize("kind", [k for k in TAGGED if k is not Unknown], ids=by_name)
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_a_tagged_value_is_recognised_by_its_kind(kind: Any, data: st.DataObject) -> None:
     value = data.draw(structs(kind))
@@ -159,6 +159,7 @@ def messages_with_unknown_parts(draw: st.DrawFn) -> dict[str, Any]:
     return {**as_json(draw(messages())), "content": list(content)}
 
 
+@settings(max_examples=60)
 @given(messages_with_unknown_parts())
 def test_unknown_parts_are_written_back_unchanged(form: dict[str, Any]) -> None:
     message = decode(json.dumps(form), Message)
@@ -167,6 +168,7 @@ def test_unknown_parts_are_written_back_unchanged(form: dict[str, Any]) -> None:
     assert decode(encode(message), Message) == message
 
 
+@settings(max_examples=40)
 @given(st.lists(messages_with_unknown_parts(), max_size=3), st.lists(unknowns(), max_size=2))
 def test_unknown_parts_and_events_may_stand_anywhere(
     said: list[dict[str, Any]], odd: list[Unknown]
@@ -281,7 +283,7 @@ def test_what_cannot_be_read_is_misuse(data: bytes) -> None:
         decode(data)
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(messages_with_unknown_parts(), st.data())
 def test_reading_damaged_json_raises_nothing_but_misuse(
     form: dict[str, Any], data: st.DataObject
