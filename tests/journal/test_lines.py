@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.naming import name_of
 from upshot.contract import RunStarted, StepSettled
 from upshot.errors import JournalError, Misuse, UpshotError
 from upshot.journal import MemoryJournal
@@ -51,7 +52,7 @@ def test_the_first_line_says_what_the_file_is(exported: Path):
         (4, lambda text: text.replace("ZGF0YQ", "ZGF0ZQ"), "line 4: the data of artifact"),
         (4, lambda _: "", "line 4: the file ends after 2 events and 0 artifacts"),
     ],
-    ids=str,
+    ids=name_of,
 )
 def test_a_damaged_line_is_named(exported: Path, line: int, change, said: str):  # pyright: ignore
     lines = exported.read_text().splitlines()

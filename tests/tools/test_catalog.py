@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.naming import name_of
 from upshot.errors import Misuse
 from upshot.tools import Toolbox, resolve_tools, tool
 
@@ -50,7 +51,7 @@ def test_one_tool_listed_twice_is_one():
         ([Kit.method], "method without its object"),
         ([lambda a: a], "no name"),
     ],
-    ids=str,
+    ids=name_of,
 )
 def test_what_cannot_be_resolved_is_named(items: Any, message: str):
     with pytest.raises(Misuse, match=message):
