@@ -83,12 +83,18 @@ class OutputType:
 
 
 def _of_schema(schema: JsonObject) -> OutputType:
-    def check(value: Json) -> Json:
-        import jsonschema_rs
+    import jsonschema_rs
 
+    try:
+        validator = jsonschema_rs.validator_for(schema, offline=True)
+    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
+        text = " ".join(str(error).split())
+        raise Misuse(f"output_type is no JSON Schema: {text}") from error
+
+    def check(value: Json) -> Json:
         faults = [
-            f"{fault.instance_path}: {fault.message}"
-            for fault in jsonschema_rs.validator_for(schema).iter_errors(value)
+            f"/{'/'.join(map(str, fault.instance_path))}: {fault.message}"
+            for fault in validator.iter_errors(value)
         ]
         if faults:
             raise ValueError("; ".join(faults))
