@@ -75,8 +75,8 @@ class Board:
         return self._conversation(channel)
 
     def channels(self) -> tuple[str, ...]:
-        """The names of the channels, in order of their first use."""
-        return tuple(self._channels)
+        """The names of the channels that hold messages, in order of their first use."""
+        return tuple(name for name, messages in self._channels.items() if messages)
 
     def get(self, name: str, default: Json = None) -> Json:
         """The variable *name*, *default* where it was never set."""
@@ -95,7 +95,7 @@ class Board:
     def snapshot(self) -> BoardSnapshot:
         """The board as it is now; later changes do not reach it."""
         return BoardSnapshot(
-            channels={name: tuple(messages) for name, messages in self._channels.items()},
+            channels={name: tuple(self._channels[name]) for name in self.channels()},
             variables=dict(self._variables),
             seeded=dict(self._seeded),
         )

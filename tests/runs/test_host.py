@@ -1,0 +1,243 @@
+"""What surrounds an engine: the user's host, questions, keyed steps."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.runs.kit import Do, kinds, log_of, measured
+from upshot import (
+    Agent,
+    Answer,
+    Checkpoint,
+    Interrupt,
+    Interrupted,
+    Parked,
+    PendingQuestion,
+    Status,
+    resume,
+    run,
+)
+from upshot.journal import MemoryJournal
+from upshot.models import ScriptedModel
+
+
+class Hosts:
+    """Hosts that wish for an interrupt, each in another form."""
+
+    class Sync:
+        def interrupts(self) -> Interrupt:
+            return Interrupt("custom", "why")
+
+    class Async:
+        async def interrupts(self) -> Interrupt:
+            return Interrupt("custom", "why")
+
+    class Value:
+        interrupts = Interrupt("custom", "why")
+
+
+@pytest.mark.parametrize("host", [Hosts.Sync(), Hosts.Async(), Hosts.Value()])
+async def test_the_loop_follows_the_wish_of_the_host(host: Any) -> None:
+    model = ScriptedModel(["Hi."])
+    result = await run(Agent("a", model=model), "?", host=host)
+    assert (result.status, result.cause, result.detail) == ("interrupted", "custom", "why")
+    assert model.calls == []
+
+
+@pytest.mark.parametrize("host", [None, object(), type("H", (), {"interrupts": None})()])
+async def test_a_host_without_methods_is_enough(host: Any) -> None:
+    assert (await run(Agent("a", model=ScriptedModel(["Hi."])), "?", host=host)).success
+
+
+@pytest.mark.parametrize("method", ["publish", "interrupts", "checkpoint", "report_usage"])
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_host_that_raises_is_a_warning(method: str, is_async: bool) -> None:
+    def broken(*_: Any) -> None:
+        raise RuntimeError("no host")
+
+    async def broken_later(*_: Any) -> None:
+        await asyncio.sleep(0)
+        raise RuntimeError("no host")
+
+    async def work(run: Any, host: Any, board: Any) -> str:
+        await host.interrupts()
+        await host.checkpoint(Checkpoint(run.id, "s", board.snapshot()))
+        host.report_usage(measured())
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return "fine"
+
+    host = type("H", (), {method: staticmethod(broken_later if is_async else broken)})()
+    result = await run(Agent("a", engine=Do(work)), "?", host=host)
+    assert (result.status, result.output) == (Status.COMPLETED, "fine")
+    assert [warning.code for warning in result.warnings] == ["host_failed"]
+    assert f"host.{method} raised RuntimeError: no host" in result.warnings[0].message
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_the_host_is_told_every_event_in_order(is_async: bool) -> None:
+    class Sync:
+        def __init__(self) -> None:
+            self.told: list[Any] = []
+
+        def publish(self, event: Any) -> None:
+            self.told.append(event)
+
+    class Async(Sync):
+        async def publish(self, event: Any) -> None:  # type: ignore[override]
+            await asyncio.sleep(0)
+            self.told.append(event)
+
+    host = Async() if is_async else Sync()
+    result = await run(Agent("a", model=ScriptedModel(["Hi there."])), "?", host=host)
+    assert kinds(host.told)[0] == "run_started"
+    assert kinds(host.told).count("text_delta") == 2
+    assert host.told[-1].result is result
+    places = [(event.seq, event.part) for event in host.told]
+    assert places == sorted(places)
+
+
+async def test_usage_that_a_foreign_engine_reports_counts() -> None:
+    told: list[Any] = []
+
+    class Host:
+        def report_usage(self, delta: Any) -> None:
+            told.append(delta)
+
+    async def work(run: Any, host: Any, board: Any) -> None:
+        host.report_usage(measured())
+        await host.report_usage(measured())
+
+    result = await run(Agent("a", engine=Do(work)), "?", host=Host())
+    assert (result.usage.total_tokens, result.usage.api_calls, len(told)) == (30, 2, 2)
+
+
+async def test_a_checkpoint_names_a_point_of_the_log() -> None:
+    kept: list[Checkpoint] = []
+
+    class Host:
+        async def checkpoint(self, checkpoint: Checkpoint) -> None:
+            kept.append(checkpoint)
+
+    async def work(run: Any, host: Any, board: Any) -> None:
+        await host.checkpoint(Checkpoint(run.id, "half", board.snapshot(), payload={"n": 1}))
+
+    journal = MemoryJournal()
+    result = await run(Agent("a", engine=Do(work)), "?", host=Host(), journal=journal)
+    (saved,) = [e for e in await log_of(journal, result.run_id) if e.kind == "checkpoint_saved"]
+    assert (saved.step, saved.payload) == ("half", {"n": 1})  # type: ignore[union-attr]
+    assert [one.step for one in kept] == ["half"]
+
+
+# -- questions
+
+
+def asking() -> Agent:
+    async def work(run: Any, host: Any, board: Any) -> Any:
+        name = await host.ask_user("Who?")
+        return [name, await host.ask_user("Why?", choices=("fun", "duty"))]
+
+    return Agent("a", engine=Do(work))
+
+
+async def test_a_host_answers_at_once() -> None:
+    class Host:
+        def ask_user(self, question: str) -> str:
+            return f"re {question}"
+
+    assert (await run(asking(), "?", host=Host())).output == ["re Who?", "re Why?"]
+
+
+async def test_without_anybody_to_ask_the_run_parks_and_goes_on_with_the_answers() -> None:
+    journal = MemoryJournal()
+    parked = await run(asking(), "?", journal=journal)
+    (first,) = parked.pending
+    assert isinstance(first, PendingQuestion)
+    assert (parked.status, first.question) == ("input_required", "Who?")
+    answers = [Answer(first.id, "Ada")]
+    again = await resume(parked.run_id, asking(), journal=journal, answers=answers)
+    (second,) = again.pending
+    assert (again.status, second.question, second.choices) == (  # type: ignore[union-attr]
+        "input_required",
+        "Why?",
+        ("fun", "duty"),
+    )
+    done = await resume(
+        parked.run_id, asking(), journal=journal, answers=[Answer(second.id, "fun")]
+    )
+    assert (done.status, done.output) == (Status.COMPLETED, ["Ada", "fun"])
+    assert len(done.attempt_log) == 1
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no line"), Parked()])
+async def test_a_host_that_cannot_ask_parks_the_run(error: Exception) -> None:
+    class Host:
+        async def ask_user(self, question: str) -> str:
+            raise error
+
+    assert (await run(asking(), "?", host=Host())).status is Status.INPUT_REQUIRED
+
+
+# -- keyed steps
+
+
+async def test_a_step_runs_once_for_all_who_ask_at_the_same_time() -> None:
+    ran: list[int] = []
+
+    async def body() -> int:
+        ran.append(1)
+        await asyncio.sleep(0)
+        return 7
+
+    async def work(run: Any, host: Any, board: Any) -> Any:
+        both = await asyncio.gather(*(host.once("k", "write", body) for _ in range(2)))
+        return [*both, await host.once("k", "write", body)]
+
+    result = await run(Agent("a", engine=Do(work)), "?")
+    assert (result.output, ran) == ([7, 7, 7], [1])
+
+
+async def test_a_step_that_failed_is_not_run_again() -> None:
+    ran: list[int] = []
+
+    def body() -> None:
+        ran.append(1)
+        raise ValueError("odd")
+
+    async def work(run: Any, host: Any, board: Any) -> None:
+        with pytest.raises(ValueError, match="odd"):
+            await host.once("k", "write", body)
+        await host.once("k", "write", body)
+
+    result = await run(Agent("a", engine=Do(work)), "?")
+    assert result.error is not None
+    assert (result.error.message, result.error.type, ran) == ("odd", "ValueError", [1])
+
+
+async def test_a_step_that_ended_is_handed_back_on_resume() -> None:
+    ran: list[str] = []
+    stop = [True]
+
+    async def work(run: Any, host: Any, board: Any) -> Any:
+        value = await host.once("paid", "write", lambda: ran.append("paid") or {"id": 7})
+        if stop:
+            raise Parked()
+        return value
+
+    agent, journal = Agent("a", engine=Do(work)), MemoryJournal()
+    parked = await run(agent, "?", journal=journal)
+    stop.clear()
+    result = await resume(parked.run_id, agent, journal=journal)
+    assert (result.output, ran) == ({"id": 7}, ["paid"])
+
+
+async def test_an_interrupt_that_an_engine_made_up_is_logged() -> None:
+    async def work(run: Any, host: Any, board: Any) -> None:
+        raise Interrupted("custom", "enough")
+
+    journal = MemoryJournal()
+    result = await run(Agent("a", engine=Do(work)), "?", journal=journal)
+    assert kinds(await log_of(journal, result.run_id)).count("interrupted") == 1
