@@ -1,0 +1,64 @@
+"""The names of the flat contract and of its metrics, for code that was written for them.
+
+Where the contract says None, the structures here say 0. Nothing in this package calls a model:
+it may be taken alone, and makes results of what other code has at hand.
+"""
+
+from ..contract import AgentExecutionResult, FinishReason
+from ..wire import (
+    AnthropicRateLimits,
+    CerebrasRateLimits,
+    OpenAIRateLimits,
+    RateLimitInfo,
+    extract_anthropic_rate_limits,
+    extract_cerebras_rate_limits,
+    extract_openai_rate_limits,
+)
+from .agent import FlatAgent
+from .conversion import from_agent_response, from_pi_agent, from_smolagents, to_agent_response
+from .failure import (
+    extract_headers_from_error,
+    extract_headers_from_response,
+    extract_status_code,
+    is_retryable_error,
+)
+from .rate_limit import (
+    StructView,
+    build_rate_limit_state,
+    build_rate_limit_windows,
+    extract_rate_limit_info,
+)
+from .response import AgentResponse, CostInfo, ErrorInfo, ToolCall, UsageInfo
+from .result import AgentResult, coerce_agent_result
+
+__all__ = [
+    "AgentExecutionResult",
+    "AgentResponse",
+    "AgentResult",
+    "AnthropicRateLimits",
+    "CerebrasRateLimits",
+    "CostInfo",
+    "ErrorInfo",
+    "FinishReason",
+    "FlatAgent",
+    "OpenAIRateLimits",
+    "RateLimitInfo",
+    "StructView",
+    "ToolCall",
+    "UsageInfo",
+    "build_rate_limit_state",
+    "build_rate_limit_windows",
+    "coerce_agent_result",
+    "extract_anthropic_rate_limits",
+    "extract_cerebras_rate_limits",
+    "extract_headers_from_error",
+    "extract_headers_from_response",
+    "extract_openai_rate_limits",
+    "extract_rate_limit_info",
+    "extract_status_code",
+    "from_agent_response",
+    "from_pi_agent",
+    "from_smolagents",
+    "is_retryable_error",
+    "to_agent_response",
+]
