@@ -256,6 +256,37 @@ async def test_the_box_can_be_cancelled_and_its_dispatch_returns():
     assert outcomes[1].reason == "cancelled"
 
 
+async def test_a_box_that_is_cancelled_twice_cancels_nobody_else():
+    started = asyncio.Event()
+    box = Toolbox([hanging("read", "read", started.set)])
+
+    async def dispatch_and_go_on() -> str:
+        outcome = (await box.dispatch([ToolCall("1", "read")]))[0]
+        await asyncio.sleep(0)
+        return outcome.kind
+
+    task = asyncio.create_task(dispatch_and_go_on())
+    await started.wait()
+    box.cancel()
+    box.cancel()
+    assert await task == "tool_failure"
+
+
+@pytest.mark.parametrize("kind", ["tool_started", "tool_settled"])
+async def test_who_hears_of_a_call_may_cancel_the_box(kind: str):
+    @tool(effect="read")
+    async def quick() -> None: ...
+
+    def emit(event: Event) -> None:
+        if event.kind == kind:
+            box.cancel()
+
+    box = Toolbox([quick], emit=emit)
+    assert len(await box.dispatch([ToolCall("1", "quick")])) == 1
+    await asyncio.sleep(0)
+    assert len(box.records) == 1
+
+
 async def test_a_finished_body_keeps_its_result_when_the_caller_is_cancelled():
     done = asyncio.Event()
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.naming import name_of
 from upshot.contract import (
     Budget,
     Event,
@@ -338,7 +339,7 @@ async def test_the_list_of_gates_can_be_changed_as_a_whole():
         {"gates": lambda gates: []},
         {"tools": [look, look.but(timeout_s=1.0)]},
     ],
-    ids=str,
+    ids=name_of,
 )
 def test_options_that_make_no_sense_are_misuse(options: dict[str, Any]):
     with pytest.raises(Misuse):

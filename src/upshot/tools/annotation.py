@@ -52,6 +52,7 @@ def read_annotations(
     """
     plain = {name: kind for name, kind in annotations.items() if not _uses_pydantic(kind)}
     rest = {name: kind for name, kind in annotations.items() if name not in plain}
+    # Parameter by parameter, since neither library reads the other's types.
     schemas, definitions = _read_plain(plain)
     builders = {name: _builder(kind) for name, kind in plain.items()}
     if rest:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -81,7 +82,7 @@ class Batch:
 
     def cancel(self) -> None:
         """End every body and settle every call as cancelled; ``run`` then returns."""
-        if self._alone is not None:
+        if self._alone is not None and not self._taken_back:
             self._taken_back = True
             self._alone.cancel()
         for task in self._tasks:
@@ -96,6 +97,9 @@ class Batch:
                 text = f"the call id {case.call_id!r} stands twice in one reply"
                 deny(case, "call_id", Denial(DeniedReason.DUPLICATE, text))
             seen.add(case.call_id)
+            # Not in the task, so that gates are asked in call order for the whole batch: who
+            # comes first in the reply gets what is left of the budget, and is the one that
+            # its twin waits for.
             self._passage.go(case)
             if case.wait is None:
                 self._line_up(case)
@@ -116,11 +120,16 @@ class Batch:
         finally:
             self._alone = None
         if self._taken_back:
+            # Asked for from within the task itself, the cancel may still be on its way, and
+            # would meet the caller at its next await.
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)
             task.uncancel()
         if task.cancelling() > before:
             raise asyncio.CancelledError
 
     async def _drive(self, case: Case) -> None:
+        # From here on the call is on its own: whatever it waits for, the others go on.
         try:
             if case.wait is not None:
                 await self._passage.wait(case)
@@ -179,6 +188,7 @@ class Batch:
                 self._refuse(case, DeniedReason.DEADLINE, "the turn's deadline has passed")
             else:
                 outcome = await Work(self._desk, case).run()
+                # Settled already where a cancelled batch could not wait for it.
                 if id(case) not in self._records:
                     case.outcome = outcome
                 self._settle(case)
@@ -211,6 +221,7 @@ class Batch:
         if outcome is None or id(case) in self._records:
             return
         turn, tool = case.turn, case.tool
+        # First the consequences, then the event: who reads it may already dispatch again.
         if isinstance(outcome, ToolDenied) or tool is None:
             release(case)
         else:

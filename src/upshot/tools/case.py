@@ -64,6 +64,7 @@ class Case:
         outcome: What came of it, None while it is open.
     """
 
+    # Slots: one is made for every call, and a misspelt attribute must not go unseen.
     __slots__ = (
         "_digest",
         "approval",

@@ -50,11 +50,13 @@ class Catalog:
 
     def names(self) -> tuple[str, ...]:
         """The names on offer, in order."""
+        # The reader comes last: what stands before it stays the same for prompt caches.
         names = tuple(name for name in self._tools if self._is_offered(name))
         return (*names, self._reader.name) if self.offers_reader else names
 
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools on offer; the same tuple while nothing changes."""
+        # The same object tells an encoder that its bytes of the tools are still right.
         names = self.names()
         if names != self._specs[0]:
             found = (self.known(name) for name in names)

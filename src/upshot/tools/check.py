@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ArgumentCheck", "Checked", "Refused"]
 
+_TOLD = 30
+
 
 @dataclass(frozen=True, slots=True)
 class Checked:
@@ -92,6 +94,7 @@ class ArgumentCheck:
             return Refused(_no_object(arguments, value), self.hint)
         value = cast("JsonObject", value)
         if not self.validator.is_valid(value):
+            # Valid arguments are by far the most; only the others pay for a closer look.
             mender = Mender(self.validator)
             mended, faults = mender.mend(value)
             if faults:
@@ -113,6 +116,8 @@ class ArgumentCheck:
             f"{key}: {_type_word(one)}{'' if key in needed else ' (optional)'}"
             for key, one in self._properties.items()
         ]
+        if len(told) > _TOLD:
+            told[_TOLD:] = [f"and {len(told) - _TOLD} more"]
         return f"{self.name} takes " + ", ".join(told) + "."
 
 
@@ -129,7 +134,9 @@ def _parse(arguments: str | Mapping[str, Json], coercions: list[Coercion]) -> ob
         return {}
     value = parse_json(arguments)
     if value is None:
+        # Several models write null where a tool takes nothing.
         return {}
+    # Encoded twice: a model's own mistake, or that of a proxy before it.
     if isinstance(value, str) and isinstance(inner := parse_json(value), dict):
         coercions.append(Coercion(path="", rule="json", before=value, after=inner))
         return inner

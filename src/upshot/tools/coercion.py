@@ -20,8 +20,10 @@ __all__ = ["Mender", "round_integers"]
 
 Path: TypeAlias = Sequence[str | int]
 
+# Bounded, for int() and Decimal() take time that grows faster than their text.
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,999})")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,99})(\.[0-9]{1,99})?([eE][+-]?[0-9]{1,3})?")
+# Each trial validates the whole value.
 _MAX_TRIALS = 64
 _MAX_NESTING = 4
 
@@ -207,6 +209,7 @@ def _of_text(text: str, wanted: Sequence[str]) -> Iterator[tuple[str, Json]]:
         yield "integer", int(text)
     if "number" in wanted and _NUMBER.fullmatch(text):
         number = int(text) if _INTEGER.fullmatch(text) else float(text)
+        # Never a lossy number: what the float says must be what the text said.
         if Decimal(repr(number)) == Decimal(text):
             yield "number", number
     if "boolean" in wanted and text.lower() in ("true", "false"):

@@ -94,6 +94,7 @@ def effect_after(tool: Tool, *, done: bool) -> Effect:
     return Effect.APPLIED if done else Effect.UNKNOWN
 
 
+# An unknown effect may have happened: to do it again is safe only if twice is as good as once.
 def _may_repeat(tool: Tool, effect: Effect) -> bool:
     return effect is not Effect.UNKNOWN or tool.idempotent
 
@@ -105,6 +106,7 @@ def _conclude_value(case: Case, value: object, elapsed_ms: int) -> ToolOutcome:
     except UnserializableError as error:
         _close(value)
         return _unserializable(case, str(error), elapsed_ms)
+    # A struct or dataclass that was returned is a mapping by now, and stays one.
     output: JsonObject = (
         converted
         if isinstance(converted, dict) and not isinstance(value, _PARTS)

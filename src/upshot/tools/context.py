@@ -29,6 +29,7 @@ class CancelToken:
     It is true once it is set, so ``if context.cancelled: return`` works.
     """
 
+    # Not an asyncio.Event: plain tools look at it from their threads.
     __slots__ = ("_event",)
 
     def __init__(self) -> None:

@@ -22,6 +22,7 @@ __all__ = ["EffectWord", "Resources", "Tool", "tool"]
 EffectWord: TypeAlias = Effect | Literal["read", "write", "destructive"]
 Resources: TypeAlias = Iterable[str] | Callable[[JsonObject], Iterable[str]]
 
+# What every provider takes.
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _DECLARABLE = (Effect.READ, Effect.WRITE, Effect.DESTRUCTIVE)
 
@@ -152,6 +153,7 @@ class Tool:
 
     def __call__(self, *args: object, **kwargs: object) -> object:
         """Call the function itself, without gates or a record."""
+        # So that decorating a function takes nothing away from its other callers and tests.
         body = self.body
         if isinstance(body, FunctionBody):
             return body.function(*args, **kwargs)

@@ -119,6 +119,7 @@ class Desk:
         now = self.clock.monotonic()
         ran = case.run_started is not None
         until = now if case.run_started is None else case.run_started
+        # What denies is always the last that was asked.
         last = case.trace[-1] if case.trace else None
         record = ToolRecord(
             run_id=self.run_id,

@@ -129,6 +129,7 @@ async def run_thread(
     loop = asyncio.get_running_loop()
     over: asyncio.Future[Ending] = loop.create_future()
     given_up = False
+    # A thread begins with an empty context; tasks copy theirs by themselves.
     context = contextvars.copy_context()
 
     def deliver(ending: Ending) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
@@ -48,14 +49,20 @@ class JournalLedger(Ledger):
         self._clock = clock
         self._attempt = attempt
         self._epoch: int | None = None
+        self._opening: asyncio.Future[None] | None = None
         self._seq = 0
 
     async def open(self) -> None:
         """Claim the run and find the end of its log, once."""
-        if self._epoch is None:
-            self._epoch = await self._journal.claim(self._run_id)
-            async for event in self._journal.events(self._run_id):
-                self._seq = max(self._seq, getattr(event, "seq", 0))
+        if self._opening is None:
+            # Two batches may come first at once, and a second claim would end the first.
+            self._opening = asyncio.ensure_future(self._open())
+        await asyncio.shield(self._opening)
+
+    async def _open(self) -> None:
+        self._epoch = await self._journal.claim(self._run_id)
+        async for event in self._journal.events(self._run_id):
+            self._seq = max(self._seq, getattr(event, "seq", 0))
 
     def emit(self, event: Event) -> None:
         """Append *event*; progress is for watchers, and there is none.

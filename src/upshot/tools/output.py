@@ -56,6 +56,7 @@ async def fit_output(
     """
     if len(outcome_to_model_content(result)) <= TOOL_MESSAGE_MAX_CHARS:
         return Fitted(result)
+    # One text is kept as it is, so that its lines can be read and searched as lines.
     text, media_type = _to_text(result.output)
     data = text.encode()
     try:

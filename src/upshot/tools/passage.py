@@ -41,6 +41,7 @@ class Passage:
         while case.wait is not None:
             waiting, gate = case.wait, self._gates[case.place]
             try:
+                # Not wait_for: a hook that ignores its cancel must not hold the call.
                 await asyncio.wait((waiting,), timeout=case.turn.remaining_s())
             finally:
                 waiting.cancel()

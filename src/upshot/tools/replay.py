@@ -90,6 +90,7 @@ class ReplayControl:
             resources: What it touched, None for anything.
             may_write: Whether what it did may have changed them.
         """
+        # A read that was overtaken by a write has seen what is no longer so.
         fresh = key is not None and self.leave(key)
         if may_write and outcome.effect in (Effect.APPLIED, Effect.UNKNOWN):
             self._forget(resources)

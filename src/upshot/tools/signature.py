@@ -53,6 +53,8 @@ class Signature:
         if self.wants_context:
             del parameters[0]
         _check_names(parameters, name)
+        # Types are read now, for a mistake is best told where it is; the docstring, which
+        # needs a parser, waits until a model is told about the tool.
         self._parameters = {parameter.name: parameter for parameter in parameters}
         self._check_types()
 

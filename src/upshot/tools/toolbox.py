@@ -18,6 +18,7 @@ from ..contract import (
     Deny,
     Edit,
     Journal,
+    JsonObject,
     PendingApproval,
     RunInfo,
     ToolCall,
@@ -125,35 +126,30 @@ class Toolbox:
         Raises:
             Misuse: A tool, a gate or an option cannot be used.
         """
-        if policy is not None:
-            raise Misuse("Toolbox(policy=...) is not in this version; gates= takes your own gates")
-        if replay_scope not in _SCOPES:
-            raise Misuse(f"replay_scope is {replay_scope!r}: give {', '.join(_SCOPES)}")
+        _check_options(policy, replay_scope)
         clock = clock or SYSTEM_CLOCK
-        run_id = identity.run_id if identity else ""
-        run_id = run_id or f"box-{random.token_hex(8)}"
+        run_id = (identity.run_id if identity else "") or f"box-{random.token_hex(8)}"
         store = artifacts or InMemoryArtifacts()
         self._scope: ReplayScope = replay_scope
         self._in_run = identity is not None
         self._parked: dict[str, Case] = {}
         self._batches: set[Batch] = set()
         self.records: list[ToolRecord] = []
+        ledger = Ledger(emit, barrier)
         get_attempt = attempt if callable(attempt) else lambda: attempt
+        if journal is not None and emit is None:
+            ledger = JournalLedger(journal, run_id, clock=clock, attempt=get_attempt)
+        standard = standard_gates(
+            hook=on_pre_tool_use, approve=approve, network=web_mode, clock=clock
+        )
         self._desk = Desk(
             run_id=run_id,
             parent_run_id=parent_run_id,
             attempt=get_attempt,
             catalog=Catalog(resolve_tools(tools), make_reader(store, run_id), offered),
-            gates=_choose_gates(
-                gates,
-                standard_gates(
-                    hook=on_pre_tool_use, approve=approve, network=web_mode, clock=clock
-                ),
-            ),
+            gates=_choose_gates(gates, standard),
             clock=clock,
-            ledger=Ledger(emit, barrier)
-            if journal is None or emit is not None
-            else JournalLedger(journal, run_id, clock=clock, attempt=get_attempt),
+            ledger=ledger,
             secrets=Secrets(secrets),
             store=store,
             workers=workers or WORKERS,
@@ -297,7 +293,7 @@ class Toolbox:
             case = self._open(ToolCall(record.call_id, tool.name), record.turn)
             case.tool, case.arguments = tool, record.arguments_validated or {}
             self._desk.key_of(case)
-            resources = tool.resources_of(case.arguments)
+            resources = _resources_then(tool, case.arguments)
             held = tool.idempotent and not tool.repeatable
             key = case.digest if held else None
             if key is not None:
@@ -365,6 +361,13 @@ class Toolbox:
         return [case.outcome for case in cases if case.outcome is not None]
 
 
+def _check_options(policy: object, replay_scope: str) -> None:
+    if policy is not None:
+        raise Misuse("Toolbox(policy=...) is not in this version; gates= takes your own gates")
+    if replay_scope not in _SCOPES:
+        raise Misuse(f"replay_scope is {replay_scope!r}: give {', '.join(_SCOPES)}")
+
+
 def _choose_gates(chosen: GateChoice | None, standard: tuple[Gate, ...]) -> tuple[Gate, ...]:
     if chosen is None:
         return standard
@@ -377,6 +380,13 @@ def _choose_gates(chosen: GateChoice | None, standard: tuple[Gate, ...]) -> tupl
         if name not in [gate.name for gate in gates]:
             raise Misuse(f"the gate {name} is missing: without it no call can be read")
     return gates
+
+
+def _resources_then(tool: Tool, arguments: JsonObject) -> frozenset[str] | None:
+    try:
+        return tool.resources_of(arguments)
+    except Exception:  # a log may hold masked arguments, and a resume must not fail on them
+        return None
 
 
 def _for_call(answer: AnyAnswer) -> Approve | Deny | Edit:

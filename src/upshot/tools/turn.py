@@ -58,6 +58,7 @@ class Turn:
             in_run: Whether the budget is a run's and goes on, or begins anew.
         """
         after = Turn(self._clock, self.budget, deadline=self._deadline if in_run else None)
+        # A person's no is final.
         after.refused = self.refused
         if in_run:
             after.calls, after.calls_of = self.calls, self.calls_of

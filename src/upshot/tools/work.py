@@ -49,6 +49,7 @@ class Work:
         Raises:
             JournalError: The intent could not be logged; the body did not start.
         """
+        # The intent before the effect: after a crash the log knows what may have happened.
         await self._log_intent()
         outcome = await self._run_once()
         while self._may_retry(outcome):
@@ -178,6 +179,7 @@ class Work:
         case.redactions += desk.secrets.masked - before
         if not isinstance(outcome, ToolExecutionResult) or self._tool.name == READER_NAME:
             return outcome
+        # A store may hang as well as any tool.
         left = case.turn.remaining_s()
         timeout_s = _STORE_TIMEOUT_S if left is None else max(0.0, min(left, _STORE_TIMEOUT_S))
         try:

@@ -70,6 +70,7 @@ class Workers:
                 # Threads do not survive a fork.
                 self._reset()
             if self._idle:
+                # The one that was idle last: the others may come to their end.
                 self._give(self._idle.pop(), job)
             elif self._alive < self.cap:
                 self._alive += 1

@@ -35,6 +35,7 @@ class ApprovalGate:
         """Ask, or park the call where nobody answers."""
         if not _is_asked(case) or case.granted in (case.digest, ANY_ARGUMENTS):
             return None
+        # Asked once: a model that repeats itself must not wear people down.
         said = case.turn.refused.get(case.digest)
         if said is not None:
             return Denial(DeniedReason.WRITE_DENIED, said)

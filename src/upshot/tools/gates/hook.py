@@ -95,6 +95,7 @@ class HookGate:
 
     def check(self, case: Case) -> Denial | Rewind | Awaitable[Denial | Rewind | None] | None:
         """Ask the hook, unless it has just changed the arguments."""
+        # Asked once: a hook that always edits would send the call round for ever.
         if case.edited:
             return None
         try:

@@ -9,6 +9,7 @@ from ..gate import Denial
 __all__ = ["KnownGate"]
 
 _SHOWN = 20
+_NAME_CHARS = 100
 
 
 class KnownGate:
@@ -21,8 +22,10 @@ class KnownGate:
         case.tool = case.catalog.find(case.tool_name)
         if case.tool is not None:
             return None
-        near = case.catalog.nearest(case.tool_name)
+        # A model gone astray may write pages where a name is due.
+        name = case.tool_name[:_NAME_CHARS]
+        near = case.catalog.nearest(name)
         names = case.catalog.names()[:_SHOWN]
         hint = f"Did you mean {' or '.join(near)}?" if near else f"Tools: {', '.join(names)}."
-        details = f"there is no tool {case.tool_name!r}"
+        details = f"there is no tool {name!r}"
         return Denial(DeniedReason.UNKNOWN_TOOL, f"{details}. {hint}", hint)
