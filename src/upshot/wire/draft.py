@@ -25,6 +25,7 @@ from ..contract import (
     ToolCallDelta,
     Usage,
 )
+from ..errors import Misuse
 from .document import as_object
 from .failures import classify_error_object
 from .finish import parse_finish_reason, settle_finish
@@ -203,7 +204,11 @@ def to_reported_cost(usage: JsonObject) -> Cost | None:
 
 
 def _reported(amount: Decimal) -> Cost | None:
-    return Cost(total=amount, estimated=False, source="reported") if amount.is_finite() else None
+    try:
+        return Cost(total=amount, estimated=False, source="reported")
+    except Misuse:
+        # NaN, or so large or small that nobody can have meant it.
+        return None
 
 
 def _request_id(document: Json) -> str | None:
