@@ -129,6 +129,19 @@ def test_the_providers_own_tools_are_apart():
     assert (response.tool_calls, response.finish_reason) == ((), "stop")
 
 
+def test_the_searches_of_xai_are_its_own():
+    item = {"type": "custom_tool_call", "call_id": "xs_1", "name": "x_keyword_search", "input": "q"}
+    reader = StreamReader("responses", provider="xai")
+    deltas = reader.feed(
+        to_event(event("output_item.added", output_index=0, item=item))
+        + to_event(event("custom_tool_call_input.delta", output_index=0, delta="q"))
+        + to_event(end("completed", item, message("x")))
+    )
+    response = reader.close()
+    assert (deltas, response.tool_calls, response.finish_reason) == ([], (), "stop")
+    assert response.provider_data["server_tools"] == ["custom_tool_call"]
+
+
 def test_a_refusal_beside_completed_stays_a_stop():
     item = {**message(), "content": [{"type": "refusal", "refusal": "no"}]}
     response = read(item)

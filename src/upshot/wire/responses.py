@@ -52,6 +52,8 @@ _ENDS: Final = {
     "response.cancelled": "cancelled",
 }
 _CALLS: Final = {"function_call": "arguments", "custom_tool_call": "input"}
+# xAI takes no custom tools: such a call is one of its own searches, and already answered.
+_OWN_CALLS: Final = {"xai": "custom_tool_call"}
 _THOUGHTS: Final = ("summary", "content")
 _PARAGRAPH: Final = "\n\n"
 
@@ -115,7 +117,7 @@ class ResponsesStream:
     def _begin_item(self, document: JsonObject) -> list[StreamEvent]:
         place = self._place_of(document)
         item = self._items[place] = self._new_item(as_object(document.get("item")))
-        if item.kind not in _CALLS:
+        if item.call is None:
             return []
         return [ToolCallDelta(index=item.call, call_id=item.call_id, name=item.name)]
 
@@ -167,10 +169,12 @@ class ResponsesStream:
         return last + 1 if item or last < 0 else last
 
     def _new_item(self, document: JsonObject) -> _Item:
-        item = _Item(document, self._calls)
+        kind = as_text(document.get("type"))
+        if kind not in _CALLS or _OWN_CALLS.get(self._draft.provider) == kind:
+            return _Item(document)
         # A delta's index counts calls; the output counts items of all types.
-        self._calls += item.kind in _CALLS
-        return item
+        self._calls += 1
+        return _Item(document, self._calls - 1)
 
 
 @dataclass(slots=True)
@@ -179,19 +183,15 @@ class _Item:
 
     Attributes:
         document: The item as it was last sent whole.
-        call: Which call it is, if it is one.
+        call: Which call it is, if it is one that the client shall carry out.
         pieces: What grew, by its name and the index of the part.
     """
 
     document: JsonObject
-    call: int
+    call: int | None = None
     pieces: dict[tuple[str, int], list[str]] = field(
         default_factory=dict[tuple[str, int], list[str]]
     )
-
-    @property
-    def kind(self) -> str:
-        return as_text(self.document.get("type"))
 
     @property
     def name(self) -> str:
@@ -217,7 +217,7 @@ class _Item:
                 return [TextDelta(text=text)]
             case "summary" | "content":
                 return [ReasoningDelta(text=text)]
-            case "arguments" | "input":
+            case "arguments" | "input" if self.call is not None:
                 call_id, name = self.call_id, self.name
                 return [ToolCallDelta(index=self.call, call_id=call_id, name=name, arguments=text)]
             case _:
@@ -314,7 +314,10 @@ def _read_usage(usage: JsonObject, draft: Draft) -> None:
 
 def _add_items(items: Iterable[JsonObject], draft: Draft) -> None:
     for item in items:
-        match as_text(item.get("type")):
+        kind = as_text(item.get("type"))
+        match kind:
+            case _ if _OWN_CALLS.get(draft.provider) == kind:
+                draft.server_tools.append(kind)
             case "message":
                 _add_message(item, draft)
             case "reasoning":
@@ -323,7 +326,7 @@ def _add_items(items: Iterable[JsonObject], draft: Draft) -> None:
                 draft.calls.append(_to_call(item, draft))
             case "":
                 pass
-            case kind:
+            case _:
                 draft.server_tools.append(kind)
 
 
