@@ -66,7 +66,7 @@ def test_money_that_is_not_known_is_said_to_be_unknown(cost: Cost | None, said: 
         (Usage(api_calls=1), "unknown"),
         (Usage(input_tokens=0, output_tokens=0), "0"),
         (Usage(input_tokens=1200, output_tokens=34), "1,234"),
-        (Usage(input_tokens=1, output_tokens=1, unmeasured_calls=1), "2 + 1 call untold"),
+        (Usage(input_tokens=1, output_tokens=1, unmeasured_calls=1), "at least 2"),
     ],
 )
 def test_tokens_that_are_not_known_are_said_to_be_unknown(usage: Usage, said: str) -> None:

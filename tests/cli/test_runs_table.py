@@ -22,8 +22,9 @@ def test_a_run_is_one_row_within_80_columns() -> None:
     heading, row = rows_of(run)
     assert heading.split() == ["run", "status", "agent", "started", "(UTC)", "request"]
     assert row == (
-        "run-0123456789abcdef running or died support        2025-03-01 12:00 Where is o…"
+        "run-0123456789abcdef running or died support 2025-03-01 12:00 Where is order 7…"
     )
+    assert len(row) <= 80
 
 
 def test_a_request_cannot_steer_the_terminal() -> None:

@@ -53,11 +53,10 @@ def count(number: int, noun: str, plural: str = "") -> str:
 
 
 def tokens(usage: Usage) -> str:
-    """All tokens in one figure, ``unknown`` where no call told any."""
+    """All tokens in one figure; ``unknown`` where no call told any, a bound where one did not."""
     if usage.total_tokens is None:
         return UNKNOWN
-    unmeasured = f" + {count(usage.unmeasured_calls, 'call')} untold"
-    return f"{usage.total_tokens:,}" + (unmeasured if usage.unmeasured_calls else "")
+    return f"{'at least ' if usage.unmeasured_calls else ''}{usage.total_tokens:,}"
 
 
 def money(cost: Cost | None) -> str:

@@ -8,15 +8,14 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from ..contract import RunSummary
-from .figures import clean, moment
+from .figures import clean
 from .report import status_style, status_words
 from .timeline import fit
 
 __all__ = ["runs_table"]
 
-_AGENT_WIDTH = 14
-_STATUS_WIDTH = 15
-_TIME_WIDTH = 16
+_MAX_AGENT_WIDTH = 20
+_HEADING = ("run", "status", "agent", "started (UTC)", "request")
 
 
 def runs_table(runs: Sequence[RunSummary], *, width: int) -> Iterator[Text]:
@@ -31,24 +30,27 @@ def runs_table(runs: Sequence[RunSummary], *, width: int) -> Iterator[Text]:
     """
     if not runs:
         return
-    id_width = max(cell_len(run.run_id) for run in runs)
-    fixed = id_width + _STATUS_WIDTH + _AGENT_WIDTH + _TIME_WIDTH + 4
-    left = max(8, width - fixed)
+    rows = [_cells(run) for run in runs]
+    widths = [max(map(cell_len, column)) for column in zip(_HEADING, *rows, strict=True)]
+    widths[2] = min(widths[2], _MAX_AGENT_WIDTH)
+    widths[-1] = max(8, width - sum(widths[:-1]) - len(widths))
+    yield _row(_HEADING, widths, ["dim"] * len(widths))
+    for run, cells in zip(runs, rows, strict=True):
+        yield _row(cells, widths, ["bold", status_style(run.status), "", "dim", ""])
 
-    def row(*cells: str, styles: Sequence[str]) -> Text:
-        widths = (id_width, _STATUS_WIDTH, _AGENT_WIDTH, _TIME_WIDTH, left)
-        fitted = [fit(cell, columns) + " " for cell, columns in zip(cells, widths, strict=True)]
-        line = Text.assemble(*zip(fitted, styles, strict=True), no_wrap=True, overflow="crop")
-        line.rstrip()
-        return line
 
-    yield row("run", "status", "agent", "started (UTC)", "request", styles=["dim"] * 5)
-    for run in runs:
-        yield row(
-            clean(run.run_id),
-            status_words(run.status),
-            clean(run.agent_id),
-            moment(run.started_at).removesuffix(" UTC")[:_TIME_WIDTH],
-            clean(run.request),
-            styles=["bold", status_style(run.status), "", "dim", ""],
-        )
+def _cells(run: RunSummary) -> tuple[str, ...]:
+    return (
+        clean(run.run_id),
+        status_words(run.status),
+        clean(run.agent_id),
+        "" if run.started_at is None else f"{run.started_at:%Y-%m-%d %H:%M}",
+        clean(run.request),
+    )
+
+
+def _row(cells: Sequence[str], widths: Sequence[int], styles: Sequence[str]) -> Text:
+    fitted = (fit(cell, width) + " " for cell, width in zip(cells, widths, strict=True))
+    line = Text.assemble(*zip(fitted, styles, strict=True), no_wrap=True, overflow="crop")
+    line.rstrip()
+    return line
