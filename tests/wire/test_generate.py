@@ -117,6 +117,7 @@ def test_what_the_service_did_itself_is_apart():
         ("SAFETY", "content_filter"),
         ("MODEL_ARMOR", "content_filter"),
         ("OTHER", "stop"),
+        ("MISSING_THOUGHT_SIGNATURE", "error"),
         ("FINISH_REASON_UNSPECIFIED", None),
         (None, None),
         (1, "stop"),

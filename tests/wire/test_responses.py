@@ -166,6 +166,22 @@ def test_the_status_tells_the_finish(fields, finish, raw):
     assert response.provider_data["finish_raw"] == raw
 
 
+@pytest.mark.parametrize(
+    ("code", "kind", "retryable"),
+    [
+        ("server_error", "server_error", True),
+        ("invalid_image_url", "invalid_request", False),
+        ("vector_store_timeout", "timeout", True),
+        ("image_content_policy_violation", "content_filter", False),
+        ("a_new_code", "server_error", True),
+        (None, "server_error", True),
+    ],
+)
+def test_the_code_of_a_failed_reply_is_classified(code, kind, retryable):
+    error = read(status="failed", error={"code": code, "message": "x"}).error
+    assert (error.code, error.retryable) == (kind, retryable)
+
+
 def test_an_error_in_a_200_keeps_the_text():
     error = {"code": "rate_limit_exceeded", "message": "slow down"}
     response = read(message("hal"), status="failed", error=error)

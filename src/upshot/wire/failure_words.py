@@ -51,7 +51,8 @@ WORDS: Final[dict[str, frozenset[str]]] = {
         "content_filter content_filtered content_policy_violation content_policy "
         "content_policy_violation_error content_filter_error responsible_ai_policy_violation "
         "moderation_blocked moderation data_inspection_failed invalid_prompt content_blocked "
-        "sensitive_content prohibited_content safety_error cyber_policy_violation"
+        "sensitive_content prohibited_content safety_error cyber_policy_violation "
+        "image_content_policy_violation"
     ),
     QUOTA: _words(
         "insufficient_quota billing_hard_limit_reached billing_not_active insufficient_balance "
@@ -83,7 +84,8 @@ WORDS: Final[dict[str, frozenset[str]]] = {
     ),
     ErrorCode.TIMEOUT: _words(
         "timeout timeout_error request_timeout deadline_exceeded model_timeout_exception "
-        "gateway_timeout upstream_timeout api_timeout_error request_timeout_error"
+        "gateway_timeout upstream_timeout api_timeout_error request_timeout_error "
+        "vector_store_timeout"
     ),
     ErrorCode.INVALID_REQUEST: _words(
         "invalid_request invalid_request_error invalid_argument bad_request bad_request_error "
@@ -91,7 +93,10 @@ WORDS: Final[dict[str, frozenset[str]]] = {
         "unprocessable_entity unprocessable_entity_error not_found not_found_error "
         "failed_precondition out_of_range request_too_large resource_not_found_exception "
         "tool_use_failed json_validate_failed unsupported_parameter unknown_parameter "
-        "missing_required_parameter"
+        "missing_required_parameter invalid_image invalid_image_format invalid_base64_image "
+        "invalid_image_url image_too_large image_too_small image_parse_error invalid_image_mode "
+        "image_file_too_large unsupported_image_media_type empty_image_file "
+        "failed_to_download_image image_file_not_found"
     ),
     ErrorCode.SERVER_ERROR: _words(
         "server_error api_error internal_error internal internal_server_error overloaded_error "

@@ -22,7 +22,8 @@ _WORDS: dict[FinishReason, str] = {
     ),
     FinishReason.ERROR: (
         "error failed malformed_function_call malformed_tool_use malformed_model_output "
-        "malformed_tool_call too_many_tool_calls network_error insufficient_system_resource"
+        "malformed_tool_call malformed_response missing_thought_signature too_many_tool_calls "
+        "network_error insufficient_system_resource"
     ),
     FinishReason.ABORTED: "aborted abort cancelled canceled user_cancelled",
 }
