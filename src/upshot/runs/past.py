@@ -76,7 +76,7 @@ class Past:
         records: Settled tool calls.
         records_before: How many of them are of earlier attempts.
         unsettled: Tool calls of the last reply that started and have no outcome, by id.
-        settled: Outcomes of the last reply's calls, by id.
+        settled: Outcomes of the last reply's calls that the board does not show, by id.
         reply: A reply that is not on the board yet, or the error that ended the attempt.
         lost_calls: How many models were asked and never answered, since the process ended.
         stored: Large outputs that were stored.
@@ -218,6 +218,8 @@ class Past:
         self.lost_calls -= 1
         self.responses.append(event.response)
         self.reply = event.response
+        # Providers use call ids again, so outcomes count for the latest reply only.
+        self.settled, self.unsettled = {}, {}
 
     def _tool_started(self, event: ToolStarted) -> None:
         self.unsettled[event.call.id] = event
@@ -243,11 +245,12 @@ class Past:
 
     def _board_changed(self, event: BoardChanged) -> None:
         self.board.apply(event)
+        for message in event.messages:
+            self.settled.pop(message.tool_call_id or "", None)
         if event.seeded:
             self._is_seeding = True
             self.board.mark_seeded()
         elif any(message.role is Role.ASSISTANT for message in event.messages):
-            # Providers use call ids again, so outcomes count for the latest reply only.
             self.settled, self.unsettled = {}, {}
             if self.reply is not None and self.reply.success:
                 self.reply = None

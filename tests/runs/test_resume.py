@@ -1,0 +1,376 @@
+"""Going on with a run whose log was cut anywhere: the same end, and nothing done twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.runs.kit import Do, Witness, kinds, log_of, measured, raising
+from upshot import (
+    Agent,
+    AgentError,
+    AgentResult,
+    Event,
+    FinalizeDecision,
+    Interrupted,
+    JournalError,
+    Misuse,
+    Request,
+    Retry,
+    Status,
+    ToolCall,
+    ToolContext,
+    resume,
+    run,
+    tool,
+)
+from upshot.contract import Unknown
+from upshot.journal import MemoryJournal
+from upshot.models import ScriptedModel
+from upshot.testing.clock import FakeClock
+
+READ = ToolCall("r", "look", {"n": 1})
+WRITE = ToolCall("w", "change", {"n": 2})
+
+
+class Pair(msgspec.Struct):
+    a: int
+    b: int
+
+
+class OnceMore:
+    """Wants the first attempt done again."""
+
+    def before_finalize(self, info: Any, request: Any, result: Any) -> Any:
+        if result.attempts == 1:
+            return FinalizeDecision.revise("Longer.", state={"seen": 1})
+        return FinalizeDecision.accept("fine")
+
+
+@dataclass
+class World:
+    """An agent with a script of its own, and what its tools have done."""
+
+    script: list[Any]
+    facts: dict[str, Any] = field(default_factory=dict[str, Any])
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
+    done: Counter[int] = field(default_factory=Counter[int])
+
+    def agent(self) -> Agent[Any]:
+        @tool(effect="read")
+        async def look(n: int) -> int:
+            self.done[n] += 1
+            return n
+
+        @tool(effect="write")
+        async def change(n: int) -> int:
+            self.done[n] += 1
+            return n
+
+        tools = [look, change]
+        return Agent("a", model=ScriptedModel(self.script), tools=tools, **self.facts)
+
+
+BUSY = AgentError("rate_limit", "busy", retryable=True)
+BROKEN = AgentError("server_error", "cut off")
+WORLDS: dict[str, Callable[[], World]] = {
+    "answer": lambda: World([measured("Hi.")]),
+    "one tool": lambda: World([measured(None, READ), measured("Done.")]),
+    "two turns of tools": lambda: World(
+        [measured(None, READ, WRITE), measured("And", READ), measured("Done.")]
+    ),
+    "wrong arguments": lambda: World(
+        [measured(None, ToolCall("r", "look", {"n": "x"})), measured(None, READ), measured("Ok.")]
+    ),
+    "typed answer": lambda: World(
+        [measured('{"a": 1}'), measured('{"a": 1, "b": 2}')], {"output_type": Pair}
+    ),
+    "never the right type": lambda: World(
+        [measured("no"), measured("nor this"), measured("spare")], {"output_type": Pair}
+    ),
+    "retries": lambda: World(
+        [BUSY, BUSY, measured(None, READ), BUSY, measured("Done.")],
+        {"retry": Retry(base_s=0)},
+    ),
+    "two attempts": lambda: World(
+        [measured(None, READ), measured("Short."), measured(None, WRITE), measured("Longer.")],
+        {"deciders": [OnceMore()]},
+        {"max_attempts": 2},
+    ),
+    "a failure with text": lambda: World(
+        [measured(None, READ), measured("Half", error=BROKEN), measured("Spare.")]
+    ),
+    "a lost committer": lambda: World([measured("Hi.")], options={"committers": [print]}),
+}
+
+
+async def whole_log(world: World) -> tuple[AgentResult[Any], list[Event]]:
+    journal = MemoryJournal()
+    request = Request("Go.", run_id="run-1", inputs={"x": 1}, metadata={"m": 1})
+    options = {"clock": FakeClock(), "journal": journal} | world.options
+    result = await run(world.agent(), request, **options)
+    return result, await log_of(journal, "run-1")
+
+
+async def copied(events: list[Event], journal: MemoryJournal) -> None:
+    epoch = await journal.claim("run-1")
+    for event in events:
+        journal.append(event, epoch=epoch)
+
+
+async def gone_on(
+    events: list[Event], world: World, **options: Any
+) -> tuple[AgentResult[Any], list[Event]]:
+    """Resume from a log that was cut after *events*, in a new process so to speak."""
+    journal = MemoryJournal()
+    await copied(events, journal)
+    facts = {"clock": FakeClock()} | world.options | options
+    facts.pop("max_attempts", None)
+    result = await resume("run-1", world.agent(), journal=journal, **facts)
+    return result, await log_of(journal, "run-1")
+
+
+def settled(events: list[Event]) -> Counter[int]:
+    """By argument, how many calls of tools have an outcome in the log."""
+    return Counter(
+        event.record.arguments_executed["n"]  # type: ignore[union-attr, index]
+        for event in events
+        if event.kind == "tool_settled" and event.record.arguments_executed  # type: ignore[union-attr]
+    )
+
+
+def check(result: AgentResult[Any], whole: AgentResult[Any]) -> None:
+    assert (result.status, result.content, result.output) == (
+        whole.status,
+        whole.content,
+        whole.output,
+    )
+    assert (result.error is None) is (whole.error is None)
+    if result.error is not None and whole.error is not None:
+        assert result.error.code == whole.error.code
+    assert (result.attempts, result.committed) == (whole.attempts, whole.committed)
+    assert result.state == whole.state
+    assert result.metadata == whole.metadata
+    lines = [(line.attempt, line.status, line.content) for line in result.attempt_log]
+    assert lines == [(line.attempt, line.status, line.content) for line in whole.attempt_log]
+    roles = [message.role for message in result.messages]
+    assert roles == [message.role for message in whole.messages]
+    assert [outcome.call_id for outcome in result.tool_outcomes] == [
+        outcome.call_id for outcome in whole.tool_outcomes
+    ]
+    assert result.started_at == whole.started_at
+
+
+@pytest.mark.parametrize("name", WORLDS)
+async def test_a_log_that_is_cut_anywhere_is_gone_on_with(name: str) -> None:
+    whole, log = await whole_log(WORLDS[name]())
+    for cut in range(1, len(log)):
+        before, world = log[:cut], WORLDS[name]()
+        result, after = await gone_on(before, world)
+        check(result, whole)
+        expected = settled(log) - settled(before)
+        assert not world.done - expected, f"a settled call ran again after event {cut}"
+        assert [event.seq for event in after] == list(range(1, len(after) + 1))
+        lost = before[-1].kind in ("model_started", "model_retried")
+        assert result.usage.total_tokens == whole.usage.total_tokens
+        assert result.usage.api_calls == whole.usage.api_calls + lost
+        assert after[-1].result == result  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("name", WORLDS)
+@settings(max_examples=25)
+@given(data=st.data())
+async def test_a_run_may_be_cut_off_many_times(name: str, data: st.DataObject) -> None:
+    whole, log = await whole_log(WORLDS[name]())
+    for _ in range(3):
+        log = log[: data.draw(st.integers(1, len(log) - 1))]
+        result, log = await gone_on(log, WORLDS[name]())
+        check(result, whole)
+
+
+def up_to_start(log: list[Event], call_id: str) -> list[Event]:
+    """The log as it is when the process dies inside the body of that call."""
+    starts = [e.seq for e in log if e.kind == "tool_started" and e.call_id == call_id]  # type: ignore[union-attr]
+    return log[: starts[0]]
+
+
+async def test_a_read_that_had_started_runs_again() -> None:
+    whole, log = await whole_log(WORLDS["two turns of tools"]())
+    world = WORLDS["two turns of tools"]()
+    result, _ = await gone_on(up_to_start(log, "r"), world)
+    assert world.done == {1: 2, 2: 1}
+    assert result.messages == whole.messages
+
+
+async def test_a_write_that_had_started_is_unknown_and_not_run_again() -> None:
+    _, log = await whole_log(WORLDS["two turns of tools"]())
+    world = WORLDS["two turns of tools"]()
+    result, _ = await gone_on(up_to_start(log, "w"), world)
+    change = result.tool_outcomes[1]
+    assert (change.kind, change.code, change.effect) == ("tool_failure", "interrupted", "unknown")
+    assert (world.done, result.status) == ({1: 1}, Status.COMPLETED)
+    assert "unknown" in result.messages[2].text
+
+
+async def test_an_idempotent_write_that_had_started_runs_again_with_its_key() -> None:
+    keys: list[str] = []
+
+    @tool(effect="write", idempotent=True)
+    async def put(context: ToolContext) -> str:
+        keys.append(context.idempotency_key)
+        return "put"
+
+    def agent() -> Agent[Any]:
+        return Agent("a", model=ScriptedModel([ToolCall("p", "put"), "Done."]), tools=[put])
+
+    journal = MemoryJournal()
+    await run(agent(), Request("?", run_id="run-1"), journal=journal)
+    log, again = await log_of(journal, "run-1"), MemoryJournal()
+    await copied(up_to_start(log, "p"), again)
+    assert (await resume("run-1", agent(), journal=again)).success
+    assert keys[0] == keys[1]
+
+
+async def test_a_reply_that_was_paid_for_is_not_asked_for_again() -> None:
+    _, log = await whole_log(WORLDS["one tool"]())
+    world = WORLDS["one tool"]()
+    agent = world.agent()
+    journal = MemoryJournal()
+    await copied(log[: kinds(log).index("model_replied") + 1], journal)
+    await resume("run-1", agent, journal=journal)
+    assert len(agent.model.calls) == 1  # type: ignore[union-attr]
+
+
+async def test_an_ended_run_gives_its_result_and_writes_nothing() -> None:
+    whole, log = await whole_log(WORLDS["one tool"]())
+    result, after = await gone_on(log, WORLDS["one tool"]())
+    assert result == whole
+    assert after == log
+
+
+async def test_an_ended_failure_is_given_too() -> None:
+    whole, log = await whole_log(WORLDS["a failure with text"]())
+    result, after = await gone_on(log, WORLDS["a failure with text"]())
+    assert (result, after) == (whole, log)
+
+
+async def test_a_second_sitting_opens_with_run_resumed() -> None:
+    _, log = await whole_log(WORLDS["one tool"]())
+    cut = kinds(log).index("tool_started") + 1
+    _, after = await gone_on(log[:cut], WORLDS["one tool"]())
+    assert after[cut].kind == "run_resumed"
+    assert after[cut].interrupted_calls == ("r",)  # type: ignore[union-attr]
+
+
+async def test_observers_of_a_second_sitting_are_told_of_its_start_and_end() -> None:
+    _, log = await whole_log(WORLDS["one tool"]())
+    witness = Witness()
+    await gone_on(log[:6], WORLDS["one tool"](), observers=[witness])
+    assert witness.names() == ["on_run_start", "on_attempt_start", "on_attempt_end", "on_run_end"]
+
+
+async def test_committers_that_were_through_are_not_called_again() -> None:
+    _, log = await whole_log(WORLDS["answer"]())
+    called: list[Any] = []
+    cut = kinds(log).index("committed") + 1
+    commit = lambda *facts: called.append(facts)  # noqa: E731
+    result, _ = await gone_on(log[:cut], WORLDS["answer"](), committers=[commit])
+    assert (result.committed, called) == (True, [])
+
+
+# -- what has changed since
+
+
+def warned(result: AgentResult[Any]) -> list[str]:
+    return [one.message for one in result.warnings if one.code == "agent_changed"]
+
+
+async def test_an_agent_as_it_was_is_no_warning() -> None:
+    _, log = await whole_log(WORLDS["one tool"]())
+    result, _ = await gone_on(log[:8], WORLDS["one tool"]())
+    assert result.warnings == ()
+
+
+async def test_a_changed_agent_is_told() -> None:
+    _, log = await whole_log(WORLDS["one tool"]())
+    world = WORLDS["one tool"]()
+    world.facts["instructions"] = "New."
+    result, _ = await gone_on(log[:8], world)
+    assert warned(result) == ["agent 'a' was changed since the run began: instructions"]
+    assert result.success
+
+
+async def test_a_changed_tool_is_told() -> None:
+    _, log = await whole_log(WORLDS["one tool"]())
+
+    @tool(effect="read")
+    async def look(n: int, how: str = "well") -> int:
+        return n
+
+    agent = WORLDS["one tool"]().agent()
+    journal = MemoryJournal()
+    await copied(log[:8], journal)
+    changed = agent.but(tools=[look, agent.tools[1]])  # type: ignore[index]
+    result = await resume("run-1", changed, journal=journal)
+    assert warned(result) == ["tool 'look' was changed since the run called it"]
+
+
+async def test_another_output_type_than_the_run_had_is_told() -> None:
+    _, log = await whole_log(WORLDS["answer"]())
+    world = WORLDS["answer"]()
+    world.facts["output_type"] = Pair
+    result, after = await gone_on(log, world)
+    assert result.output == "Hi."
+    assert len(warned(result)) == 1
+    assert after == log
+
+
+# -- who may go on
+
+
+async def test_who_goes_on_takes_the_run_from_who_had_it() -> None:
+    journal = MemoryJournal()
+    world = WORLDS["one tool"]()
+
+    async def robbed(n: int) -> int:
+        await journal.claim("run-1")
+        return n
+
+    agent = world.agent().but(tools=[tool(effect="read", name="look")(robbed)])
+    request = Request("Go.", run_id="run-1")
+    result = await run(agent, request, journal=journal)
+    assert result.error is not None
+    assert (result.status, result.error.type) == (Status.FAILED, "JournalError")
+
+
+async def test_an_event_of_an_unknown_kind_is_not_resumed_over() -> None:
+    _, log = await whole_log(WORLDS["one tool"]())
+    odd = Unknown(raw={"kind": "novelty", "run_id": "run-1", "seq": 4})
+    with pytest.raises(JournalError, match="novelty"):
+        await gone_on([*log[:3], odd], WORLDS["one tool"]())
+
+
+async def test_resume_takes_no_option_that_it_does_not_know() -> None:
+    with pytest.raises(Misuse, match="did you mean 'observers'"):
+        await gone_on([], WORLDS["answer"](), observer=[])
+
+
+async def test_an_interrupted_attempt_that_had_ended_keeps_its_cause() -> None:
+    journal = MemoryJournal()
+    agent: Agent[Any] = Agent("a", engine=raising(Interrupted("custom", "why")))
+    await run(agent, Request("?", run_id="run-1"), journal=journal)
+    log = await log_of(journal, "run-1")
+    again = MemoryJournal()
+    await copied(log[: kinds(log).index("attempt_ended") + 1], again)
+    called: list[Any] = []
+    agent = agent.but(engine=Do(lambda *facts: called.append(facts)))
+    result = await resume("run-1", agent, journal=again)
+    assert (result.status, result.cause, result.detail) == ("interrupted", "custom", "why")
+    assert called == []
