@@ -1,0 +1,98 @@
+"""What the types of the public names promise to who uses them; read by pyright, never run."""
+
+from __future__ import annotations
+
+from typing import assert_type
+
+import msgspec
+
+from upshot import (
+    Agent,
+    AgentResult,
+    Approve,
+    Budget,
+    Event,
+    LiveRun,
+    Message,
+    Request,
+    RunInfo,
+    ScriptedModel,
+    Status,
+    ToolContext,
+    ToolOutcome,
+    Usage,
+    resume,
+    run,
+    run_sync,
+    start,
+    tool,
+)
+
+
+class Order(msgspec.Struct):
+    id: str
+    cents: int
+
+
+class Deps:
+    rate: int = 2
+
+
+@tool(effect="read")
+async def price(context: ToolContext[Deps], cents: int) -> int:
+    return cents * context.dependencies.rate
+
+
+text = Agent("a")
+order = Agent("b", output_type=Order)
+assert_type(text, Agent[str])
+assert_type(order, Agent[Order])
+
+
+async def by_type() -> None:
+    result = await run(text, "?")
+    assert_type(result, AgentResult[str])
+    assert_type(result.output, str | None)
+    assert_type(result.unwrap(), str)
+    typed = await run(order, Request("?"), model=ScriptedModel(["{}"]), tools=[price])
+    assert_type(typed, AgentResult[Order])
+    assert_type(typed.unwrap(), Order)
+    assert_type(typed.unwrap().cents, int)
+    assert_type(run_sync(order, "?", budget=Budget(max_turns=2)), AgentResult[Order])
+    again = await resume("run-1", order, journal="runs.db", answers=[Approve("c")])
+    assert_type(again, AgentResult[Order])
+
+
+async def watched() -> None:
+    async with start(order, "?", journal="runs.db") as live:
+        assert_type(live, LiveRun[Order])
+        async for event in live:
+            assert_type(event, Event)
+        async for piece in live.text():
+            assert_type(piece, str)
+        assert_type(await live.result(), AgentResult[Order])
+
+
+def fields(result: AgentResult[str]) -> None:
+    assert_type(result.status, Status)
+    assert_type(result.content, str | None)
+    assert_type(result.usage, Usage)
+    assert_type(result.messages, tuple[Message, ...])
+    assert_type(result.tool_outcomes, tuple[ToolOutcome, ...])
+
+
+class Look:
+    def on_run_end(self, info: RunInfo, result: AgentResult[Order]) -> None:
+        assert_type(info.run_id, str)
+
+
+async def with_hooks() -> None:
+    await run(order, "?", observers=[Look()], history=await run(text, "?"), dependencies=Deps())
+    await run(order, "?", history="context", attributes={"tenant": "x"}, secrets=["s"])
+
+
+async def wrong() -> None:
+    await run(order, "?", budget=3)  # pyright: ignore[reportArgumentType]  # no Budget
+    await run(order, "?", bugdet=None)  # pyright: ignore[reportCallIssue]  # no such option
+    await run(order, 3)  # pyright: ignore[reportArgumentType]  # no request
+    await resume("run-1", order)  # pyright: ignore[reportCallIssue]  # where is its journal?
