@@ -73,6 +73,12 @@ def test_what_is_not_told_is_not_guessed(usage, given):
     assert read(usageMetadata={"promptTokenCount": 1, **usage}).usage.output_tokens == given
 
 
+def test_usage_without_a_count_measures_nothing():
+    response = read(usageMetadata={"trafficType": "ON_DEMAND"})
+    assert response.usage.unmeasured_calls == 1
+    assert response.provider_data["usage_raw"] == {"trafficType": "ON_DEMAND"}
+
+
 def test_thoughts_are_apart():
     response = read({"text": "hm", "thought": True, "thoughtSignature": "s"}, {"text": "x"})
     (thought,) = response.reasoning
@@ -209,6 +215,11 @@ def test_a_cut_stream_keeps_what_came_and_says_so():
     _, response = stream(reply({"text": "hal"}, finish=None))
     assert (response.content, response.finish_reason) == ("hal", None)
     assert response.provider_data["stream_done"] is False
+
+
+def test_a_reason_that_is_not_specified_ends_nothing():
+    _, response = stream(reply({"text": "hal"}, finish=0))
+    assert (response.finish_reason, response.provider_data["stream_done"]) == (None, False)
 
 
 def test_a_stream_may_be_an_array():

@@ -137,10 +137,11 @@ class _Block:
 
     def add(self, delta: JsonObject) -> list[StreamEvent]:
         """Keep a piece, and give it as deltas."""
-        events: list[StreamEvent] = []
+        # A delta has one member, and mostly it is this one.
         if text := as_text(delta.get("text")) or _cited(delta):
             self.text.append(text)
-            events.append(TextDelta(text=text))
+            return [TextDelta(text=text)]
+        events: list[StreamEvent] = []
         thought = as_object(delta.get("reasoningContent"))
         # A stream has the fields of the inner object beside the outer one's.
         thought = {**as_object(thought.get("reasoningText")), **thought}

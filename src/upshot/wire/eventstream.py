@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from binascii import crc32
+from collections.abc import Mapping
+from functools import lru_cache
 from struct import Struct
 from typing import Final
 
@@ -104,7 +106,9 @@ class FrameParser:
         return _DAMAGED
 
 
-def _read_headers(data: bytes) -> dict[str, str] | None:
+# Most frames of a stream have the same headers.
+@lru_cache(maxsize=64)
+def _read_headers(data: bytes) -> Mapping[str, str] | None:
     """The headers that are text, by name; None where they do not fill *data*."""
     headers: dict[str, str] = {}
     place = 0
@@ -128,7 +132,7 @@ def _read_headers(data: bytes) -> dict[str, str] | None:
     return headers
 
 
-def _to_event(headers: dict[str, str], payload: bytes) -> ServerEvent:
+def _to_event(headers: Mapping[str, str], payload: bytes) -> ServerEvent:
     match headers.get(":message-type"):
         case "exception":
             return _to_exception(headers.get(":exception-type", ""), payload)

@@ -29,6 +29,12 @@ from .partial_arguments import PartialArguments
 
 __all__ = ["GenerateStream", "read_generate"]
 
+_COUNTS: Final = (
+    "promptTokenCount",
+    "totalTokenCount",
+    "candidatesTokenCount",
+    "thoughtsTokenCount",
+)
 _SERVER_PARTS: Final = ("executableCode", "codeExecutionResult", "toolCall", "toolResponse")
 
 
@@ -65,6 +71,7 @@ class GenerateStream:
 
     def finish(self) -> None:
         """Put thoughts and calls into the draft."""
+        _read_usage(self._draft.usage_raw or {}, self._draft)
         provider = self._draft.provider
         self._draft.reasoning += [thought.to_reasoning(provider) for thought in self._thoughts]
         for call in self._calls:
@@ -169,23 +176,29 @@ def _read_frame(document: JsonObject, candidate: JsonObject, draft: Draft) -> No
     """Read what stands round the parts: model, usage, finish, blocks and errors."""
     draft.model = as_text(document.get("modelVersion")) or draft.model
     draft.id = as_text(document.get("responseId")) or draft.id
-    if finish := parse_finish(candidate.get("finishReason"), provider=draft.provider):
+    finish = candidate.get("finishReason")
+    if finish is not None and (finish := parse_finish(finish, provider=draft.provider)):
         _end(finish, as_text(candidate.get("finishMessage")), draft)
     feedback = as_object(document.get("promptFeedback"))
     block = parse_block_reason(feedback.get("blockReason"), provider=draft.provider)
     if block not in NOT_BLOCKED:
         draft.blocked = True
         _end(block, as_text(feedback.get("blockReasonMessage")), draft)
-    _read_usage(as_object(document.get("usageMetadata")), draft)
+    usage = as_object(document.get("usageMetadata"))
+    # Vertex says with every chunk what kind of traffic it is, and counts with the last only.
+    told = any(usage.get(name) is not None for name in _COUNTS)
+    if told or (usage and draft.usage_raw is None):
+        draft.usage_raw = usage
     if document.get("error"):
         draft.fail(document)
 
 
 def _end(word: str, message: str, draft: Draft) -> None:
+    reason = parse_finish_reason(word)
     draft.finish_raw = word
-    draft.done = True
-    filtered = parse_finish_reason(word) is FinishReason.CONTENT_FILTER
-    if message and (filtered or draft.blocked):
+    # A word for "not over" may come with every chunk.
+    draft.done = draft.done or draft.blocked or reason is not None
+    if message and (draft.blocked or reason is FinishReason.CONTENT_FILTER):
         draft.refusal[:] = [message]
 
 
@@ -194,11 +207,9 @@ def _read_usage(usage: JsonObject, draft: Draft) -> None:
     given = as_count(usage.get("candidatesTokenCount"))
     thought = as_count(usage.get("thoughtsTokenCount"))
     total = as_count(usage.get("totalTokenCount"))
-    if not usage or (draft.usage is not None and (taken, given, total) == (None, None, None)):
-        # Vertex sends the kind of traffic with every chunk, and counts with the last only.
+    if (taken, given, thought, total) == (None, None, None, None):
         return
     for_tools = as_count(usage.get("toolUsePromptTokenCount"))
-    draft.usage_raw = usage
     draft.total_tokens_reported = total
     draft.usage = Usage(
         input_tokens=None if taken is None else taken + (for_tools or 0),
