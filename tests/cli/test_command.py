@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 import upshot
 from tests.cli.conftest import Command
+from upshot.journal import open_journal
 
 AGENT = """\
 import upshot
@@ -187,21 +189,38 @@ def test_a_run_that_is_not_there_is_told_with_the_nearest(wanted: str, command: 
     assert "run-1" in err
 
 
+def leave_run(journal: str, **launch: str) -> None:
+    """Leave a run in a journal as a process does that dies at once."""
+
+    async def leave() -> None:
+        async with open_journal(journal) as log:
+            await log.claim("run-9")
+            started = upshot.RunStarted(
+                run_id="run-9",
+                seq=1,
+                request=upshot.Request("Double 4."),
+                options={"launch": dict(launch)} if launch else {},
+            )
+            log.append(started)
+            await log.durable("run-9", 1)
+
+    asyncio.run(leave())
+
+
 def test_a_run_that_the_command_did_not_start_needs_its_agent(command: Command) -> None:
-    async def leave_one() -> None:
-        from upshot.journal import open_journal
-
-        async with open_journal("own.db") as journal:
-            await journal.claim("run-9")
-            journal.append(upshot.RunStarted(run_id="run-9", seq=1))
-            await journal.durable("run-9", 1)
-
-    import asyncio
-
-    asyncio.run(leave_one())
+    leave_run("own.db")
     code, _, err = command("resume", "run-9", "--journal", "own.db")
     assert code == 2
     assert "upshot resume run-9 FILE.py:agent" in err
+    again = ("resume", "run-9", "agent.py", "--model", CALLS, "--journal", "own.db")
+    assert command(*again)[:2] == (0, "It is 8.\n")
+
+
+def test_a_run_goes_on_with_another_model_where_one_is_named(command: Command) -> None:
+    leave_run("own.db", file="agent.py", model="openai:gone", base_url="http://x", folder="gone")
+    code, out, err = command("resume", "run-9", "--model", CALLS, "--journal", "own.db")
+    assert (code, out) == (0, "It is 8.\n")
+    assert "the folder gone of the run is gone" in err
 
 
 def test_the_version_is_told(command: Command) -> None:

@@ -9,7 +9,7 @@ from rich.markdown import Markdown
 from rich.text import Text
 
 from ..contract import AgentResult, Status, encode
-from .figures import count, duration, money, tokens
+from .figures import clean_lines, count, duration, money, tokens
 from .glyphs import glyphs_for
 from .report import answer_text, error_text, status_style
 from .run_lookup import DEFAULT_JOURNAL
@@ -58,7 +58,7 @@ def print_answer(output: object, terminal: Terminal, *, markdown: bool = False) 
     """Print an answer on stdout; nothing where there is none."""
     text = answer_text(output)
     if markdown and terminal.out.is_terminal:
-        terminal.say(Markdown(text))
+        terminal.say(Markdown(clean_lines(text)))
     elif text:
         terminal.put(text if text.endswith("\n") else text + "\n")
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, chdir
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from ..contract import AgentResult, Request, Status
 from ..entry import reopen, start
@@ -127,9 +128,11 @@ async def resume_agent(
             )  # fmt: skip
             return EXIT_CODES[result.status]
         launch = _old_launch(story, asked)
-        if launch.folder and os.path.isdir(launch.folder):
+        if launch.folder and Path(launch.folder).is_dir():
             # Relative paths of its tools count from where the run was started.
             stack.enter_context(chdir(launch.folder))
+        elif launch.folder:
+            terminal.tell(f"the folder {launch.folder} of the run is gone: it goes on in this one")
         agent, options = _load(launch)
         opened = open_model(launch.model, agent, base_url=launch.base_url)
         options["model"] = await stack.enter_async_context(opened)
@@ -158,7 +161,7 @@ def _new_launch(asked: Asked) -> Launch:
         agent=target.name,
         model=absolute_model(asked.model),
         base_url=asked.base_url,
-        tools=tuple(str(Path(file).absolute()) for file in asked.tools),
+        tools=_absolute(asked.tools),
         folder=str(Path.cwd()),
     )
 
@@ -166,22 +169,28 @@ def _new_launch(asked: Asked) -> Launch:
 def _old_launch(story: Story, asked: Asked) -> Launch:
     """How the run was started, with what the command line says otherwise."""
     old = None if story.started is None else Launch.of(story.started.options)
-    if not asked.target and old is None:
+    new = _new_launch(asked) if asked.target else None
+    base = old or new
+    if base is None:
         raise Misuse(
             f"run {story.run_id} was not started by this command: say which agent goes on with "
             f"it, upshot resume {story.run_id} FILE.py:agent"
         )
-    new = _new_launch(asked) if asked.target else None
-    base = new or old
-    assert base is not None
-    return Launch(
-        file=base.file,
-        agent=base.agent,
-        model=absolute_model(asked.model) or (old.model if old is not None else ""),
-        base_url=asked.base_url or (old.base_url if old is not None and not asked.model else ""),
-        tools=base.tools if asked.tools or old is None else old.tools,
-        folder=base.folder if old is None else old.folder,
-    )
+    changes: dict[str, Any] = {}
+    if new is not None:
+        changes |= {"file": new.file, "agent": new.agent}
+    if asked.model:
+        # The old server need not know the new model.
+        changes |= {"model": absolute_model(asked.model), "base_url": ""}
+    if asked.base_url:
+        changes["base_url"] = asked.base_url
+    if asked.tools:
+        changes["tools"] = _absolute(asked.tools)
+    return replace(base, **changes)
+
+
+def _absolute(files: Sequence[str]) -> tuple[str, ...]:
+    return tuple(str(Path(file).absolute()) for file in files)
 
 
 def _load(launch: Launch) -> tuple[AnyAgent, ResumeOptions]:
