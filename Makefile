@@ -38,8 +38,8 @@ endef
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 20
 
-demo: $(DEMO) ## run the survey agent on this repository, or on DEMO_REPO=...
-	@$(BIN)/python examples/survey/demo.py
+demo: $(DEMO) ## run the survey agent on this repository, or on DEMO_REPO=..., with MODEL=...
+	@$(BIN)/python examples/survey/demo.py $(if $(MODEL),--model '$(MODEL)')
 
 test: format-check lint types layers unit ## formatting, lint, types, layers, tests
 
