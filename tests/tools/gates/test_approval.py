@@ -139,9 +139,9 @@ async def test_deny_is_final_for_the_same_arguments():
 async def test_edit_runs_with_the_persons_arguments():
     box = Toolbox([remove])
     await box.dispatch([call()])
-    outcome = (await box.answer([Edit("1", {"path": "/tmp"})]))[0]
+    outcome = (await box.answer([Edit("1", {"path": "/data/x"})]))[0]
     assert isinstance(outcome, ToolExecutionResult)
-    assert outcome.output == {"result": "/tmp"}
+    assert outcome.output == {"result": "/data/x"}
     record = box.records[0]
     assert record.approval is not None
     assert record.approval.decision == "edited"
