@@ -54,7 +54,8 @@ class Ledger:
         self._calls: list[_Call] = []
         self._summed = 0
         self._usage = Usage()
-        self._costs: list[Cost | None] = []
+        self._costs: list[Cost] = []
+        self._unpriced = 0
         self._mark = 0
         self._parent = parent
         self._clock = clock
@@ -74,10 +75,13 @@ class Ledger:
     def cost(self) -> Cost | None:
         """Money for all priced calls, the others counted; None where none was priced."""
         self._sum_up()
-        # What is summed is kept as one, beside the calls without a price.
-        total = Cost.of_calls(cost for cost in self._costs if cost is not None)
-        self._costs = [total, *(cost for cost in self._costs if cost is None)]
-        return Cost.of_calls(self._costs) if total is not None else None
+        total = Cost.of_calls(self._costs)
+        if total is None:
+            return None
+        # What is summed is kept as one.
+        self._costs = [total]
+        unpriced: list[Cost | None] = [None] * self._unpriced
+        return Cost.of_calls([total, *unpriced])
 
     def add(self, response: ModelResponse) -> None:
         """Count one model call, well or not."""
@@ -111,8 +115,10 @@ class Ledger:
     def _sum_up(self) -> None:
         for call in self._calls[self._summed :]:
             self._usage = self._usage + call.usage
-            if call.cost is not None or not call.free:
+            if call.cost is not None:
                 self._costs.append(call.cost)
+            elif not call.free:
+                self._unpriced += 1
         self._summed = len(self._calls)
 
     def too_deep(self, depth: int) -> AgentError | None:

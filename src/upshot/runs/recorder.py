@@ -63,19 +63,23 @@ class Recorder:
         """
         if self.is_settled or not isinstance(event, RunEvent):
             return
-        durable = type(event) not in _DELTAS
+        kind = type(event)
+        durable = kind not in _DELTAS
         seq = self.seq + durable
         part = 0 if durable else self._part + 1
-        _set(event, "run_id", self.run_id)
-        _set(event, "attempt", self.attempt)
-        _set(event, "time", self._clock.now())
-        _set(event, "seq", seq)
-        _set(event, "part", part)
-        if durable and self._journal is not None:
-            self._journal.append(event, epoch=self._epoch)
+        # Nobody can have seen an event that is neither logged nor watched.
+        if self._journal is not None or self._watchers:
+            _set(event, "run_id", self.run_id)
+            _set(event, "attempt", self.attempt)
+            _set(event, "time", self._clock.now())
+            _set(event, "seq", seq)
+            _set(event, "part", part)
+            if durable and self._journal is not None:
+                self._journal.append(event, epoch=self._epoch)
         self.seq, self._part = seq, part
-        self.is_settled = isinstance(event, RunSettled)
-        if isinstance(event, Warned):
+        if kind is RunSettled:
+            self.is_settled = True
+        elif isinstance(event, Warned):
             self.warnings.append(event.warning)
         for watcher in self._watchers:
             watcher(event)

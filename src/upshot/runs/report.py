@@ -33,6 +33,9 @@ from .plan import Plan
 
 __all__ = ["Report", "harvest"]
 
+# Called without its parameter, which would cost as much again as making it.
+_RESULT: type[AgentResult[Any]] = AgentResult
+
 
 class Report(msgspec.Struct, kw_only=True):
     """What a result is built from; the lifecycle fills it as the run goes on.
@@ -82,7 +85,7 @@ class Report(msgspec.Struct, kw_only=True):
         last, limited = self.caller.last, self.caller.last_limited
         interrupt = ending.interrupt
         local = Local(raw=ending.exception, last_board=board, seeded=board.seeded())
-        return AgentResult[Any](
+        return _RESULT(
             status=ending.status,
             output=output,
             content=board.answer(),

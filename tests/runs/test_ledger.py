@@ -1,0 +1,87 @@
+"""What a run has used, whoever asks and however often."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from upshot import AgentError, Budget, Cost, ModelResponse, Usage
+from upshot.runs.ledger import Ledger
+from upshot.testing.clock import FakeClock
+
+
+def ledger(parent: Ledger | None = None, **limits: int) -> Ledger:
+    return Ledger(Budget(**limits), clock=FakeClock(), parent=parent)  # type: ignore[arg-type]
+
+
+PRICED = ModelResponse(usage=Usage(input_tokens=1, api_calls=1), cost=Cost(total=Decimal("0.1")))
+UNPRICED = ModelResponse(usage=Usage(input_tokens=1, api_calls=1))
+UNMEASURED = ModelResponse()
+REFUSED = ModelResponse(error=AgentError("auth_error", "no", status_code=401))
+REPLIES = st.lists(st.sampled_from([PRICED, UNPRICED, UNMEASURED, REFUSED, None]), max_size=12)
+
+
+@given(REPLIES)
+def test_the_sums_do_not_depend_on_when_they_are_asked_for(replies: list[ModelResponse]) -> None:
+    once, often = ledger(), ledger()
+    for reply in replies:
+        for one in (once, often):
+            one.add_unfinished() if reply is None else one.add(reply)
+        assert (often.usage, often.cost) == (often.usage, often.cost)
+        often.since_mark()
+    assert (once.usage, once.cost) == (often.usage, often.cost)
+
+
+@given(REPLIES, st.integers(0, 12))
+def test_marks_divide_the_whole(replies: list[ModelResponse], place: int) -> None:
+    whole = ledger()
+    parts: list[tuple[Usage, Cost | None]] = []
+    for number, reply in enumerate(replies):
+        if number == place:
+            parts.append(whole.since_mark())
+        whole.add_unfinished() if reply is None else whole.add(reply)
+    parts.append(whole.since_mark())
+    total = Usage()
+    for usage, _ in parts:
+        total = total + usage
+    assert total == whole.usage
+
+
+@pytest.mark.parametrize(
+    ("reply", "usage", "unpriced"),
+    [
+        (UNPRICED, Usage(input_tokens=1, api_calls=1), 1),
+        (UNMEASURED, Usage(api_calls=1, unmeasured_calls=1), 1),
+        (REFUSED, Usage(api_calls=1), 0),
+    ],
+)
+def test_a_call_without_a_price_is_counted(
+    reply: ModelResponse, usage: Usage, unpriced: int
+) -> None:
+    account = ledger()
+    account.add(reply)
+    assert (account.usage, account.cost) == (usage, None)
+    account.add(PRICED)
+    assert account.cost is not None
+    assert account.cost.unpriced_calls == unpriced
+
+
+def test_a_childs_calls_count_for_its_parents() -> None:
+    root = ledger()
+    middle = ledger(root)
+    ledger(middle).add(PRICED)
+    assert root.usage == middle.usage == Usage(input_tokens=1, api_calls=1)
+
+
+def test_turns_are_a_runs_own_and_tokens_are_shared() -> None:
+    root = ledger(max_turns=1, max_tokens=2)
+    child = ledger(root)
+    child.turns = 5
+    assert child.spent() is None
+    child.add(ModelResponse(usage=Usage(input_tokens=1, output_tokens=1, api_calls=1)))
+    spent = child.spent()
+    assert spent is not None
+    assert spent.details == {"dimension": "tokens", "limit": 2, "used": 2}
