@@ -248,6 +248,11 @@ def test_keys_are_masked_and_lines_joined(text):
     assert "abc" not in message
 
 
+def test_a_traceback_in_a_text_is_no_message():
+    text = "boom\nTraceback (most recent call last):\n  File x, line 1"
+    assert classify_error(exception=RuntimeError(text)).message == "boom"
+
+
 words = st.sampled_from(
     ["error", "message", "type", "code", "status", "details", "metadata", "raw", "errors", "detail",
      "reason", "retryDelay", "innererror", "param"]

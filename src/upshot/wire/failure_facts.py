@@ -139,7 +139,9 @@ def read_exception_facts(exception: BaseException) -> FailureFacts:
 
 def one_line(text: str) -> str:
     """*text* on one line, without keys, cut to ``MAX_MESSAGE_CHARS``."""
-    line = _SPACE.sub(" ", text[: MAX_MESSAGE_CHARS * 4]).strip()
+    # Some libraries put a whole traceback into the text of their exceptions.
+    text = text[: MAX_MESSAGE_CHARS * 4].partition("Traceback (most recent call last)")[0]
+    line = _SPACE.sub(" ", text).strip()
     line = _KEY.sub(lambda found: f"{found[1] or ''}***", line)
     return line if len(line) <= MAX_MESSAGE_CHARS else line[: MAX_MESSAGE_CHARS - 3] + "..."
 
