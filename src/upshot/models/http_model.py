@@ -32,7 +32,7 @@ from .prices import Prices
 from .structured import with_output
 from .transport import Timeouts, Transport
 
-__all__ = ["HttpModel"]
+__all__ = ["HttpModel", "close_reader"]
 
 _Fields: TypeAlias = dict[str, str] | list[tuple[str, str]]
 _NO_SETTINGS = ModelSettings()
@@ -134,7 +134,7 @@ class HttpModel:
                     async for chunk in chunks:
                         for delta in reader.feed(chunk):
                             yield delta
-                    response = _close(reader)
+                    response = close_reader(reader)
         # The one boundary between transports, which raise, and models, which never do for what
         # the network does. Misuse is the caller's own; a cancellation is no Exception.
         except UpshotError:
@@ -194,6 +194,21 @@ class HttpModel:
         return with_output(response, request)
 
 
+def close_reader(reader: StreamReader) -> ModelResponse:
+    """End the reading; a stream that did not say that it was over was cut."""
+    response = reader.close()
+    over = response.provider_data.get("stream_done") is not False
+    if over or response.error is not None or response.finish_reason is not None:
+        return response
+    cut = AgentError(
+        ErrorCode.SERVER_ERROR,
+        "the stream ended before the reply did",
+        retryable=True,
+        origin=Origin.MODEL,
+    )
+    return replace(response, error=cut)
+
+
 _UNASKED = ModelResponse(error=AgentError(ErrorCode.INTERNAL, "no reply was made"))
 
 
@@ -217,21 +232,6 @@ def _refuse(reader: StreamReader, status: int, fields: _Fields, body: bytes) -> 
             origin=Origin.MODEL,
         )
     )
-
-
-def _close(reader: StreamReader) -> ModelResponse:
-    """End the reading; a stream that did not say that it was over was cut."""
-    response = reader.close()
-    over = response.provider_data.get("stream_done") is not False
-    if over or response.error is not None or response.finish_reason is not None:
-        return response
-    cut = AgentError(
-        ErrorCode.SERVER_ERROR,
-        "the stream ended before the reply did",
-        retryable=True,
-        origin=Origin.MODEL,
-    )
-    return replace(response, error=cut)
 
 
 def _break_off(reader: StreamReader, error: AgentError) -> ModelResponse:

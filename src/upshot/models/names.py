@@ -16,6 +16,7 @@ from .transport import Timeouts, Transport
 
 __all__ = ["SettingFields", "missing_key", "resolve"]
 
+_LIBRARIES = ("aisuite", "litellm")
 _EXAMPLE = 'write "provider:model", such as "openai:gpt-5" or "anthropic:claude-sonnet-4-5"'
 
 
@@ -49,7 +50,8 @@ def resolve(
     """Make the model that *name* names. Nothing is read or sent yet, but for a script's file.
 
     Args:
-        name: "provider:model"; a provider of ``PROVIDERS``, or "scripted:FILE" (see
+        name: "provider:model"; a provider of ``PROVIDERS``; "litellm:MODEL" or "aisuite:MODEL"
+            for a model that one of these libraries asks; or "scripted:FILE" (see
             ``open_script``), for which the other options are of no account.
         base_url: Another server that speaks the provider's surface: what stands before
             "/chat/completions" or "/messages"; without a path it means "/v1".
@@ -76,10 +78,21 @@ def resolve(
     if provider_name == "scripted":
         return open_script(model)
     provider = PROVIDERS.get(provider_name)
-    if provider is None:
+    if provider is None and provider_name not in _LIBRARIES:
         raise Misuse(_unknown(provider_name, model, openers or {}))
     if not model:
         raise Misuse(f"{name!r} names no model of {provider_name}: {_EXAMPLE}")
+    if provider is None:
+        return _open_library(
+            f"{provider_name}:{model}",
+            base_url=base_url,
+            api_key=api_key,
+            headers=headers,
+            transport=transport,
+            timeouts=timeouts,
+            prices=prices,
+            settings=_to_settings(settings),
+        )
     return HttpModel(
         model,
         Endpoint(provider, base_url=base_url, api_key=api_key, headers=headers),
@@ -97,6 +110,40 @@ def missing_key(model: Model) -> str | None:
     return None if ask is None else ask()
 
 
+def _open_library(
+    name: str,
+    *,
+    base_url: str | None,
+    api_key: ApiKey | None,
+    headers: Mapping[str, str] | None,
+    transport: Transport | None,
+    timeouts: Timeouts | None,
+    prices: Prices | Mapping[str, Price] | None,
+    settings: ModelSettings,
+) -> Model:
+    """A model that another library asks; its module is imported only here."""
+    library, _, model = name.partition(":")
+    if transport is not None:
+        raise Misuse(f"{library} brings its own transport: leave transport= out")
+    if library == "litellm":
+        from .litellm_model import LiteLLMModel
+
+        return LiteLLMModel(
+            model,
+            settings=settings,
+            api_key=api_key,
+            base_url=base_url,
+            headers=headers,
+            timeouts=timeouts,
+            prices=prices,
+        )
+    if callable(api_key) or headers or timeouts is not None:
+        raise Misuse(f"{library} takes no headers, no timeouts, and only a string as api_key")
+    from .aisuite_model import AISuiteModel
+
+    return AISuiteModel(model, settings=settings, api_key=api_key, base_url=base_url, prices=prices)
+
+
 def _to_settings(fields: SettingFields) -> ModelSettings:
     unknown = sorted(set(fields) - set(ModelSettings.__struct_fields__))
     if unknown:
@@ -107,7 +154,7 @@ def _to_settings(fields: SettingFields) -> ModelSettings:
 
 
 def _unknown(provider: str, model: str, openers: Mapping[str, object]) -> str:
-    known = sorted({*PROVIDERS, *openers, "scripted"})
+    known = sorted({*PROVIDERS, *_LIBRARIES, *openers, "scripted"})
     near = _nearest(provider, known)
     if near:
         return f"there is no provider {provider!r}: did you mean {near}:{model}?"
