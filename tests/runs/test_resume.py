@@ -17,6 +17,8 @@ from upshot import (
     Agent,
     AgentError,
     AgentResult,
+    Approve,
+    Deny,
     Event,
     FinalizeDecision,
     Interrupted,
@@ -374,3 +376,54 @@ async def test_an_interrupted_attempt_that_had_ended_keeps_its_cause() -> None:
     result = await resume("run-1", agent, journal=again)
     assert (result.status, result.cause, result.detail) == ("interrupted", "custom", "why")
     assert called == []
+
+
+# -- people's answers
+
+
+class Wiping:
+    """An agent with one call that needs approval, and how often its body ran."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def agent(self) -> Agent[Any]:
+        @tool(effect="destructive")
+        async def wipe(name: str) -> str:
+            self.done.append(name)
+            return name
+
+        calls = [ToolCall("w", "wipe", {"name": "x"}), ToolCall("v", "wipe", {"name": "y"})]
+        return Agent("a", model=ScriptedModel([calls, "Done."]), tools=[wipe])
+
+
+async def test_an_answer_that_was_logged_holds_wherever_the_log_is_cut() -> None:
+    journal = MemoryJournal()
+    await run(Wiping().agent(), Request("?", run_id="run-1"), journal=journal)
+    parked = len(await log_of(journal, "run-1"))
+    answers = [Approve("w"), Deny("v", "no")]
+    whole = await resume("run-1", Wiping().agent(), journal=journal, answers=answers)
+    log = await log_of(journal, "run-1")
+    assert [outcome.kind for outcome in whole.tool_outcomes] == [
+        "tool_execution_result",
+        "tool_denied",
+    ]
+    for cut in range(parked + 1, len(log)):
+        again, world = MemoryJournal(), Wiping()
+        await copied(log[:cut], again)
+        result = await resume("run-1", world.agent(), journal=again)
+        assert (result.status, result.content) == (Status.COMPLETED, "Done.")
+        started = any(e.kind == "tool_started" for e in log[:cut])
+        assert world.done == ([] if started else ["x"])
+        assert {outcome.call_id for outcome in result.tool_outcomes} == {"w", "v"}
+
+
+async def test_a_partial_answer_keeps_the_rest_pending() -> None:
+    journal, world = MemoryJournal(), Wiping()
+    await run(world.agent(), Request("?", run_id="run-1"), journal=journal)
+    result = await resume("run-1", world.agent(), journal=journal, answers=[Approve("v")])
+    assert [pending.id for pending in result.pending] == ["w"]
+    assert world.done == ["y"]
+    result = await resume("run-1", world.agent(), journal=journal, answers=[Approve("w")])
+    assert (result.status, world.done) == (Status.COMPLETED, ["y", "x"])
+    assert len(result.attempt_log) == 1

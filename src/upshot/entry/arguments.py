@@ -64,7 +64,8 @@ def items_of(options: Mapping[str, object], name: str) -> tuple[Any, ...]:
 
 def object_of(options: Mapping[str, object], name: str) -> dict[str, Json]:
     """A mapping among the options as JSON, empty where it is not given."""
-    return _as_object(name, options.get(name) or {})
+    value = options.get(name)
+    return _as_object(name, value) if value else {}
 
 
 def to_request(request: object) -> Request:
