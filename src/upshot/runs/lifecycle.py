@@ -83,9 +83,8 @@ class Sitting:
         )
         self._past = past
         self._answers = answers
-        parent = plan.parent
         started = None if past is None else past.started
-        self._depth = started.depth if started else 0 if parent is None else parent.depth + 1
+        self._depth = started.depth if started else plan.depth
         self.recorder = Recorder(
             plan.run_id,
             clock=plan.clock,
@@ -93,18 +92,10 @@ class Sitting:
             epoch=epoch,
             seq=past.seq if past is not None else 0,
         )
-        self.ledger = Ledger(
-            plan.budget, clock=plan.clock, parent=None if parent is None else parent.ledger
-        )
+        outer = None if plan.parent is None else plan.parent.ledger
+        self.ledger = Ledger(plan.budget, clock=plan.clock, parent=outer)
         self._scope = Scope(plan.clock, self.ledger.deadline)
-        self._hooks = Hooks(
-            (*plan.agent.observers, *plan.observers),
-            (*plan.agent.deciders, *plan.deciders),
-            plan.committers,
-            info=self.info,
-            recorder=self.recorder,
-            wait=self._scope.wait,
-        )
+        self._hooks = self._make_hooks()
         self._caller = ModelCaller(
             recorder=self.recorder,
             ledger=self.ledger,
@@ -446,6 +437,17 @@ class Sitting:
             started_at=began_at,
             earlier_ms=round((now - began_at).total_seconds() * 1000),
             began=plan.clock.monotonic(),
+        )
+
+    def _make_hooks(self) -> Hooks:
+        plan = self.plan
+        return Hooks(
+            (*plan.agent.observers, *plan.observers),
+            (*plan.agent.deciders, *plan.deciders),
+            plan.committers,
+            info=self.info,
+            recorder=self.recorder,
+            wait=self._scope.wait,
         )
 
     def _make_toolbox(self) -> Toolbox:

@@ -91,6 +91,11 @@ class Plan:
     launch: JsonObject = field(default_factory=dict[str, Any])
     child: Child | None = None
 
+    @property
+    def depth(self) -> int:
+        """How deep the run is, 0 for a root run."""
+        return 0 if self.parent is None else self.parent.depth + 1
+
     def logged_options(self) -> JsonObject:
         """What the log keeps of the options, for who goes on with the run."""
         options: JsonObject = {"max_attempts": self.max_attempts}
