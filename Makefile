@@ -6,6 +6,9 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 DEV := .venv/.ready-dev
 DEMO := .venv/.ready-demo
+# What the adapters read is installed apart, so that no check can lean on it.
+ADAPTERS := .venv-adapters
+NATIVE := $(ADAPTERS)/.ready
 CODE := src tests $(wildcard examples bench)
 WORKERS ?= 2
 
@@ -33,7 +36,7 @@ endef
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test format-check lint types layers unit bench format clean
+.PHONY: help setup demo test format-check lint types layers unit adapters bench format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 20
@@ -59,6 +62,10 @@ unit: $(DEV)
 	@echo tests
 	@$(BIN)/pytest -q -n $(WORKERS)
 
+adapters: $(NATIVE) ## read native objects made by the real packages of other agents
+	@UPSHOT_REAL_ADAPTERS=1 $(ADAPTERS)/bin/pytest -q --confcutdir=tests/adapters_real \
+	  -o filterwarnings=ignore tests/adapters_real
+
 bench: $(DEV) ## compare with the raw loops; figures, no pass or fail
 	@$(BIN)/python -m bench
 
@@ -75,6 +82,14 @@ clean: ## remove caches and builds; .venv and journals stay
 $(DEV): pyproject.toml
 	$(call install,.[dev])
 	@touch $(DEV) $(DEMO)
+
+$(NATIVE): pyproject.toml
+	@printf '%-8s ' set-up; \
+	if said=$$({ $(PYTHON) -m venv $(ADAPTERS) && \
+	  $(ADAPTERS)/bin/python -m pip --disable-pip-version-check --quiet install \
+	    -e '.[adapters]' pytest pytest-asyncio; } 2>&1); then echo 'ok ($(ADAPTERS) is ready)'; \
+	else echo FAILED; printf '%s\n' "$$said"; exit 1; fi
+	@touch $(NATIVE)
 
 # The demo needs a part of it only, which is there sooner on a fresh clone.
 $(DEMO): pyproject.toml

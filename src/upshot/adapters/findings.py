@@ -1,0 +1,173 @@
+"""What was found in a native object, and the result that it makes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from ..contract import (
+    AgentError,
+    AgentResult,
+    Cost,
+    Effect,
+    ErrorCode,
+    FinishReason,
+    Json,
+    JsonObject,
+    Local,
+    Message,
+    ModelResponse,
+    Origin,
+    Pending,
+    RateLimitState,
+    Role,
+    RunWarning,
+    ToolOutcome,
+    ToolRecord,
+    Usage,
+    coerce_result,
+)
+from ..native import as_json
+
+__all__ = ["Findings"]
+
+_COUNTS: Final = (
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+)
+_FACTS: Final = ("provider", "model", "request_id")
+
+
+@dataclass(slots=True)
+class Findings:
+    """What a native object says of a run; what it does not say is left alone.
+
+    Attributes:
+        raw: The native object.
+        messages: What the run produced, in order.
+        seeded: What was there before, the request included.
+        outcomes: What came of the settled calls, in order.
+        output: The answer as data; None where it is the text.
+        content: The answer as text; None takes the last words of the messages.
+        usage: Tokens of all calls.
+        cost: Money of all calls.
+        finish_reason: Of the last call.
+        error: Why it failed.
+        rate_limit: Of the last reply.
+        provider_data: Facts of the last reply.
+        pending: What a run that has not ended waits for.
+        warnings: What went wrong without failing the run.
+        run_id: The native run's id.
+        context_id: The native conversation's id.
+        agent_id: The native agent's name.
+        started_at: When it began.
+        duration_ms: How long it took; None where not told.
+        unknown: What else is not known, beside what is concluded from the above.
+    """
+
+    raw: object
+    messages: list[Message] = field(default_factory=list[Message])
+    seeded: list[Message] = field(default_factory=list[Message])
+    outcomes: list[ToolOutcome] = field(default_factory=list[ToolOutcome])
+    output: object = None
+    content: str | None = None
+    usage: Usage = field(default_factory=Usage)
+    cost: Cost | None = None
+    finish_reason: FinishReason | None = None
+    error: AgentError | None = None
+    rate_limit: RateLimitState | None = None
+    provider_data: JsonObject = field(default_factory=dict[str, Json])
+    pending: list[Pending] = field(default_factory=list[Pending])
+    warnings: list[RunWarning] = field(default_factory=list[RunWarning])
+    run_id: str = ""
+    context_id: str = ""
+    agent_id: str = ""
+    started_at: datetime | None = None
+    duration_ms: int | None = None
+    unknown: set[str] = field(default_factory=set[str])
+
+    def take(self, response: ModelResponse) -> None:
+        """Take a model call: what it says of itself, and its message unless that is empty."""
+        self.count(response)
+        message = response.to_message()
+        if message.content or message.tool_calls:
+            self.messages.append(message)
+
+    def count(self, response: ModelResponse) -> None:
+        """Take what a model call says of itself: it was the last one so far."""
+        self.usage += response.usage
+        self.cost = Cost.of_calls(cost for cost in (self.cost, response.cost) if cost is not None)
+        self.finish_reason = response.finish_reason
+        self.error = response.error
+        self.rate_limit = response.rate_limit or self.rate_limit
+        self.provider_data = {**self.provider_data, **response.provider_data}
+
+    def to_result(self) -> AgentResult[Json]:
+        """The result, with what is unknown listed in its metadata."""
+        if self.pending and self.error is None:
+            text = f"it waits for {len(self.pending)} answers"
+            self.error = AgentError(ErrorCode.INPUT_REQUIRED, text, origin=Origin.HOST)
+        content = self.content if self.content is not None else self._last_words()
+        output = content if self.output is None else as_json(self.output)
+        return AgentResult[Json](
+            status=coerce_result(self.error).status,
+            output=output,
+            content=content,
+            messages=tuple(self.messages),
+            tool_outcomes=tuple(self.outcomes),
+            tool_records=tuple(self._records()),
+            pending=tuple(self.pending),
+            usage=self.usage,
+            cost=self.cost,
+            finish_reason=self.finish_reason,
+            error=self.error,
+            rate_limit=self.rate_limit,
+            provider_data=self.provider_data,
+            warnings=tuple(self.warnings),
+            run_id=self.run_id,
+            context_id=self.context_id,
+            agent_id=self.agent_id,
+            started_at=self.started_at,
+            duration_ms=self.duration_ms or 0,
+            metadata={"unknown": [*sorted(self.unknown | set(self._gaps()))]},
+            local=Local(raw=self.raw, seeded=tuple(self.seeded)),
+        )
+
+    def _last_words(self) -> str | None:
+        spoken = [message for message in self.messages if message.role is Role.ASSISTANT]
+        return (spoken[-1].text or None) if spoken else None
+
+    def _records(self) -> list[ToolRecord]:
+        asked = {call.id: call for message in self.messages for call in message.tool_calls}
+        records: list[ToolRecord] = []
+        for outcome in self.outcomes:
+            call = asked.get(outcome.call_id)
+            records.append(
+                ToolRecord(
+                    run_id=self.run_id,
+                    call_id=outcome.call_id,
+                    tool_name=outcome.tool_name,
+                    arguments_given={} if call is None else call.arguments,
+                    effect=outcome.effect,
+                    outcome=outcome,
+                )
+            )
+        return records
+
+    def _gaps(self) -> list[str]:
+        """Names of the contract's facts that were not found."""
+        gaps = [f"provider_data.{name}" for name in _FACTS if not self.provider_data.get(name)]
+        if not self.usage:
+            gaps.append("usage")
+        gaps += [f"usage.{name}" for name in _COUNTS if getattr(self.usage, name) is None]
+        facts = ("cost", "finish_reason", "rate_limit", "started_at", "duration_ms")
+        gaps += [name for name in facts if getattr(self, name) is None]
+        if self.outcomes:
+            gaps.append("tool_outcomes.elapsed_ms")
+        if any(outcome.effect is Effect.UNKNOWN for outcome in self.outcomes):
+            gaps.append("tool_outcomes.effect")
+        return gaps

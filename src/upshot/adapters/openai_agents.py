@@ -1,0 +1,213 @@
+"""OpenAI Agents SDK: a ``RunResult``, streamed or not, or an exception of a run.
+
+Source:
+    openai-agents 0.24, ``result.py``, ``items.py``, ``usage.py`` and ``exceptions.py``, read in
+    2026. Its usage is that of the Responses API: the input includes what was cached, the output
+    includes reasoning.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..contract import (
+    AgentResult,
+    DeniedReason,
+    Effect,
+    ErrorCode,
+    Json,
+    JsonObject,
+    Message,
+    PendingApproval,
+    Reasoning,
+    Role,
+    ToolCall,
+    ToolDenied,
+    ToolExecutionResult,
+    ToolFailure,
+    ToolOutcome,
+    Usage,
+)
+from ..native import as_arguments, as_count, as_items, as_json, as_object, as_text, look
+from ..wire.document import encode_json, parse_json
+from .failure import find_failure
+from .findings import Findings
+
+__all__ = ["from_openai_agents"]
+
+_CODES: Final = {
+    "InputGuardrailTripwireTriggered": ErrorCode.POLICY_DENIED,
+    "MaxTurnsExceeded": ErrorCode.MAX_TURNS,
+    "ModelBehaviorError": ErrorCode.INVALID_OUTPUT,
+    "ModelRefusalError": ErrorCode.CONTENT_FILTER,
+    "ModelTimeoutError": ErrorCode.TIMEOUT,
+    "OutputGuardrailTripwireTriggered": ErrorCode.POLICY_DENIED,
+    "ToolInputGuardrailTripwireTriggered": ErrorCode.POLICY_DENIED,
+    "ToolOutputGuardrailTripwireTriggered": ErrorCode.POLICY_DENIED,
+    "ToolTimeoutError": ErrorCode.TIMEOUT,
+    "UserError": ErrorCode.INVALID_REQUEST,
+}
+_CALLS: Final = frozenset({"tool_call_item", "handoff_call_item"})
+_OUTPUTS: Final = frozenset({"tool_call_output_item", "handoff_output_item"})
+# The SDK gives a failed or refused call these texts for output, and no other sign.
+_FAILED: Final = "An error occurred while running the tool. Please try again."
+_NOT_APPROVED: Final = "Tool execution was not approved."
+
+
+def from_openai_agents(native: object) -> AgentResult[Json]:
+    """Make a result of what the SDK returned or raised.
+
+    Args:
+        native: A ``RunResult``, a ``RunResultStreaming`` that has ended, or an exception; one of
+            the SDK's brings what the run had done by then.
+
+    Returns:
+        The result. A run that waits for approvals is parked. ``metadata["unknown"]`` lists what
+        *native* does not say, such as why the model stopped. Never raises.
+    """
+    if isinstance(native, BaseException):
+        findings = find_failure(native, _CODES)
+        run = look(native, "run_data")
+        if run is not None:
+            findings.unknown.discard("messages")
+            _take_run(findings, run)
+        return findings.to_result()
+    findings = Findings(raw=native, output=look(native, "final_output"))
+    _take_run(findings, native)
+    for item in as_items(look(native, "interruptions")):
+        findings.pending.append(_pending(item))
+    return findings.to_result()
+
+
+def _take_run(findings: Findings, run: object) -> None:
+    replies = as_items(look(run, "raw_responses"))
+    last = replies[-1] if replies else None
+    findings.seeded = _input(look(run, "input"))
+    turn = _Turn(findings)
+    for item in as_items(look(run, "new_items")):
+        turn.take(item)
+    turn.close()
+    usage = look(run, "context_wrapper", "usage")
+    findings.usage = _usage(usage, calls=as_count(look(usage, "requests")) or len(replies))
+    findings.agent_id = as_text(look(run, "last_agent", "name"))
+    data: JsonObject = {
+        "model": as_text(look(run, "last_agent", "model")),
+        "request_id": as_text(look(last, "request_id")),
+        "response_id": as_text(look(last, "response_id")),
+    }
+    known: JsonObject = {name: value for name, value in data.items() if value}
+    findings.provider_data = {**known, **findings.provider_data}
+
+
+def _usage(usage: object, *, calls: int) -> Usage:
+    taken, given = (as_count(look(usage, name)) for name in ("input_tokens", "output_tokens"))
+    if not taken and not given:
+        return Usage(api_calls=calls, unmeasured_calls=calls)
+    before, after = (look(usage, f"{side}_tokens_details") for side in ("input", "output"))
+    return Usage(
+        input_tokens=taken,
+        output_tokens=given,
+        total_tokens=as_count(look(usage, "total_tokens")),
+        cache_read_tokens=as_count(look(before, "cached_tokens")),
+        cache_write_tokens=as_count(look(before, "cache_write_tokens")),
+        reasoning_tokens=as_count(look(after, "reasoning_tokens")),
+        api_calls=calls,
+    )
+
+
+def _input(given: object) -> list[Message]:
+    """The messages that a run began with; items of other kinds are left out."""
+    if isinstance(given, str):
+        return [Message(Role.USER, given)]
+    messages: list[Message] = []
+    for item in as_items(given):
+        role = as_text(look(item, "role"))
+        if role in list(Role) or role == "developer":
+            known = Role(role) if role in list(Role) else Role.SYSTEM
+            messages.append(Message(known, _text(look(item, "content"))))
+    return messages
+
+
+def _text(content: object) -> str:
+    if isinstance(content, str):
+        return content
+    return "".join(as_text(look(part, "text")) for part in as_items(content))
+
+
+class _Turn:
+    """Gathers the items of one reply, which the SDK lists one by one, into a message."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self._texts: list[str] = []
+        self._thoughts: list[Reasoning] = []
+        self._calls: list[ToolCall] = []
+
+    def take(self, item: object) -> None:
+        """Take the next item of the run."""
+        kind, raw = as_text(look(item, "type")), look(item, "raw_item")
+        if kind in _OUTPUTS:
+            self.close()
+            self._take_output(item, raw)
+        elif kind in _CALLS:
+            self._calls.append(_call(raw))
+        elif kind == "reasoning_item":
+            self._thoughts.append(_thought(raw))
+        elif kind == "message_output_item":
+            self._texts.append(_text(look(raw, "content")))
+
+    def close(self) -> None:
+        """End the message that was gathered, if there is one."""
+        text = "".join(self._texts)
+        if text or self._thoughts or self._calls:
+            said = Message(Role.ASSISTANT, text)
+            content = (*self._thoughts, *said.parts) if self._thoughts else text
+            self._findings.messages.append(
+                Message(Role.ASSISTANT, content, tool_calls=tuple(self._calls))
+            )
+        self._texts, self._thoughts, self._calls = [], [], []
+
+    def _take_output(self, item: object, raw: object) -> None:
+        ident = as_text(look(raw, "call_id")) or as_text(look(raw, "id"))
+        asked = [call for said in self._findings.messages for call in said.tool_calls]
+        name = next((call.name for call in asked if call.id == ident), "")
+        output = look(item, "output") if look(item, "output") is not None else look(raw, "output")
+        text = output if isinstance(output, str) else encode_json(as_json(output)).decode()
+        self._findings.messages.append(Message(Role.TOOL, text, tool_call_id=ident, name=name))
+        self._findings.outcomes.append(_outcome(ident, name, output))
+
+
+def _call(raw: object) -> ToolCall:
+    """A call of a function, of a hand-off, or of a tool that the provider hosts."""
+    return ToolCall(
+        as_text(look(raw, "call_id")) or as_text(look(raw, "id")),
+        as_text(look(raw, "name")) or as_text(look(raw, "type")),
+        as_arguments(look(raw, "arguments")),
+    )
+
+
+def _thought(raw: object) -> Reasoning:
+    return Reasoning(
+        text="".join(as_text(look(part, "text")) for part in as_items(look(raw, "summary"))),
+        signature=as_text(look(raw, "encrypted_content")) or None,
+        provider="openai",
+        id=as_text(look(raw, "id")),
+    )
+
+
+def _outcome(ident: str, name: str, output: object) -> ToolOutcome:
+    if output == _FAILED:
+        return ToolFailure(ident, name, error=_FAILED, retryable=False)
+    if output == _NOT_APPROVED:
+        return ToolDenied(ident, name, reason=DeniedReason.WRITE_DENIED, details=_NOT_APPROVED)
+    return ToolExecutionResult(ident, name, output=as_object(output), effect=Effect.UNKNOWN)
+
+
+def _pending(item: object) -> PendingApproval:
+    call = _call(look(item, "raw_item"))
+    arguments = parse_json(call.arguments) if isinstance(call.arguments, str) else call.arguments
+    return PendingApproval(
+        call_id=call.id,
+        tool_name=as_text(look(item, "tool_name")) or call.name,
+        arguments=arguments if isinstance(arguments, dict) else {},
+    )

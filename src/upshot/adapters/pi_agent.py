@@ -1,0 +1,97 @@
+"""pi-agent: an assistant's message, the messages of a run, or an exception.
+
+Source:
+    pi-mono, ``packages/ai/src/types.ts`` and ``packages/agent/src/types.ts``, read in 2026.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ..contract import (
+    AgentResult,
+    Effect,
+    Image,
+    Json,
+    Message,
+    Part,
+    Role,
+    Text,
+    ToolExecutionResult,
+    ToolFailure,
+    ToolOutcome,
+)
+from ..native import as_count, as_items, as_moment, as_text, look, read_pi_message
+from .failure import find_failure
+from .findings import Findings
+
+__all__ = ["from_pi_agent"]
+
+
+def from_pi_agent(native: object) -> AgentResult[Json]:
+    """Make a result of what pi-agent produced.
+
+    Args:
+        native: An ``AssistantMessage``; a list of messages, or an ``agent_end`` event that has
+            one; as JSON gave them or as objects with the same names. Or an exception.
+
+    Returns:
+        The result. An aborted message is canceled. Cached tokens, which pi counts beside the
+        input, are part of it. ``metadata["unknown"]`` lists what *native* does not say. Never
+        raises.
+    """
+    if isinstance(native, BaseException):
+        return find_failure(native, {}).to_result()
+    findings = Findings(raw=native)
+    several = as_items(native) or as_items(look(native, "messages"))
+    for message in several or [native]:
+        _take(findings, message)
+    return findings.to_result()
+
+
+def _take(findings: Findings, message: object) -> None:
+    match as_text(look(message, "role")):
+        case "toolResult":
+            _take_tool_result(findings, message)
+        case "user":
+            said = Message(Role.USER, _parts(look(message, "content")))
+            # What stands before the first answer is the request.
+            (findings.messages or findings.seeded).append(said)
+        case _:
+            findings.take(read_pi_message(message))
+            if findings.started_at is None:
+                findings.started_at = _moment(look(message, "timestamp"))
+
+
+def _take_tool_result(findings: Findings, message: object) -> None:
+    ident, name = as_text(look(message, "toolCallId")), as_text(look(message, "toolName"))
+    content = _parts(look(message, "content"))
+    said = Message(Role.TOOL, content, tool_call_id=ident, name=name)
+    findings.messages.append(said)
+    outcome: ToolOutcome
+    if look(message, "isError") is True:
+        outcome = ToolFailure(ident, name, error=said.text, retryable=False)
+    else:
+        output: dict[str, Json] = {"result": said.text}
+        outcome = ToolExecutionResult(ident, name, output=output, effect=Effect.UNKNOWN)
+    findings.outcomes.append(outcome)
+
+
+def _parts(content: object) -> str | tuple[Part, ...]:
+    """The content of a message: text where it is no more than that, else parts."""
+    parts = as_items(content)
+    if not any(look(part, "type") == "image" for part in parts):
+        return as_text(content) + "".join(as_text(look(part, "text")) for part in parts)
+    return tuple(_part(part) for part in parts)
+
+
+def _part(part: object) -> Part:
+    if look(part, "type") != "image":
+        return Text(as_text(look(part, "text")))
+    media_type = as_text(look(part, "mimeType"))
+    return Image(url=f"data:{media_type};base64,{as_text(look(part, 'data'))}")
+
+
+def _moment(stamp: object) -> datetime | None:
+    millis = as_count(stamp)
+    return None if millis is None else as_moment(millis / 1000)

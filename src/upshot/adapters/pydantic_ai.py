@@ -1,0 +1,282 @@
+"""Pydantic AI: an ``AgentRunResult``, a ``ModelResponse``, or an exception.
+
+Source:
+    pydantic-ai 2.68, ``run.py``, ``messages.py``, ``usage.py`` and ``exceptions.py``, read in
+    2026. Its usage has the convention of the contract: the input includes what was cached, the
+    output includes reasoning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, cast
+
+from ..contract import (
+    AgentResult,
+    Cost,
+    DeniedReason,
+    Effect,
+    ErrorCode,
+    FinishReason,
+    Json,
+    JsonObject,
+    Message,
+    Pending,
+    PendingApproval,
+    PendingExternal,
+    Reasoning,
+    Role,
+    ToolCall,
+    ToolDenied,
+    ToolExecutionResult,
+    ToolFailure,
+    ToolOutcome,
+    Usage,
+)
+from ..native import (
+    as_amount,
+    as_arguments,
+    as_count,
+    as_items,
+    as_json,
+    as_object,
+    as_text,
+    look,
+)
+from ..wire import parse_finish_reason
+from ..wire.document import encode_json, parse_json
+from .failure import find_failure
+from .findings import Findings
+
+__all__ = ["from_pydantic_ai"]
+
+_CODES: Final = {
+    "ConcurrencyLimitExceeded": ErrorCode.BUDGET_EXCEEDED,
+    "ContentFilterError": ErrorCode.CONTENT_FILTER,
+    "ModelContextWindowExceededError": ErrorCode.CONTEXT_LENGTH,
+    "RunCancelled": ErrorCode.CANCELED,
+    "RunTimedOut": ErrorCode.TIMEOUT,
+    "UnexpectedModelBehavior": ErrorCode.INVALID_OUTPUT,
+    "UsageLimitExceeded": ErrorCode.BUDGET_EXCEEDED,
+    "UserError": ErrorCode.INVALID_REQUEST,
+}
+_TRUNCATED: Final = "OutputTokenLimitExceeded"
+_REFUSED: Final = {"denied": DeniedReason.WRITE_DENIED, "interrupted": DeniedReason.CANCELLED}
+
+
+def from_pydantic_ai(native: object) -> AgentResult[Json]:
+    """Make a result of what Pydantic AI returned or raised.
+
+    Args:
+        native: An ``AgentRunResult``, a message of kind response, or an exception; a cancelled
+            run brings its messages and usage with its exception.
+
+    Returns:
+        The result. A run whose output are deferred calls is parked. The call that gives a
+        structured answer is none of its tool outcomes. ``metadata["unknown"]`` lists what
+        *native* does not say. Never raises.
+    """
+    if isinstance(native, BaseException):
+        return _find_failure(native).to_result()
+    if look(native, "kind") == "response":
+        findings = Findings(raw=native)
+        _take_messages(findings, [native], answer_tool="")
+        findings.usage = _usage(look(native, "usage"), calls=1)
+        findings.cost = _cost(look(native, "usage"))
+        return findings.to_result()
+    findings = Findings(
+        raw=native,
+        output=look(native, "output"),
+        run_id=as_text(look(native, "run_id")),
+        context_id=as_text(look(native, "conversation_id")),
+    )
+    _take_run(findings, native)
+    _take_pending(findings)
+    return findings.to_result()
+
+
+def _find_failure(exception: BaseException) -> Findings:
+    exceptions = as_items(look(exception, "exceptions"))
+    if exceptions and isinstance(exceptions[-1], BaseException):
+        # Several models were tried: the last one's failure is the run's.
+        findings = _find_failure(exceptions[-1])
+        findings.raw = exception
+        return findings
+    findings = find_failure(exception, _CODES)
+    if any(each.__name__ == _TRUNCATED for each in type(exception).__mro__):
+        findings.finish_reason = FinishReason.LENGTH
+    if look(exception, "new_messages") is not None:
+        findings.unknown.discard("messages")
+        findings.run_id = as_text(look(exception, "run_id"))
+        findings.context_id = as_text(look(exception, "conversation_id"))
+        _take_run(findings, exception)
+    return findings
+
+
+def _take_run(findings: Findings, run: object) -> None:
+    """Take messages and usage of a result, or of an exception that carries as much."""
+    produced = as_items(_called(look(run, "new_messages")))
+    everything = as_items(_called(look(run, "all_messages")))
+    history = everything[: len(everything) - len(produced)]
+    earlier = Findings(raw=None)
+    _take_messages(earlier, history, answer_tool="")
+    findings.seeded = [*earlier.seeded, *earlier.messages]
+    _take_messages(findings, produced, answer_tool=as_text(look(run, "_output_tool_name")))
+    usage = _called(look(run, "usage"))
+    findings.usage = _usage(usage, calls=as_count(look(usage, "requests")) or 0)
+    findings.cost = _cost(usage)
+
+
+def _called(value: object) -> object:
+    """What *value* gives where it is a method; some of them were methods and now are none."""
+    if not callable(value):
+        return value
+    try:
+        return cast("Callable[[], object]", value)()
+    # Foreign code: what cannot be asked says nothing.
+    except Exception:
+        return None
+
+
+def _usage(usage: object, *, calls: int) -> Usage:
+    taken, given = (as_count(look(usage, name)) for name in ("input_tokens", "output_tokens"))
+    if not taken and not given:
+        return Usage(api_calls=calls, unmeasured_calls=calls)
+    details = look(usage, "details")
+    reasoning = look(usage, "output_reasoning_tokens")
+    return Usage(
+        input_tokens=taken,
+        output_tokens=given,
+        cache_read_tokens=as_count(look(usage, "cache_read_tokens")),
+        cache_write_tokens=as_count(look(usage, "cache_write_tokens")),
+        # Older versions have it among the details only.
+        reasoning_tokens=as_count(reasoning or look(details, "reasoning_tokens") or reasoning),
+        input_audio_tokens=as_count(look(usage, "input_audio_tokens")),
+        output_audio_tokens=as_count(look(usage, "output_audio_tokens")),
+        api_calls=calls,
+        unmeasured_calls=as_count(look(usage, "unmeasured_requests")) or 0,
+    )
+
+
+def _cost(usage: object) -> Cost | None:
+    amount = as_amount(look(usage, "cost"))
+    return None if amount is None else Cost(total=amount, source="pydantic-ai")
+
+
+def _take_messages(findings: Findings, messages: list[object], *, answer_tool: str) -> None:
+    for message in messages:
+        if look(message, "kind") == "response":
+            _take_response(findings, message)
+            continue
+        for part in as_items(look(message, "parts")):
+            _take_request_part(findings, part, answer_tool)
+
+
+def _take_response(findings: Findings, message: object) -> None:
+    provider = as_text(look(message, "provider_name"))
+    texts: list[str] = []
+    thoughts: list[Reasoning] = []
+    calls: list[ToolCall] = []
+    for part in as_items(look(message, "parts")):
+        match as_text(look(part, "part_kind")):
+            case "text":
+                texts.append(as_text(look(part, "content")))
+            case "speech":
+                texts.append(as_text(look(part, "transcript")))
+            case "thinking":
+                thoughts.append(_thought(part, provider))
+            case "tool-call":
+                calls.append(_call(part))
+            case _:
+                pass
+    text = "".join(texts)
+    content = (*thoughts, *Message(Role.ASSISTANT, text).parts) if thoughts else text
+    findings.messages.append(Message(Role.ASSISTANT, content, tool_calls=tuple(calls)))
+    findings.finish_reason = parse_finish_reason(as_text(look(message, "finish_reason")))
+    data: JsonObject = {
+        "provider": provider,
+        "model": as_text(look(message, "model_name")),
+        "response_id": as_text(look(message, "provider_response_id")),
+        "finish_raw": as_text(look(message, "provider_details", "finish_reason")),
+    }
+    known: JsonObject = {name: value for name, value in data.items() if value}
+    findings.provider_data = {**findings.provider_data, **known}
+
+
+def _thought(part: object, provider: str) -> Reasoning:
+    return Reasoning(
+        text=as_text(look(part, "content")),
+        signature=as_text(look(part, "signature")) or None,
+        provider=as_text(look(part, "provider_name")) or provider,
+        id=as_text(look(part, "id")),
+    )
+
+
+def _call(part: object) -> ToolCall:
+    return ToolCall(
+        as_text(look(part, "tool_call_id")),
+        as_text(look(part, "tool_name")),
+        as_arguments(look(part, "args")),
+    )
+
+
+def _take_request_part(findings: Findings, part: object, answer_tool: str) -> None:
+    kind, content = as_text(look(part, "part_kind")), look(part, "content")
+    text = content if isinstance(content, str) else encode_json(as_json(content)).decode()
+    # What stands before the first answer is the request, or was there before it.
+    into = findings.messages or findings.seeded
+    match kind:
+        case "system-prompt":
+            into.append(Message(Role.SYSTEM, text))
+        case "user-prompt":
+            into.append(Message(Role.USER, _prompt(content)))
+        case "tool-return" | "retry-prompt" if as_text(look(part, "tool_name")):
+            ident, name = as_text(look(part, "tool_call_id")), as_text(look(part, "tool_name"))
+            into.append(Message(Role.TOOL, text, tool_call_id=ident, name=name))
+            if name != answer_tool:
+                findings.outcomes.append(_outcome(part, ident, name, text))
+        case "retry-prompt" | "retry-feedback":
+            into.append(Message(Role.USER, text))
+        case _:
+            pass
+
+
+def _prompt(content: object) -> str:
+    """The text of a prompt; of its other parts there is none."""
+    texts = (
+        as_text(item) or as_text(look(item, "content")) for item in as_items(content) or [content]
+    )
+    return "\n".join(text for text in texts if text)
+
+
+def _outcome(part: object, ident: str, name: str, text: str) -> ToolOutcome:
+    said = as_text(look(part, "outcome"))
+    if said in _REFUSED:
+        return ToolDenied(ident, name, reason=_REFUSED[said], details=text)
+    if said == "retried" or look(part, "part_kind") == "retry-prompt":
+        return ToolFailure(ident, name, error=text)
+    if said == "failed":
+        return ToolFailure(ident, name, error=text, retryable=False)
+    output = as_object(look(part, "content"))
+    return ToolExecutionResult(ident, name, output=output, effect=Effect.UNKNOWN)
+
+
+def _take_pending(findings: Findings) -> None:
+    """Where the output are deferred calls, the run waits for them."""
+    output = findings.output
+    approvals, calls = look(output, "approvals"), look(output, "calls")
+    if not isinstance(approvals, list) or not isinstance(calls, list):
+        return
+    waits: list[Pending] = [_pending(part) for part in as_items(cast("object", approvals))]
+    for part in as_items(cast("object", calls)):
+        call = _call(part)
+        waits.append(PendingExternal(id=call.id, description=call.name))
+    if waits:
+        findings.pending, findings.output = waits, None
+
+
+def _pending(part: object) -> PendingApproval:
+    call = _call(part)
+    arguments = parse_json(call.arguments) if isinstance(call.arguments, str) else call.arguments
+    known = arguments if isinstance(arguments, dict) else {}
+    return PendingApproval(call_id=call.id, tool_name=call.name, arguments=known)

@@ -1,0 +1,195 @@
+"""smolagents: a ``RunResult``, a ``ChatMessage``, an exception, or the bare answer of a run.
+
+Source:
+    smolagents 1.26, ``agents.py``, ``memory.py`` and ``monitoring.py``, read in 2026.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from ..contract import (
+    AgentResult,
+    DeniedReason,
+    Effect,
+    ErrorCode,
+    FinishReason,
+    Json,
+    Message,
+    ModelResponse,
+    Origin,
+    Role,
+    RunWarning,
+    ToolCall,
+    ToolDenied,
+    ToolExecutionResult,
+    ToolFailure,
+    ToolOutcome,
+    Usage,
+)
+from ..native import (
+    as_amount,
+    as_items,
+    as_moment,
+    as_text,
+    look,
+    read_call,
+    read_smolagents_message,
+    read_smolagents_text,
+    read_smolagents_usage,
+)
+from .failure import find_failure
+from .findings import Findings
+
+__all__ = ["from_smolagents"]
+
+_CODES: Final = {
+    "AgentMaxStepsError": ErrorCode.MAX_TURNS,
+    "AgentParsingError": ErrorCode.INVALID_OUTPUT,
+}
+_FINAL: Final = "final_answer"
+_LIMIT: Final = "AgentMaxStepsError"
+_UNKNOWN_TOOL: Final = re.compile(r"Unknown tool (\S+?),")
+_FAILED_TOOL: Final = re.compile(r"Error executing (?:tool|request to team member) '([^']*)'")
+
+
+def from_smolagents(native: object) -> AgentResult[Json]:
+    """Make a result of what smolagents returned or raised.
+
+    Args:
+        native: A ``RunResult`` (ask for it with ``return_full_result=True``) or its ``dict()``, a
+            ``ChatMessage``, an exception, or the bare answer that ``agent.run`` gives.
+
+    Returns:
+        The result. A run that reached its step limit has finish reason length and a warning, for
+        smolagents then asks for a last answer. ``metadata["unknown"]`` lists what *native* does
+        not say. Never raises.
+    """
+    if isinstance(native, BaseException):
+        findings = find_failure(native, _CODES)
+        if findings.error is not None and findings.error.code == ErrorCode.MAX_TURNS:
+            findings.finish_reason = FinishReason.LENGTH
+        return findings.to_result()
+    if look(native, "steps") is not None and look(native, "state") is not None:
+        return _find_run(native).to_result()
+    findings = Findings(raw=native)
+    if look(native, "role") is not None:
+        findings.take(read_smolagents_message(native))
+    else:
+        findings.output = native
+        findings.content = native if isinstance(native, str) else None
+    return findings.to_result()
+
+
+def _find_run(run: object) -> Findings:
+    findings = Findings(raw=run)
+    steps = as_items(look(run, "steps"))
+    for step in steps:
+        _take_step(findings, step)
+    answer = look(run, "output")
+    findings.output = answer
+    if isinstance(answer, str):
+        findings.content = answer
+    _take_usage(findings, look(run, "token_usage"))
+    findings.started_at = as_moment(look(run, "timing", "start_time"))
+    duration_s = as_amount(look(run, "timing", "duration"))
+    findings.duration_ms = None if duration_s is None else round(duration_s * 1000)
+    if look(run, "state") == "max_steps_error":
+        findings.finish_reason = FinishReason.LENGTH
+        text = "the run reached its step limit; the answer was asked for without further steps"
+        findings.warnings.append(
+            RunWarning(code=ErrorCode.MAX_TURNS, message=text, origin=Origin.LIMIT)
+        )
+    return findings
+
+
+def _take_usage(findings: Findings, usage: object) -> None:
+    """Take the run's own sum where the steps do not tell as much."""
+    total = read_smolagents_usage(usage)
+    if total and not findings.usage:
+        calls = max(findings.usage.api_calls, 1)
+        findings.usage = Usage(
+            input_tokens=total.input_tokens, output_tokens=total.output_tokens, api_calls=calls
+        )
+
+
+def _take_step(findings: Findings, step: object) -> None:
+    if look(step, "task") is not None:
+        findings.seeded.append(Message(Role.USER, as_text(look(step, "task"))))
+    elif look(step, "system_prompt") is not None:
+        findings.seeded.append(Message(Role.SYSTEM, as_text(look(step, "system_prompt"))))
+    elif look(step, "plan") is not None:
+        _take_call(findings, step)
+        findings.messages.append(Message(Role.ASSISTANT, as_text(look(step, "plan"))))
+    elif look(step, "step_number") is not None:
+        _take_action(findings, step)
+
+
+def _take_call(findings: Findings, step: object) -> ModelResponse:
+    """Take what the step's model call says of itself, and give it."""
+    message = look(step, "model_output_message")
+    response = read_smolagents_message(message)
+    usage = read_smolagents_usage(look(step, "token_usage"))
+    if usage and not response.usage:
+        response = read_smolagents_message({"token_usage": look(step, "token_usage")})
+    findings.count(response)
+    return response
+
+
+def _take_action(findings: Findings, step: object) -> None:
+    response = _take_call(findings, step)
+    calls = list(response.tool_calls) or [
+        read_call(call) for call in as_items(look(step, "tool_calls"))
+    ]
+    text = response.content or read_smolagents_text(look(step, "model_output"))
+    answers = [call for call in calls if call.name == _FINAL]
+    calls = [call for call in calls if call.name != _FINAL]
+    if text or calls or answers:
+        said = Message(Role.ASSISTANT, text or _answer(answers), tool_calls=tuple(calls))
+        findings.messages.append(said)
+    _take_outcomes(findings, step, calls)
+    if not text and not calls and look(step, "action_output") is not None and not answers:
+        # The last answer of a run at its limit comes without a message.
+        last = read_smolagents_text(look(step, "action_output"))
+        findings.messages.append(Message(Role.ASSISTANT, last))
+
+
+def _answer(calls: list[ToolCall]) -> str:
+    """The answer that a call of final_answer gives; such a call ends the run and has no result."""
+    arguments = calls[0].arguments if calls else {}
+    return as_text(look(arguments, "answer")) if isinstance(arguments, dict) else ""
+
+
+def _take_outcomes(findings: Findings, step: object, calls: list[ToolCall]) -> None:
+    error = look(step, "error")
+    kind = as_text(look(error, "type")) or (type(error).__name__ if error is not None else "")
+    text = as_text(look(error, "message"))
+    observed = as_text(look(step, "observations"))
+    if len(calls) > 1:
+        # The step has what came of its calls in one text.
+        findings.unknown.add("tool_outcomes.output")
+    for call in calls:
+        outcome = _outcome(call, calls, kind, text) if error is not None else None
+        if outcome is None:
+            output: dict[str, Json] = {"result": observed}
+            outcome = ToolExecutionResult(call.id, call.name, output=output, effect=Effect.UNKNOWN)
+        findings.outcomes.append(outcome)
+        findings.messages.append(
+            Message(Role.TOOL, text or observed, tool_call_id=call.id, name=call.name)
+        )
+    if error is not None and not calls and kind != _LIMIT:
+        findings.messages.append(Message(Role.USER, text))
+
+
+def _outcome(call: ToolCall, calls: list[ToolCall], kind: str, text: str) -> ToolOutcome:
+    """What came of *call* in a step that ended with an error."""
+    named = _UNKNOWN_TOOL.match(text) or _FAILED_TOOL.match(text)
+    if named and named[1] != call.name and any(named[1] == other.name for other in calls):
+        text = f"another call of the step failed: {named[1]}"
+        return ToolFailure(call.id, call.name, error=text, retryable=False)
+    if _UNKNOWN_TOOL.match(text):
+        return ToolDenied(call.id, call.name, reason=DeniedReason.UNKNOWN_TOOL, details=text)
+    if kind == "AgentToolCallError":
+        return ToolDenied(call.id, call.name, reason=DeniedReason.VALIDATION, details=text)
+    return ToolFailure(call.id, call.name, error=text, retryable=False)

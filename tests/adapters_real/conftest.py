@@ -1,0 +1,16 @@
+"""Native objects made by the real packages; run by ``make adapters``, in an environment of its own.
+
+Elsewhere nothing here is collected, for the packages are not installed there.
+"""
+
+import os
+
+if "UPSHOT_REAL_ADAPTERS" not in os.environ:
+    collect_ignore_glob = ["test_*.py"]
+
+# None of them may reach a network: no key, no price list, no trace.
+os.environ.update(
+    OPENAI_API_KEY="no-key",
+    LITELLM_LOCAL_MODEL_COST_MAP="True",
+    OPENAI_AGENTS_DISABLE_TRACING="1",
+)
