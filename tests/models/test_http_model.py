@@ -91,6 +91,117 @@ async def test_a_messages_request_has_its_own_path_and_headers(serve, http_reply
     assert response.content == "hello"
 
 
+RESPONSES = {
+    "model": "o-1",
+    "status": "completed",
+    "output": [
+        {"type": "reasoning", "id": "rs-1", "summary": [], "encrypted_content": "secret"},
+        {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "hello"}],
+        },
+    ],
+    "usage": {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5},
+}
+GENERATE = {
+    "modelVersion": "g-1",
+    "candidates": [{"content": {"parts": [{"text": "hello"}]}, "finishReason": "STOP"}],
+    "usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 2, "totalTokenCount": 5},
+}
+
+
+async def test_a_responses_request_has_its_own_path_and_form(serve, http_reply):
+    async with serve(http_reply(RESPONSES)) as server:
+        response = await ask(server, "openai-responses:m", api_key=KEY, prices=PRICES)
+    asked = server.asked[0]
+    assert asked.line == "POST /v1/responses HTTP/1.1"
+    assert asked.headers["authorization"] == f"Bearer {KEY}"
+    assert asked.json()["input"] == [{"role": "user", "content": "hi"}]
+    assert (response.content, response.finish_reason) == ("hello", "stop")
+    # It is the same model at the same price, whatever the surface.
+    assert (response.cost.total, response.provider_data["provider"]) == (7, "openai")
+
+
+async def test_thoughts_of_responses_go_back_to_it(serve, http_reply):
+    async with serve([http_reply(RESPONSES), http_reply(RESPONSES)]) as server:
+        model = resolve("openai-responses:m", base_url=server.url)
+        first = await model.call("hi")
+        await model.call([Message("user", "hi"), first.to_message(), Message("user", "so?")])
+    thought = server.asked[1].json()["input"][1]
+    assert (thought["type"], thought["encrypted_content"]) == ("reasoning", "secret")
+
+
+async def test_a_stream_of_responses_gives_deltas_and_then_the_response(serve, http_reply):
+    body = sse(
+        {"type": "response.output_item.added", "output_index": 0,
+         "item": {"type": "message", "role": "assistant", "content": []}},
+        {"type": "response.output_text.delta", "output_index": 0, "content_index": 0,
+         "delta": "hello"},
+        {"type": "response.completed", "response": RESPONSES},
+        done=False,
+    )  # fmt: skip
+    async with serve(http_reply(body, headers=EVENTS)) as server:
+        stream = resolve("openai-responses:m", base_url=server.url).stream("hi")
+        *deltas, last = [item async for item in stream]
+    assert deltas == [TextDelta(text="hello")]
+    assert (last.content, last.usage.total_tokens, last.error) == ("hello", 5, None)
+
+
+async def test_a_gemini_request_names_its_model_in_the_path(serve, http_reply):
+    async with serve(http_reply(GENERATE)) as server:
+        response = await ask(server, "gemini:g-1", api_key=KEY, temperature=0.5)
+    asked = server.asked[0]
+    assert asked.line == "POST /v1beta/models/g-1:generateContent HTTP/1.1"
+    assert asked.headers["x-goog-api-key"] == KEY
+    assert "authorization" not in asked.headers
+    assert asked.json() == {
+        "contents": [{"role": "user", "parts": [{"text": "hi"}]}],
+        "generationConfig": {"temperature": 0.5},
+    }
+    assert (response.content, response.usage.total_tokens) == ("hello", 5)
+    assert response.provider_data["provider"] == "google"
+
+
+async def test_a_stream_of_gemini_has_its_own_path(serve, http_reply):
+    first = {"candidates": [{"content": {"parts": [{"text": "hel"}]}}]}
+    last = {"candidates": [{"content": {"parts": [{"text": "lo"}]}, "finishReason": "STOP"}]}
+    async with serve(http_reply(sse(first, GENERATE | last, done=False), headers=EVENTS)) as server:
+        stream = resolve("google:g-1", base_url=server.url).stream("hi")
+        *deltas, last = [item async for item in stream]
+    assert server.asked[0].line == "POST /v1beta/models/g-1:streamGenerateContent?alt=sse HTTP/1.1"
+    assert deltas == [TextDelta(text="hel"), TextDelta(text="lo")]
+    assert (last.content, last.finish_reason, last.error) == ("hello", "stop", None)
+
+
+async def test_a_stream_of_gemini_that_ends_too_early_is_an_error(serve, http_reply):
+    piece_ = {"candidates": [{"content": {"parts": [{"text": "hel"}]}}]}
+    async with serve(http_reply(sse(piece_, done=False), headers=EVENTS)) as server:
+        response = await ask(server, "google:g-1")
+    assert (response.content, response.finish_reason) == ("hel", None)
+    assert (response.error.code, response.error.retryable) == (ErrorCode.SERVER_ERROR, True)
+
+
+async def test_vertex_takes_a_token_from_a_function(serve, http_reply):
+    async with serve(http_reply(GENERATE)) as server:
+        model = resolve("vertex:g-1", base_url=f"{server.url}/v1/projects/p", api_key=lambda: KEY)
+        response = await model.call("hi")
+    asked = server.asked[0]
+    assert asked.line == "POST /v1/projects/p/models/g-1:generateContent HTTP/1.1"
+    assert asked.headers["authorization"] == f"Bearer {KEY}"
+    assert response.content == "hello"
+
+
+async def test_a_bad_key_that_gemini_refuses_is_an_auth_error(serve, http_reply):
+    details = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}]
+    refusal = {"error": {"code": 400, "message": "API key not valid.", "status": "INVALID_ARGUMENT",
+                         "details": details}}  # fmt: skip
+    async with serve(http_reply(refusal, status=400)) as server:
+        error = (await ask(server, "google:g-1", api_key=KEY)).error
+    assert (error.code, error.status_code, error.retryable) == ("auth_error", 400, False)
+    assert "check the api_key" in error.message
+
+
 async def test_settings_of_the_request_win(serve, http_reply):
     request = ModelRequest([Message("user", "hi")], settings=ModelSettings(temperature=1))
     async with serve(http_reply(CHAT)) as server:

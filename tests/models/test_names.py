@@ -10,7 +10,8 @@ from upshot.models import PROVIDERS, Endpoint, ScriptedModel, missing_key, resol
 def test_every_provider_has_an_address(provider):
     model = resolve(f"{provider}:some/model:7b")
     assert model.name == f"{provider}:some/model:7b"
-    assert model.endpoint.url.startswith(PROVIDERS[provider].base_url + "/")
+    url = model.endpoint.url_of("some/model:7b", stream=False)
+    assert url.startswith(PROVIDERS[provider].base_url + "/")
 
 
 @pytest.mark.parametrize(
@@ -27,6 +28,37 @@ def test_a_base_url_is_what_stands_before_the_path(base_url, url):
     assert Endpoint(PROVIDERS["openai"], base_url=base_url).url == url
 
 
+@pytest.mark.parametrize(
+    ("base_url", "model", "stream", "url"),
+    [
+        (None, "g-1", False, "https://generativelanguage.googleapis.com/v1beta/models/g-1:generateContent"),
+        ("http://host", "g-1", True, "http://host/v1beta/models/g-1:streamGenerateContent?alt=sse"),
+        ("http://host/v1/", "g-1", False, "http://host/v1/models/g-1:generateContent"),
+        ("http://host/v1?a=b", "g-1", True, "http://host/v1/models/g-1:streamGenerateContent?a=b&alt=sse"),
+        ("http://host/v1", "tunedModels/x", False, "http://host/v1/tunedModels/x:generateContent"),
+        ("http://host/v1", "a:b?c", False, "http://host/v1/models/a%3Ab%3Fc:generateContent"),
+    ],
+)  # fmt: skip
+def test_geminis_address_names_the_model_and_the_method(base_url, model, stream, url):
+    endpoint = Endpoint(PROVIDERS["google"], base_url=base_url)
+    assert endpoint.url_of(model, stream=stream) == url
+
+
+@pytest.mark.parametrize(
+    ("name", "full", "path"),
+    [
+        ("openai:m", "openai:m", "/v1/chat/completions"),
+        ("openai-responses:m", "openai-responses:m", "/v1/responses"),
+        ("openai-chat:m", "openai:m", "/v1/chat/completions"),
+        ("Gemini:m", "google:m", "/v1beta"),
+        ("anthropic-messages:m", "anthropic:m", "/v1/messages"),
+    ],
+)
+def test_a_name_may_say_the_surface(name, full, path):
+    model = resolve(name, base_url="http://host")
+    assert (model.name, model.endpoint.url) == (full, f"http://host{path}")
+
+
 @pytest.mark.parametrize("base_url", ["", "localhost:8000", "ftp://host/v1", "http://"])
 def test_a_base_url_that_is_no_address_is_misuse(base_url):
     with pytest.raises(Misuse, match="http://localhost:8000/v1"):
@@ -34,8 +66,10 @@ def test_a_base_url_that_is_no_address_is_misuse(base_url):
 
 
 def test_a_provider_without_an_address_asks_for_one():
-    with pytest.raises(Misuse, match="base_url="):
+    with pytest.raises(Misuse, match=r"such as https://NAME\.openai\.azure\.com/openai/v1"):
         resolve("azure:gpt")
+    with pytest.raises(Misuse, match=r"such as https://aiplatform\.googleapis\.com/v1/projects"):
+        resolve("vertex:gemini-3-pro")
     assert resolve("azure:gpt", base_url="https://x.openai.azure.com/openai/v1").name == "azure:gpt"
 
 
@@ -47,6 +81,8 @@ def test_a_provider_without_an_address_asks_for_one():
         ("opnai:gpt-5", "did you mean openai:gpt-5"),
         ("nowhere-at-all:x", "base_url="),
         ("scripted:", "needs a script"),
+        ("groq-messages:x", "there is no provider"),
+        ("openai-nothing:x", "did you mean openai"),
     ],
 )
 def test_a_name_that_names_nothing_is_misuse(name, match):
@@ -92,4 +128,11 @@ def test_a_key_of_the_environment_is_found_when_it_is_needed(monkeypatch):
     model = resolve("groq:m")
     assert missing_key(model) == "GROQ_API_KEY"
     monkeypatch.setenv("GROQ_API_KEY", " k\n")
+    assert missing_key(model) is None
+
+
+def test_a_key_may_have_another_variable(monkeypatch):
+    model = resolve("google:m")
+    assert missing_key(model) == "GEMINI_API_KEY"
+    monkeypatch.setenv("GOOGLE_API_KEY", "k")
     assert missing_key(model) is None

@@ -5,19 +5,27 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from inspect import isawaitable
-from typing import TypeAlias
-from urllib.parse import urlsplit
+from typing import Final, TypeAlias
+from urllib.parse import quote, urlsplit
 
 from ..contract import AgentError, ErrorCode, Json, Origin
 from ..errors import Misuse
-from .providers import Provider
+from .providers import Provider, SurfaceName
 
 __all__ = ["ApiKey", "Endpoint"]
 
 ApiKey: TypeAlias = str | Callable[[], str | Awaitable[str]]
 """A key, or a sync or async function that is asked for one before each request."""
 
-_PATHS = {"chat": "/chat/completions", "messages": "/messages"}
+_PATHS: Final[dict[SurfaceName, str]] = {
+    "chat": "/chat/completions",
+    "responses": "/responses",
+    "messages": "/messages",
+    # The model and what is wanted of it follow.
+    "generate": "",
+}
+_VERSIONS: Final[dict[SurfaceName, str]] = {"generate": "/v1beta"}
+_METHODS: Final = (":generateContent", ":streamGenerateContent")
 _LOOPBACK = ("localhost", "::1", "0.0.0.0")  # a server says that it listens there
 
 
@@ -27,13 +35,15 @@ class Endpoint:
     Args:
         provider: Who is asked.
         base_url: Another server that speaks the provider's surface: what stands before
-            "/chat/completions" or "/messages". Without a path it means "/v1".
+            "/chat/completions", "/responses", "/messages" or "/models/". Without a path it means
+            "/v1", for the surface "generate" "/v1beta".
         api_key: The key; None reads the provider's environment variable before each request.
         headers: What each request carries besides.
 
     Attributes:
         provider: As given.
-        url: The whole address that requests go to.
+        url: The address that requests go to; for the surface "generate" what stands before the
+            model.
 
     Raises:
         Misuse: *base_url* is no http address, or the provider has none of its own and none is
@@ -62,6 +72,23 @@ class Endpoint:
 
     def __repr__(self) -> str:
         return f"Endpoint({self.provider.name!r}, {self.url!r})"
+
+    def url_of(self, model: str, *, stream: bool) -> str:
+        """The whole address of a request.
+
+        Args:
+            model: The model's name as the provider knows it.
+            stream: Whether the reply shall come in pieces.
+        """
+        if self.provider.surface != "generate":
+            return self.url
+        parts = urlsplit(self.url)
+        # Tuned models and those of other publishers bring their own folder.
+        name = quote(model if "/" in model else f"models/{model}", safe="/@")
+        events = "alt=sse" if stream else ""
+        query = "&".join(filter(None, (parts.query, events)))
+        path = f"{parts.path}/{name}{_METHODS[stream]}"
+        return parts._replace(path=path, query=query).geturl()
 
     def missing_key(self) -> str | None:
         """The environment variable that has to be set before a request can be made, else None."""
@@ -104,7 +131,9 @@ class Endpoint:
 
     def _key_of_environment(self) -> str:
         # Read at each request: importing and building read no environment.
-        return os.environ.get(self.provider.key_variable, "").strip()
+        names = (self.provider.key_variable, self.provider.other_variable)
+        found = (os.environ.get(name, "").strip() for name in names)
+        return next(filter(None, found), "")
 
     def _can_do_without(self) -> bool:
         return not callable(self._key) and (self._is_local or not self.provider.key_variable)
@@ -123,17 +152,18 @@ class Endpoint:
 
 
 def _to_url(provider: Provider, base_url: str | None) -> str:
+    ending = _PATHS[provider.surface]
     if base_url is None:
         if not provider.base_url:
             raise Misuse(
                 f"{provider.name} has no address of its own: pass base_url=, such as "
-                "https://NAME.openai.azure.com/openai/v1"
+                f"{provider.example or 'http://localhost:8000/v1'}"
             )
-        return provider.base_url + _PATHS[provider.surface]
+        return provider.base_url + ending
     parts = urlsplit(base_url.strip())
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise Misuse(f"base_url is {base_url!r}: give an address such as http://localhost:8000/v1")
-    path = parts.path.rstrip("/") or "/v1"
-    if not path.endswith(_PATHS[provider.surface]):
-        path += _PATHS[provider.surface]
+    path = parts.path.rstrip("/") or _VERSIONS.get(provider.surface, "/v1")
+    if not path.endswith(ending):
+        path += ending
     return parts._replace(path=path, fragment="").geturl()

@@ -29,6 +29,7 @@ from .advice import advise, explain_fault, mask
 from .aiohttp_transport import default_transport
 from .endpoint import Endpoint
 from .prices import Prices
+from .providers import PROVIDERS
 from .structured import with_output
 from .transport import Timeouts, Transport
 
@@ -74,14 +75,17 @@ class HttpModel:
         self._provider = endpoint.provider.name
         # Encoded messages of one surface and dialect serve every model that speaks it.
         self._form = (self._surface, self._provider)
+        self._billed = f"{self._provider}:{model}"
+        usual = PROVIDERS.get(self._provider, endpoint.provider).surface == self._surface
+        self._name = self._billed if usual else f"{self._provider}-{self._surface}:{model}"
 
     def __repr__(self) -> str:
         return f"HttpModel({self.name!r}, {self._endpoint.url!r})"
 
     @property
     def name(self) -> str:
-        """ "provider:model"."""
-        return f"{self._provider}:{self._model}"
+        """ "provider:model", or "provider-surface:model" where it is not the usual surface."""
+        return self._name
 
     @property
     def endpoint(self) -> Endpoint:
@@ -93,7 +97,7 @@ class HttpModel:
         """Whether the cost of its calls is known, so that a limit on it can be kept."""
         if self._endpoint.provider.reports_cost:
             return True
-        return self._prices.find(self.name) is not None
+        return self._prices.find(self._billed) is not None
 
     async def call(self, request: ModelInput) -> ModelResponse:
         """Ask once.
@@ -119,12 +123,15 @@ class HttpModel:
             yield replace(unasked, usage=Usage())
             return
         body = self._encode(request, stream=stream)
+        url = self._endpoint.url_of(self._model, stream=stream)
         transport = self._transport or default_transport()
         reader: StreamReader | None = None
         try:
-            async with transport.send(
-                "POST", self._endpoint.url, headers, body, timeouts=self._timeouts
-            ) as (status, pairs, chunks):
+            async with transport.send("POST", url, headers, body, timeouts=self._timeouts) as (
+                status,
+                pairs,
+                chunks,
+            ):
                 fields = _to_fields(pairs)
                 reader = self._reader(fields)
                 if status >= 300:
@@ -188,7 +195,7 @@ class HttpModel:
             response,
             error=error,
             provider_data=data,
-            cost=self._prices.cost_of(response, self.name, at=self._clock.now()),
+            cost=self._prices.cost_of(response, self._billed, at=self._clock.now()),
             duration_ms=round((self._clock.monotonic() - started_s) * 1000),
         )
         return with_output(response, request)

@@ -10,7 +10,7 @@ from ..errors import Misuse
 from .endpoint import ApiKey, Endpoint
 from .http_model import HttpModel
 from .prices import Price, Prices
-from .providers import PROVIDERS
+from .providers import ALIASES, PROVIDERS, Provider
 from .script_file import open_script
 from .transport import Timeouts, Transport
 
@@ -50,11 +50,13 @@ def resolve(
     """Make the model that *name* names. Nothing is read or sent yet, but for a script's file.
 
     Args:
-        name: "provider:model"; a provider of ``PROVIDERS``; "litellm:MODEL" or "aisuite:MODEL"
-            for a model that one of these libraries asks; or "scripted:FILE" (see
-            ``open_script``), for which the other options are of no account.
+        name: "provider:model"; a provider of ``PROVIDERS``, or one with a surface that it speaks
+            too, such as "openai-responses"; "litellm:MODEL" or "aisuite:MODEL" for a model that
+            one of these libraries asks; or "scripted:FILE" (see ``open_script``), for which the
+            other options are of no account.
         base_url: Another server that speaks the provider's surface: what stands before
-            "/chat/completions" or "/messages"; without a path it means "/v1".
+            "/chat/completions", "/responses", "/messages" or "/models/"; without a path it means
+            "/v1", for Gemini's surface "/v1beta".
         api_key: The key, or a (async) function that is asked for one before each request. None
             reads the provider's environment variable at each request; a server on loopback needs
             no key.
@@ -77,7 +79,7 @@ def resolve(
         return openers[provider_name](model)
     if provider_name == "scripted":
         return open_script(model)
-    provider = PROVIDERS.get(provider_name)
+    provider = _find(provider_name)
     if provider is None and provider_name not in _LIBRARIES:
         raise Misuse(_unknown(provider_name, model, openers or {}))
     if not model:
@@ -144,6 +146,17 @@ def _open_library(
     return AISuiteModel(model, settings=settings, api_key=api_key, base_url=base_url, prices=prices)
 
 
+def _find(name: str) -> Provider | None:
+    """The provider called *name*, asked through the surface that the name may end with."""
+    name = ALIASES.get(name, name)
+    provider = PROVIDERS.get(name)
+    if provider is not None:
+        return provider
+    owner, _, surface = name.rpartition("-")
+    provider = PROVIDERS.get(ALIASES.get(owner, owner))
+    return None if provider is None else provider.speak(surface)
+
+
 def _to_settings(fields: SettingFields) -> ModelSettings:
     unknown = sorted(set(fields) - set(ModelSettings.__struct_fields__))
     if unknown:
@@ -154,7 +167,7 @@ def _to_settings(fields: SettingFields) -> ModelSettings:
 
 
 def _unknown(provider: str, model: str, openers: Mapping[str, object]) -> str:
-    known = sorted({*PROVIDERS, *_LIBRARIES, *openers, "scripted"})
+    known = sorted({*PROVIDERS, *ALIASES, *_LIBRARIES, *openers, "scripted"})
     near = _nearest(provider, known)
     if near:
         return f"there is no provider {provider!r}: did you mean {near}:{model}?"

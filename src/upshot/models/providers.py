@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-__all__ = ["PROVIDERS", "Provider"]
+__all__ = ["ALIASES", "PROVIDERS", "Provider", "SurfaceName"]
+
+SurfaceName: TypeAlias = Literal["chat", "responses", "messages", "generate"]
+"""An API surface through which models are asked."""
 
 
 class Provider(msgspec.Struct, frozen=True):
@@ -16,23 +19,41 @@ class Provider(msgspec.Struct, frozen=True):
         name: What stands before the ":" of a model's name.
         base_url: What stands before the path of the surface; "" where the caller has to say it.
         key_variable: The environment variable of its key, "" where it wants none.
-        surface: The API surface that it speaks.
+        surface: The API surface that it is asked through, unless the caller says otherwise.
         key_header: The header that carries the key; "authorization" takes it as a bearer token.
         headers: What else every request carries.
         reports_cost: Whether its replies say what they cost.
+        other_surfaces: Further surfaces that it speaks under the same address.
+        other_variable: Another name of the key's variable, "" if there is none.
+        example: What a ``base_url`` looks like, where the caller has to say it.
     """
 
     name: str
     base_url: str
     key_variable: str = ""
-    surface: Literal["chat", "messages"] = "chat"
+    surface: SurfaceName = "chat"
     key_header: str = "authorization"
     headers: tuple[tuple[str, str], ...] = ()
     reports_cost: bool = False
+    other_surfaces: tuple[SurfaceName, ...] = ()
+    other_variable: str = ""
+    example: str = ""
+
+    def speak(self, surface: str) -> Provider | None:
+        """This provider, asked through *surface*; None where it does not speak it."""
+        for known in (self.surface, *self.other_surfaces):
+            if known == surface:
+                return msgspec.structs.replace(self, surface=known)
+        return None
 
 
 _ALL = (
-    Provider("openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
+    Provider(
+        "openai",
+        "https://api.openai.com/v1",
+        "OPENAI_API_KEY",
+        other_surfaces=("responses",),
+    ),
     Provider(
         "anthropic",
         "https://api.anthropic.com/v1",
@@ -41,25 +62,63 @@ _ALL = (
         key_header="x-api-key",
         headers=(("anthropic-version", "2023-06-01"),),
     ),
-    # Each resource has its own address, such as https://NAME.openai.azure.com/openai/v1.
-    Provider("azure", "", "AZURE_OPENAI_API_KEY", key_header="api-key"),
+    Provider(
+        "google",
+        "https://generativelanguage.googleapis.com/v1beta",
+        "GEMINI_API_KEY",
+        surface="generate",
+        key_header="x-goog-api-key",
+        other_variable="GOOGLE_API_KEY",
+    ),
+    # A token of gcloud is good for an hour: who runs longer passes a function as api_key.
+    Provider(
+        "vertex",
+        "",
+        "CLOUDSDK_AUTH_ACCESS_TOKEN",
+        surface="generate",
+        example="https://aiplatform.googleapis.com/v1/projects/NAME/locations/global"
+        "/publishers/google",
+    ),
+    # Each resource has its own address.
+    Provider(
+        "azure",
+        "",
+        "AZURE_OPENAI_API_KEY",
+        key_header="api-key",
+        other_surfaces=("responses",),
+        example="https://NAME.openai.azure.com/openai/v1",
+    ),
     Provider(
         "alibaba", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1", "DASHSCOPE_API_KEY"
     ),
     Provider("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
-    Provider("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+    Provider(
+        "deepseek",
+        "https://api.deepseek.com/v1",
+        "DEEPSEEK_API_KEY",
+        other_surfaces=("responses",),
+    ),
     Provider("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
     Provider("huggingface", "https://router.huggingface.co/v1", "HF_TOKEN"),
     Provider("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
     Provider("moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY"),
-    Provider("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", reports_cost=True),
+    Provider(
+        "openrouter",
+        "https://openrouter.ai/api/v1",
+        "OPENROUTER_API_KEY",
+        reports_cost=True,
+        other_surfaces=("responses",),
+    ),
     Provider("perplexity", "https://api.perplexity.ai", "PERPLEXITY_API_KEY", reports_cost=True),
     Provider("together", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
-    Provider("xai", "https://api.x.ai/v1", "XAI_API_KEY"),
+    Provider("xai", "https://api.x.ai/v1", "XAI_API_KEY", other_surfaces=("responses",)),
     Provider("zai", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY"),
-    Provider("ollama", "http://localhost:11434/v1"),
-    Provider("vllm", "http://localhost:8000/v1"),
+    Provider("ollama", "http://localhost:11434/v1", other_surfaces=("responses",)),
+    Provider("vllm", "http://localhost:8000/v1", other_surfaces=("responses",)),
 )
 
 PROVIDERS: Final[dict[str, Provider]] = {provider.name: provider for provider in _ALL}
 """All providers by name."""
+
+ALIASES: Final = {"gemini": "google"}
+"""Other words for a provider's name."""
