@@ -19,7 +19,7 @@ from genai_prices.types import (
     TieredPrices,
 )
 
-from upshot.contract import Cost, Local, ModelResponse, Usage
+from upshot.contract import Cost, ModelResponse, Usage
 from upshot.errors import Misuse
 from upshot.models import Price, Prices
 
@@ -74,9 +74,9 @@ def table():
     set_custom_snapshot(None)
 
 
-def replied(usage=USED, *, model="", raw=None, cost=None):
-    data = {"model": model} if model else {}
-    return ModelResponse(usage=usage, provider_data=data, cost=cost, local=Local(raw=raw))
+def replied(usage=USED, *, model="", tier="", cost=None):
+    data = {"model": model, "service_tier": tier}
+    return ModelResponse(usage=usage, provider_data=data, cost=cost)
 
 
 def paid(prices, name, **reply):
@@ -151,10 +151,9 @@ def test_steps_are_taken_over(table):
 
 
 def test_an_unusual_way_of_serving_has_its_price_or_none(table):
-    flex = {"service_tier": "flex"}
-    assert paid(table, "lab:flexible", raw=flex) == 5
-    assert paid(table, "lab:plain", raw=flex) is None
-    assert paid(table, "shop:flexible", raw=flex) is None
+    assert paid(table, "lab:flexible", tier="flex") == 5
+    assert paid(table, "lab:plain", tier="flex") is None
+    assert paid(table, "shop:flexible", tier="flex") is None
 
 
 def test_a_newer_table_takes_the_place_of_the_old_one(table):

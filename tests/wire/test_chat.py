@@ -143,6 +143,11 @@ def test_a_reported_cost_is_kept_exactly(told, total):
     assert cost is None or (cost.source, cost.estimated) == ("reported", False)
 
 
+def test_the_way_of_serving_is_kept():
+    assert read(service_tier="flex").provider_data["service_tier"] == "flex"
+    assert "service_tier" not in read(service_tier=None).provider_data
+
+
 def test_an_error_inside_a_200_is_an_error():
     response = read(error={"code": 502, "message": "upstream"})
     assert (response.finish_reason, response.error.code) == ("error", "server_error")

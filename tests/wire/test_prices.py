@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upshot.contract import Local, ModelResponse, Usage
+from upshot.contract import ModelResponse, Usage
 from upshot.errors import Misuse
 from upshot.wire.prices import Billing, Price, price_usage, read_billing
 
@@ -121,19 +121,18 @@ def test_a_float_counts_as_its_digits():
     assert Price(input_per_mtok=0.1, output_per_mtok=0).input_per_mtok == Decimal("0.1")
 
 
-def billed(usage_raw=None, raw=None, **data):
-    data = {"usage_raw": usage_raw or {}, **data}
-    return read_billing(ModelResponse(provider_data=data, local=Local(raw=raw)))
+def billed(usage_raw=None, **data):
+    return read_billing(ModelResponse(provider_data={"usage_raw": usage_raw or {}, **data}))
 
 
 @pytest.mark.parametrize(
     ("reply", "service"),
     [
         ({}, ()),
-        ({"raw": {"service_tier": "default"}}, ()),
+        ({"service_tier": "default"}, ()),
         ({"usage_raw": {"service_tier": "standard"}}, ()),
         ({"usage_raw": {"trafficType": "ON_DEMAND"}}, ()),
-        ({"raw": {"service_tier": "flex"}}, (("service_tier", "flex"),)),
+        ({"service_tier": "flex"}, (("service_tier", "flex"),)),
         ({"service_tier": "priority"}, (("service_tier", "priority"),)),
         ({"usage_raw": {"service_tier": "batch"}}, (("processing", "batch"),)),
         ({"usage_raw": {"speed": "fast"}}, (("speed", "fast"),)),
@@ -141,7 +140,7 @@ def billed(usage_raw=None, raw=None, **data):
             {"usage_raw": {"trafficType": "PROVISIONED_THROUGHPUT"}},
             (("service_tier", "provisioned_throughput"),),
         ),
-        ({"raw": {"service_tier": 7}, "usage_raw": {"speed": []}}, ()),
+        ({"service_tier": 7, "usage_raw": {"speed": []}}, ()),
     ],
 )
 def test_the_way_of_serving_is_found_wherever_it_is_told(reply, service):
@@ -245,5 +244,5 @@ documents = st.recursive(
 
 
 @given(documents, documents, documents)
-def test_any_reply_can_be_billed(usage, raw, tools):
-    assert isinstance(billed(usage, raw, server_tools=tools), Billing)
+def test_any_reply_can_be_billed(usage, tier, tools):
+    assert isinstance(billed(usage, service_tier=tier, server_tools=tools), Billing)

@@ -199,6 +199,8 @@ def _read_frame(document: JsonObject, choice: JsonObject, draft: Draft) -> None:
         draft.id = as_text(document.get("id"))
     if finish := as_text(choice.get("finish_reason")):
         draft.finish_raw = finish
+    if tier := document.get("service_tier"):
+        draft.service_tier = as_text(tier)
     # The choice has it at Moonshot, and a stream of Groq repeats it in a field of its own.
     usage = document.get("usage") or choice.get("usage") or _groq_usage(document)
     if isinstance(usage, dict):

@@ -171,8 +171,6 @@ def read_billing(response: ModelResponse) -> Billing:
 def _read_service(response: ModelResponse, usage: JsonObject) -> tuple[tuple[str, str], ...]:
     told: Json = response.provider_data.get("service_tier")
     told = told or usage.get("service_tier") or usage.get("trafficType")
-    if told is None:
-        told = as_object(response.raw).get("service_tier")
     tier = as_text(told).lower()
     pairs: list[tuple[str, str]] = []
     if tier == "batch":

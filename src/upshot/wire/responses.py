@@ -268,6 +268,7 @@ def _texts_of(document: JsonObject) -> Iterable[tuple[str, int, str]]:
 def _read_head(response: JsonObject, draft: Draft) -> None:
     draft.model = as_text(response.get("model")) or draft.model
     draft.id = as_text(response.get("id")) or draft.id
+    draft.service_tier = as_text(response.get("service_tier")) or draft.service_tier
 
 
 def _read_end(response: JsonObject, draft: Draft) -> None:
