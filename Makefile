@@ -87,7 +87,9 @@ $(NATIVE): pyproject.toml
 	@printf '%-8s ' set-up; \
 	if said=$$({ $(PYTHON) -m venv $(ADAPTERS) && \
 	  $(ADAPTERS)/bin/python -m pip --disable-pip-version-check --quiet install \
-	    -e '.[adapters]' pytest pytest-asyncio; } 2>&1); then echo 'ok ($(ADAPTERS) is ready)'; \
+	    -e '.[adapters]' pytest pytest-asyncio && \
+	  { ! command -v npm >/dev/null || npm install --silent --no-audit --no-fund \
+	    --prefix $(ADAPTERS)/node @mariozechner/pi-ai; }; } 2>&1); then echo 'ok ($(ADAPTERS) is ready)'; \
 	else echo FAILED; printf '%s\n' "$$said"; exit 1; fi
 	@touch $(NATIVE)
 

@@ -48,7 +48,8 @@ def read_pi_message(message: object) -> ModelResponse:
     stop = as_text(look(message, "stopReason"))
     data: JsonObject = {
         "provider": provider,
-        "model": as_text(look(message, "model")),
+        "model": as_text(look(message, "responseModel")) or as_text(look(message, "model")),
+        "response_id": as_text(look(message, "responseId")),
         "api": as_text(look(message, "api")),
         "finish_raw": stop,
     }
