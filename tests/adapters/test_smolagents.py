@@ -214,7 +214,7 @@ def test_a_message_is_a_run_of_one_call():
     assert result.rate_limit.limited
 
 
-@pytest.mark.parametrize("answer", ["three", 3, {"sum": 3}, None])
+@pytest.mark.parametrize("answer", ["three", 3, {"sum": 3}, {"role": "admin"}, None])
 def test_a_bare_answer_is_the_output(answer):
     assert from_smolagents(answer).output == answer
 

@@ -74,7 +74,7 @@ def from_smolagents(native: object) -> AgentResult[Json]:
     if look(native, "steps") is not None and look(native, "state") is not None:
         return _find_run(native).to_result()
     findings = Findings(raw=native)
-    if look(native, "role") is not None:
+    if as_text(look(native, "role")) == "assistant":
         findings.take(read_smolagents_message(native))
     else:
         findings.output = native
