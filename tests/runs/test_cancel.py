@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from tests.runs.kit import Do, Witness, kinds, log_of
-from upshot import Agent, LiveRun, Message, Status, ToolCall, run, start, tool
+from upshot import Agent, AgentError, LiveRun, Message, Status, ToolCall, run, start, tool
 from upshot.journal import MemoryJournal
 from upshot.models import ScriptedModel
+from upshot.testing.clock import FakeClock
 
 
 @tool(effect="read")
@@ -178,6 +179,21 @@ async def test_a_model_call_that_was_cut_off_counts_as_unmeasured() -> None:
                 live.cancel()
         usage = (await live.result()).usage
     assert (usage.api_calls, usage.unmeasured_calls) == (1, 1)
+
+
+async def test_a_cancel_between_two_tries_counts_only_the_try_that_was_made() -> None:
+    class Waiting(FakeClock):
+        async def sleep(self, delay_s: float) -> None:
+            await asyncio.sleep(60)
+
+    busy = AgentError("rate_limit", "busy", retryable=True)
+    agent = Agent("a", model=ScriptedModel([busy, "Never."]))
+    async with start(agent, "?", clock=Waiting()) as live:
+        async for event in live:
+            if event.kind == "model_retried":
+                await asyncio.sleep(0)
+                live.cancel()
+        assert (await live.result()).usage.api_calls == 1
 
 
 PROGRAM = """

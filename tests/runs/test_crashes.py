@@ -20,6 +20,8 @@ from upshot import (
     Parked,
     Request,
     RunSettled,
+    RunWarning,
+    Warned,
     run,
     start,
 )
@@ -143,3 +145,20 @@ async def test_a_hand_made_run_settled_does_not_end_the_run() -> None:
     assert kinds(await log_of(journal, result.run_id)).count("run_settled") == 1
     assert result.output == "mine"
     assert [warning.code for warning in result.warnings] == ["event_refused"]
+
+
+async def test_what_is_published_after_the_end_is_not_logged() -> None:
+    async def later(host: Any) -> None:
+        await asyncio.sleep(0.01)
+        host.publish(Warned(warning=RunWarning(code="late")))
+
+    tasks: list[Any] = []
+
+    def work(run: Any, host: Any, board: Any) -> None:
+        tasks.append(asyncio.ensure_future(later(host)))
+
+    journal = MemoryJournal()
+    result = await run(Agent("a", engine=Do(work)), "?", journal=journal)
+    await tasks[0]
+    assert kinds(await log_of(journal, result.run_id))[-1] == "run_settled"
+    assert result.warnings == ()

@@ -287,6 +287,63 @@ async def test_committers_that_were_through_are_not_called_again() -> None:
     assert (result.committed, called) == (True, [])
 
 
+async def test_a_large_output_of_an_earlier_sitting_is_still_listed() -> None:
+    @tool(effect="read")
+    async def dump() -> str:
+        return "x" * 20_000
+
+    def agent() -> Agent[Any]:
+        return Agent("a", model=ScriptedModel([ToolCall("d", "dump"), "Done."]), tools=[dump])
+
+    journal, again = MemoryJournal(), MemoryJournal()
+    whole = await run(agent(), Request("?", run_id="run-1"), journal=journal)
+    log = await log_of(journal, "run-1")
+    await copied(log[: kinds(log).index("tool_settled") + 1], again)
+    result = await resume("run-1", agent(), journal=again)
+    assert len(whole.artifacts) == 1
+    assert result.artifacts == whole.artifacts
+
+
+async def test_a_success_of_an_earlier_attempt_denies_no_call_of_this_one() -> None:
+    @tool(effect="read", idempotent=True)
+    async def look(n: int) -> int:
+        return n
+
+    def agent() -> Agent[Any]:
+        script = [READ, "Short.", READ, "Longer."]
+        return Agent("a", model=ScriptedModel(script), tools=[look], deciders=[OnceMore()])
+
+    journal = MemoryJournal()
+    request = Request("?", run_id="run-1")
+    await run(agent(), request, journal=journal, max_attempts=2)
+    log = await log_of(journal, "run-1")
+    second = [event.seq for event in log if event.kind == "model_started"][2]
+    again = MemoryJournal()
+    await copied(log[:second], again)
+    result = await resume("run-1", agent(), journal=again)
+    assert [outcome.kind for outcome in result.tool_outcomes] == ["tool_execution_result"] * 2
+
+
+async def test_who_comes_too_late_gets_the_result_of_who_went_on() -> None:
+    whole, log = await whole_log(WORLDS["one tool"]())
+
+    class Raced(MemoryJournal):
+        """Another process ends the run just before it is claimed."""
+
+        async def claim(self, run_id: str) -> int:
+            left, log[:] = log[8:], []
+            for event in left:
+                self.append(event)
+            return await super().claim(run_id)
+
+    journal = Raced()
+    for event in log[:8]:
+        journal.append(event)
+    result = await resume("run-1", WORLDS["one tool"]().agent(), journal=journal)
+    assert result == whole
+    assert (await log_of(journal, "run-1"))[-1].kind == "run_settled"
+
+
 # -- what has changed since
 
 

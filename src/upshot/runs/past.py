@@ -218,8 +218,6 @@ class Past:
         self.lost_calls -= 1
         self.responses.append(event.response)
         self.reply = event.response
-        # Providers use call ids again, so outcomes count for the latest reply only.
-        self.settled, self.unsettled = {}, {}
 
     def _tool_started(self, event: ToolStarted) -> None:
         self.unsettled[event.call.id] = event
@@ -251,6 +249,7 @@ class Past:
             self._is_seeding = True
             self.board.mark_seeded()
         elif any(message.role is Role.ASSISTANT for message in event.messages):
+            # Providers use call ids again, so outcomes count for the latest reply only.
             self.settled, self.unsettled = {}, {}
             if self.reply is not None and self.reply.success:
                 self.reply = None
