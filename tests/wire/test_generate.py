@@ -43,6 +43,14 @@ def test_text_parts_are_joined():
     assert "stream_done" not in response.provider_data
 
 
+@pytest.mark.parametrize(("model", "searches"), [("gemini-2.5-pro", 1), ("gemini-3-pro", 2)])
+def test_searches_are_counted_as_they_are_charged(model, searches):
+    found = {"content": {"parts": [{"text": "a"}]}, "finishReason": "STOP",
+             "groundingMetadata": {"webSearchQueries": ["x", "y"]}}  # fmt: skip
+    response = read(candidates=[found], modelVersion=model)
+    assert response.provider_data["web_searches"] == searches
+
+
 def test_only_the_first_candidate_counts():
     other = {"index": 1, "content": {"parts": [{"text": "b"}]}, "finishReason": "SAFETY"}
     first = {"index": 0, "content": {"parts": [{"text": "a"}]}, "finishReason": "STOP"}

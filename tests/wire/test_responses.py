@@ -129,6 +129,14 @@ def test_the_providers_own_tools_are_apart():
     assert (response.tool_calls, response.finish_reason) == ((), "stop")
 
 
+def test_searches_that_are_charged_are_counted():
+    kinds = ["search", "open_page", "find_in_page", "search"]
+    found = [{"type": "web_search_call", "action": {"type": kind}} for kind in kinds]
+    data = read(*found, {"type": "web_search_call"}, service_tier="flex").provider_data
+    assert (data["web_searches"], data["service_tier"]) == (3, "flex")
+    assert "web_searches" not in read(message("a")).provider_data
+
+
 def test_the_searches_of_xai_are_its_own():
     item = {"type": "custom_tool_call", "call_id": "xs_1", "name": "x_keyword_search", "input": "q"}
     reader = StreamReader("responses", provider="xai")

@@ -69,6 +69,7 @@ class Draft:
         calls: Calls that the client shall carry out.
         settled_calls: How many of them the provider has already seen answered.
         server_tools: What the provider did itself, by block type.
+        searches: How many searches of the web the provider charges for.
         service_tier: In which way it was served, which its price depends on.
         finish_raw: The provider's word for why it stopped.
         blocked: Whether that word says why the prompt was not even answered.
@@ -92,6 +93,7 @@ class Draft:
     calls: list[ToolCall] = field(default_factory=list[ToolCall])
     settled_calls: int = 0
     server_tools: list[Json] = field(default_factory=list[Json])
+    searches: int = 0
     service_tier: str = ""
     finish_raw: str = ""
     blocked: bool = False
@@ -180,6 +182,7 @@ class Draft:
             "usage_raw": self.usage_raw,
             "total_tokens_reported": self.total_tokens_reported,
             "server_tools": self.server_tools,
+            "web_searches": self.searches or None,
             "service_tier": self.service_tier,
         }
         if error is not None:

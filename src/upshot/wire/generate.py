@@ -8,11 +8,13 @@ Source:
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Final
 
 from ..contract import (
     FinishReason,
+    Json,
     JsonObject,
     Reasoning,
     ReasoningDelta,
@@ -35,6 +37,7 @@ _COUNTS: Final = (
     "candidatesTokenCount",
     "thoughtsTokenCount",
 )
+_CHARGED_BY_PROMPT: Final = re.compile(r"gemini-[12]\b")
 _SERVER_PARTS: Final = ("executableCode", "codeExecutionResult", "toolCall", "toolResponse")
 
 
@@ -64,6 +67,8 @@ class GenerateStream:
         _read_frame(document, candidate, self._draft)
         if name == "error" and self._draft.error is None:
             self._draft.fail(document)
+        if queries := as_object(candidate.get("groundingMetadata")).get("webSearchQueries"):
+            self._draft.searches = _count_searches(as_list(queries), self._draft.model)
         events: list[StreamEvent] = []
         for part in as_list(as_object(candidate.get("content")).get("parts")):
             events += self._read_part(as_object(part))
@@ -122,6 +127,11 @@ class GenerateStream:
         if not call.open:
             events.append(call.to_delta(encode_json(call.arguments.value).decode()))
         return events
+
+
+def _count_searches(queries: list[Json], model: str) -> int:
+    """How many searches are charged: before Gemini 3 one a prompt, from there on all queries."""
+    return min(1, len(queries)) if _CHARGED_BY_PROMPT.search(model) else len(queries)
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from ..contract import Cost, Json, JsonObject, ModelResponse, Usage
 from ..contract.usage import to_money
 from ..contract.value import Value, set_field
 from ..errors import Misuse
-from .document import as_count, as_list, as_object, as_text
+from .document import as_count, as_object, as_text
 
 __all__ = ["Billing", "Price", "price_usage", "read_billing"]
 
@@ -36,7 +36,6 @@ _ZERO: Final = Decimal(0)
 
 # What providers call the usual way of being served, which has the usual price.
 _USUAL: Final = frozenset({"", "default", "standard", "auto", "on_demand"})
-_SEARCHES: Final = ("web_search_call", "google_search")
 
 
 class Price(Value, frozen=True, kw_only=True):
@@ -187,7 +186,7 @@ def _count_searches(data: JsonObject, usage: JsonObject) -> int:
     counted = as_object(usage.get("server_tool_use")).get("web_search_requests")
     if counted is not None:
         return as_count(counted) or 0
-    return sum(1 for name in as_list(data.get("server_tools")) if name in _SEARCHES)
+    return as_count(data.get("web_searches")) or 0
 
 
 def _fees(price: Price, billing: Billing) -> Decimal | None:

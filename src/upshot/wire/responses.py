@@ -329,6 +329,13 @@ def _add_items(items: Iterable[JsonObject], draft: Draft) -> None:
                 pass
             case _:
                 draft.server_tools.append(kind)
+                draft.searches += _is_search(item)
+
+
+def _is_search(item: JsonObject) -> bool:
+    # Pages that are opened after a search cost nothing.
+    action = as_object(item.get("action")).get("type")
+    return item.get("type") == "web_search_call" and action in (None, "search")
 
 
 def _add_message(item: JsonObject, draft: Draft) -> None:
