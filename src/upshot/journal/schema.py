@@ -133,7 +133,10 @@ def _open(path: str) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, path: str) -> None:
+    # One transaction: between two reads another process may make its tables.
+    connection.execute("BEGIN")
     fresh = _is_fresh(connection, path)
+    connection.execute("COMMIT")
     _use_wal(connection, path)
     connection.execute("PRAGMA synchronous = FULL")
     if not fresh:
