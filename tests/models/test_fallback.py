@@ -112,13 +112,16 @@ async def test_the_account_names_who_failed_and_who_answered():
 
 
 @pytest.mark.parametrize(
-    ("first", "unpriced"),
-    [(failed(status=503), 0), (spent(None, failed()), 1), (failed(), 1)],
+    ("first", "unpriced", "unmeasured"),
+    [(failed(status=503), 0, 0), (spent(None, failed()), 1, 0), (failed(), 1, 1)],
     ids=["refused", "used tokens", "broke off"],
 )
-async def test_a_failed_call_without_a_price_is_counted_unless_it_was_refused(first, unpriced):
+async def test_a_failed_call_of_unknown_cost_is_counted_unless_it_was_refused(
+    first, unpriced, unmeasured
+):
     response = await Fallback(model(first), model(spent("1"))).call("hi")
     assert response.cost.unpriced_calls == unpriced
+    assert (response.usage.unmeasured_calls, response.usage.api_calls) == (unmeasured, 2)
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ class Fallback:
         ]
         return replace(
             chosen,
-            usage=reduce(add, (reply.usage for reply in replies), Usage()),
+            usage=reduce(add, map(_usage_of, replies), Usage()),
             cost=Cost.of_calls(
                 reply.cost for reply in replies if reply.cost is not None or _has_worked(reply)
             ),
@@ -168,6 +168,11 @@ def _has_worked(reply: ModelResponse) -> bool:
         return True
     status = reply.error.status_code if reply.error is not None else None
     return reply.usage.api_calls > 0 and (status or 0) < 400
+
+
+def _usage_of(reply: ModelResponse) -> Usage:
+    """What *reply* used; a request that was refused used nothing, which is no unknown."""
+    return reply.usage if _has_worked(reply) else Usage(api_calls=reply.usage.api_calls)
 
 
 def _account(name: str, reply: ModelResponse) -> JsonObject:
