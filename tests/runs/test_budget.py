@@ -100,6 +100,7 @@ async def test_a_deadline_that_the_clock_has_passed_stops_the_next_call() -> Non
     result = await run(agent, "?", budget=Budget(deadline_s=10), clock=clock)
     assert result.error is not None
     assert (result.error.code, result.usage.api_calls) == ("timeout", 1)
+    assert result.tool_outcomes[0].reason == "deadline"  # type: ignore[union-attr]
 
 
 # -- runs inside runs
