@@ -42,7 +42,7 @@ async def ask(model, item):
     return response
 
 
-@pytest.mark.parametrize("surface", ["chat", "messages"])
+@pytest.mark.parametrize("surface", ["chat", "messages", "responses", "generate"])
 async def test_facts_survive_the_whole_way_from_bytes_to_response(corpus, surface):
     items = [pair for pair in load(corpus, surface) if pair[0]["trust"] == "recorded"]
     wrong, right, total = Counter(), 0, 0

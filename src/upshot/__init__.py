@@ -133,9 +133,10 @@ if TYPE_CHECKING:
     from .entry import reopen, resume, run, run_sync, start
     from .errors import JournalError, Misuse, RunFailed, UpshotError
     from .journal import open_journal
-    from .models import ScriptedModel, resolve
+    from .models import Fallback, Prices, ScriptedModel, resolve
     from .runs import Aborted, Board, Failed, Interrupted, LiveRun, Parked, Run, RunOptions
     from .tools import Tool, Toolbox, ToolContext, ToolError, tool
+    from .wire import Price
 
 __all__ = [
     "Aborted",
@@ -177,6 +178,7 @@ __all__ = [
     "ErrorCode",
     "Event",
     "Failed",
+    "Fallback",
     "File",
     "FinalizeDecision",
     "FinishReason",
@@ -213,6 +215,8 @@ __all__ = [
     "PendingApproval",
     "PendingExternal",
     "PendingQuestion",
+    "Price",
+    "Prices",
     "QuestionAnswered",
     "QuestionAsked",
     "RateLimitState",
@@ -309,8 +313,9 @@ _HOMES = {
     "entry": ("reopen resume run run_sync start "),
     "errors": ("JournalError Misuse RunFailed UpshotError "),
     "journal": ("open_journal "),
-    "models": ("ScriptedModel resolve "),
+    "models": ("Fallback Prices ScriptedModel resolve "),
     "runs": ("Aborted Board Failed Interrupted LiveRun Parked Run RunOptions "),
+    "wire": ("Price "),
     "tools": ("Tool ToolContext ToolError Toolbox tool "),
 }
 

@@ -223,7 +223,7 @@ def _model(agent: Agent[Any], engine: Engine, options: RunOptions) -> Model | No
             )
         return None
     if isinstance(named, str):
-        return resolve(named)
+        return resolve(named, prices=options.get("prices"))
     if not callable(getattr(named, "call", None)):
         raise Misuse(f"model is a {type(named).__name__}: give 'provider:name' or a Model")
     return named

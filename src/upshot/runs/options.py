@@ -28,7 +28,9 @@ from ..contract import (
     RunInfo,
     ToolItem,
 )
+from ..models import Prices
 from ..tools import ApprovalRequest
+from ..wire import Price
 
 __all__ = ["Approver", "Committer", "History", "ResumeOptions", "RunOptions", "Seeder", "Where"]
 
@@ -66,6 +68,7 @@ class ResumeOptions(TypedDict, total=False):
         artifact_store: Where large outputs go; by default beside the journal, else in memory.
         policy: Rules for tools.
         secrets: Texts that are masked wherever a tool could show them.
+        prices: What models cost, before the public table; for models that are given by name.
         clock: Time, for tests.
         launch: What a command line needs to start the run again; kept in the log, never a key.
     """
@@ -92,6 +95,7 @@ class ResumeOptions(TypedDict, total=False):
     artifact_store: ArtifactStore | None
     policy: object
     secrets: Iterable[str]
+    prices: Prices | Mapping[str, Price] | None
     clock: Clock | None
     launch: JsonObject
 
