@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cli.made_up import RUN_ID, a_whole_run, began_call, replied, started, story_of
 from upshot.cli.story import RUNNING
 from upshot.contract import (
+    AgentResult,
+    Event,
     Interrupt,
     InterruptCause,
+    ModelRetried,
     ModelStarted,
     RunInterrupted,
     RunResumed,
+    RunSettled,
     StepSettled,
     StepStarted,
     TextDelta,
@@ -66,7 +71,27 @@ def test_the_time_between_two_sittings_counts_for_nothing() -> None:
     assert story.sittings == 2
     lost, mark, model = story.steps
     assert lost.lost and not lost.running
+    assert (lost.end_s, lost.took_s) == (1.0, None)
     assert (mark.name, mark.start_s, model.start_s) == ("resumed", 1.0, 2.0)
+
+
+def a_wait_for_the_next_try() -> list[tuple[float, Event]]:
+    return [(0.0, ModelStarted(turn=1)), (0.5, ModelRetried(turn=1, wait_s=60.0))]
+
+
+def test_what_happens_while_a_next_try_is_waited_for_stands_before_it() -> None:
+    story = story_of([*a_wait_for_the_next_try(), (2.0, RunInterrupted(interrupt=Interrupt()))])
+    assert [(step.kind, step.start_s) for step in story.steps] == [
+        ("model", 0.0), ("mark", 2.0), ("model", 60.5),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "event", [RunResumed(), RunSettled(result=AgentResult())], ids=["resumed", "settled"]
+)
+def test_a_try_whose_time_never_came_begins_where_the_sitting_ended(event: Event) -> None:
+    story = story_of([*a_wait_for_the_next_try(), (0.5, event)])
+    assert (story.steps[1].start_s, story.steps[1].end_s) == (0.5, 0.5)
 
 
 def test_a_running_tool_says_how_far_it_is() -> None:

@@ -23,6 +23,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if importlib.util.find_spec(package) is None:
             sys.stderr.write("upshot: the command needs an extra: pip install 'upshot[cli]'\n")
             return 2
-    from .command import invoke
+    try:
+        from .command import invoke
+    except KeyboardInterrupt:
+        # Loading takes long enough for a Ctrl-C to come in.
+        return 4
 
     return invoke(sys.argv[1:] if arguments is None else list(arguments))

@@ -47,9 +47,10 @@ class Step:
         kind: What it is.
         name: Of the model, the tool or the step.
         start_s: Seconds of work from the start of the run.
-        end_s: The same of its end; None while it runs, or where its process died in it.
+        end_s: The same of its end; None while it runs. Where its process died in it, the last
+            that is known of that process.
         wait_s: Seconds that were waited after it for the next try.
-        ended: What came of it, None as ``end_s``.
+        ended: What came of it, None while it runs or where its process died in it.
         number: The turn of a model call, 0 for anything else.
         again: Whether it is a further try of a model call.
         lost: Whether its process died in it.
@@ -70,12 +71,14 @@ class Step:
     @property
     def running(self) -> bool:
         """Whether it has no end yet."""
-        return self.end_s is None and not self.lost
+        return self.end_s is None
 
     @property
     def took_s(self) -> float | None:
-        """How long it took, None while that is not known."""
-        return None if self.end_s is None else max(0.0, self.end_s - self.start_s)
+        """How long it took, None where that is not known."""
+        if self.end_s is None or self.lost:
+            return None
+        return max(0.0, self.end_s - self.start_s)
 
 
 def ending_of_tool(outcome: ToolOutcome) -> Ended:

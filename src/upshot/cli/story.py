@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
@@ -170,6 +171,7 @@ class Story:
         self.sittings += 1
         for step in self._open.values():
             step.lost = True
+            _close(step, at_s)
         self._open.clear()
         self.result = None
         self.pending = ()
@@ -229,9 +231,7 @@ class Story:
     def _model_replied(self, event: ModelReplied, at_s: float) -> None:
         self._ledger.add(event.response)
         self.text = 0
-        step = self._end("model", at_s, ending_of_reply(event.response))
-        if step is not None and step.start_s > at_s:
-            step.start_s = at_s
+        self._end("model", at_s, ending_of_reply(event.response))
 
     # -- tools and engine steps
 
@@ -264,16 +264,27 @@ class Story:
 
     def _begin(self, key: str, step: Step) -> None:
         self._open[key] = step
-        self.steps.append(step)
+        self._place(step)
 
     def _end(self, key: str, at_s: float, ended: Ended) -> Step | None:
         step = self._open.pop(key, None)
         if step is not None:
-            step.end_s, step.ended = at_s, ended
+            step.ended = ended
+            _close(step, at_s)
             self.ended.append(step)
         return step
 
     def _mark(self, name: str, at_s: float, detail: str) -> None:
         step = Step("mark", name, at_s, end_s=at_s, ended=Ended("", "odd", detail))
-        self.steps.append(step)
+        self._place(step)
         self.ended.append(step)
+
+    def _place(self, step: Step) -> None:
+        # A further try is put down before its time has come.
+        insort(self.steps, step, key=lambda other: other.start_s)
+
+
+def _close(step: Step, at_s: float) -> None:
+    """Give *step* its end; one whose time had not come began there too."""
+    step.start_s = min(step.start_s, at_s)
+    step.end_s = at_s
