@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from bench.framework import in_process
+from bench.headers import headers
 from bench.start_up import start_up
 from bench.tool_step import long_run, tool_step
 
@@ -13,6 +14,7 @@ CASES = {
     "tool_step": tool_step,
     "long_run": long_run,
     "in_process": in_process,
+    "headers": headers,
 }
 
 

@@ -8,7 +8,7 @@ from .words import Resource
 __all__ = ["RateLimitState", "RateLimitWindow"]
 
 
-class RateLimitWindow(Value, frozen=True, kw_only=True):
+class RateLimitWindow(Value, frozen=True, kw_only=True, gc=False):
     """One limit that a provider counts against.
 
     Attributes:
@@ -40,7 +40,7 @@ class RateLimitWindow(Value, frozen=True, kw_only=True):
         return self.remaining is not None and self.remaining <= 0
 
 
-class RateLimitState(Value, frozen=True, kw_only=True):
+class RateLimitState(Value, frozen=True, kw_only=True, gc=False):
     """All windows of one reply, and what they mean together.
 
     Attributes:
@@ -54,7 +54,8 @@ class RateLimitState(Value, frozen=True, kw_only=True):
     windows: tuple[RateLimitWindow, ...] = ()
 
     def __post_init__(self) -> None:
-        freeze(self, "windows")
+        if type(self.windows) is not tuple:
+            freeze(self, "windows")
 
     def window(self, name: str) -> RateLimitWindow | None:
         """The window called *name*, None where there is none."""

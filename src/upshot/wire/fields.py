@@ -94,15 +94,9 @@ def parse_duration(text: str) -> float | None:
     Source:
         Recorded replies of OpenAI, Azure and Groq; they print durations as Go does.
     """
-    text = text.strip().lower()
-    number, size = text, 1.0
-    if text.endswith("s"):
-        number, size = (text[:-2], 1e-3) if text.endswith("ms") else (text[:-1], 1.0)
-    seconds = parse_number(number)
-    if seconds is not None:
-        seconds *= size
-    else:
-        seconds = _parse_long_duration(text)
+    seconds = _parse_plain_duration(text)
+    if seconds is None:
+        seconds = _parse_any_duration(text.strip().lower())
     return seconds if seconds is not None and seconds <= MAX_DELAY_S else None
 
 
@@ -185,11 +179,13 @@ def read_reset(text: str, *, now: float) -> tuple[float, float] | None:
         Seconds from *now*, at least 0, and the moment itself in unix seconds, which may have
         passed; None where *text* has none of the forms.
     """
-    if len(text) > _MOMENT_CHARS and (moment := parse_moment(text)) is not None:
-        return _from_moment(moment, now)
-    number = parse_number(text.strip())
-    if number is not None and number > _EPOCH_FROM_S:
-        return _from_moment(number / 1000 if number > _EPOCH_FROM_S * 1000 else number, now)
+    if not text.endswith("s"):
+        # What ends in a unit is a duration, and most resets are.
+        if len(text) > _MOMENT_CHARS and (moment := parse_moment(text)) is not None:
+            return _from_moment(moment, now)
+        number = parse_number(text.strip())
+        if number is not None and number > _EPOCH_FROM_S:
+            return _from_moment(number / 1000 if number > _EPOCH_FROM_S * 1000 else number, now)
     delay = parse_duration(text)
     return None if delay is None else (delay, now + delay)
 
@@ -215,7 +211,23 @@ def parse_retry_after(text: str, *, now: float) -> float | None:
     return seconds if seconds is not None and seconds <= MAX_DELAY_S else None
 
 
-def _parse_long_duration(text: str) -> float | None:
+def _parse_plain_duration(text: str) -> float | None:
+    """Read the usual forms, "12ms", "1.5s", "6m30s" and "30", without a regular expression."""
+    if text.endswith("ms"):
+        number = parse_number(text[:-2])
+        return None if number is None else number * 1e-3
+    if not text.endswith("s"):
+        return parse_number(text)
+    whole, minutes, rest = text[:-1].partition("m")
+    if not minutes:
+        return parse_number(whole)
+    count, number = parse_integer(whole), parse_number(rest)
+    return None if count is None or number is None else count * 60 + number
+
+
+def _parse_any_duration(text: str) -> float | None:
+    if (number := parse_number(text)) is not None:
+        return number
     found = _DURATION.fullmatch(text)
     if found is None or not text:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Protocol, TypeAlias, cast
 
@@ -11,9 +11,11 @@ from .fields import MAX_DELAY_S, parse_number, parse_retry_after
 __all__ = [
     "Headers",
     "Items",
+    "WAITS",
     "normalize_headers",
     "read_request_id",
     "read_retry_after",
+    "to_columns",
     "to_raw_headers",
 ]
 
@@ -30,6 +32,9 @@ Headers: TypeAlias = (
     "Mapping[str, str] | Mapping[str, object] | Iterable[tuple[object, object]] | Items | None"
 )
 """What is taken for headers: a mapping, pairs, anything with ``items()``, or None."""
+
+WAITS = frozenset({"retry-after-ms", "retry-after"})
+"""The headers that say how long to wait."""
 
 _PROXIED = "llm_provider-"
 _REQUEST_IDS = (
@@ -71,17 +76,32 @@ def normalize_headers(headers: Headers) -> dict[str, str]:
     Returns:
         A new dictionary. Never raises on what the values are.
     """
-    pairs = _pairs(headers)
-    values = [value for _, value in pairs]
+    names, values = to_columns(headers)
+    return dict(zip(names, values, strict=True))
+
+
+def to_columns(headers: Headers) -> tuple[tuple[str, ...], list[str]]:
+    """Do what :func:`normalize_headers` does, without making a dictionary of it.
+
+    Returns:
+        The names, each once, and their values in the same order.
+    """
+    if isinstance(headers, dict):
+        plain = cast("dict[object, object]", headers)
+        given, values = tuple(plain), list(plain.values())
+    else:
+        pairs = _pairs(headers)
+        given, values = tuple([name for name, _ in pairs]), [value for _, value in pairs]
     try:
-        names = _plain_names(tuple([name for name, _ in pairs]))
+        names = _plain_names(given)
         "".join(cast("list[str]", values))
     except TypeError:
         names = None
     # Nearly all replies are plain: text by text, no name twice. The others go name by name.
     if names is None:
-        return _normalize_odd(pairs)
-    return dict(zip(names, cast("list[str]", values), strict=True))
+        fields = _normalize_odd(zip(given, values, strict=True))
+        return tuple(fields), list(fields.values())
+    return names, cast("list[str]", values)
 
 
 def to_raw_headers(fields: Mapping[str, str]) -> dict[str, str]:
@@ -117,11 +137,9 @@ def read_retry_after(fields: Mapping[str, str], *, now: float) -> float | None:
     return None if text is None else parse_retry_after(text, now=now)
 
 
-def _pairs(headers: Headers) -> Collection[tuple[object, object]]:
+def _pairs(headers: Headers) -> list[tuple[object, object]]:
     if headers is None:
-        return ()
-    if isinstance(headers, dict):
-        return cast("Collection[tuple[object, object]]", headers.items())
+        return []
     items = getattr(headers, "items", None)
     if items is not None:
         return list(cast("Iterable[tuple[object, object]]", items()))

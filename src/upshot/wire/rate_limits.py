@@ -13,21 +13,20 @@ Source:
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from math import ceil, inf
 from typing import NamedTuple
 
 from ..contract import RateLimitState, RateLimitWindow, Resource
 from .fields import parse_integer, read_reset
-from .headers import Headers, normalize_headers, read_retry_after
+from .headers import WAITS, Headers, read_retry_after, to_columns
 
 __all__ = [
     "build_rate_limit_state",
     "build_rate_limit_windows",
     "read_rate_limit_state",
-    "read_rate_limit_windows",
 ]
 
 _PARTS = frozenset({"limit", "remaining", "reset"})
@@ -44,21 +43,22 @@ _LENGTH_S = {
 _WHOLE_WORDS = {"req": "requests", "request": "requests", "token": "tokens"}
 
 
-class _Shape(NamedTuple):
-    """What the names of a window's headers say about it."""
+class _Slot(NamedTuple):
+    """A window and the places of its headers, None for one that does not come."""
 
     name: str
     resource: Resource
     length_s: int | None
+    limit: int | None
+    remaining: int | None
+    reset: int | None
 
 
-class _Slot(NamedTuple):
-    """A window and the names of its headers, None for one that does not come."""
+class _Layout(NamedTuple):
+    """What is where among the headers of a reply."""
 
-    shape: _Shape
-    limit: str | None
-    remaining: str | None
-    reset: str | None
+    slots: tuple[_Slot, ...]
+    tells_wait: bool
 
 
 def build_rate_limit_windows(
@@ -74,7 +74,8 @@ def build_rate_limit_windows(
         A window for each limit that has a usable limit or remaining count, in the order in which
         the headers name them. Never raises.
     """
-    return read_rate_limit_windows(normalize_headers(headers), now=_moment(now))
+    names, values = to_columns(headers)
+    return _read_windows(_layout(names).slots, values, time.time() if now is None else now)
 
 
 def build_rate_limit_state(
@@ -90,8 +91,8 @@ def build_rate_limit_state(
     Returns:
         The state; ``limited`` where a window is exhausted. Never raises.
     """
-    fields = normalize_headers(headers)
-    return read_rate_limit_state(fields, retry_after=retry_after, now=_moment(now))
+    names, values = to_columns(headers)
+    return _read_state(names, values, time.time() if now is None else now, retry_after)
 
 
 def read_rate_limit_state(
@@ -109,72 +110,101 @@ def read_rate_limit_state(
         retry_after: Seconds to wait, where the caller knows them.
         limited: Whether the reply was a rate-limit error.
     """
-    windows = read_rate_limit_windows(fields, now=now)
-    exhausted = [window for window in windows if window.remaining == 0]
-    wait = retry_after if _is_wait(retry_after) else read_retry_after(fields, now=now)
-    if wait is None:
-        resets = [window.resets_in for window in exhausted if window.resets_in is not None]
-        wait = max(resets, default=None)
+    return _read_state(tuple(fields), list(fields.values()), now, retry_after, limited=limited)
+
+
+def _read_state(
+    names: tuple[str, ...],
+    values: list[str],
+    now: float,
+    retry_after: float | None,
+    *,
+    limited: bool = False,
+) -> RateLimitState:
+    slots, tells_wait = _layout(names)
+    windows = _read_windows(slots, values, now)
+    # Written so that NaN is no wait either.
+    wait = retry_after if retry_after is not None and 0 <= retry_after < inf else None
+    if wait is None and tells_wait:
+        wait = read_retry_after(dict(zip(names, values, strict=True)), now=now)
+    for window in windows:
+        if window.remaining == 0:
+            limited = True
+    if wait is None and limited:
+        wait = _longest_wait(windows)
     return RateLimitState(
-        limited=limited or bool(exhausted),
-        retry_after=None if wait is None else math.ceil(wait),
-        windows=windows,
+        limited=limited, retry_after=None if wait is None else ceil(wait), windows=windows
     )
 
 
-def read_rate_limit_windows(
-    fields: Mapping[str, str], *, now: float
+def _longest_wait(windows: Iterable[RateLimitWindow]) -> int | None:
+    waits = [window.resets_in for window in windows if window.remaining == 0]
+    return max([wait for wait in waits if wait is not None], default=None)
+
+
+def _read_windows(
+    slots: tuple[_Slot, ...], values: list[str], now: float
 ) -> tuple[RateLimitWindow, ...]:
-    """Do what :func:`build_rate_limit_windows` does, for headers that are normalised already.
+    windows: list[RateLimitWindow] = []
+    # The windows of one reply are mostly reset at the same moment.
+    known: dict[str, tuple[int | None, float | None]] = {}
+    for name, resource, length_s, most, left, reset in slots:
+        limit = None if most is None else _parse_limit(values[most])
+        remaining = None if left is None else parse_integer(values[left])
+        if limit is None and remaining is None:
+            continue
+        if reset is not None:
+            text = values[reset]
+            found = known.get(text)
+            if found is None:
+                found = known[text] = _read_whole_reset(text, now)
+            wait, moment = found
+        elif length_s is not None:
+            # Cerebras and Mistral name the bucket and not always its end, which is at most its
+            # length off.
+            wait, moment = length_s, now + length_s
+        else:
+            wait, moment = None, None
+        windows.append(
+            RateLimitWindow(
+                name=name,
+                resource=resource,
+                limit=limit,
+                remaining=remaining,
+                resets_in=wait,
+                reset_at=moment,
+                estimated=reset is None and wait is not None,
+            )
+        )
+    return tuple(windows)
 
-    Args:
-        fields: Normalised headers.
-        now: When they were received, in unix seconds.
-    """
-    windows = [_window(slot, fields, now) for slot in _layout(tuple(fields))]
-    return tuple([window for window in windows if window is not None])
+
+def _read_whole_reset(text: str, now: float) -> tuple[int | None, float | None]:
+    reset = read_reset(text, now=now)
+    return (None, None) if reset is None else (ceil(reset[0]), reset[1])
 
 
-def _window(slot: _Slot, fields: Mapping[str, str], now: float) -> RateLimitWindow | None:
-    shape, most, left, reset = slot
-    limit = None if most is None else parse_integer(fields[most])
-    remaining = None if left is None else parse_integer(fields[left])
-    if limit is None and remaining is None:
-        return None
-    wait, moment = None, None
-    if reset is not None:
-        if (found := read_reset(fields[reset], now=now)) is not None:
-            wait, moment = math.ceil(found[0]), found[1]
-    elif shape.length_s is not None:
-        # Cerebras and Mistral name the bucket and not always its end: it is at most its length off.
-        wait, moment = shape.length_s, now + shape.length_s
-    return RateLimitWindow(
-        name=shape.name,
-        resource=shape.resource,
-        limit=limit,
-        remaining=remaining,
-        resets_in=wait,
-        reset_at=moment,
-        estimated=reset is None and wait is not None,
-    )
+# An account's limits seldom change.
+_parse_limit = lru_cache(maxsize=256)(parse_integer)
 
 
 # A server names the headers of all its replies alike, so each list of names is taken apart once.
 @lru_cache(maxsize=256)
-def _layout(names: tuple[str, ...]) -> tuple[_Slot, ...]:
+def _layout(names: tuple[str, ...]) -> _Layout:
     """The windows that *names* speak of, in the order in which they come up."""
-    found: dict[tuple[str, ...], dict[str, str]] = {}
-    for name in names:
-        family, words, part = _place(name)
+    found: dict[tuple[str, ...], dict[str, int]] = {}
+    for place, name in enumerate(names):
+        family, words, part = _take_apart(name)
         if part:
-            found.setdefault((family, *words), {})[part] = name
-    return tuple(
-        _Slot(_shape(key[1:]), parts.get("limit"), parts.get("remaining"), parts.get("reset"))
+            found.setdefault((family, *words), {})[part] = place
+    slots = tuple(
+        _Slot(*_shape(key[1:]), parts.get("limit"), parts.get("remaining"), parts.get("reset"))
         for key, parts in found.items()
     )
+    return _Layout(slots, not WAITS.isdisjoint(names))
 
 
-def _place(name: str) -> tuple[str, list[str], str]:
+def _take_apart(name: str) -> tuple[str, list[str], str]:
     """Take *name* apart: its family, what it counts, and which part it is ("" for none)."""
     family, _, rest = name.replace("rate-limit", "ratelimit").partition("ratelimit")
     if not rest.startswith("-"):
@@ -185,7 +215,8 @@ def _place(name: str) -> tuple[str, list[str], str]:
     return family, words[:-1], words[-1] if words[-1] in _PARTS else ""
 
 
-def _shape(words: tuple[str, ...]) -> _Shape:
+def _shape(words: tuple[str, ...]) -> tuple[str, Resource, int | None]:
+    """The name of a window, what it counts, and its length in seconds."""
     whole = [_WHOLE_WORDS.get(word, word) for word in words]
     period: list[str] = []
     if whole and whole[-1] in _LENGTH_S:
@@ -193,19 +224,10 @@ def _shape(words: tuple[str, ...]) -> _Shape:
         whole = whole[: -len(period)]
     resource = "_".join(whole) or "requests"
     name = f"{resource}_per_{'_'.join(period)}" if period else resource
-    return _Shape(name, Resource(resource), _length_s(period))
+    return name, Resource(resource), _length_s(period)
 
 
 def _length_s(period: list[str]) -> int | None:
     length = _LENGTH_S[period[-1]] if period else None
     count = parse_integer(period[0]) if len(period) > 1 else 1
     return None if length is None or count is None else length * count
-
-
-def _is_wait(seconds: float | None) -> bool:
-    # Written so that NaN is none either.
-    return seconds is not None and 0 <= seconds < math.inf
-
-
-def _moment(now: float | None) -> float:
-    return time.time() if now is None else now
