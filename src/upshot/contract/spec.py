@@ -25,7 +25,7 @@ class AgentSpec(Root, frozen=True, kw_only=True):
         card: What it says of itself.
         budget: Its limits.
         settings: How its model is asked.
-        retry: How failed model calls are tried again.
+        retry: How failed model calls are tried again; None is not at all.
     """
 
     id: str = ""
@@ -39,4 +39,4 @@ class AgentSpec(Root, frozen=True, kw_only=True):
     card: AgentCard | None = None
     budget: Budget | None = None
     settings: ModelSettings | None = None
-    retry: Retry | None = None
+    retry: Retry | None = Retry()
