@@ -1,5 +1,6 @@
 """Who drives the steps of a run."""
 
 from .loop import LoopEngine
+from .script import ScriptEngine
 
-__all__ = ["LoopEngine"]
+__all__ = ["LoopEngine", "ScriptEngine"]

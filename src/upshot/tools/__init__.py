@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .error import ToolError
     from .gate import Denial, Gate
     from .gates import Allow, ApprovalRequest, Ask, EditArguments, Refuse
+    from .isolation import ProcessLimits
     from .toolbox import Toolbox
     from .workers import Workers
 
@@ -37,6 +38,7 @@ __all__ = [
     "EditArguments",
     "Gate",
     "InMemoryArtifacts",
+    "ProcessLimits",
     "Refuse",
     "TOOL_MESSAGE_MAX_CHARS",
     "Tool",
@@ -66,6 +68,7 @@ _HOMES = {
     "error": "ToolError",
     "gate": "Denial Gate",
     "gates": "Allow ApprovalRequest Ask EditArguments Refuse",
+    "isolation": "ProcessLimits",
     "toolbox": "Toolbox",
     "workers": "Workers",
 }

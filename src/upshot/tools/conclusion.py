@@ -23,7 +23,7 @@ from ..contract import (
 from .case import Case
 from .definition import Tool
 from .error import ToolError
-from .executor import Ending, Raised, Returned, Stopped
+from .executor import Died, Ending, Raised, Returned, Stopped, Unusable
 
 __all__ = ["CANCELLED", "INTERRUPTED", "UNSERIALIZABLE", "conclude", "effect_after"]
 
@@ -52,8 +52,14 @@ def conclude(
     """
     tool = case.known_tool
     match ending:
-        case Returned(value=value):
-            return _conclude_value(case, value, elapsed_ms)
+        case Returned(value=value, lossy=lossy):
+            outcome = _conclude_value(case, value, elapsed_ms)
+            case.lossy += lossy
+            return outcome
+        case Unusable(message=message):
+            return _unserializable(case, message, elapsed_ms)
+        case Died():
+            return _conclude_death(case, ending, elapsed_ms)
         case Raised(error=error):
             return _conclude_error(case, error, elapsed_ms)
         case Stopped(cancelled=True, started=started):
@@ -175,6 +181,20 @@ def _conclude_error(case: Case, error: BaseException, elapsed_ms: int) -> ToolFa
         retry_after_s=None if said is None else said.retry_after_s,
         effect=effect,
         code=None if code is None else ErrorCode(code),
+    )
+
+
+# Cut off in the middle, it is as unfinished as if it had been stopped.
+def _conclude_death(case: Case, death: Died, elapsed_ms: int) -> ToolFailure:
+    effect = effect_after(case.known_tool, done=False) if death.started else Effect.NONE
+    return ToolFailure(
+        case.call_id,
+        case.tool_name,
+        error=_one_line(death.message),
+        retryable=_may_repeat(case.known_tool, effect),
+        elapsed_ms=elapsed_ms,
+        effect=effect,
+        code=ErrorCode(death.code),
     )
 
 

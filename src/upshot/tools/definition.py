@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast, overload
 from ..contract import Effect, JsonObject, ToolSpec
 from ..errors import Misuse
 from .body import Body, FunctionBody, SchemaBody, is_async, takes_context
+from .doubt import VerifyHook
+from .isolation import Address, ProcessLimits, address_of
 from .signature import Signature
 
 if TYPE_CHECKING:
@@ -49,6 +51,11 @@ class Tool:
         retry_on_timeout: Whether it may be called again after a timeout; None concludes
             that from the effect.
         min_useful_s: With less time left than this it is not started.
+        isolation: "process" runs each call in a process of its own, which is ended with all
+            that it has started, and where ``ToolContext.dependencies`` is None; else None.
+        limits: What such a process may use; None is no limit.
+        verify: Asked whether a call whose effect is unknown took effect, before anybody
+            decides to repeat it; see ``VerifyHook``. None leaves it unknown.
         retries: How often a failed body is run again at once, where nothing is unknown.
         error_key: A returned mapping with something truthy under it is a failure; None
             switches that off.
@@ -69,6 +76,9 @@ class Tool:
     timeout_s: float | None = None
     retry_on_timeout: bool | None = None
     min_useful_s: float = 0.0
+    isolation: Literal["process"] | None = None
+    limits: ProcessLimits | None = None
+    verify: VerifyHook | None = None
     retries: int = 0
     error_key: str | None = "error"
     concurrency: int | None = None
@@ -84,6 +94,10 @@ class Tool:
             object.__setattr__(self, "effect", _to_effect(self.name, self.effect))
         for field in ("timeout_s", "min_useful_s", "retries", "concurrency"):
             _check_number(self.name, field, getattr(self, field))
+        if self.limits is not None and self.isolation is None:
+            raise Misuse(f"tool {self.name!r}: limits are kept only with isolation='process'")
+        if self.isolation is not None:
+            self.address  # noqa: B018  # it is misuse at definition to have none
 
     @cached_property
     def description(self) -> str:
@@ -111,6 +125,21 @@ class Tool:
         from .check import ArgumentCheck
 
         return ArgumentCheck(self.name, self.parameters)
+
+    @cached_property
+    def address(self) -> Address:
+        """Where a process of its own finds it.
+
+        Raises:
+            Misuse: Another process cannot import it by name.
+        """
+        if self.isolation != "process":
+            raise Misuse(f"tool {self.name!r}: isolation is {self.isolation!r}; 'process' is all")
+        if not isinstance(self.body, FunctionBody) or self.is_unbound:
+            raise Misuse(
+                f"tool {self.name!r}: isolation='process' needs a function at the top of a module"
+            )
+        return address_of(self.body.function, self.name)
 
     @property
     def spec(self) -> ToolSpec:
@@ -232,8 +261,9 @@ def tool(
     retry_on_timeout: bool | None = None,
     min_useful_s: float = 0.0,
     isolation: Literal["process"] | None = None,
+    limits: ProcessLimits | None = None,
     retries: int = 0,
-    verify: Callable[..., object] | None = None,
+    verify: VerifyHook | None = None,
     error_key: str | None = "error",
     concurrency: int | None = None,
     trust: str = "",
@@ -244,8 +274,6 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    isolation: Literal["process"] | None = None,
-    verify: Callable[..., object] | None = None,
     effect: EffectWord | None = None,
     **fields: object,
 ) -> Tool | Callable[[Callable[..., object]], Tool]:
@@ -253,7 +281,7 @@ def tool(
 
     The schema is made of the signature, the descriptions of the docstring. A first parameter
     annotated with ``ToolContext`` is given one and is not shown to the model. A plain function
-    runs in a thread.
+    runs in a thread, with ``isolation="process"`` in a process of its own.
 
     Args:
         name: What the model calls it by; None is the function's name.
@@ -263,11 +291,8 @@ def tool(
 
     Raises:
         Misuse: The function has no name, is a generator or a class, or has a parameter that
-            JSON cannot give; or an option is not in this version.
+            JSON cannot give; or it shall run in a process, and none could import it.
     """
-    for option, value in (("isolation", isolation), ("verify", verify)):
-        if value is not None:
-            raise Misuse(f"@tool({option}={value!r}) is not in this version")
 
     def make(function: Callable[..., object]) -> Tool:
         named = name or _name_of(function)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -28,7 +29,10 @@ from .secrets import Secrets
 from .turn import Turn
 from .workers import Workers
 
-__all__ = ["Desk"]
+__all__ = ["MAX_PROCESSES", "Desk"]
+
+MAX_PROCESSES = max(4, 2 * (os.cpu_count() or 1))
+"""How many bodies of a Toolbox run in processes at a time."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -54,6 +58,8 @@ class Desk:
         told: Warnings that were given already.
         made: How often a call with the same id and arguments was made.
         slots: What limits how many bodies of a tool run at a time.
+        processes: The same for bodies in processes of their own.
+        leftover: How often a body of a tool goes on that nobody waits for.
     """
 
     run_id: str
@@ -72,6 +78,8 @@ class Desk:
     told: set[str] = field(default_factory=set[str])
     made: Counter[str] = field(default_factory=Counter[str])
     slots: dict[str, asyncio.Semaphore] = field(default_factory=dict[str, asyncio.Semaphore])
+    processes: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_PROCESSES))
+    leftover: Counter[str] = field(default_factory=Counter[str])
 
     def warn(self, code: str, message: str, *, once: str = "") -> None:
         """Tell that something went wrong without failing a call.

@@ -1,4 +1,7 @@
-"""Running a body: on the event loop or in a thread, within its time, and no longer."""
+"""Running a body: on the event loop or in a thread, within its time, and no longer.
+
+How it runs in a process of its own stands in ``process``.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,17 @@ from typing import TypeAlias, cast
 from .context import CancelToken
 from .workers import Job, Workers
 
-__all__ = ["GRACE_S", "Ending", "Raised", "Returned", "Stopped", "run_async", "run_thread"]
+__all__ = [
+    "GRACE_S",
+    "Died",
+    "Ending",
+    "Raised",
+    "Returned",
+    "Stopped",
+    "Unusable",
+    "run_async",
+    "run_thread",
+]
 
 GRACE_S = 2.0
 # Less than what a cancelled caller waits for the whole batch.
@@ -30,9 +43,11 @@ class Returned:
 
     Attributes:
         value: What it returned.
+        lossy: Paths of what was replaced in it on its way, for JSON cannot hold it.
     """
 
     value: object
+    lossy: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +76,33 @@ class Stopped:
     ended: bool = True
 
 
-Ending: TypeAlias = Returned | Raised | Stopped
+@dataclass(frozen=True, slots=True)
+class Died:
+    """The body was cut off, and not by us.
+
+    Attributes:
+        message: How.
+        code: A word for it.
+        started: Whether it ever ran.
+    """
+
+    message: str
+    code: str
+    started: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """The body returned what JSON cannot hold.
+
+    Attributes:
+        message: Why.
+    """
+
+    message: str
+
+
+Ending: TypeAlias = Returned | Raised | Stopped | Died | Unusable
 
 
 async def run_async(

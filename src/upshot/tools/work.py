@@ -22,6 +22,7 @@ from .conclusion import conclude
 from .context import CancelToken, ToolContext
 from .desk import Desk
 from .executor import Ending, Stopped, run_async, run_thread
+from .isolation import ProcessLimits
 from .output import Fitted, cut_output, fit_output
 
 __all__ = ["Work"]
@@ -122,6 +123,9 @@ class Work:
 
     async def _execute(self, timeout_s: float | None, deadline: float | None) -> Ending:
         case, tool, token = self._case, self._tool, CancelToken()
+        if tool.isolation is not None:
+            case.mode = "process"
+            return await self._execute_apart(timeout_s, deadline, token)
         if case.attempts > 1:
             # The body may have changed the first ones.
             case.values = tool.body.build(case.given)
@@ -136,6 +140,33 @@ class Work:
             token=token,
             workers=self._desk.workers,
             late=self._tell_late,
+        )
+
+    async def _execute_apart(
+        self, timeout_s: float | None, deadline: float | None, token: CancelToken
+    ) -> Ending:
+        from .dialogue import Order
+        from .process import run_process
+
+        case, tool, desk = self._case, self._tool, self._desk
+        address, limits = tool.address, tool.limits or ProcessLimits()
+        order = Order(
+            module=address.module,
+            file=address.file,
+            name=address.name,
+            tool=tool.name,
+            arguments=case.given,
+            cpu_s=limits.cpu_s,
+            memory_bytes=limits.memory_bytes,
+            run_id=desk.run_id,
+            call_id=case.call_id,
+            turn=case.label,
+            attempt=desk.attempt(),
+            deadline=deadline,
+            idempotency_key=case.idempotency_key,
+        )
+        return await run_process(
+            order, timeout_s=timeout_s, token=token, slots=desk.processes, tell=self._tell
         )
 
     def _context(self, token: CancelToken, deadline: float | None) -> ToolContext[object]:

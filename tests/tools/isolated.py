@@ -1,0 +1,100 @@
+"""Tools that run in processes of their own, in a module that those can import."""
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from upshot.tools import ProcessLimits, ToolContext, ToolError, tool
+
+LONG_S = 60.0
+
+
+@dataclass
+class Point:
+    x: int
+    y: float = float("nan")
+
+
+@tool(effect="read", isolation="process")
+def move(point: Point, by: int = 1) -> Point:
+    print("this is no answer")
+    return Point(point.x + by)
+
+
+@tool(effect="read", isolation="process")
+async def tell(context: ToolContext) -> list[object]:
+    context.progress("half", {"n": 1})
+    return [context.call_id, context.run_id, context.turn, context.dependencies, os.getpid()]
+
+
+@tool(effect="write", isolation="process", error_key=None)
+def refuse() -> None:
+    raise ToolError("not today", code="closed", retryable=False, retry_after_s=3)
+
+
+@tool(effect="write", isolation="process")
+def stumble() -> None:
+    raise ValueError("over\nthis")
+
+
+@tool(effect="write", isolation="process")
+def give_object() -> object:
+    return object()
+
+
+@tool(effect="write", isolation="process")
+def vanish() -> None:
+    os._exit(7)
+
+
+@tool(effect="write", isolation="process", limits=ProcessLimits(memory_bytes=600_000_000))
+def eat() -> int:
+    return len(bytearray(1_000_000_000))
+
+
+@tool(effect="write", isolation="process", limits=ProcessLimits(cpu_s=1))
+def spin() -> None:
+    while True:
+        pass
+
+
+@tool(effect="read", isolation="process")
+def large(size: int, text: str = "") -> str:
+    return "x" * size + text[-1:]
+
+
+@tool(effect="write", isolation="process")
+def hang(folder: str, own_session: bool = False) -> None:
+    """Start a grandchild, note who is there, and hang, deaf to TERM."""
+    import signal
+
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    start_sleeper(folder, own_session)
+    time.sleep(LONG_S)
+
+
+@tool(effect="write", isolation="process")
+def leave(folder: str) -> str:
+    """Start a grandchild and leave it behind."""
+    start_sleeper(folder, own_session=True)
+    return "left"
+
+
+def start_sleeper(folder: str, own_session: bool) -> None:
+    code = f"import time; time.sleep({LONG_S})"
+    sleeper = subprocess.Popen([sys.executable, "-c", code], start_new_session=own_session)
+    note = Path(folder, "pids.part")
+    note.write_text(f"{os.getpid()} {sleeper.pid}")
+    note.rename(Path(folder, "pids"))
+    sleeper.returncode = 0
+
+
+def plain(a: int) -> int:
+    return a + 1
+
+
+# Its name in this module still means the function.
+renamed = tool(effect="read", isolation="process", name="plus")(plain)
