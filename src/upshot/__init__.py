@@ -135,7 +135,7 @@ if TYPE_CHECKING:
     from .journal import open_journal
     from .models import Fallback, Prices, ScriptedModel, resolve
     from .runs import Aborted, Board, Failed, Interrupted, LiveRun, Parked, Run, RunOptions
-    from .tools import Tool, Toolbox, ToolContext, ToolError, tool
+    from .tools import Tool, Toolbox, ToolContext, ToolError, open_mcp, tool
     from .wire import Price
 
 __all__ = [
@@ -274,6 +274,7 @@ __all__ = [
     "from_contract",
     "handoff_tool_name",
     "open_journal",
+    "open_mcp",
     "outcome_blocks_tool",
     "outcome_is_error",
     "outcome_is_retryable",
@@ -316,7 +317,7 @@ _HOMES = {
     "models": ("Fallback Prices ScriptedModel resolve "),
     "runs": ("Aborted Board Failed Interrupted LiveRun Parked Run RunOptions "),
     "wire": ("Price "),
-    "tools": ("Tool ToolContext ToolError Toolbox tool "),
+    "tools": ("Tool ToolContext ToolError Toolbox open_mcp tool "),
 }
 
 __getattr__ = lazy_names(__name__, globals(), _HOMES)

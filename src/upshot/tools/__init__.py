@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .gate import Denial, Gate
     from .gates import Allow, ApprovalRequest, Ask, EditArguments, Refuse
     from .isolation import ProcessLimits
+    from .mcp import McpTools, open_mcp
     from .toolbox import Toolbox
     from .workers import Workers
 
@@ -38,6 +39,7 @@ __all__ = [
     "EditArguments",
     "Gate",
     "InMemoryArtifacts",
+    "McpTools",
     "ProcessLimits",
     "Refuse",
     "TOOL_MESSAGE_MAX_CHARS",
@@ -47,6 +49,7 @@ __all__ = [
     "ToolError",
     "Toolbox",
     "Workers",
+    "open_mcp",
     "outcome_blocks_tool",
     "outcome_is_error",
     "outcome_is_retryable",
@@ -69,6 +72,7 @@ _HOMES = {
     "gate": "Denial Gate",
     "gates": "Allow ApprovalRequest Ask EditArguments Refuse",
     "isolation": "ProcessLimits",
+    "mcp": "McpTools open_mcp",
     "toolbox": "Toolbox",
     "workers": "Workers",
 }

@@ -169,6 +169,7 @@ def _conclude_error(case: Case, error: BaseException, elapsed_ms: int) -> ToolFa
     retryable, code = True, None
     if said is not None:
         retryable, code = said.retryable, said.code
+        effect = effect if said.effect is None else said.effect
     elif not isinstance(error, Exception):
         # It ended itself, by a cancel or an exit: as unfinished as if it had been stopped.
         retryable, code = _may_repeat(case.known_tool, effect), CANCELLED

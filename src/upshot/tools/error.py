@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ..contract import Effect
+
 __all__ = ["ToolError"]
 
 
@@ -16,6 +18,8 @@ class ToolError(Exception):
         retryable: Whether the same call may be made again. False blocks the tool for
             the turn.
         retry_after_s: Seconds to wait before that, None where it does not matter.
+        effect: What it did outside all the same, where the tool knows: none, applied or
+            unknown. None concludes it: unknown for a tool that may write.
     """
 
     def __init__(
@@ -25,9 +29,11 @@ class ToolError(Exception):
         code: str | None = None,
         retryable: bool = True,
         retry_after_s: float | None = None,
+        effect: Effect | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
         self.code = code
         self.retryable = retryable
         self.retry_after_s = retry_after_s
+        self.effect = effect

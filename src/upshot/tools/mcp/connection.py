@@ -1,0 +1,175 @@
+"""Connection: the way to one MCP server, dialled again when it broke."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from tempfile import TemporaryFile
+from typing import IO, TypeAlias, cast
+
+import httpx2
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
+
+from .server import Server
+from .watch import watch
+
+__all__ = ["CannotConnect", "Connection", "Line"]
+
+# What is still read of one event; the rule for large outputs then stores it.
+_MAX_EVENT_BYTES = 64 * 1024 * 1024
+# The server gets two seconds to leave by itself, two after TERM, and is then killed.
+_CLOSE_S = 10.0
+_STDERR_CHARS = 500
+
+_Dial: TypeAlias = Callable[["Line"], AbstractAsyncContextManager[Client]]
+
+
+class CannotConnect(Exception):
+    """The server did not start, did not answer, or is no MCP server."""
+
+
+class Line:
+    """One established connection; the SDK wants it entered and left by the same task.
+
+    Attributes:
+        client: The SDK's client, once it is connected.
+        broken: Whether nothing can be sent over it any more.
+        stale: Whether the server said that its tools have changed.
+        watched: Whether *broken* is known as soon as it is so.
+    """
+
+    def __init__(self, *, watched: bool) -> None:
+        self.watched = watched
+        self.ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
+        self.broken = False
+        self.stale = False
+        self._leave = asyncio.Event()
+
+    @property
+    def client(self) -> Client:
+        """The SDK's client."""
+        return self.ready.result()
+
+    def drop(self) -> None:
+        """Let its task close it."""
+        self.broken = True
+        self._leave.set()
+
+    async def hold(self, dialled: AbstractAsyncContextManager[Client]) -> None:
+        """Keep it open until it is dropped."""
+        try:
+            async with dialled as client:
+                if not self.ready.done():
+                    self.ready.set_result(client)
+                await self._leave.wait()
+        except Exception as error:  # a server may fail in any way, and is then not there
+            if not self.ready.done():
+                self.ready.set_exception(CannotConnect(_told(error)))
+        finally:
+            self.broken = True
+            self.ready.cancel()
+
+
+class Connection:
+    """The way to one server.
+
+    Args:
+        server: Which server.
+        timeout_s: How long it may take to start and to shake hands.
+    """
+
+    def __init__(self, server: Server, *, timeout_s: float) -> None:
+        self._server = server
+        self._timeout_s = timeout_s
+        self._stderr: IO[str] = TemporaryFile("w+", errors="replace")  # noqa: SIM115  # closed by aclose
+        self._lock = asyncio.Lock()
+        self._line: Line | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def open(self) -> Line:
+        """The line, dialled anew where there is none or it broke.
+
+        Raises:
+            CannotConnect: The server cannot be reached; nothing was asked of it.
+        """
+        async with self._lock:
+            if self._line is None or self._line.broken:
+                self._line = await self._dial()
+            return self._line
+
+    async def aclose(self) -> None:
+        """Close every line and end the server's process; done within a few seconds."""
+        self._closed = True
+        if self._line is not None:
+            self._line.drop()
+        if self._tasks:
+            _, left = await asyncio.wait(self._tasks, timeout=_CLOSE_S)
+            for task in left:
+                task.cancel()
+        self._stderr.close()
+
+    async def _dial(self) -> Line:
+        if self._closed:
+            raise CannotConnect("the tool set was closed")
+        line = Line(watched=not self._server.url)
+        dial: _Dial = self._over_http if self._server.url else self._over_stdio
+        task = asyncio.get_running_loop().create_task(line.hold(dial(line)))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        try:
+            await asyncio.wait((line.ready,), timeout=self._timeout_s)
+        finally:
+            if not line.ready.done():
+                task.cancel()
+        if not line.ready.done():
+            raise CannotConnect(f"it did not answer within {self._timeout_s:g} s{self._said()}")
+        try:
+            line.ready.result()
+        except CannotConnect as error:
+            raise CannotConnect(f"{error}{self._said()}") from error.__cause__
+        return line
+
+    @asynccontextmanager
+    async def _over_stdio(self, line: Line) -> AsyncGenerator[Client]:
+        server = self._server
+        parameters = StdioServerParameters(
+            command=server.command[0], args=list(server.command[1:]), env=server.env, cwd=server.cwd
+        )
+        opened = stdio_client(parameters, errlog=self._stderr)  # pyright: ignore[reportArgumentType]  # any file will do
+        async with self._client(line, watch(opened, line.drop)) as client:
+            yield client
+
+    @asynccontextmanager
+    async def _over_http(self, line: Line) -> AsyncGenerator[Client]:
+        limits = httpx2.Timeout(self._timeout_s, read=None)
+        async with httpx2.AsyncClient(headers=self._server.headers, timeout=limits) as http:
+            opened = streamable_http_client(
+                self._server.url, http_client=http, max_sse_event_size=_MAX_EVENT_BYTES
+            )
+            async with self._client(line, opened) as client:
+                yield client
+
+    def _client(self, line: Line, transport: AbstractAsyncContextManager[object]) -> Client:
+        async def listen(message: object) -> None:
+            if getattr(message, "method", "") == "notifications/tools/list_changed":
+                line.stale = True
+
+        # What the server lets be cached must not hide a change of its tools.
+        return Client(transport, message_handler=listen, cache=None)  # pyright: ignore[reportArgumentType]  # the SDK does not export its own name for it
+
+    def _said(self) -> str:
+        if self._server.url:
+            return ""
+        self._stderr.seek(0)
+        said = " ".join(self._stderr.read().split())[-_STDERR_CHARS:]
+        return f"; it wrote: {said}" if said else ""
+
+
+def _told(error: BaseException) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,113 @@
+"""open_mcp: an MCP server's tools for as long as a block runs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from ...errors import Misuse
+from .server import Server, describe_server
+
+if TYPE_CHECKING:
+    from .toolset import McpTools
+
+__all__ = ["open_mcp"]
+
+
+@asynccontextmanager
+async def open_mcp(
+    namespace: str,
+    *,
+    command: str | Sequence[str] | None = None,
+    url: str | None = None,
+    trusted: bool = False,
+    include: Iterable[str] | None = None,
+    exclude: Iterable[str] = (),
+    timeout_s: float = 30,
+    env: Mapping[str, str] | None = None,
+    cwd: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    trust: str = "untrusted",
+    pins: Mapping[str, str] | None = None,
+) -> AsyncGenerator[McpTools]:
+    """Open an MCP server's tools.
+
+    ::
+
+        async with open_mcp("files", command="npx -y some-server /data") as files:
+            result = await run(Agent("a", model=..., tools=[files]), "...")
+
+    A connection that broke is made anew at the next call. A write that may have arrived is
+    never sent again: its effect is unknown. A tool that the server describes otherwise than
+    when it was first listed is not called any more (code ``tool_changed``).
+
+    Args:
+        namespace: Stands before each tool's name, with ``_`` between.
+        command: A program to start, which is spoken to over its standard input and output.
+        url: A streamable HTTP endpoint instead.
+        trusted: Whether the server's annotations are believed. Else every tool of it is a
+            write that is not idempotent.
+        include: Globs over the server's own names; None takes all.
+        exclude: Globs over the server's own names that are left out.
+        timeout_s: Seconds for the start and for each call.
+        env: Variables for the program, which inherits only a few harmless ones.
+        cwd: The folder that the program starts in.
+        headers: Sent with every HTTP request.
+        trust: The label of its results: "untrusted", or "" for a server whose words may be
+            taken like your own.
+        pins: What an earlier ``McpTools.pins`` was; a tool that is new or differs asks for
+            approval.
+
+    Yields:
+        The tool set, an iterable of tools; it can be used in the same event loop until the
+        block ends. The server's process ends with the block.
+
+    Raises:
+        Misuse: The server does not start, does not answer in time or speaks no MCP; nothing
+            matches *include*; or an argument cannot be used.
+    """
+    server = describe_server(command, url, env=env, cwd=cwd, headers=headers)
+    if timeout_s <= 0:
+        raise Misuse(f"open_mcp(timeout_s={timeout_s!r}): give more than 0 seconds")
+    if isinstance(include, str) or isinstance(exclude, str):
+        raise Misuse("open_mcp: include= and exclude= are lists of globs")
+    try:
+        from .connection import Connection
+        from .toolset import McpTools, Terms
+    except ModuleNotFoundError as error:
+        raise Misuse("open_mcp needs the extra: pip install 'upshot[mcp]'") from error
+    terms = Terms(
+        namespace=namespace,
+        trusted=trusted,
+        include=None if include is None else tuple(include),
+        exclude=tuple(exclude),
+        timeout_s=timeout_s,
+        trust=trust,
+        network=bool(server.url),
+        pins=pins,
+    )
+    connection = Connection(server, timeout_s=timeout_s)
+    try:
+        tools = McpTools(connection, terms)
+        await _load(tools, namespace, server, timeout_s)
+        yield tools
+    finally:
+        await connection.aclose()
+
+
+async def _load(tools: McpTools, namespace: str, server: Server, timeout_s: float) -> None:
+    import asyncio
+
+    where = server.url or " ".join(server.command)
+    try:
+        async with asyncio.timeout(timeout_s):
+            await tools.load()
+    except Misuse:
+        raise
+    except TimeoutError:
+        raise Misuse(
+            f"the MCP server {namespace!r} ({where}) did not list its tools within {timeout_s:g} s"
+        ) from None
+    except Exception as error:  # a server may fail in any way; the caller gets one kind of word
+        raise Misuse(f"the MCP server {namespace!r} ({where}) cannot be used: {error}") from error

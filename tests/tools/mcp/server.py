@@ -1,0 +1,184 @@
+"""A small MCP server that can misbehave, over stdio or HTTP; it needs nothing but Python.
+
+``python server.py [TRAIT ...]``; what it was asked to do is appended to the file in $MCP_LOG.
+"""
+
+import json
+import os
+import sys
+import time
+
+PNG = "iVBORw0KGgo="
+
+
+def _schema(**properties):
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+TEXT = {"type": "string"}
+TOOLS = [
+    {
+        "name": "add",
+        "description": "Adds.",
+        "inputSchema": _schema(a={"type": "integer"}, b={"type": "integer"}),
+        "annotations": {"readOnlyHint": True, "openWorldHint": False},
+    },
+    {"name": "note", "description": "Keeps a note.", "inputSchema": _schema(text=TEXT)},
+    {
+        "name": "put",
+        "description": "Puts a value.",
+        "inputSchema": _schema(text=TEXT),
+        "annotations": {"idempotentHint": True, "destructiveHint": False},
+    },
+    {
+        "name": "drop.all",
+        "description": "Removes everything.",
+        "inputSchema": _schema(),
+        "annotations": {"destructiveHint": True},
+    },
+    {"name": "fail", "description": "Fails.", "inputSchema": _schema()},
+    {"name": "refuse", "description": "Is refused.", "inputSchema": _schema()},
+    {"name": "show", "description": "Shows.", "inputSchema": _schema(kind=TEXT)},
+    {
+        "name": "look",
+        "description": "Looks, and may end or stall the server.",
+        "inputSchema": _schema(how=TEXT),
+        "annotations": {"readOnlyHint": True},
+    },
+    {
+        "name": "die",
+        "description": "Writes, and may end or stall the server.",
+        "inputSchema": _schema(how=TEXT),
+    },
+]
+
+
+def text(said):
+    return {"type": "text", "text": said}
+
+
+def show(kind):
+    content = {
+        "text": [text("one"), text("two")],
+        "json": [text('{"a": 1}')],
+        "structured": [text('{"a":1}')],
+        "wrapped": [text("x"), text("y")],
+        "beside": [text("in words")],
+        "image": [text("see"), {"type": "image", "data": PNG, "mimeType": "image/png"}],
+        "resource": [
+            {"type": "resource", "resource": {"uri": "a:1", "mimeType": "text/plain", "text": "t"}},
+            {"type": "resource_link", "uri": "a:2", "name": "two", "mimeType": "text/html"},
+        ],
+        "large": [text("0123456789abcde\n" * (31 * 65_536))],
+        "none": [],
+    }[kind]
+    structured = {
+        "structured": {"a": 1},
+        "wrapped": {"result": ["x", "y"]},
+        "beside": {"a": 1},
+    }.get(kind)
+    return {"content": content} | ({"structuredContent": structured} if structured else {})
+
+
+def log(word):
+    if path := os.environ.get("MCP_LOG"):
+        with open(path, "a") as file:
+            file.write(word + "\n")
+
+
+def times(word):
+    with open(os.environ["MCP_LOG"]) as file:
+        return file.read().split("\n").count(word)
+
+
+def end(how, send):
+    """Do what *how* says: "once" ends the process at the first time, "always" each time."""
+    if how == "stall":
+        # Deaf until its input ends, so that it can still be closed at once.
+        for line in sys.stdin:
+            log("cancelled" if "notifications/cancelled" in line else "unheard")
+    if how == "change":
+        log("changed")
+        send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+    if how == "always" or (how == "once" and times("once") == 1):
+        os._exit(1)
+
+
+def call(name, arguments, meta, send):
+    log(name)
+    match name:
+        case "add":
+            token = meta.get("progressToken")
+            if token is not None:
+                told = {"progressToken": token, "progress": 1, "total": 2, "message": "half"}
+                send({"jsonrpc": "2.0", "method": "notifications/progress", "params": told})
+            total = arguments["a"] + arguments["b"]
+            return {"content": [text(str(total))], "structuredContent": {"result": total}}
+        case "fail":
+            return {"content": [text("it is broken")], "isError": True}
+        case "show":
+            return show(arguments["kind"])
+        case "look" | "die":
+            log(arguments["how"])
+            end(arguments["how"], send)
+        case "refuse":
+            return None
+    return {"content": [text("done")]}
+
+
+def tools():
+    listed = TOOLS
+    if "MCP_LOG" in os.environ and os.path.exists(os.environ["MCP_LOG"]) and times("changed"):
+        listed = [t | {"description": "Does more."} if t["name"] == "note" else t for t in TOOLS]
+    return {"tools": listed}
+
+
+def answer(message, send):
+    """The answer to one message, None where none is due."""
+    if "id" not in message:
+        return None
+    params = message.get("params") or {}
+    match message["method"]:
+        case "initialize":
+            result = {
+                "protocolVersion": params["protocolVersion"],
+                "capabilities": {"tools": {"listChanged": True}},
+                "serverInfo": {"name": "small", "version": "1"},
+            }
+        case "tools/list":
+            result = tools()
+        case "tools/call":
+            result = call(params["name"], params["arguments"], params.get("_meta", {}), send)
+        case "ping":
+            result = {}
+        case _:
+            return _refusal(message, -32601, "there is no such method")
+    if result is None:
+        return _refusal(message, -32602, "these arguments will not do")
+    return {"jsonrpc": "2.0", "id": message["id"], "result": result}
+
+
+def _refusal(message, code, said):
+    error = {"code": code, "message": said}
+    return {"jsonrpc": "2.0", "id": message["id"], "error": error}
+
+
+def main():
+    def send(message):
+        sys.stdout.write(json.dumps(message) + "\n")
+        sys.stdout.flush()
+
+    if "silent" in sys.argv:
+        time.sleep(60)
+    if "noisy" in sys.argv:
+        sys.exit("there is no such database")
+    log("start")
+    for line in sys.stdin:
+        reply = answer(json.loads(line), send)
+        if reply is not None:
+            send(reply)
+    log("end")
+
+
+if __name__ == "__main__":
+    main()

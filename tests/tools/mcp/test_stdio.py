@@ -1,0 +1,246 @@
+"""Tool sets of a server that is a program."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from upshot.contract import Effect, ToolFailure, ToolProgress, ToolTimeout
+from upshot.errors import Misuse
+from upshot.tools import Toolbox, ToolCall, open_mcp
+
+SERVER = str(Path(__file__).with_name("server.py"))
+
+
+@pytest.fixture
+def log(tmp_path):
+    return tmp_path / "log"
+
+
+def small(log, *traits, **options):
+    command = [sys.executable, "-S", SERVER, *traits]
+    return open_mcp("s", command=command, env={"MCP_LOG": str(log)}, **options)
+
+
+async def one(tools, name, arguments=None, **options):
+    (outcome,) = await Toolbox(tools, **options).dispatch([ToolCall("c", name, arguments or {})])
+    return outcome
+
+
+async def test_tools_are_named_after_their_server(log):
+    async with small(log) as tools:
+        names = [tool.name for tool in tools]
+    assert names[:3] == ["s_add", "s_note", "s_put"]
+
+
+async def test_a_name_that_no_provider_takes_is_made_one(log):
+    async with small(log, include=["drop*"]) as tools:
+        (tool,) = tools
+        outcome = await one(tools, tool.name, approve=lambda call: True)
+    assert tool.name.startswith("s_drop_all_")
+    assert outcome.output == {"result": "done"}
+
+
+async def test_globs_choose_the_tools(log):
+    async with small(log, include=["*d*"], exclude=["add", "drop.*"]) as tools:
+        assert [tool.name for tool in tools] == ["s_die"]
+
+
+async def test_a_glob_that_takes_nothing_is_misuse(log):
+    with pytest.raises(Misuse, match=r"it has: add, note"):
+        async with small(log, include=["nothing"]):
+            pass
+
+
+async def test_annotations_of_a_stranger_are_not_believed(log):
+    async with small(log) as tools:
+        told = {(tool.declared_effect, tool.idempotent, tool.trust) for tool in tools}
+    assert told == {(Effect.WRITE, False, "untrusted")}
+
+
+async def test_annotations_of_a_trusted_server_are_believed(log):
+    async with small(log, trusted=True) as tools:
+        effects = {tool.name: tool.effect for tool in tools}
+        assert tools["put"].idempotent
+    assert effects["s_add"] == Effect.READ
+    assert effects["s_note"] == effects["s_put"] == Effect.WRITE
+    assert Effect.DESTRUCTIVE in effects.values()
+
+
+async def test_arguments_are_checked_before_the_server_sees_them(log):
+    async with small(log) as tools:
+        outcome = await one(tools, "s_add", {"a": "x", "b": 2})
+    assert outcome.reason == "validation"
+    assert "add" not in log.read_text().split()
+
+
+@pytest.mark.parametrize(
+    ("kind", "output"),
+    [
+        ("text", {"result": "one\ntwo"}),
+        ("json", {"result": '{"a": 1}'}),
+        ("structured", {"a": 1}),
+        ("wrapped", {"result": ["x", "y"]}),
+        ("beside", {"structured": {"a": 1}, "content": "in words"}),
+        ("none", {"result": None}),
+        (
+            "image",
+            {
+                "result": [
+                    {"kind": "text", "text": "see"},
+                    {"kind": "image", "data": "iVBORw0KGgo=", "media_type": "image/png"},
+                ]
+            },
+        ),
+        (
+            "resource",
+            {
+                "result": [
+                    {
+                        "kind": "data",
+                        "data": {"uri": "a:1", "text": "t"},
+                        "media_type": "text/plain",
+                    },
+                    {"kind": "file", "name": "two", "url": "a:2", "media_type": "text/html"},
+                ]
+            },
+        ),
+    ],
+)
+async def test_content_becomes_one_value_without_duplicates(log, kind, output):
+    async with small(log) as tools:
+        assert (await one(tools, "s_show", {"kind": kind})).output == output
+
+
+async def test_an_error_of_the_tool_is_a_failure(log):
+    async with small(log) as tools:
+        outcome = await one(tools, "s_fail")
+    assert isinstance(outcome, ToolFailure)
+    assert (outcome.error, outcome.effect) == ("it is broken", Effect.UNKNOWN)
+
+
+async def test_a_call_that_the_server_refuses_had_no_effect(log):
+    async with small(log) as tools:
+        outcome = await one(tools, "s_refuse")
+    assert isinstance(outcome, ToolFailure)
+    assert outcome.effect == Effect.NONE
+
+
+async def test_progress_of_the_server_is_told(log):
+    events = []
+    async with small(log) as tools:
+        await one(tools, "s_add", {"a": 1, "b": 2}, emit=events.append)
+    told = [event for event in events if isinstance(event, ToolProgress)]
+    assert [(event.text, event.data) for event in told] == [("half", {"progress": 1, "total": 2})]
+
+
+async def test_a_read_is_sent_again_when_the_server_died(log):
+    async with small(log, trusted=True) as tools:
+        outcome = await one(tools, "s_look", {"how": "once"})
+    assert outcome.output == {"result": "done"}
+    assert log.read_text().split().count("look") == 2
+
+
+async def test_a_read_that_the_server_dies_of_is_sent_twice_only(log):
+    async with small(log, trusted=True) as tools:
+        outcome = await one(tools, "s_look", {"how": "always"})
+    assert (outcome.code, outcome.retryable, outcome.effect) == (
+        "connection_lost",
+        True,
+        Effect.NONE,
+    )
+    assert log.read_text().split().count("look") == 2
+
+
+async def test_a_write_whose_connection_broke_is_not_sent_again(log):
+    async with small(log) as tools:
+        outcome = await one(tools, "s_die", {"how": "once"})
+        again = await one(tools, "s_note", {"text": "x"})
+    assert (outcome.code, outcome.retryable, outcome.effect) == (
+        "connection_lost",
+        False,
+        Effect.UNKNOWN,
+    )
+    assert again.output == {"result": "done"}
+    assert log.read_text().split().count("die") == 1
+
+
+async def test_a_stalled_server_times_out_and_holds_up_nobody(log):
+    async with small(log, timeout_s=2) as stalled, small(log, trusted=True) as well:
+        box = Toolbox([stalled["die"].but(timeout_s=0.05), well["add"].but(name="add")])
+        calls = [
+            ToolCall("1", "s_die", {"how": "stall"}),
+            ToolCall("2", "add", {"a": 1, "b": 1}),
+        ]
+        late, done = await box.dispatch(calls)
+    assert isinstance(late, ToolTimeout)
+    assert (late.effect, done.output) == (Effect.UNKNOWN, {"result": 2})
+
+
+async def test_a_cancelled_call_is_told_to_the_server(log):
+    async with small(log) as tools:
+        box = Toolbox(tools)
+        task = asyncio.create_task(box.dispatch([ToolCall("c", "s_die", {"how": "stall"})]))
+        while "stall" not in log.read_text().split():
+            await asyncio.sleep(0.005)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert "cancelled" in log.read_text().split()
+    assert [record.effect for record in box.records] == [Effect.UNKNOWN]
+
+
+async def test_a_tool_that_changed_is_not_called(log):
+    async with small(log) as tools:
+        await one(tools, "s_look", {"how": "change"})
+        outcome = await one(tools, "s_note", {"text": "x"})
+        other = await one(tools, "s_add", {"a": 1, "b": 2})
+        assert tools.changed == {"s_note"}
+    assert (outcome.code, outcome.effect) == ("tool_changed", Effect.NONE)
+    assert other.output == {"result": 3}
+
+
+async def test_a_tool_that_differs_from_its_pin_asks(log):
+    async with small(log) as tools:
+        pins = tools.pins
+        await one(tools, "s_look", {"how": "change"})
+    async with small(log, pins=pins) as tools:
+        assert [tool.name for tool in tools if tool.approval] == ["s_note"]
+
+
+async def test_a_tool_set_of_another_loop_is_a_failure(log):
+    async with small(log) as tools:
+
+        def elsewhere():
+            return asyncio.run(one(tools, "s_note", {"text": "x"}))
+
+        outcome = await asyncio.to_thread(elsewhere)
+    assert (outcome.code, outcome.effect) == ("not_available", Effect.NONE)
+
+
+async def test_the_server_ends_with_the_block(log):
+    async with small(log):
+        pass
+    assert log.read_text().split() == ["start", "end"]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, "either command= or url="),
+        ({"command": "x", "url": "http://x"}, "either command= or url="),
+        ({"command": ""}, "is empty"),
+        ({"url": "ftp://x"}, "begins with http"),
+        ({"command": "x", "timeout_s": 0}, "more than 0"),
+        ({"command": "x", "include": "x"}, "lists of globs"),
+        ({"command": "there-is-no-such-program"}, "there-is-no-such-program"),
+        ({"command": [sys.executable, SERVER, "noisy"]}, "there is no such database"),
+        ({"command": [sys.executable, SERVER, "silent"], "timeout_s": 0.2}, "within 0.2 s"),
+        ({"url": "http://127.0.0.1:9/mcp"}, "cannot be used"),
+    ],
+)
+async def test_a_server_that_does_not_start_is_misuse(options, told):
+    with pytest.raises(Misuse, match=told):
+        async with open_mcp("s", **options):
+            pass
