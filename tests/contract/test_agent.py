@@ -29,6 +29,8 @@ class Look:
 class Named:
     name = "test:model"
 
+    async def call(self, request: Any) -> None: ...
+
 
 class Loop:
     async def execute(self, run: Any, host: Any, board: Any) -> None: ...
@@ -109,6 +111,27 @@ def test_an_agent_cannot_be_changed_but_made_anew() -> None:
 def test_plain_agents_are_equal_and_hash_alike() -> None:
     assert Agent("a", tools=["x"]) == Agent("a", tools=("x",))
     assert hash(Agent("a", tools=["x"])) == hash(Agent("a", tools=("x",)))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "hint"),
+    [
+        ("model", 5, "provider:name"),
+        ("name", 5, "string"),
+        ("instructions", 5, "string"),
+        ("engine", "loop", "execute"),
+        ("card", "x", "AgentCard"),
+        ("budget", 5, "Budget"),
+        ("settings", {"temperature": 1}, "ModelSettings"),
+        ("retry", 3, "Retry"),
+    ],
+)
+def test_a_field_of_another_type_is_named_with_what_to_give(
+    field: str, value: Any, hint: str
+) -> None:
+    fields = {field: value}
+    with pytest.raises(Misuse, match=rf"^{field} of agent 'a' is .*: give .*{hint}"):
+        Agent("a", **fields)
 
 
 def test_its_spec_has_its_names() -> None:

@@ -38,6 +38,12 @@ def test_none_is_no_limit_and_zero_is_one(name: str) -> None:
     assert getattr(Budget(**{name: 0}), name) == 0
 
 
+@pytest.mark.parametrize("limit", ["5", True, [1]], ids=str)
+def test_a_limit_that_is_no_number_is_misuse(limit: Any) -> None:
+    with pytest.raises(Misuse, match=r"Budget\(max_turns=.*\): expected int"):
+        Budget(max_turns=limit)
+
+
 def test_what_to_do_without_a_price_is_one_of_two_words() -> None:
     word: Any = "maybe"
     with pytest.raises(Misuse, match="maybe"):

@@ -33,6 +33,12 @@ def test_a_role_that_nobody_has_is_misuse() -> None:
         Message(role, "Hello")
 
 
+def test_content_of_another_type_is_misuse() -> None:
+    content: Any = 5
+    with pytest.raises(Misuse, match="not int"):
+        Message("user", content)
+
+
 def test_lists_are_frozen() -> None:
     content: Any = [Text("a"), Data(1)]
     calls: Any = [ToolCall("c1", "look")]

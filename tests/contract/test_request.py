@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 
 from tests.contract.strategies import messages, texts
@@ -16,6 +17,7 @@ from upshot.contract import (
     decode,
     encode,
 )
+from upshot.errors import Misuse
 
 
 @given(texts())
@@ -30,6 +32,13 @@ def test_a_message_is_taken_as_it_is(message: Message) -> None:
     request = Request(message)
     assert request.message is request.to_message() is message
     assert request.text == message.text
+
+
+@pytest.mark.parametrize("field", ["task_id", "context_id", "run_id", "config"])
+def test_a_field_of_another_type_is_misuse(field: str) -> None:
+    fields: dict[str, Any] = {field: 5}
+    with pytest.raises(Misuse, match=rf"Request\({field}=5\): expected"):
+        Request("Hi", **fields)
 
 
 def test_no_inputs_are_no_variables() -> None:

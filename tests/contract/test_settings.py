@@ -37,6 +37,23 @@ def test_a_stop_text_may_stand_alone_or_in_a_list(stop: Any) -> None:
     assert ModelSettings(stop=stop).stop == ("END",)
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"temperature": "hot"},
+        {"temperature": float("nan")},
+        {"max_tokens": 1.5},
+        {"reasoning": "muchly"},
+        {"stop": [5]},
+        {"extra": 5},
+    ],
+    ids=str,
+)
+def test_a_setting_of_another_type_is_named(fields: dict[str, Any]) -> None:
+    with pytest.raises(Misuse, match=next(iter(fields))):
+        ModelSettings(**fields)
+
+
 def test_retry_has_patient_defaults() -> None:
     retry = Retry()
     assert (retry.max_tries, retry.max_wait_s, retry.base_s) == (4, 60, 0.5)
@@ -51,6 +68,7 @@ def test_retry_has_patient_defaults() -> None:
         {"base_s": -0.1},
         {"max_wait_s": float("nan")},
         {"base_s": float("nan")},
+        {"max_tries": "4"},
     ],
     ids=str,
 )

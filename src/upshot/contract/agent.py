@@ -28,6 +28,18 @@ else:
 
 __all__ = ["Agent", "Instructions", "ToolItem", "handoffs_of"]
 
+# What a field takes: types, or anything with this method; and that in words.
+_WANTED: dict[str, tuple[tuple[type, ...], str, str]] = {
+    "model": ((str,), "call", "'provider:name' or a Model"),
+    "name": ((str,), "", "a string"),
+    "instructions": ((str,), "__call__", "a string, or a function of the run"),
+    "engine": ((), "execute", "an Engine, which has execute(run, host, board)"),
+    "card": ((AgentCard,), "", "an AgentCard"),
+    "budget": ((Budget,), "", "a Budget"),
+    "settings": ((ModelSettings,), "", "ModelSettings(...)"),
+    "retry": ((Retry,), "", "a Retry"),
+}
+
 Instructions: TypeAlias = "str | Callable[[Run], str | Awaitable[str]]"
 # A plain function's parameters are its own; the tool layer reads its signature.
 ToolItem: TypeAlias = "Tool | str | Callable[..., object] | Iterable[Tool]"
@@ -55,8 +67,8 @@ class Agent(Generic[T]):
         retry: How failed model calls are tried again; None is not at all.
 
     Raises:
-        Misuse: The id is empty, a list is none, an item of handoffs is neither a Handoff nor an
-            Agent nor an id, or two hand-offs have one tool name.
+        Misuse: The id is empty, a field is of another type, an item of handoffs is neither a
+            Handoff nor an Agent nor an id, or two hand-offs have one tool name.
     """
 
     id: str
@@ -88,6 +100,7 @@ class Agent(Generic[T]):
                 raise Misuse(f"{name} of agent {self.id!r} is one {_name_of(items)}: give a list")
             if items is not None and not isinstance(items, tuple):
                 object.__setattr__(self, name, tuple(cast("Iterable[object]", items)))
+        _check_fields(self)
         _check_handoffs(self)
 
     def but(self, **changes: object) -> Agent[T]:
@@ -130,6 +143,16 @@ def _to_handoff(item: Handoff | Agent[Any] | str) -> Handoff:
     if not isinstance(item, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
         raise Misuse(f"{item!r} is no hand-off: give a Handoff, an Agent or an agent's id")
     return Handoff(item.id, item.card.description if item.card else "")
+
+
+def _check_fields(agent: Agent[Any]) -> None:
+    fields = cast("dict[str, object]", vars(agent))
+    for name, (types, method, words) in _WANTED.items():
+        value = fields[name]
+        if value is None or isinstance(value, types):
+            continue
+        if not (method and callable(getattr(value, method, None))):
+            raise Misuse(f"{name} of agent {agent.id!r} is {value!r:.60}: give {words}")
 
 
 def _check_handoffs(agent: Agent[Any]) -> None:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from ..errors import Misuse
 from .usage import to_money
-from .value import Value, set_field
+from .value import Value, check_types, set_field
 
 __all__ = ["Budget"]
 
@@ -41,10 +41,11 @@ class Budget(Value, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.max_cost_usd is not None:
             set_field(self, "max_cost_usd", to_money(self.max_cost_usd))
+        if self.unpriced not in ("refuse", "allow"):
+            raise Misuse(f'unpriced is {self.unpriced!r}: give "refuse" or "allow"')
+        check_types(self)
         for name in self.__struct_fields__:
             limit = getattr(self, name)
             # Not below zero, and no NaN either.
             if isinstance(limit, int | float | Decimal) and not limit >= 0:
                 raise Misuse(f"{name} is {limit}: give 0 or more, or None for no limit")
-        if self.unpriced not in ("refuse", "allow"):
-            raise Misuse(f'unpriced is {self.unpriced!r}: give "refuse" or "allow"')

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast, overload
 
+from ..errors import Misuse
 from .call import ToolCall
 from .value import Json, JsonObject, Tagged, freeze, set_field, written
 from .words import Role
@@ -28,6 +29,7 @@ MAIN_CHANNEL = "main"
 # What marks an Unknown while it is read and written. It is in no stored JSON, and no word
 # that a later version would choose.
 UNKNOWN_TAG = "?"
+_CONTENT_TYPES: tuple[type, ...] = (str, tuple, list)
 
 
 class Text(Tagged, frozen=True, kw_only=False):
@@ -201,6 +203,9 @@ class Message(_Said, frozen=True, kw_only=True):
         # None is how others say that there is no text; callers write lists.
         if content is None:
             set_field(self, "content", "")
+        elif not isinstance(content, _CONTENT_TYPES):
+            given = type(content).__name__
+            raise Misuse(f"the content of a message is a string or parts, not {given}")
         if type(content) is list or type(calls) is list:
             freeze(self, "content", "tool_calls")
 

@@ -10,7 +10,7 @@ import msgspec
 from .call import ToolSpec
 from .message import Message
 from .settings import ModelSettings
-from .value import JsonObject, Root, Value, freeze, set_field
+from .value import JsonObject, Root, Value, check_types, freeze, set_field
 
 __all__ = ["ModelInput", "ModelRequest", "Request", "RequestConfig"]
 
@@ -55,6 +55,7 @@ class Request(_Asked, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if isinstance(self.message, str):
             set_field(self, "message", Message("user", self.message))
+        check_types(self, "message", "task_id", "context_id", "run_id", "config")
         for name in ("inputs", "metadata"):
             if getattr(self, name) is None:
                 set_field(self, name, {})

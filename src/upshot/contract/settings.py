@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from ..errors import Misuse
-from .value import JsonObject, Value, freeze, set_field
+from .value import JsonObject, Value, check_types, freeze, set_field
 
 __all__ = ["ModelSettings", "ReasoningEffort", "Retry"]
 
@@ -48,6 +49,11 @@ class ModelSettings(Value, frozen=True, kw_only=True):
         if isinstance(stop, str):
             set_field(self, "stop", (stop,))
         freeze(self, "stop")
+        check_types(self)
+        for name in ("temperature", "top_p"):
+            number = getattr(self, name)
+            if number is not None and not isfinite(number):
+                raise Misuse(f"{name} is {number}: give a number")
 
     def merge(self, over: ModelSettings | None) -> ModelSettings:
         """These settings with every field that *over* sets; ``extra`` is merged by key."""
@@ -79,6 +85,7 @@ class Retry(Value, frozen=True, kw_only=True):
     base_s: float = 0.5
 
     def __post_init__(self) -> None:
+        check_types(self)
         if self.max_tries < 1:
             raise Misuse(
                 f"max_tries is {self.max_tries}: give at least 1, or retry=None for no retry"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, get_type_hints
 
 import msgspec
 
@@ -20,6 +20,7 @@ __all__ = [
     "Root",
     "Tagged",
     "Value",
+    "check_types",
     "empty_object",
     "encode_other",
     "freeze",
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 SCHEMA_VERSION = 1
+_MAX_SHOWN = 60
 
 if TYPE_CHECKING:
     Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
@@ -70,6 +72,28 @@ def freeze(value: msgspec.Struct, *names: str) -> None:
             set_field(value, name, tuple(cast("list[object]", items)))
 
 
+def check_types(value: msgspec.Struct, *names: str) -> None:
+    """Check the fields that people write by hand; only for use in ``__post_init__``.
+
+    Args:
+        value: Whose fields; msgspec itself checks them only where it decodes.
+        names: Which fields; without any, all.
+
+    Raises:
+        Misuse: One is not of its type; the message names it and what it takes.
+    """
+    hints = _hints_of(type(value))
+    for name in names or value.__struct_fields__:
+        given: object = getattr(value, name)
+        try:
+            msgspec.convert(given, hints[name])
+        except msgspec.ValidationError as error:
+            said = str(error).replace("`", "").replace("null", "None")
+            raise Misuse(
+                f"{type(value).__name__}({name}={_cut(repr(given))}): {said[:1].lower()}{said[1:]}"
+            ) from error
+
+
 def settle_moments(value: msgspec.Struct, *names: str) -> None:
     """Turn the moments among these fields into UTC; only for use in ``__post_init__``.
 
@@ -103,6 +127,15 @@ def encode_other(value: object) -> object:
 
 
 JSON = msgspec.json.Encoder(decimal_format="number", enc_hook=encode_other)
+
+
+@cache
+def _hints_of(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -22,7 +22,7 @@ from ..contract import (
 from ..errors import Misuse
 from ..runs import RunOptions
 
-__all__ = ["check_options", "items_of", "object_of", "to_request"]
+__all__ = ["check_hooks", "check_options", "items_of", "object_of", "to_request"]
 
 _OPTIONS = RunOptions.__optional_keys__
 _KINDS: dict[str, type] = {
@@ -34,7 +34,12 @@ _KINDS: dict[str, type] = {
     "settings": ModelSettings,
 }
 _LISTS = ("artifacts", "committers", "deciders", "observers", "secrets", "tools")
-_METHODS = {"clock": "monotonic", "engine": "execute"}
+_TEXTS = ("artifacts", "secrets")
+_METHODS = {
+    "artifact_store": ("put", "read"),
+    "clock": ("monotonic", "now", "sleep"),
+    "engine": ("execute",),
+}
 
 
 def check_options(options: Mapping[str, object]) -> None:
@@ -87,16 +92,43 @@ def to_request(request: object) -> Request:
     )
 
 
+def check_hooks(what: str, items: Iterable[object], methods: Collection[str]) -> None:
+    """Check that each item has one of these methods at least; a mistyped one is never called.
+
+    Args:
+        what: What they are, "observers" or "deciders".
+        items: They themselves.
+        methods: What may be called of them.
+
+    Raises:
+        Misuse: One has none of them.
+    """
+    for item in items:
+        if not any(callable(getattr(item, name, None)) for name in methods):
+            raise Misuse(f"{what} hold {_kind_of(item)}, which has none of {', '.join(methods)}")
+
+
 def _check_kind(name: str, value: object) -> None:
     kind = _KINDS.get(name)
     if kind is not None and not isinstance(value, kind):
-        raise Misuse(f"{name} is a {_kind_of(value)}: give a {kind.__name__}")
+        raise Misuse(f"{name} is {_kind_of(value)}: give {_with_article(kind.__name__)}")
     if name in _LISTS and not _is_list(value):
-        raise Misuse(f"{name} is a {_kind_of(value)}: give a list: {name}=[...]")
-    if name in _METHODS and not callable(getattr(value, _METHODS[name], None)):
-        raise Misuse(f"{name} is a {_kind_of(value)}, which has no {_METHODS[name]}(...)")
+        raise Misuse(f"{name} is {_kind_of(value)}: give a list: {name}=[...]")
+    for method in _METHODS.get(name, ()):
+        if not callable(getattr(value, method, None)):
+            raise Misuse(f"{name} is {_kind_of(value)}, which has no {method}(...)")
     if name in ("approve", "prepare") and not callable(value):
-        raise Misuse(f"{name} is a {_kind_of(value)}: give a function")
+        raise Misuse(f"{name} is {_kind_of(value)}: give a function")
+    if name in _LISTS and isinstance(value, Sequence):
+        _check_items(name, cast("Sequence[object]", value))
+
+
+def _check_items(name: str, items: Sequence[object]) -> None:
+    for item in items:
+        if name in _TEXTS and not isinstance(item, str):
+            raise Misuse(f"{name} hold {_kind_of(item)}: give strings")
+        if name == "committers" and not callable(item):
+            raise Misuse(f"{name} hold {_kind_of(item)}: give functions")
 
 
 def _is_list(value: object) -> bool:
@@ -114,4 +146,8 @@ def _as_object(what: str, value: object) -> dict[str, Json]:
 
 
 def _kind_of(value: object) -> str:
-    return type(value).__name__
+    return _with_article(type(value).__name__)
+
+
+def _with_article(noun: str) -> str:
+    return f"{'an' if noun[0] in 'aeiouAEIOU' else 'a'} {noun}"

@@ -18,10 +18,12 @@ from ..contract import (
     ArtifactStore,
     Budget,
     Checkpoint,
+    Decider,
     Engine,
     Journal,
     Message,
     Model,
+    Observer,
     Request,
 )
 from ..engines import LoopEngine
@@ -29,7 +31,7 @@ from ..errors import Misuse
 from ..models import resolve
 from ..runs import Child, OutputType, Past, Plan, RunOptions, current_run
 from ..tools import resolve_tools
-from .arguments import items_of, object_of, to_request
+from .arguments import check_hooks, items_of, object_of, to_request
 
 __all__ = ["agent_of_spec", "plan_again", "plan_run", "read_on", "read_past", "to_agent"]
 
@@ -72,6 +74,7 @@ async def plan_run(
     """
     agent = to_agent(agent, options.get("engine"))
     request = to_request(request)
+    _check_hooks(agent, options)
     engine = options.get("engine") or agent.engine or LoopEngine()
     model = _model(agent, engine, options)
     budget = options.get("budget") or agent.budget or Budget()
@@ -195,6 +198,13 @@ def _run_id(request: Request, options: RunOptions) -> str:
     return checkpoint.exec_id
 
 
+def _check_hooks(agent: Agent[Any], options: RunOptions) -> None:
+    for name, role in (("observers", Observer), ("deciders", Decider)):
+        methods = [method for method in vars(role) if not method.startswith("_")]
+        items = (*getattr(agent, name), *items_of(options, name))
+        check_hooks(name, items, methods)
+
+
 def _check_checkpoint(checkpoint: Checkpoint | None, engine: Engine) -> None:
     if checkpoint is None:
         return
@@ -225,7 +235,7 @@ def _model(agent: Agent[Any], engine: Engine, options: RunOptions) -> Model | No
     if isinstance(named, str):
         return resolve(named, prices=options.get("prices"))
     if not callable(getattr(named, "call", None)):
-        raise Misuse(f"model is a {type(named).__name__}: give 'provider:name' or a Model")
+        raise Misuse(f"model is of type {type(named).__name__}: give 'provider:name' or a Model")
     return named
 
 
