@@ -125,6 +125,7 @@ if TYPE_CHECKING:
         Tool,
         ToolRunner,
     )
+    from .schema import contract_schema, contract_typescript
     from .settings import ModelSettings, ReasoningEffort, Retry
     from .spec import AgentSpec
     from .stamp import RunEvent
@@ -287,6 +288,8 @@ __all__ = [
     "Warned",
     "clean_text",
     "coerce_result",
+    "contract_schema",
+    "contract_typescript",
     "decode",
     "decode_execution_result",
     "encode",
@@ -353,6 +356,7 @@ _HOMES = {
         "AnyResult ArtifactStore Board Clock Decider Engine Host Journal Model Observer Run "
         "RunSummary StreamItem Tool ToolRunner "
     ),
+    "schema": "contract_schema contract_typescript",
     "settings": "ModelSettings ReasoningEffort Retry",
     "spec": "AgentSpec",
     "stamp": "RunEvent",

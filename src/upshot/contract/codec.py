@@ -29,11 +29,12 @@ from .result import AgentResult
 from .spec import AgentSpec
 from .value import JSON, Json, Local, Tagged
 
-__all__ = ["decode", "encode"]
+__all__ = ["STANDALONE", "decode", "encode"]
 
 V = TypeVar("V")
 
-_STANDALONE: tuple[Any, ...] = (
+# Every kind that can be read without saying what is expected.
+STANDALONE: tuple[Any, ...] = (
     AgentResult[Json],
     ModelResponse,
     Request,
@@ -112,16 +113,14 @@ class _Any:
 
 @cache
 def _decoder(type: Any) -> msgspec.json.Decoder[Any]:
-    expected: Any = Union[_STANDALONE] if type is _Any else type  # noqa: UP007  # made at run time
+    expected: Any = Union[STANDALONE] if type is _Any else type  # noqa: UP007  # made at run time
     return msgspec.json.Decoder(expected, dec_hook=_decode_other)
 
 
 @cache
 def _known_kinds() -> frozenset[object]:
     """Every word that is a kind somewhere."""
-    return frozenset(
-        getattr(kind, "__origin__", kind).__struct_config__.tag for kind in _STANDALONE
-    )
+    return frozenset(getattr(kind, "__origin__", kind).__struct_config__.tag for kind in STANDALONE)
 
 
 def _decode_other(type: Any, value: object) -> object:

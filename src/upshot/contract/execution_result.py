@@ -110,11 +110,12 @@ def decode_execution_result(data: bytes | str) -> AgentExecutionResult:
 
 def execution_result_schema() -> JsonObject:
     """The JSON Schema (draft 2020-12) of an execution result, as a new object."""
-    schema: dict[str, Any] = msgspec.json.schema(AgentExecutionResult)
-    for definition in schema["$defs"].values():
-        # The rest of the docstring lists the fields, which the schema has already.
-        definition["description"] = definition["description"].partition("\n")[0]
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+    # Few ask for a schema; who shows results does not wait for its grammar.
+    from .schema_declaration import read_declarations
+    from .schema_json import write_json_schema
+
+    declarations = read_declarations([AgentExecutionResult], {})
+    return write_json_schema(declarations, "AgentExecutionResult", "upshot execution result")
 
 
 def _metadata(result: AgentResult[Any]) -> ExecutionMetadata:
