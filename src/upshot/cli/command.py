@@ -17,6 +17,7 @@ from .exit_code import EXIT_CODES, MISUSE
 from .reading import STATUSES, list_runs, show_run
 from .run_lookup import DEFAULT_JOURNAL
 from .running import Asked, Shown, resume_agent, run_agent
+from .schema import schema_text
 from .serving import serve_simulator
 from .terminal import Terminal
 
@@ -233,6 +234,19 @@ def sim(
     return _run(
         lambda terminal: serve_simulator(scenario, terminal, host=host, port=port, limits=limits)
     )
+
+
+@upshot.command()
+@click.option("--json-schema", is_flag=True, help="JSON Schema of every value.")
+@click.option("--typescript", is_flag=True, help="TypeScript declarations of the same.")
+@click.option("--execution-result", is_flag=True, help="JSON Schema of the execution result.")
+def schema(**wanted: bool) -> int:
+    """Print the contract for programs in other languages; one form at a time."""
+    forms = [name for name, wished in wanted.items() if wished]
+    if len(forms) != 1:
+        raise click.UsageError("give one of --json-schema, --typescript and --execution-result")
+    Terminal().put(schema_text(forms[0]))
+    return 0
 
 
 def _run(work: Callable[[Terminal], Coroutine[Any, Any, int]]) -> int:
