@@ -9,6 +9,8 @@ DEMO := .venv/.ready-demo
 # What the adapters read is installed apart, so that no check can lean on it.
 ADAPTERS := .venv-adapters
 NATIVE := $(ADAPTERS)/.ready
+TYPESCRIPT := .venv/node/.ready
+NPM_FILES := $(addprefix tests/schema/,package.json package-lock.json .npmrc)
 CODE := src tests $(wildcard examples bench)
 WORKERS ?= 2
 
@@ -34,9 +36,15 @@ if said=$$({ \
 else echo FAILED; printf '%s\n' "$$said"; exit 1; fi
 endef
 
+# $(call write,FORM,FILE): a form of the contract into its file, which stays if that fails.
+define write
+@$(BIN)/upshot schema --$(1) > schema/$(2).new && mv schema/$(2).new schema/$(2)
+endef
+
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test format-check lint types layers unit adapters bench format clean
+.PHONY: help setup demo test format-check lint types layers unit adapters bench schema format \
+  clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 20
@@ -58,7 +66,7 @@ types: $(DEV)
 layers: $(DEV)
 	$(call stage,layers,$(BIN)/lint-imports --no-logo)
 
-unit: $(DEV)
+unit: $(DEV) $(TYPESCRIPT)
 	@echo tests
 	@$(BIN)/pytest -q -n $(WORKERS)
 
@@ -68,6 +76,12 @@ adapters: $(NATIVE) ## read native objects made by the real packages of other ag
 
 bench: $(DEV) ## compare with the raw loops; figures, no pass or fail
 	@$(BIN)/python -m bench
+
+schema: $(DEV) ## write schema/ anew from the contract; golden files that are there stay
+	$(call write,json-schema,upshot.schema.json)
+	$(call write,typescript,upshot.d.ts)
+	$(call write,execution-result,execution-result.schema.json)
+	@$(BIN)/python -m tests.schema.golden
 
 setup: $(DEV) ## make .venv with everything for development
 
@@ -97,3 +111,8 @@ $(NATIVE): pyproject.toml
 $(DEMO): pyproject.toml
 	$(call install,.[cli])
 	@touch $(DEMO)
+
+# The compiler of one test. It goes on without it: the test says that it is skipped.
+$(TYPESCRIPT): $(NPM_FILES) | $(DEV)
+	@printf '%-8s ' set-up
+	@$(BIN)/python -m tests.schema.node
