@@ -23,6 +23,7 @@ from upshot import (
     Request,
     Retry,
     Status,
+    Text,
     ToolCall,
     ToolContext,
     decode,
@@ -106,6 +107,19 @@ async def test_none_is_an_option_that_is_not_given(name: str) -> None:
 async def test_a_request_of_another_kind_is_misuse(request_: Any) -> None:
     with pytest.raises(Misuse, match="a request is a string"):
         await run(hello(), request_)
+
+
+@pytest.mark.parametrize("asked", ["a\ud800", Message("user", [Text("a\ud800")])], ids=type)
+async def test_lone_surrogates_of_a_request_are_replaced(asked: Any, tmp_path: Path) -> None:
+    result = await run(hello(), asked, journal=tmp_path / "runs.db")
+    assert result.success
+    assert [m.text for m in result.all_messages()] == ["a\ufffd", "Hello."]
+
+
+@pytest.mark.parametrize("field", ["run_id", "task_id", "context_id"])
+async def test_an_id_that_is_no_text_is_misuse(field: str) -> None:
+    with pytest.raises(Misuse, match=f"{field} is .*lone surrogates"):
+        await run(hello(), Request("?", **{field: "a\udc00"}))  # type: ignore[arg-type]
 
 
 async def test_an_agent_of_another_kind_is_misuse() -> None:

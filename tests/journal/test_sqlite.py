@@ -13,16 +13,19 @@ from tests.contract.strategies import events
 from upshot.contract import (
     DELTAS,
     AgentResult,
+    AgentSpec,
     Event,
+    Request,
     RunResumed,
     RunSettled,
     RunStarted,
+    ToolCall,
     ToolStarted,
     Unknown,
 )
 from upshot.contract.value import set_field
-from upshot.errors import JournalError
-from upshot.journal import SqliteJournal
+from upshot.errors import JournalError, Misuse
+from upshot.journal import SqliteJournal, open_journal
 
 
 def started(run_id: str, seq: int = 1) -> Event:
@@ -219,12 +222,30 @@ async def test_the_rows_name_kind_and_call(tmp_path: Path):
     connection.close()
 
 
+async def test_lone_surrogates_cannot_stop_the_writing(tmp_path: Path):
+    odd = RunStarted(
+        run_id="r", seq=1, agent=AgentSpec(id="a\ud800"), request=Request("Where\udfff?")
+    )
+    async with open_journal(tmp_path / "runs.db") as journal:
+        journal.append(odd)
+        journal.append(ToolStarted(run_id="r", seq=2, call=ToolCall("c\ud800", "look")))
+        await journal.durable("r", 2)
+        (run,) = await journal.runs()
+    assert (run.agent_id, run.request) == ("a\ufffd", "Where\ufffd?")
+
+
+async def test_an_id_that_is_no_text_is_misuse(tmp_path: Path):
+    async with open_journal(tmp_path / "runs.db") as journal:
+        with pytest.raises(Misuse, match="lone surrogates"):
+            journal.append(started("r\ud800"))
+
+
 def test_a_disk_that_is_full_is_told_and_leaves_an_exact_prefix(tmp_path: Path):
     code = """
 import asyncio, resource, sys
 from upshot.contract import RunStarted
-from upshot.errors import JournalError
-from upshot.journal import SqliteJournal
+from upshot.errors import JournalError, Misuse
+from upshot.journal import SqliteJournal, open_journal
 
 async def main(path):
     journal = await SqliteJournal.open(path)

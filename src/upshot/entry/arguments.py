@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
 
-import msgspec
+from msgspec.structs import replace
 
 from ..contract import (
     Budget,
@@ -16,7 +16,9 @@ from ..contract import (
     ModelSettings,
     Request,
     Retry,
+    Text,
     UnserializableError,
+    clean_text,
     to_free_json,
 )
 from ..errors import Misuse
@@ -80,12 +82,16 @@ def to_request(request: object) -> Request:
         Misuse: It is neither a Request nor a Message nor a string, or holds no JSON.
     """
     if isinstance(request, str | Message):
-        return Request(request)
+        request = Request(request)
     if not isinstance(request, Request):
         raise Misuse(f"a request is a string, a Message or a Request, not {_kind_of(request)}")
+    for name in ("run_id", "task_id", "context_id"):
+        if clean_text(text := getattr(request, name)) is not text:
+            raise Misuse(f"{name} is {text!r}, which is no text: it holds lone surrogates")
+    request = _clean(request)
     if not request.inputs and not request.metadata:
         return request
-    return msgspec.structs.replace(
+    return replace(
         request,
         inputs=_as_object("inputs of the request", request.inputs),
         metadata=_as_object("metadata of the request", request.metadata),
@@ -106,6 +112,22 @@ def check_hooks(what: str, items: Iterable[object], methods: Collection[str]) ->
     for item in items:
         if not any(callable(getattr(item, name, None)) for name in methods):
             raise Misuse(f"{what} hold {_kind_of(item)}, which has none of {', '.join(methods)}")
+
+
+def _clean(request: Request) -> Request:
+    """The request with every lone surrogate in its text replaced."""
+    message = request.to_message()
+    if clean_text(message.text) is message.text:
+        return request
+    content = message.content
+    if isinstance(content, str):
+        content = clean_text(content)
+    else:
+        content = tuple(
+            replace(part, text=clean_text(part.text)) if isinstance(part, Text) else part
+            for part in content
+        )
+    return replace(request, message=replace(message, content=content))
 
 
 def _check_kind(name: str, value: object) -> None:

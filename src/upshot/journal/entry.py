@@ -14,6 +14,7 @@ from ..contract import (
     RunStarted,
     RunSummary,
     Unknown,
+    clean_text,
     decode,
     encode,
 )
@@ -65,7 +66,7 @@ def stamp_of(event: Event) -> tuple[str, int]:
     """The run and the seq of a durable event.
 
     Raises:
-        Misuse: It is a delta, or no event of a run.
+        Misuse: It is a delta, or no event of a run, or the run's id is no text.
     """
     kind = type(event)
     if kind in _DELTAS:
@@ -78,6 +79,8 @@ def stamp_of(event: Event) -> tuple[str, int]:
         run_id, seq = event.run_id, event.seq
     if not run_id:
         raise Misuse(f"{event.kind} has no run_id")
+    if clean_text(run_id) is not run_id:
+        raise Misuse(f"{run_id!r} cannot be the id of a run: it holds lone surrogates")
     return run_id, seq
 
 
@@ -116,9 +119,9 @@ def noted(event: Event) -> Note | None:
         case RunStarted():
             return Note(
                 RUNNING,
-                agent_id=event.agent.id,
+                agent_id=clean_text(event.agent.id),
                 started_at=_unix(event.time),
-                request=event.request.text[:_REQUEST_CHARS],
+                request=clean_text(event.request.text[:_REQUEST_CHARS]),
             )
         case RunResumed():
             return Note(RUNNING)
@@ -165,9 +168,12 @@ def _entry(event: Event, run_id: str, seq: int, epoch: int, body: bytes) -> Entr
         known = _traits[type(event)] = _read_traits(event)
     kind, has_call = known
     moment: datetime | None = getattr(event, "time", None)
-    call_id: str = getattr(event, "call_id", "") if has_call else ""
+    # SQLite takes no lone surrogates, and a model may write anything.
+    call_id = clean_text(getattr(event, "call_id", "")) if has_call else ""
     note = noted(event) if kind in _NOTED else None
-    return Entry(run_id, seq, epoch, kind or event.kind, _unix(moment), call_id, body, note)
+    return Entry(
+        run_id, seq, epoch, kind or clean_text(event.kind), _unix(moment), call_id, body, note
+    )
 
 
 def _read_traits(event: Event) -> tuple[str, bool]:

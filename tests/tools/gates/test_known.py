@@ -23,7 +23,7 @@ async def test_a_tool_that_is_not_offered_is_unknown_and_not_named():
     box = Toolbox([order_status], offered=set)
     outcome = (await box.dispatch([ToolCall("1", "order_status", {"order_id": "7"})]))[0]
     assert isinstance(outcome, ToolDenied)
-    assert (outcome.reason, outcome.hint) == ("unknown_tool", "Tools: .")
+    assert (outcome.reason, outcome.hint) == ("unknown_tool", "Tools: none.")
 
 
 async def test_the_record_of_an_unknown_tool_has_no_version_and_no_effect():

@@ -25,7 +25,7 @@ class KnownGate:
         # A model gone astray may write pages where a name is due.
         name = case.tool_name[:_NAME_CHARS]
         near = case.catalog.nearest(name)
-        names = case.catalog.names()[:_SHOWN]
-        hint = f"Did you mean {' or '.join(near)}?" if near else f"Tools: {', '.join(names)}."
+        names = ", ".join(case.catalog.names()[:_SHOWN]) or "none"
+        hint = f"Did you mean {' or '.join(near)}?" if near else f"Tools: {names}."
         details = f"there is no tool {name!r}"
         return Denial(DeniedReason.UNKNOWN_TOOL, f"{details}. {hint}", hint)
