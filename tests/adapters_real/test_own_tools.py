@@ -1,0 +1,220 @@
+"""A Toolbox's tools in the agents of other frameworks."""
+
+import asyncio
+import json
+
+import pytest
+from agents import Agent as SdkAgent
+from agents import ModelResponse as SdkResponse
+from agents import Runner, Usage
+from agents.models.interface import Model as SdkModel
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage
+from openai.types.responses import (
+    ResponseFunctionToolCall,
+    ResponseOutputMessage,
+    ResponseOutputText,
+)
+from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults
+from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.models.test import TestModel
+
+from upshot.contract import ToolExecutionResult
+from upshot.tools import Toolbox, tool
+
+
+@pytest.fixture
+def refunds():
+    return []
+
+
+@pytest.fixture
+def box(refunds):
+    @tool(effect="read", idempotent=True)
+    async def status(order: int) -> dict:
+        """What became of an order."""
+        return {"order": order, "status": "sent"}
+
+    @tool(effect="read")
+    def broken(order: int) -> dict:
+        raise ValueError("the database is away")
+
+    @tool(effect="write", approval=True)
+    async def refund(order: int) -> str:
+        refunds.append(order)
+        return "refunded"
+
+    running = []
+
+    @tool(effect="write")
+    async def write(order: int) -> int:
+        running.append(order)
+        await asyncio.sleep(0.01)
+        assert running.pop() == order, "two writers at once"
+        return order
+
+    return Toolbox([status, broken, refund, write])
+
+
+def reasons(box):
+    return [getattr(record.outcome, "reason", "ran") for record in box.records]
+
+
+# Pydantic AI
+
+
+def plays(*replies):
+    left = list(replies)
+    return FunctionModel(lambda messages, info: left.pop(0))
+
+
+def calls(*wanted):
+    return ModelResponse(parts=[ToolCallPart(*one) for one in wanted])
+
+
+def returns(native):
+    return [
+        part
+        for message in native.all_messages()
+        for part in message.parts
+        if isinstance(part, ToolReturnPart)
+    ]
+
+
+async def test_pydantic_ai_offers_the_schema(box):
+    model = TestModel(call_tools=["status"])
+    await Agent(model, tools=box.for_pydantic_ai()).run("Go")
+    offered = model.last_model_request_parameters.function_tools
+    assert [one.name for one in offered] == ["status", "broken", "refund", "write"]
+    assert offered[0].parameters_json_schema == box.schemas()[0].parameters
+
+
+async def test_pydantic_ai_calls_pass_the_gates(box):
+    model = plays(
+        calls(("status", {"order": "7"}, "c1"), ("broken", {"order": 1}, "c2")),
+        calls(("status", {"order": 7}, "c3"), ("status", {"order": "x"}, "c4")),
+        ModelResponse(parts=[TextPart("done")]),
+    )
+    native = await Agent(model, tools=box.for_pydantic_ai()).run("Go")
+    assert native.output == "done"
+    assert reasons(box) == ["ran", "ran", "duplicate", "validation"]
+    found = returns(native)
+    assert json.loads(found[0].content) == {"order": 7, "status": "sent"}
+    assert json.loads(found[1].content)["error"] == "ValueError: the database is away"
+    assert isinstance(found[0].metadata, ToolExecutionResult)
+    assert found[0].metadata.was_coerced
+
+
+async def test_pydantic_ai_approves_in_its_own_way(box, refunds):
+    model = plays(calls(("refund", {"order": 7}, "c1")), ModelResponse(parts=[TextPart("done")]))
+    agent = Agent(model, tools=box.for_pydantic_ai(), output_type=[str, DeferredToolRequests])
+    asked = await agent.run("Go")
+    assert [one.tool_call_id for one in asked.output.approvals] == ["c1"]
+    assert not refunds
+    answers = DeferredToolResults(approvals={"c1": True})
+    native = await agent.run(message_history=asked.all_messages(), deferred_tool_results=answers)
+    assert (native.output, refunds) == ("done", [7])
+
+
+async def test_pydantic_ai_writers_run_one_after_the_other(box):
+    model = plays(
+        calls(*(("write", {"order": n}, f"c{n}") for n in range(3))),
+        ModelResponse(parts=[TextPart("done")]),
+    )
+    await Agent(model, tools=box.for_pydantic_ai()).run("Go")
+    assert [type(record.outcome) for record in box.records] == [ToolExecutionResult] * 3
+
+
+# The OpenAI Agents SDK
+
+
+class Plays(SdkModel):
+    def __init__(self, *replies):
+        self.left = list(replies)
+        self.inputs = []
+
+    async def get_response(self, system_instructions, input, *args, **kwargs):
+        self.inputs.append(input)
+        return SdkResponse(output=self.left.pop(0), usage=Usage(), response_id=None)
+
+    def stream_response(self, *args, **kwargs):
+        raise NotImplementedError
+
+
+def sdk_call(name, arguments, call_id):
+    return ResponseFunctionToolCall(
+        name=name, arguments=arguments, call_id=call_id, type="function_call"
+    )
+
+
+def sdk_text(text):
+    part = ResponseOutputText(text=text, type="output_text", annotations=[])
+    return ResponseOutputMessage(
+        id="m", content=[part], role="assistant", status="completed", type="message"
+    )
+
+
+async def test_openai_agents_calls_pass_the_gates(box):
+    model = Plays(
+        [sdk_call("status", '{"order": "7"}', "c1"), sdk_call("broken", '{"order": 1}', "c2")],
+        [sdk_call("status", "{", "c3")],
+        [sdk_text("done")],
+    )
+    agent = SdkAgent(name="a", model=model, tools=box.for_openai_agents())
+    native = await Runner.run(agent, "Go")
+    assert native.final_output == "done"
+    assert reasons(box) == ["ran", "ran", "validation"]
+    outputs = [one["output"] for one in model.inputs[-1] if "output" in one]
+    assert json.loads(outputs[0]) == {"order": 7, "status": "sent"}
+    assert json.loads(outputs[2])["error"] == "argument_validation_failed"
+
+
+async def test_openai_agents_approves_in_its_own_way(box, refunds):
+    model = Plays([sdk_call("refund", '{"order": 7}', "c1")], [sdk_text("done")])
+    agent = SdkAgent(name="a", model=model, tools=box.for_openai_agents())
+    asked = await Runner.run(agent, "Go")
+    assert not refunds
+    state = asked.to_state()
+    state.approve(asked.interruptions[0])
+    native = await Runner.run(agent, state)
+    assert (native.final_output, refunds) == ("done", [7])
+
+
+# LangChain
+
+
+async def test_langchain_calls_pass_the_gates(box):
+    asked = AIMessage(
+        "",
+        tool_calls=[
+            {"name": "status", "args": {"order": "7"}, "id": "c1"},
+            {"name": "broken", "args": {"order": 1}, "id": "c2"},
+            {"name": "status", "args": {"order": 7}, "id": "c3"},
+            {"name": "status", "args": {"order": "x"}, "id": "c4"},
+        ],
+    )
+    reply = await GenericFakeChatModel(messages=iter([asked])).ainvoke("Go")
+    tools = {one.name: one for one in box.for_langchain()}
+    said = [await tools[call["name"]].ainvoke(call) for call in reply.tool_calls]
+    assert [message.tool_call_id for message in said] == ["c1", "c2", "c3", "c4"]
+    assert [record.call_id for record in box.records] == ["c1", "c2", "c3", "c4"]
+    assert [message.status for message in said] == ["success", "error", "success", "success"]
+    assert json.loads(said[0].content) == {"order": 7, "status": "sent"}
+    assert reasons(box) == ["ran", "ran", "duplicate", "validation"]
+    assert isinstance(said[0].artifact, ToolExecutionResult)
+
+
+async def test_langchain_takes_plain_arguments(box):
+    status = box.for_langchain()[0]
+    assert json.loads(await status.ainvoke({"order": 7}))["status"] == "sent"
+    assert status.args_schema == box.schemas()[0].parameters
+
+
+async def test_langchain_is_told_that_a_call_waits(box, refunds):
+    refund = box.for_langchain()[2]
+    call = {"name": "refund", "args": {"order": 7}, "id": "c1", "type": "tool_call"}
+    message = await refund.ainvoke(call)
+    assert "waits for the approval" in message.content
+    assert [one.call_id for one in box.pending] == ["c1"]
+    assert not refunds
