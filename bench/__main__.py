@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import sys
 
+from bench.durable import journal
 from bench.framework import in_process
 from bench.headers import headers
+from bench.in_flight import in_flight
 from bench.start_up import start_up
+from bench.streaming import streaming
 from bench.tool_step import long_run, tool_step
+from bench.turns import turns
 
 CASES = {
     "start_up": start_up,
     "tool_step": tool_step,
     "long_run": long_run,
+    "turns": turns,
+    "streaming": streaming,
+    "in_flight": in_flight,
     "in_process": in_process,
     "headers": headers,
+    "journal": journal,
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import upshot
 from bench.interleave import measure
@@ -34,7 +34,7 @@ def in_process() -> None:
         )
 
 
-def _run(tool: str) -> Callable[[], object]:
+def _run(tool: str) -> Callable[[], Awaitable[object]]:
     agent = upshot.Agent(
         "bench", tools=[look_async, look_plain], budget=upshot.Budget(max_turns=None)
     )

@@ -103,7 +103,6 @@ def _replies(fields: dict[str, str], count: int) -> list[dict[str, str]]:
 def _reader(replies: list[dict[str, str]]) -> Callable[[], Awaitable[object]]:
     async def read() -> None:
         for reply in itertools.islice(itertools.cycle(replies), READ):
-            state = build_rate_limit_state(reply, now=NOW)
-        assert len(state.windows) in (2, 4)
+            build_rate_limit_state(reply, now=NOW)
 
     return read

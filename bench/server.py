@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def tool_calls_then_answer(calls: int) -> dict[str, object]:
 
 
 @contextmanager
-def serving(scenario: dict[str, object]) -> Iterator[str]:
+def serving(scenario: Mapping[str, object]) -> Generator[str]:
     """Serve *scenario* on a free port; gives the base URL."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "scenario.json"

@@ -1,0 +1,131 @@
+"""A thousand runs waiting at the same time in one process, against a bare aiohttp session."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+import aiohttp
+
+import upshot
+from bench.server import serving
+
+__all__ = ["in_flight"]
+
+COUNT = 1_000
+WAIT_MS = 2_000
+# Each round is a process of its own for each candidate, since peaks do not go down again.
+ROUNDS = 5
+AIM = 1.5
+QUESTION = "Say it."
+ANSWER = "That is all."
+
+
+class Spent(NamedTuple):
+    """What one run cost: memory while it waited, and CPU time."""
+
+    kib: float
+    cpu_s: float
+
+
+def in_flight() -> None:
+    """Memory and CPU of a run that waits for its provider."""
+    _raise_file_limit()
+    scenario = {"replies": [ANSWER], "latency": {"first_byte_ms": WAIT_MS}}
+    found: dict[str, list[Spent]] = {name: [] for name in CANDIDATES}
+    with serving(scenario) as base_url:
+        for _ in range(ROUNDS):
+            for name, spent in found.items():
+                spent.append(_in_own_process(name, base_url))
+    kib = {name: statistics.median(each.kib for each in spent) for name, spent in found.items()}
+    cpu = {name: statistics.median(each.cpu_s for each in spent) for name, spent in found.items()}
+    print(f"{COUNT:,} in flight, answered after {WAIT_MS // 1000} s")
+    for name in CANDIDATES:
+        print(
+            f"  {name}: {kib[name]:.1f} KiB ({kib[name] / kib['raw']:.2f}x), "
+            f"{cpu[name] * 1e3:.3f} ms CPU ({cpu[name] / cpu['raw']:.2f}x)"
+        )
+    print(f"  (aim <= {AIM}x for each)")
+
+
+def _in_own_process(name: str, base_url: str) -> Spent:
+    command = [sys.executable, "-m", "bench.in_flight", name, base_url]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return Spent(*json.loads(done.stdout))
+
+
+async def _measure(name: str, base_url: str) -> Spent:
+    one, aclose = CANDIDATES[name](base_url)
+    await one()  # imports, and what is made once
+    idle_kib = _resident_kib()
+    begun = time.process_time()
+    await asyncio.gather(*[one() for _ in range(COUNT)])
+    cpu_s = time.process_time() - begun
+    peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    await aclose()
+    return Spent((peak_kib - idle_kib) / COUNT, cpu_s / COUNT)
+
+
+def _raw(base_url: str) -> tuple[Callable[[], Awaitable[None]], Callable[[], Awaitable[None]]]:
+    session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+    url = f"{base_url}/chat/completions"
+    headers = {"content-type": "application/json", "authorization": "Bearer none"}
+
+    async def ask() -> None:
+        messages = [{"role": "user", "content": QUESTION}]
+        body = json.dumps({"model": "bench", "messages": messages}).encode()
+        async with session.post(url, data=body, headers=headers) as response:
+            reply = json.loads(await response.read())
+        assert reply["choices"][0]["message"]["content"] == ANSWER
+
+    return ask, session.close
+
+
+def _call(base_url: str) -> tuple[Callable[[], Awaitable[None]], Callable[[], Awaitable[None]]]:
+    model = upshot.resolve("openai:bench", base_url=base_url, api_key="none")
+
+    async def ask() -> None:
+        response = await model.call(QUESTION)
+        assert response.content == ANSWER, response.error
+
+    return ask, _nothing
+
+
+def _run(base_url: str) -> tuple[Callable[[], Awaitable[None]], Callable[[], Awaitable[None]]]:
+    model = upshot.resolve("openai:bench", base_url=base_url, api_key="none")
+    agent = upshot.Agent("bench", model=model)
+
+    async def ask() -> None:
+        result = await upshot.run(agent, QUESTION)
+        assert result.content == ANSWER, result.error
+
+    return ask, _nothing
+
+
+async def _nothing() -> None:
+    return None
+
+
+CANDIDATES = {"raw": _raw, "model.call": _call, "run": _run}
+
+
+def _resident_kib() -> float:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize() / 1024
+
+
+def _raise_file_limit() -> None:
+    """Allow a socket for each run, here and in the processes started from here."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+if __name__ == "__main__":
+    print(json.dumps(asyncio.run(_measure(*sys.argv[1:]))))
