@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -252,3 +253,40 @@ def test_a_tool_that_hangs_in_its_thread_does_not_keep_the_interpreter(tmp_path:
     assert out.splitlines() == ["ended completed", "Done."]
     assert process.returncode == 0
     assert time.monotonic() - began < 20
+
+
+async def test_one_tool_call_is_ended_and_the_run_goes_on():
+    running = asyncio.Event()
+
+    @tool(effect="read")
+    async def wait() -> None:
+        running.set()
+        await asyncio.Event().wait()
+
+    model = ScriptedModel([ToolCall("c-1", "wait"), "Well then."])
+    async with start(Agent("a", model=model, tools=[wait]), "?") as live:
+        await running.wait()
+        assert live.cancel_call("c-1")
+        assert not live.cancel_call("c-2")
+        result = await live.result()
+    assert (result.status, result.content) == (Status.COMPLETED, "Well then.")
+    assert [outcome.code for outcome in result.tool_outcomes] == ["cancelled"]
+
+
+async def test_a_thread_that_is_left_behind_is_told_in_the_result():
+    gate = threading.Event()
+
+    @tool(effect="read", timeout_s=0.01)
+    def hang() -> None:
+        gate.wait(5)
+
+    agent = Agent("a", model=ScriptedModel([ToolCall("c-1", "hang"), "Done."]), tools=[hang])
+    journal = MemoryJournal()
+    try:
+        result = await run(agent, "?", journal=journal)
+    finally:
+        gate.set()
+    codes = [warning.code for warning in result.warnings]
+    assert codes == ["abandoned_tool", "leftover_calls"]
+    logged = (await log_of(journal, result.run_id))[-1]
+    assert logged.result.warnings == result.warnings  # type: ignore[union-attr]

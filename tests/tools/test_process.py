@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import importlib
 import os
 import signal
 import subprocess
@@ -220,14 +221,18 @@ async def test_a_function_that_was_made_a_tool_elsewhere_is_found():
     assert outcome.output == {"result": 2}
 
 
-async def test_a_tool_that_cannot_be_loaded_has_no_effect(monkeypatch: pytest.MonkeyPatch):
-    lost = tool(effect="write", isolation="process")(isolated.plain)
-    monkeypatch.setattr(isolated.plain, "__qualname__", "nowhere")
-    del lost.__dict__["address"]
-    outcome = await one(lost, {"a": 1})
+async def test_a_tool_that_cannot_be_loaded_has_no_effect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    file = tmp_path / "soon_gone.py"
+    file.write_text("def work() -> None: ...\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    lost = tool(effect="write", isolation="process")(importlib.import_module("soon_gone").work)
+    file.write_text("")
+    outcome = await one(lost)
     assert isinstance(outcome, ToolFailure)
     assert (outcome.code, outcome.effect) == ("worker_failed", Effect.NONE)
-    assert "nowhere" in outcome.error
+    assert "work" in outcome.error
 
 
 class Owner:

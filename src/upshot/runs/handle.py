@@ -87,6 +87,14 @@ class LiveRun(Generic[T]):
         if not self._task.done():
             self._sitting.interrupt(Interrupt(InterruptCause(cause), detail))
 
+    def cancel_call(self, call_id: str) -> bool:
+        """End one tool call; the run goes on with a failure ``cancelled`` as its outcome.
+
+        Returns:
+            Whether such a call was under way.
+        """
+        return self._sitting.cancel_call(call_id)
+
     def cancel(self) -> None:
         """Stop the run at once; it ends as canceled."""
         self._sitting.end("cancel")

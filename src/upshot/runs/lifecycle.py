@@ -129,6 +129,10 @@ class Sitting:
             self._scope.end_soon("interrupt")
             self._note_interrupt(interrupt)
 
+    def cancel_call(self, call_id: str) -> bool:
+        """End one tool call; returns whether there was one under way."""
+        return self._toolbox.cancel_call(call_id)
+
     def end(self, reason: StopReason) -> None:
         """Cancel the engine; the run ends as *reason* says."""
         self._scope.end(reason)
@@ -380,6 +384,8 @@ class Sitting:
     async def _conclude(self, result: AgentResult[Any]) -> AgentResult[Any]:
         """Tell observers, watchers and log of the end, once."""
         self._scope.is_final = True
+        self._toolbox.warn_of_leftovers()
+        result = msgspec.structs.replace(result, warnings=tuple(self.recorder.warnings))
         self._told = result
         if self._has_begun:
             await self._hooks.tell("on_run_end", result)

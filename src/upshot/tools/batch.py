@@ -22,6 +22,7 @@ from .executor import GRACE_S, Stopped
 from .gate import Denial
 from .lock import Claim, Locks
 from .passage import Passage, deny, is_open, release
+from .verification import is_doubtful, verify_effect
 from .work import Work
 
 __all__ = ["Batch"]
@@ -42,6 +43,7 @@ class Batch:
         self._claims: dict[int, Claim] = {}
         self._tasks: dict[asyncio.Task[None], Case] = {}
         self._alone: asyncio.Task[Any] | None = None
+        self._lone: Case | None = None
         self._taken_back = False
         self._records: dict[int, ToolRecord] = {}
 
@@ -88,6 +90,19 @@ class Batch:
         for task in self._tasks:
             task.cancel()
 
+    def cancel_call(self, call_id: str) -> bool:
+        """End one call; returns whether there was one to end."""
+        if self._lone is not None and self._lone.call_id == call_id:
+            self.cancel()
+            return True
+        found = False
+        for task, case in self._tasks.items():
+            if case.call_id == call_id and not task.done():
+                # A task that never began does not get to its own end.
+                task.add_done_callback(lambda _, case=case: self._leave(case))
+                found = task.cancel()
+        return found
+
     def _start(self) -> list[Case]:
         """Ask the gates in call order; returns the calls that have something to wait for."""
         seen: set[str] = set()
@@ -101,9 +116,10 @@ class Batch:
             # comes first in the reply gets what is left of the budget, and is the one that
             # its twin waits for.
             self._passage.go(case)
-            if case.wait is None:
+            doubtful = is_doubtful(case)
+            if case.wait is None and not doubtful:
                 self._line_up(case)
-            if case.outcome is None and case.pending is None:
+            if doubtful or is_open(case):
                 waiting.append(case)
         return waiting
 
@@ -114,11 +130,12 @@ class Batch:
             asyncio.CancelledError: The caller was cancelled, and not only the batch.
         """
         self._alone = task = cast("asyncio.Task[Any]", asyncio.current_task())
+        self._lone = case
         before = task.cancelling()
         try:
             await self._drive(case)
         finally:
-            self._alone = None
+            self._alone = self._lone = None
         if self._taken_back:
             # Asked for from within the task itself, the cancel may still be on its way, and
             # would meet the caller at its next await.
@@ -131,6 +148,9 @@ class Batch:
     async def _drive(self, case: Case) -> None:
         # From here on the call is on its own: whatever it waits for, the others go on.
         try:
+            if is_doubtful(case) and case.outcome is not None:
+                case.outcome = await verify_effect(self._desk, case, case.outcome)
+                self._settle(case)
             if case.wait is not None:
                 await self._passage.wait(case)
                 self._line_up(case)
@@ -140,9 +160,12 @@ class Batch:
             # Whoever cancels, there is an outcome for every call.
             self._settle_cancelled(case)
         finally:
-            claim = self._claims.pop(id(case), None)
-            if claim is not None:
-                self._locks.leave(claim)
+            self._leave(case)
+
+    def _leave(self, case: Case) -> None:
+        claim = self._claims.pop(id(case), None)
+        if claim is not None:
+            self._locks.leave(claim)
 
     def _line_up(self, case: Case) -> None:
         """What follows when all gates were asked: the last count, and a place in line."""
@@ -239,6 +262,10 @@ class Batch:
     def _settle_cancelled(self, case: Case, *, ended: bool = True) -> None:
         if id(case) in self._records:
             return
+        if case.outcome is not None:
+            # It was being verified, and what was known stands.
+            self._settle(case)
+            return
         if case.run_started is None:
             if id(case) in self._claims:
                 case.turn.unclaim(case.tool_name)
@@ -261,7 +288,7 @@ class Batch:
             if case.wait is not None:
                 case.wait.cancel()
                 case.wait = None
-            if case.outcome is None and (case.pending is None or parked):
+            if case.pending is None or parked:
                 case.pending = None
                 self._settle_cancelled(case, ended=False)
 

@@ -201,6 +201,21 @@ class Toolbox:
         for batch in self._batches:
             batch.cancel()
 
+    def cancel_call(self, call_id: str) -> bool:
+        """End one running or waiting call, as ``cancel`` ends all.
+
+        Returns:
+            Whether there was one. A parked call is answered instead, with ``Deny``.
+        """
+        return any(batch.cancel_call(call_id) for batch in self._batches)
+
+    def warn_of_leftovers(self) -> None:
+        """Tell which bodies go on though nobody waits for them."""
+        for name, count in self._desk.leftover.items():
+            if count > 0:
+                bodies = "1 call goes" if count == 1 else f"{count} calls go"
+                self._desk.warn("leftover_calls", f"{bodies} on in {name}, unwatched")
+
     async def dispatch(self, calls: Sequence[ToolCall], *, turn: int = 0) -> list[ToolOutcome]:
         """Run the calls of one reply.
 

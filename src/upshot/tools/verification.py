@@ -1,4 +1,4 @@
-"""Verification: finding out whether a call of unknown effect took effect."""
+"""Verification: a tool's own hook finds out whether a call took effect."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .desk import Desk
 from .doubt import UnknownEffect, VerifyHook
 from .executor import Ending, Raised, Returned, run_async, run_thread
 
-__all__ = ["VERIFY_TIMEOUT_S", "verify_effect"]
+__all__ = ["VERIFY_TIMEOUT_S", "is_doubtful", "verify_effect"]
 
 VERIFY_TIMEOUT_S = 5.0
 _CANCELLED_TIMEOUT_S = 0.25
@@ -28,6 +28,14 @@ _CUT = (
     ErrorCode("cpu_limit"),
     ErrorCode("worker_failed"),
 )
+
+
+def is_doubtful(case: Case) -> bool:
+    """Whether the call has an outcome of unknown effect that a hook may know more about."""
+    outcome, tool = case.outcome, case.tool
+    if outcome is None or tool is None or tool.verify is None:
+        return False
+    return outcome.effect is Effect.UNKNOWN
 
 
 async def verify_effect(desk: Desk, case: Case, outcome: ToolOutcome) -> ToolOutcome:
@@ -42,7 +50,6 @@ async def verify_effect(desk: Desk, case: Case, outcome: ToolOutcome) -> ToolOut
         return outcome
     if not isinstance(outcome, ToolTimeout | ToolFailure):
         return outcome
-    hook = tool.verify
     asked = UnknownEffect(
         case.call_id,
         tool.name,
@@ -51,7 +58,7 @@ async def verify_effect(desk: Desk, case: Case, outcome: ToolOutcome) -> ToolOut
         case.idempotency_key,
         outcome,
     )
-    ending = await _ask(hook, asked, desk, is_cancelled=outcome.code == CANCELLED)
+    ending = await _ask(tool.verify, asked, desk, is_cancelled=outcome.code == CANCELLED)
     match ending:
         case Returned(value=True | "applied"):
             return msgspec.structs.replace(outcome, effect=Effect.APPLIED, retryable=False)

@@ -24,6 +24,7 @@ from .desk import Desk
 from .executor import Ending, Stopped, run_async, run_thread
 from .isolation import ProcessLimits
 from .output import Fitted, cut_output, fit_output
+from .verification import verify_effect
 
 __all__ = ["Work"]
 
@@ -107,13 +108,16 @@ class Work:
             ending: Ending = Stopped(cancelled=False, started=False)
         else:
             ending = await self._execute(timeout_s, deadline)
-        return conclude(
+        if isinstance(ending, Stopped) and not ending.ended:
+            self._desk.leftover[self._tool.name] += 1
+        outcome = conclude(
             case,
             ending,
             elapsed_ms=round((clock.monotonic() - began) * 1000),
             timeout_s=timeout_s,
             deadline_s=deadline or 0.0,
         )
+        return await verify_effect(self._desk, case, outcome)
 
     def _timeout_s(self) -> float | None:
         own = self._tool.timeout_s
@@ -197,6 +201,7 @@ class Work:
             return
 
     def _tell_late(self) -> None:
+        self._desk.leftover[self._tool.name] -= 1
         if self._desk.turn is self._case.turn and not self._case.turn.cancelled:
             self._desk.warn(
                 "late_result",
