@@ -392,6 +392,11 @@ export interface ApprovalRecord {
    * @defaultValue `""`
    */
   reason?: string;
+  /**
+   * How far it holds: "tool", "arguments", or "" for the one call.
+   * @defaultValue `""`
+   */
+  scope?: string;
 }
 
 /** A call waits for somebody's word. */
@@ -1692,6 +1697,36 @@ export interface PendingQuestion {
   expires_at?: Moment | null;
 }
 
+/** Rules on tools, held at every call. */
+export interface Policy {
+  /**
+   * Only tools that one of these rules fits may be called; null is all. The Toolbox's own
+   * `read_artifact` needs no rule.
+   */
+  allow?: string[] | null;
+  /**
+   * Tools that one of these rules fits may not be called, whatever `allow` says.
+   * @defaultValue `[]`
+   */
+  deny?: string[];
+  /**
+   * Whether calls that may write need approval once an untrusted result is in the context, whatever
+   * the tool declares.
+   * @defaultValue `false`
+   */
+  taint?: boolean;
+  /**
+   * Whether tools that declare the network may be called.
+   * @defaultValue `true`
+   */
+  network?: boolean;
+  /**
+   * Seconds after which an unanswered approval has to be asked anew, unless the tool has its own;
+   * null is never. Raises:
+   */
+  approval_expires_s?: number | null;
+}
+
 /** A question has its answer. */
 export interface QuestionAnswered {
   kind: "question_answered";
@@ -2750,6 +2785,11 @@ export interface ToolRecord {
   idempotency_key?: string;
   /** When the body started, null where it did not. */
   started_at?: Moment | null;
+  /**
+   * "untrusted" where the outcome may hold words of strangers, else "".
+   * @defaultValue `""`
+   */
+  trust?: string;
   /** What came of the call. */
   outcome: ToolOutcome;
 }

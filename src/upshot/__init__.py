@@ -76,6 +76,7 @@ if TYPE_CHECKING:
         PendingApproval,
         PendingExternal,
         PendingQuestion,
+        Policy,
         QuestionAnswered,
         QuestionAsked,
         RateLimitState,
@@ -215,6 +216,7 @@ __all__ = [
     "PendingApproval",
     "PendingExternal",
     "PendingQuestion",
+    "Policy",
     "Price",
     "Prices",
     "QuestionAnswered",
@@ -300,8 +302,9 @@ _HOMES = {
         "HANDOFF_FINALIZE_REASON HANDOFF_STATE_KEY Handoff HandoffEvent Host Image Interrupt "
         "InterruptCause Journal Lagged MAIN_CHANNEL Message Model ModelReplied ModelRequest "
         "ModelResponse ModelRetried ModelSettings ModelStarted OUTPUT_VAR Observer Origin Part "
-        "Pending PendingApproval PendingExternal PendingQuestion QuestionAnswered QuestionAsked "
-        "RateLimitState RateLimitWindow Reasoning ReasoningDelta Request RequestConfig Resource "
+        "Pending PendingApproval PendingExternal PendingQuestion Policy QuestionAnswered "
+        "QuestionAsked RateLimitState RateLimitWindow Reasoning ReasoningDelta Request "
+        "RequestConfig Resource "
         "Retry Role RunEvent RunInfo RunInterrupted RunResumed RunSettled RunStarted RunSummary "
         "RunWarning Skill Status StepSettled StepStarted TOOL_MESSAGE_MAX_CHARS Text TextDelta "
         "ToolArtifactReference ToolCall ToolCallDelta ToolDenied ToolExecutionResult ToolFailure "

@@ -177,6 +177,7 @@ def _strategy(hint: Any) -> SearchStrategy[Any]:
 COUNTS = st.integers(0, 10**12)
 # A step of one binary digit of 2**-10: no text of it is long.
 SECONDS = st.integers(0, 10**9).map(lambda ticks: ticks / 1024)
+RULES = st.lists(st.sampled_from(["mail_*", "effect:write", "network:on"]), max_size=2).map(tuple)
 
 LEAVES: dict[Any, Callable[[], SearchStrategy[Any]]] = {
     Any: json_values,
@@ -195,6 +196,7 @@ FIXED: dict[Any, dict[str, SearchStrategy[Any]]] = {
     AgentResult: {"output": json_values()},
     Retry: {"max_tries": st.integers(1, 99), "max_wait_s": SECONDS, "base_s": SECONDS},
     contract.Budget: {"deadline_s": SECONDS, "tool_timeout_s": SECONDS},
+    contract.Policy: {"allow": RULES, "deny": RULES, "approval_expires_s": SECONDS},
 }
 
 

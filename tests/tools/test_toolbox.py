@@ -75,6 +75,7 @@ async def test_a_record_says_all():
         "budget",
         "known_tool",
         "blocked",
+        "rate",
         "arguments",
         "replay",
         "approval",

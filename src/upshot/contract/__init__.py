@@ -103,6 +103,7 @@ if TYPE_CHECKING:
         outcome_is_retryable,
     )
     from .paging import PAGE_CHARS, read_page
+    from .policy import Policy
     from .rate_limit import RateLimitState, RateLimitWindow
     from .record import ApprovalRecord, Coercion, GateVerdict, ToolRecord
     from .request import ModelInput, ModelRequest, Request, RequestConfig
@@ -235,6 +236,7 @@ __all__ = [
     "PendingApproval",
     "PendingExternal",
     "PendingQuestion",
+    "Policy",
     "QuestionAnswered",
     "QuestionAsked",
     "RateLimitState",
@@ -347,6 +349,7 @@ _HOMES = {
         "outcome_is_retryable "
     ),
     "paging": "PAGE_CHARS read_page",
+    "policy": "Policy",
     "rate_limit": "RateLimitState RateLimitWindow",
     "record": "ApprovalRecord Coercion GateVerdict ToolRecord",
     "request": "ModelInput ModelRequest Request RequestConfig",

@@ -50,6 +50,7 @@ class ApprovalRecord(Value, frozen=True, kw_only=True):
         at: When.
         digest: SHA-256 over the final arguments and the tool's version.
         reason: What was said with it.
+        scope: How far it holds: "tool", "arguments", or "" for the one call.
     """
 
     decision: str = ""
@@ -57,6 +58,7 @@ class ApprovalRecord(Value, frozen=True, kw_only=True):
     at: datetime | None = None
     digest: str = ""
     reason: str = ""
+    scope: str = ""
 
     def __post_init__(self) -> None:
         settle_moments(self, "at")
@@ -92,6 +94,7 @@ class ToolRecord(Root, frozen=True, kw_only=True):
         redactions: How many secrets were masked.
         idempotency_key: What the tool was given to recognise a repetition.
         started_at: When the body started, None where it did not.
+        trust: "untrusted" where the outcome may hold words of strangers, else "".
         outcome: What came of the call.
     """
 
@@ -121,6 +124,7 @@ class ToolRecord(Root, frozen=True, kw_only=True):
     redactions: int = 0
     idempotency_key: str = ""
     started_at: datetime | None = None
+    trust: str = ""
     outcome: ToolOutcome
 
     def __post_init__(self) -> None:

@@ -22,7 +22,6 @@ from ..contract import (
     Role,
     ToolCall,
     ToolOutcome,
-    outcome_to_model_content,
 )
 from ..runs import Board, Failed, Interrupted, Parked, Run, RunHost
 
@@ -171,14 +170,15 @@ class _Turns:
         # Once: a later reply may use the same ids again.
         settled, run.settled = run.settled, {}
         started, run.unsettled = run.unsettled, {}
+        asked, run.asked = run.asked, {}
+        answers, run.answers = run.answers, {}
         outcomes = [settled[call.id] for call in calls if call.id in settled]
         known = len(run.tools.records)
         try:
             fresh = [call for call in calls if call.id not in settled]
-            outcomes += await run.tools.resume(fresh, started, turn=self._number)
-            answers = run.take_answers(run.tools.pending)
-            if answers:
-                outcomes += await run.tools.answer(answers)
+            outcomes += await run.tools.resume(
+                fresh, started, asked=asked, answers=answers, turn=self._number
+            )
         except asyncio.CancelledError:
             # The calls are settled all the same, and the message list stays valid.
             outcomes += [record.outcome for record in run.tools.records[known:]]
@@ -197,7 +197,7 @@ class _Turns:
         self._board.extend(
             Message(
                 Role.TOOL,
-                outcome_to_model_content(by_id[call.id].pop(0)),
+                self._run.tools.content_of(by_id[call.id].pop(0)),
                 tool_call_id=call.id,
                 name=call.name,
             )

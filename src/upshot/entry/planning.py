@@ -112,7 +112,7 @@ async def plan_run(
         journal=journal,
         approve=options.get("approve"),
         artifact_store=_artifact_store(options, journal),
-        policy=options.get("policy"),
+        policy=options.get("policy") or (None if parent is None else parent.policy),
         secrets=items_of(options, "secrets"),
         clock=options.get("clock") or own_clock,
         launch=object_of(options, "launch"),

@@ -36,6 +36,7 @@ from ..contract import (
 from ..contract import Board as BoardRole
 from ..errors import JournalError
 from ..tools import Toolbox
+from ..tools.fence import is_fenced
 from .board import Board
 from .callback import call
 from .calls import ModelCaller
@@ -295,6 +296,8 @@ class Sitting:
         for change in changes_of(board):
             self.recorder.emit(change)
         self._toolbox.new_turn()
+        if any(map(is_fenced, board.messages())):
+            self._toolbox.distrust("an earlier run")
         board.watch(self.recorder.emit)
         self._board = board
 
@@ -307,6 +310,7 @@ class Sitting:
                 journal=self.plan.journal,
                 clock=self.plan.clock,
                 loop=asyncio.get_running_loop(),
+                policy=self.plan.policy,
             )
         )
         self._run.instructions = await self._instructions()

@@ -23,6 +23,7 @@ from ..contract import (
     Model,
     ModelSettings,
     Observer,
+    Policy,
     Request,
     Retry,
     RunInfo,
@@ -66,7 +67,7 @@ class ResumeOptions(TypedDict, total=False):
         dependencies: One object for tools and engines, ``ToolContext.dependencies``.
         approve: Asked before a tool that needs approval; True, False, or None to defer.
         artifact_store: Where large outputs go; by default beside the journal, else in memory.
-        policy: Rules for tools.
+        policy: Rules on tools, held at every call.
         secrets: Texts that are masked wherever a tool could show them.
         prices: What models cost, before the public table; for models that are given by name.
         clock: Time, for tests.
@@ -93,7 +94,7 @@ class ResumeOptions(TypedDict, total=False):
     dependencies: object
     approve: Approver | None
     artifact_store: ArtifactStore | None
-    policy: object
+    policy: Policy | None
     secrets: Iterable[str]
     prices: Prices | Mapping[str, Price] | None
     clock: Clock | None

@@ -31,6 +31,7 @@ from ..contract import (
     ModelRetried,
     ModelStarted,
     Pending,
+    PendingApproval,
     QuestionAnswered,
     QuestionAsked,
     Role,
@@ -81,7 +82,7 @@ class Past:
         lost_calls: How many models were asked and never answered, since the process ended.
         stored: Large outputs that were stored.
         steps: Keyed steps and answers.
-        asked: Digests of the calls that people were asked about and that are not settled, by id.
+        asked: What people were asked about calls that are not settled, by call id.
         questions: Ids of questions that nobody has answered.
         answers: What people answered for calls that are not settled, by call id.
         line: Of the attempt under way, None while the engine is at it.
@@ -113,7 +114,7 @@ class Past:
         self.lost_calls = 0
         self.stored: list[Artifact] = []
         self.steps = Steps()
-        self.asked: dict[str, str] = {}
+        self.asked: dict[str, PendingApproval] = {}
         self.questions: set[str] = set()
         self.answers: dict[str, CallAnswer] = {}
         self.line: AttemptLine | None = None
@@ -232,7 +233,9 @@ class Past:
         self.stored.append(to_artifact(event))
 
     def _approval_requested(self, event: ApprovalRequested) -> None:
-        self.asked[event.pending.call_id] = event.pending.digest
+        # It is asked anew only where it is another question, so what was answered is void.
+        self.answers.pop(event.call_id, None)
+        self.asked[event.call_id] = event.pending
 
     def _question_asked(self, event: QuestionAsked) -> None:
         self.questions.add(event.pending.id)

@@ -20,6 +20,7 @@ from ..contract import (
     Message,
     Model,
     ModelSettings,
+    Policy,
     Request,
     Retry,
 )
@@ -45,6 +46,7 @@ class Parent:
         journal: Its log.
         clock: Its time.
         loop: The event loop in which it lives.
+        policy: Its rules on tools, None for none.
     """
 
     run_id: str
@@ -53,6 +55,7 @@ class Parent:
     journal: Journal | None
     clock: Clock
     loop: asyncio.AbstractEventLoop
+    policy: Policy | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +88,7 @@ class Plan:
     journal: Journal | None = None
     approve: Approver | None = None
     artifact_store: ArtifactStore | None = None
-    policy: object = None
+    policy: Policy | None = None
     secrets: tuple[str, ...] = ()
     clock: Clock = SYSTEM_CLOCK
     launch: JsonObject = field(default_factory=dict[str, Any])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -55,7 +55,7 @@ class Run:
         settled: Outcomes by call id that an earlier sitting logged and the board does not show.
         unsettled: Calls by id that an earlier sitting started and that have no outcome.
         reply: A model reply that an earlier sitting logged and the board does not show.
-        asked: Digests of the calls that people were asked about in it, by call id.
+        asked: What people were asked about calls in it, by call id.
         answers: What they have answered since, by call id.
     """
 
@@ -81,7 +81,7 @@ class Run:
         self.settled: dict[str, ToolOutcome] = {}
         self.unsettled: dict[str, ToolStarted] = {}
         self.reply: ModelResponse | None = None
-        self.asked: dict[str, str] = {}
+        self.asked: dict[str, PendingApproval] = {}
         self.answers: dict[str, CallAnswer] = {}
         self._plan = plan
         self._caller = caller
@@ -120,14 +120,6 @@ class Run:
             Failed: A budget is spent; let it through.
         """
         return await self._caller.call(model or self.model, request)
-
-    def take_answers(self, pending: Iterable[PendingApproval]) -> list[CallAnswer]:
-        """What people have answered for these calls, once; only for what they were shown."""
-        return [
-            self.answers.pop(call.call_id)
-            for call in pending
-            if call.call_id in self.answers and self.asked.get(call.call_id) == call.digest
-        ]
 
     async def child(self, agent: Agent[Any], request: Request | str, **options: Any) -> Any:
         """Run another agent inside this run; it shares budget, log and deadline.

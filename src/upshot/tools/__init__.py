@@ -10,6 +10,7 @@ from ..lazy import lazy_names
 if TYPE_CHECKING:
     from ..contract import (
         TOOL_MESSAGE_MAX_CHARS,
+        Policy,
         ToolCall,
         outcome_blocks_tool,
         outcome_is_error,
@@ -21,11 +22,13 @@ if TYPE_CHECKING:
     from .catalog import resolve_tools
     from .context import CancelToken, ToolContext
     from .definition import Tool, tool
+    from .dry_run import DryRun
     from .error import ToolError
     from .gate import Denial, Gate
     from .gates import Allow, ApprovalRequest, Ask, EditArguments, Refuse
     from .isolation import ProcessLimits
     from .mcp import McpTools, open_mcp
+    from .rate import Circuit, Rate
     from .toolbox import Toolbox
     from .workers import Workers
 
@@ -35,12 +38,16 @@ __all__ = [
     "Ask",
     "CancelToken",
     "Case",
+    "Circuit",
     "Denial",
+    "DryRun",
     "EditArguments",
     "Gate",
     "InMemoryArtifacts",
     "McpTools",
+    "Policy",
     "ProcessLimits",
+    "Rate",
     "Refuse",
     "TOOL_MESSAGE_MAX_CHARS",
     "Tool",
@@ -60,7 +67,7 @@ __all__ = [
 
 _HOMES = {
     ".contract": (
-        "TOOL_MESSAGE_MAX_CHARS ToolCall outcome_blocks_tool outcome_is_error "
+        "Policy TOOL_MESSAGE_MAX_CHARS ToolCall outcome_blocks_tool outcome_is_error "
         "outcome_is_retryable outcome_to_model_content "
     ),
     "artifacts": "InMemoryArtifacts",
@@ -68,11 +75,13 @@ _HOMES = {
     "catalog": "resolve_tools",
     "context": "CancelToken ToolContext",
     "definition": "Tool tool",
+    "dry_run": "DryRun",
     "error": "ToolError",
     "gate": "Denial Gate",
     "gates": "Allow ApprovalRequest Ask EditArguments Refuse",
     "isolation": "ProcessLimits",
     "mcp": "McpTools open_mcp",
+    "rate": "Circuit Rate",
     "toolbox": "Toolbox",
     "workers": "Workers",
 }

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from ..contract import (
-    ApprovalRequested,
     DeniedReason,
     ToolDenied,
     ToolRecord,
@@ -172,16 +171,18 @@ class Batch:
         if is_open(case):
             # Looked at again, for calls before it in the batch have been counted meanwhile.
             spent = case.turn.spent(case.tool_name)
+            limited = case.turn.meters.refusal(case.known_tool)
             if spent:
                 deny(case, "claim", Denial(DeniedReason.BUDGET, spent))
+            elif limited is not None:
+                deny(case, "claim", Denial(*limited))
         if case.outcome is not None:
             self._settle(case)
         elif case.pending is not None:
-            pending = self._desk.secrets.mask(case.pending)
-            case.pending = pending
-            self._desk.ledger.emit(ApprovalRequested(pending=pending))
+            case.pending = self._desk.ask(case, case.pending)
         else:
             case.turn.claim(case.tool_name)
+            case.turn.meters.claim(case.known_tool)
             self._claim_resources(case)
 
     def _claim_resources(self, case: Case) -> None:
@@ -234,9 +235,13 @@ class Batch:
 
     def _refuse(self, case: Case, reason: DeniedReason, details: str) -> None:
         """Deny a call whose gates had let it pass, before its body started."""
-        case.turn.unclaim(case.tool_name)
+        self._unclaim(case)
         deny(case, "start", Denial(reason, details))
         self._settle(case)
+
+    def _unclaim(self, case: Case) -> None:
+        case.turn.unclaim(case.tool_name)
+        case.turn.meters.unclaim(case.known_tool)
 
     def _settle(self, case: Case) -> None:
         """Draw the consequences of an outcome and tell it, once."""
@@ -252,12 +257,23 @@ class Batch:
                 outcome, key=case.held, resources=case.resources, may_write=tool.may_write
             )
             case.held = None
+            turn.meters.note(tool, outcome)
             if outcome_blocks_tool(outcome):
                 turn.blocked[case.tool_name] = "an earlier call failed for good"
+        self._learn(case)
         case.outcome = self._desk.secrets.mask(outcome)
         record = self._desk.record_of(case)
         self._records[id(case)] = record
+        if record.trust:
+            self._desk.distrust(record.outcome)
         self._desk.ledger.emit(ToolSettled(record=record))
+
+    def _learn(self, case: Case) -> None:
+        """Keep what a person said of the call for good."""
+        self._desk.asked.pop(case.call_id, None)
+        if case.approval is not None:
+            version = "" if case.tool is None else case.tool.version
+            case.turn.consent.learn(case.approval, tool_name=case.tool_name, tool_version=version)
 
     def _settle_cancelled(self, case: Case, *, ended: bool = True) -> None:
         if id(case) in self._records:
@@ -268,7 +284,7 @@ class Batch:
             return
         if case.run_started is None:
             if id(case) in self._claims:
-                case.turn.unclaim(case.tool_name)
+                self._unclaim(case)
             deny(case, "cancelled", Denial(DeniedReason.CANCELLED, "the turn was cancelled"))
         else:
             elapsed = self._desk.clock.monotonic() - case.run_started

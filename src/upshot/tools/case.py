@@ -44,7 +44,10 @@ class Case:
         coercions: What was changed to fit the schema.
         trace: What each gate said.
         asks: Why people shall be asked whatever the tool declares; "" if they need not be.
-        edited: Whether a hook has changed the arguments.
+        answered: Whether somebody's answer is at hand, so that nobody else is asked.
+        distrusted: Whether that is because untrusted results are in the context.
+        edited: Whether a hook or a person has changed the arguments.
+        dry: Whether nobody is asked and nothing is done: what would come of it is wanted.
         granted: Digest of what a person let pass, "" for none.
         approval: Who let it run, or did not.
         pending: What is asked, where it is parked.
@@ -67,6 +70,7 @@ class Case:
     # Slots: one is made for every call, and a misspelt attribute must not go unseen.
     __slots__ = (
         "_digest",
+        "answered",
         "approval",
         "arguments",
         "asks",
@@ -74,6 +78,8 @@ class Case:
         "call",
         "catalog",
         "coercions",
+        "distrusted",
+        "dry",
         "edited",
         "given",
         "granted",
@@ -115,6 +121,7 @@ class Case:
         self.coercions: tuple[Coercion, ...] = ()
         self.trace: list[GateVerdict] = []
         self.asks = ""
+        self.answered = self.distrusted = self.dry = False
         self.edited = False
         self.granted = ""
         self.approval: ApprovalRecord | None = None

@@ -14,6 +14,7 @@ from ..errors import Misuse
 from .body import Body, FunctionBody, SchemaBody, is_async, takes_context
 from .doubt import VerifyHook
 from .isolation import Address, ProcessLimits, address_of
+from .rate import Circuit, Rate
 from .signature import Signature
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ Resources: TypeAlias = Iterable[str] | Callable[[JsonObject], Iterable[str]]
 
 # What every provider takes.
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NUMBERS = ("timeout_s", "min_useful_s", "retries", "concurrency", "approval_expires_s")
 _DECLARABLE = (Effect.READ, Effect.WRITE, Effect.DESTRUCTIVE)
 
 
@@ -61,6 +63,10 @@ class Tool:
             switches that off.
         concurrency: How many bodies of it run at a time; None is no limit of its own.
         trust: "untrusted" where its results may hold words of strangers, else "".
+        approval_expires_s: Seconds after which an unanswered approval is asked anew; None is
+            what the policy says.
+        rate: How often a run may call it; None is no limit of its own.
+        circuit: When a run leaves it alone after failures; None is never.
     """
 
     name: str
@@ -83,6 +89,9 @@ class Tool:
     error_key: str | None = "error"
     concurrency: int | None = None
     trust: str = ""
+    approval_expires_s: float | None = None
+    rate: Rate | None = None
+    circuit: Circuit | None = None
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -92,12 +101,14 @@ class Tool:
             )
         if self.effect is not None:
             object.__setattr__(self, "effect", _to_effect(self.name, self.effect))
-        for field in ("timeout_s", "min_useful_s", "retries", "concurrency"):
+        for field in _NUMBERS:
             _check_number(self.name, field, getattr(self, field))
         if self.limits is not None and self.isolation is None:
             raise Misuse(f"tool {self.name!r}: limits are kept only with isolation='process'")
         if self.isolation is not None:
             self.address  # noqa: B018  # it is misuse at definition to have none
+        if self.trust not in ("", "untrusted"):
+            raise Misuse(f'tool {self.name!r}: trust is {self.trust!r}; give "untrusted" or ""')
 
     @cached_property
     def description(self) -> str:
@@ -267,6 +278,9 @@ def tool(
     error_key: str | None = "error",
     concurrency: int | None = None,
     trust: str = "",
+    approval_expires_s: float | None = None,
+    rate: Rate | None = None,
+    circuit: Circuit | None = None,
 ) -> Callable[[Callable[..., object]], Tool]: ...
 def tool(
     function: Callable[..., object] | None = None,

@@ -12,17 +12,24 @@ from dataclasses import dataclass, field
 import msgspec
 
 from ..contract import (
+    ApprovalRequested,
     ArtifactStore,
     Clock,
     Origin,
+    PendingApproval,
     RunWarning,
     ToolArtifactReference,
+    ToolDenied,
+    ToolOutcome,
     ToolRecord,
+    ToolTimeout,
     Warned,
     outcome_to_model_content,
 )
+from .artifacts import READER_NAME
 from .case import Case
 from .catalog import Catalog
+from .fence import UNTRUSTED
 from .gate import Gate
 from .ledger import Ledger
 from .secrets import Secrets
@@ -57,6 +64,8 @@ class Desk:
         turn: The tool turn.
         told: Warnings that were given already.
         made: How often a call with the same id and arguments was made.
+        asked: What people were asked about calls that are not settled, by call id.
+        untrusted: Ids of artifacts that may hold words of strangers.
         slots: What limits how many bodies of a tool run at a time.
         processes: The same for bodies in processes of their own.
         leftover: How often a body of a tool goes on that nobody waits for.
@@ -77,6 +86,8 @@ class Desk:
     turn: Turn
     told: set[str] = field(default_factory=set[str])
     made: Counter[str] = field(default_factory=Counter[str])
+    asked: dict[str, PendingApproval] = field(default_factory=dict[str, PendingApproval])
+    untrusted: set[str] = field(default_factory=set[str])
     slots: dict[str, asyncio.Semaphore] = field(default_factory=dict[str, asyncio.Semaphore])
     processes: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_PROCESSES))
     leftover: Counter[str] = field(default_factory=Counter[str])
@@ -108,6 +119,43 @@ class Desk:
         if earlier:
             said = f"{said}\n{earlier}"
         return hashlib.sha256(said.encode()).hexdigest()
+
+    def ask(self, case: Case, pending: PendingApproval) -> PendingApproval:
+        """Put a call before people, unless the very same was asked before and still counts.
+
+        Returns:
+            What they are asked, secrets masked.
+        """
+        earlier = self.asked.get(case.call_id)
+        if (
+            earlier is not None
+            and earlier.digest == pending.digest
+            and not self.is_expired(earlier)
+        ):
+            return earlier
+        pending = self.secrets.mask(pending)
+        self.asked[case.call_id] = pending
+        self.ledger.emit(ApprovalRequested(pending=pending))
+        return pending
+
+    def is_expired(self, pending: PendingApproval) -> bool:
+        """Whether it has to be asked anew."""
+        return pending.expires_at is not None and self.clock.now() >= pending.expires_at
+
+    def trust_of(self, case: Case) -> str:
+        """What is thought of an outcome: "untrusted" where strangers may have written it."""
+        outcome, tool = case.outcome, case.tool
+        if tool is None or isinstance(outcome, ToolDenied | ToolTimeout):
+            return ""
+        # What is read back is as it was when it was stored.
+        is_read_back = tool.name == READER_NAME and case.given.get("id") in self.untrusted
+        return UNTRUSTED if tool.trust or is_read_back else ""
+
+    def distrust(self, outcome: ToolOutcome) -> None:
+        """Take note of an outcome that strangers may have written."""
+        self.turn.tainted = self.turn.tainted or outcome.tool_name
+        if isinstance(outcome, ToolArtifactReference):
+            self.untrusted.add(outcome.artifact_id)
 
     def slot_of(self, case: Case) -> asyncio.Semaphore | None:
         """What limits the bodies of the call's tool, None for no limit."""
@@ -155,6 +203,7 @@ class Desk:
             mode=case.mode,
             idempotency_key=case.idempotency_key,
             started_at=case.started_at,
+            trust=self.trust_of(case),
             outcome=outcome,
         )
         if not self.secrets:

@@ -39,6 +39,11 @@ class ReplayControl:
         """Forget what succeeded; what is under way stays."""
         self._done.clear()
 
+    def done_by(self, key: str) -> str | None:
+        """The id of the call that succeeded already, None where none has."""
+        done = self._done.get(key)
+        return None if done is None else done.call_id
+
     def enter(
         self, key: str, resources: frozenset[str] | None
     ) -> str | asyncio.Future[None] | None:

@@ -6,20 +6,19 @@ import secrets as random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import msgspec
+
 from ..clock import SYSTEM_CLOCK
 from ..contract import (
     AnyAnswer,
-    ApprovalAnswered,
-    ApprovalRecord,
-    Approve,
     ArtifactStore,
     Budget,
     Clock,
     Deny,
-    Edit,
     Journal,
     JsonObject,
     PendingApproval,
+    Policy,
     RunInfo,
     ToolCall,
     ToolDenied,
@@ -29,8 +28,10 @@ from ..contract import (
     ToolSpec,
     ToolStarted,
     outcome_blocks_tool,
+    outcome_to_model_content,
 )
 from ..errors import Misuse
+from .answering import CallAnswer, apply_answer, read_answer, tell_outdated
 from .artifacts import InMemoryArtifacts, make_reader
 from .batch import Batch
 from .case import Case
@@ -38,6 +39,8 @@ from .catalog import Catalog, Offered, resolve_tools
 from .conclusion import INTERRUPTED
 from .definition import Tool
 from .desk import Desk
+from .dry_run import DryRun
+from .fence import fence
 from .gate import Gate
 from .gates import Approver, PreToolHook, standard_gates
 from .gates.approval import ANY_ARGUMENTS
@@ -71,7 +74,7 @@ class Toolbox:
         *,
         budget: Budget | None = None,
         gates: GateChoice | None = None,
-        policy: object = None,
+        policy: Policy | None = None,
         approve: Approver | None = None,
         on_pre_tool_use: PreToolHook | None = None,
         artifacts: ArtifactStore | None = None,
@@ -98,14 +101,15 @@ class Toolbox:
             budget: Limits; None is the default budget.
             gates: Your own gates, asked before people are; or a function of the standard
                 gates that gives all that shall be asked, in order.
-            policy: Not in this version.
+            policy: Rules on tools; None is none.
             approve: Asked where a call needs approval: True, False, or None to leave it
                 parked. None parks every such call.
             on_pre_tool_use: Asked about every call with valid arguments: Allow, Refuse, Ask
                 or EditArguments; None is Allow.
             artifacts: Where large outputs go; None keeps them in memory.
             secrets: Texts that are masked everywhere but in the tool itself.
-            web_mode: Whether tools that declare the network may run.
+            web_mode: Whether tools that declare the network may run; the older name of
+                ``Policy(network=)``.
             parallel: Whether bodies of one reply may run together.
             replay_scope: How long a success denies its repetition: "turn", or as long as the
                 Toolbox lives and what ``restore`` brings in ("run", "context").
@@ -126,7 +130,7 @@ class Toolbox:
         Raises:
             Misuse: A tool, a gate or an option cannot be used.
         """
-        _check_options(policy, replay_scope)
+        policy = _read_options(policy, replay_scope, web_mode=web_mode)
         clock = clock or SYSTEM_CLOCK
         run_id = (identity.run_id if identity else "") or f"box-{random.token_hex(8)}"
         store = artifacts or InMemoryArtifacts()
@@ -134,14 +138,13 @@ class Toolbox:
         self._in_run = identity is not None
         self._parked: dict[str, Case] = {}
         self._batches: set[Batch] = set()
+        self._untrusted: set[tuple[str, str]] = set()
         self.records: list[ToolRecord] = []
         ledger = Ledger(emit, barrier)
         get_attempt = attempt if callable(attempt) else lambda: attempt
         if journal is not None and emit is None:
             ledger = JournalLedger(journal, run_id, clock=clock, attempt=get_attempt)
-        standard = standard_gates(
-            hook=on_pre_tool_use, approve=approve, network=web_mode, clock=clock
-        )
+        standard = standard_gates(hook=on_pre_tool_use, approve=approve, policy=policy, clock=clock)
         self._desk = Desk(
             run_id=run_id,
             parent_run_id=parent_run_id,
@@ -233,10 +236,49 @@ class Toolbox:
         """
         return await self._run([self._open(call, turn) for call in calls])
 
+    async def check(self, call: ToolCall) -> DryRun:
+        """Find out what would come of a call, without making it.
+
+        Your hook and gates are asked; nobody who approves is, nothing is told or counted.
+
+        Args:
+            call: What the model might ask for.
+
+        Returns:
+            Why it would be denied, or what people would be asked first, with the gates' trace.
+        """
+        case = self._open(call, 0)
+        case.dry = True
+        self._passage.go(case)
+        await self._passage.wait(case)
+        mask, outcome = self._desk.secrets.mask, case.outcome
+        return DryRun(
+            outcome=mask(outcome) if isinstance(outcome, ToolDenied) else None,
+            pending=None if case.pending is None else mask(case.pending),
+            arguments=mask(case.arguments),
+            trace=tuple(mask(verdict) for verdict in case.trace),
+        )
+
+    def content_of(self, outcome: ToolOutcome) -> str:
+        """What a tool message holds of an outcome of this Toolbox.
+
+        Returns:
+            ``outcome_to_model_content``; fenced where strangers may have written it.
+        """
+        text = outcome_to_model_content(outcome)
+        if (outcome.call_id, outcome.tool_name) not in self._untrusted:
+            return text
+        return fence(text, run_id=self.run_id, call_id=outcome.call_id)
+
+    def distrust(self, source: str) -> None:
+        """Tell that untrusted words of *source* are in the context already."""
+        self._desk.turn.tainted = self._desk.turn.tainted or source
+
     async def answer(self, answers: Iterable[AnyAnswer]) -> list[ToolOutcome]:
         """Go on with parked calls that people have answered for.
 
         The gates are asked again, for what was right when a person was asked may not be now.
+        A yes or an edit that comes after its question expired is not taken: it is asked anew.
 
         Args:
             answers: Approve, Deny or Edit; calls without one stay parked.
@@ -247,7 +289,7 @@ class Toolbox:
         Raises:
             Misuse: No such call is parked, or the answer is of a kind that is not for calls.
         """
-        given = [_for_call(answer) for answer in answers]
+        given = [read_answer(answer) for answer in answers]
         unknown = [one.call_id for one in given if one.call_id not in self._parked]
         if unknown:
             raise Misuse(f"no call {unknown[0]!r} waits for an answer")
@@ -264,6 +306,8 @@ class Toolbox:
         calls: Sequence[ToolCall],
         started: Mapping[str, ToolStarted],
         *,
+        asked: Mapping[str, PendingApproval] | None = None,
+        answers: Mapping[str, CallAnswer] | None = None,
         turn: int = 0,
     ) -> list[ToolOutcome]:
         """Run the calls of a reply at which an earlier process ended.
@@ -275,20 +319,43 @@ class Toolbox:
         Args:
             calls: Those of the reply that have no outcome.
             started: What the log says of the start of some of them, by call id.
+            asked: What people were asked about some of them, by call id.
+            answers: What they have answered since, by call id. A yes or an edit holds only
+                for the very question that was asked, and while that has not expired.
             turn: A label for their records.
 
         Returns:
-            As ``dispatch``.
+            One outcome for each call that settled; those with an answer come last.
 
         Raises:
             asyncio.CancelledError: The caller was cancelled; every call has its record.
             JournalError: Events could not be logged.
         """
+        asked, answers = asked or {}, answers or {}
+        self._desk.asked.update(asked)
         cases = [self._open(call, turn) for call in calls]
         for case in cases:
             if case.call_id in started:
                 self._take_up(case, started[case.call_id])
-        return await self._run(cases)
+            else:
+                case.answered = case.call_id in asked and case.call_id in answers
+        outcomes = await self._run(cases)
+        return outcomes + await self._answer_again(asked, answers)
+
+    async def _answer_again(
+        self, asked: Mapping[str, PendingApproval], answers: Mapping[str, CallAnswer]
+    ) -> list[ToolOutcome]:
+        """Take the answers to questions that still are what they were."""
+        valid: list[CallAnswer] = []
+        for call_id, case in self._parked.items():
+            if call_id not in answers:
+                continue
+            # A no holds whatever has changed since: they do not want it.
+            if case.pending == asked.get(call_id) or isinstance(answers[call_id], Deny):
+                valid.append(answers[call_id])
+            else:
+                tell_outdated(self._desk, case)
+        return await self.answer(valid) if valid else []
 
     def restore(self, records: Iterable[ToolRecord]) -> None:
         """Take in what a log says of earlier calls of this turn.
@@ -298,6 +365,10 @@ class Toolbox:
         turn = self._desk.turn
         for record in records:
             self.records.append(record)
+            turn.consent.learn_record(record)
+            if record.trust:
+                self._desk.distrust(record.outcome)
+                self._untrusted.add((record.call_id, record.tool_name))
             tool, outcome = self.find(record.tool_name), record.outcome
             if record.started_at is not None:
                 turn.claim(record.tool_name)
@@ -379,28 +450,9 @@ class Toolbox:
             code=INTERRUPTED,
         )
 
-    def _reopen(self, parked: Case, answer: Approve | Deny | Edit) -> Case:
-        case, digest = self._open(parked.call, parked.label), parked.digest
-        case.source, case.edited, case.asks = parked.source, parked.edited, parked.asks
-        match answer:
-            case Approve():
-                case.granted, decision, reason = digest, "approved", ""
-            case Edit(arguments=arguments):
-                # They are the person's own words: there is nothing left to ask.
-                case.source, case.edited, case.granted = arguments, True, ANY_ARGUMENTS
-                decision, reason = "edited", ""
-            case Deny(reason=reason):
-                decision = "denied"
-                self._desk.turn.refused[digest] = reason or "it was not approved"
-        case.approval = ApprovalRecord(
-            decision=decision,
-            by=answer.by,
-            at=self._desk.clock.now(),
-            digest=digest,
-            reason=reason,
-        )
-        event = ApprovalAnswered(answer=answer, digest=digest)
-        self._desk.ledger.emit(self._desk.secrets.mask(event))
+    def _reopen(self, parked: Case, answer: CallAnswer) -> Case:
+        case = self._open(parked.call, parked.label)
+        apply_answer(self._desk, case, parked, answer)
         return case
 
     async def _run(self, cases: Sequence[Case]) -> list[ToolOutcome]:
@@ -411,15 +463,19 @@ class Toolbox:
         finally:
             self._batches.discard(batch)
             self.records += batch.records
+            self._untrusted |= {(one.call_id, one.tool_name) for one in batch.records if one.trust}
             self._parked |= {case.call_id: case for case in cases if case.pending is not None}
         return [case.outcome for case in cases if case.outcome is not None]
 
 
-def _check_options(policy: object, replay_scope: str) -> None:
-    if policy is not None:
-        raise Misuse("Toolbox(policy=...) is not in this version; gates= takes your own gates")
+def _read_options(policy: object, replay_scope: str, *, web_mode: bool) -> Policy | None:
     if replay_scope not in _SCOPES:
         raise Misuse(f"replay_scope is {replay_scope!r}: give {', '.join(_SCOPES)}")
+    if policy is not None and not isinstance(policy, Policy):
+        raise Misuse(f"policy is a {type(policy).__name__}: give a Policy")
+    if web_mode:
+        return policy
+    return msgspec.structs.replace(policy or Policy(), network=False)
 
 
 def _choose_gates(chosen: GateChoice | None, standard: tuple[Gate, ...]) -> tuple[Gate, ...]:
@@ -441,11 +497,3 @@ def _resources_then(tool: Tool, arguments: JsonObject) -> frozenset[str] | None:
         return tool.resources_of(arguments)
     except Exception:  # a log may hold masked arguments, and a resume must not fail on them
         return None
-
-
-def _for_call(answer: AnyAnswer) -> Approve | Deny | Edit:
-    if not isinstance(answer, Approve | Deny | Edit):
-        raise Misuse(f"{type(answer).__name__} is no answer for a call: give Approve, Deny or Edit")
-    if isinstance(answer, Approve) and answer.always:
-        raise Misuse("Approve(always=...) is not in this version")
-    return answer

@@ -6,6 +6,8 @@ from collections import Counter
 from typing import Literal, TypeAlias
 
 from ..contract import Budget, Clock
+from .consent import Consent
+from .meters import Meters
 from .replay import ReplayControl
 
 __all__ = ["ReplayScope", "Turn"]
@@ -24,7 +26,9 @@ class Turn:
         blocked: Tools that may not be called again, with the reason.
         calls: How many bodies were started.
         calls_of: The same for each tool.
-        refused: Digests of calls that a person said no to, with what was said.
+        consent: What people said for good.
+        meters: What is counted for rate limits and circuits of tools.
+        tainted: The tool whose untrusted result is in the context, "" for none.
         replay: Which calls succeeded already.
     """
 
@@ -42,7 +46,9 @@ class Turn:
         self.blocked: dict[str, str] = {}
         self.calls = 0
         self.calls_of: Counter[str] = Counter()
-        self.refused: dict[str, str] = {}
+        self.consent = Consent()
+        self.tainted = ""
+        self.meters = Meters(clock)
         self.replay = ReplayControl()
         self._clock = clock
         self._refusals: Counter[str] = Counter()
@@ -58,8 +64,8 @@ class Turn:
             in_run: Whether the budget is a run's and goes on, or begins anew.
         """
         after = Turn(self._clock, self.budget, deadline=self._deadline if in_run else None)
-        # A person's no is final.
-        after.refused = self.refused
+        # What a person said is final, and what the model has read stays read.
+        after.consent, after.tainted, after.meters = self.consent, self.tainted, self.meters
         if in_run:
             after.calls, after.calls_of = self.calls, self.calls_of
         if scope != "turn":

@@ -16,7 +16,8 @@ from upshot.contract import (
     ToolExecutionResult,
 )
 from upshot.errors import Misuse
-from upshot.tools import ApprovalRequest, EditArguments, Toolbox, tool
+from upshot.testing import FakeClock
+from upshot.tools import ApprovalRequest, EditArguments, Policy, Toolbox, tool
 
 
 @tool(effect="destructive")
@@ -174,7 +175,7 @@ async def test_partial_answers_keep_the_rest_parked_and_call_order():
 
 
 @pytest.mark.parametrize(
-    "answer", [Approve("nope"), Answer("1", 7), Approve("1", always="tool")], ids=repr
+    "answer", [Approve("nope"), Answer("1", 7), Approve("1", always="ever")], ids=repr
 )
 async def test_answers_that_are_for_no_parked_call_are_misuse(answer: Any):
     box = Toolbox([remove])
@@ -191,3 +192,107 @@ async def test_gates_are_asked_again_after_an_answer():
     outcome = (await box.answer([Approve("1")]))[0]
     assert isinstance(outcome, ToolDenied)
     assert outcome.reason == "cancelled"
+
+
+@pytest.mark.parametrize(("always", "asked"), [("tool", 0), ("arguments", 1), ("", 2)])
+async def test_a_yes_for_good_covers_what_its_scope_says(always: str, asked: int):
+    box = Toolbox([remove])
+    await box.dispatch([call(path="/a")])
+    await box.answer([Approve("1", always=always, by="ann")])
+    again = await box.dispatch([call(id="2", path="/a"), call(id="3", path="/b")])
+    assert len(box.pending) == asked
+    assert [outcome.kind for outcome in again] == ["tool_execution_result"] * (2 - asked)
+
+
+async def test_a_yes_for_good_is_recorded_and_restored_from_records():
+    box = Toolbox([remove])
+    await box.dispatch([call()])
+    await box.answer([Approve("1", always="tool", by="ann")])
+    box.new_turn()
+    await box.dispatch([call(id="2", path="/b")])
+    approvals = [record.approval for record in box.records]
+    assert [(one.decision, one.scope, one.by) for one in approvals if one is not None] == [
+        ("approved", "tool", "ann"),
+        ("always", "tool", "ann"),
+    ]
+    again = Toolbox([remove])
+    again.restore(box.records)
+    assert len(await again.dispatch([call(id="3", path="/c")])) == 1
+
+
+async def test_a_yes_for_the_tool_does_not_hold_for_another_version_of_it():
+    box = Toolbox([remove])
+    await box.dispatch([call()])
+    await box.answer([Approve("1", always="tool")])
+    changed = Toolbox([remove.but(about="Removes even more.")])
+    changed.restore(box.records)
+    assert await changed.dispatch([call(id="2")]) == []
+
+
+async def test_a_no_is_final_over_a_restart_and_an_approvers_is_not():
+    box = Toolbox([remove])
+    await box.dispatch([call()])
+    await box.answer([Deny("1", "keep it")])
+    again = Toolbox([remove])
+    again.restore(box.records)
+    outcome = (await again.dispatch([call(id="2")]))[0]
+    assert isinstance(outcome, ToolDenied)
+    assert outcome.details == "keep it"
+    answers = iter([False, True])
+    box = Toolbox([remove], approve=lambda request: next(answers))
+    kinds = [(await box.dispatch([call(id=id)]))[0].kind for id in "12"]
+    assert kinds == ["tool_denied", "tool_execution_result"]
+
+
+async def test_an_answer_after_its_time_is_not_taken_and_the_call_is_asked_anew():
+    clock, events = FakeClock(), list[Event]()
+    box = Toolbox([remove.but(approval_expires_s=60)], clock=clock, emit=events.append)
+    await box.dispatch([call(), call(id="2", path="/b")])
+    first = box.pending[0]
+    assert first.expires_at is not None
+    await clock.sleep(60)
+    assert await box.answer([Approve("1")]) == []
+    assert box.pending[-1].call_id == "1"
+    assert box.pending[-1].expires_at > first.expires_at  # type: ignore[operator]
+    assert [event.kind for event in events].count("approval_requested") == 3
+    # A no is safe at any time.
+    assert len(await box.answer([Deny("2")])) == 1
+    assert len(await box.answer([Approve("1")])) == 1
+
+
+async def test_the_policy_says_when_a_question_expires_unless_the_tool_does():
+    box = Toolbox([remove, peek.but(approval_expires_s=1)], policy=Policy(approval_expires_s=9))
+    await box.dispatch([call(), call("peek", "2")])
+    lasts = [(one.expires_at - one.asked_at).total_seconds() for one in box.pending]  # type: ignore[operator]
+    assert lasts == [9, 1]
+
+
+async def test_a_question_that_still_counts_is_not_asked_twice_over_a_restart():
+    box, events = Toolbox([remove]), list[Event]()
+    await box.dispatch([call()])
+    asked = {"1": box.pending[0]}
+    again = Toolbox([remove], emit=events.append)
+    assert await again.resume([call()], {}, asked=asked) == []
+    assert again.pending == box.pending
+    assert events == []
+
+
+@pytest.mark.parametrize("answer", [Approve("1"), Edit("1", {"path": "/b"})], ids=repr)
+async def test_an_answer_is_void_when_the_tool_has_changed_since(answer: Any):
+    box, events = Toolbox([remove]), list[Event]()
+    await box.dispatch([call()])
+    asked = {"1": box.pending[0]}
+    changed = Toolbox([remove.but(about="Removes even more.")], emit=events.append)
+    assert await changed.resume([call()], {}, asked=asked, answers={"1": answer}) == []
+    assert changed.pending[0].digest != asked["1"].digest
+    assert [event.kind for event in events] == ["approval_requested", "warning"]
+
+
+async def test_what_a_person_answered_goes_before_a_callback():
+    box = Toolbox([remove])
+    await box.dispatch([call()])
+    again = Toolbox([remove], approve=lambda request: True)
+    asked, answers = {"1": box.pending[0]}, {"1": Edit("1", {"path": "/safe"})}
+    outcome = (await again.resume([call()], {}, asked=asked, answers=answers))[0]
+    assert isinstance(outcome, ToolExecutionResult)
+    assert outcome.output == {"result": "/safe"}

@@ -1,6 +1,6 @@
 """The gates that ship, one noun a module."""
 
-from ...contract import Clock
+from ...contract import Clock, Policy
 from ..gate import Gate
 from .approval import ApprovalGate, Approver
 from .arguments import ArgumentsGate
@@ -8,7 +8,8 @@ from .block import BlockGate
 from .hook import Allow, ApprovalRequest, Ask, EditArguments, HookGate, PreToolHook, Refuse
 from .known import KnownGate
 from .limit import BudgetGate, CancelledGate, DeadlineGate
-from .network import NetworkGate
+from .policy import PolicyGate
+from .rate import RateGate
 from .replay import ReplayGate
 
 __all__ = [
@@ -24,9 +25,10 @@ __all__ = [
     "EditArguments",
     "HookGate",
     "KnownGate",
-    "NetworkGate",
+    "PolicyGate",
     "PreToolHook",
     "ApprovalRequest",
+    "RateGate",
     "Refuse",
     "ReplayGate",
     "standard_gates",
@@ -34,14 +36,14 @@ __all__ = [
 
 
 def standard_gates(
-    *, hook: PreToolHook | None, approve: Approver | None, network: bool, clock: Clock
+    *, hook: PreToolHook | None, approve: Approver | None, policy: Policy | None, clock: Clock
 ) -> tuple[Gate, ...]:
     """The gates that are asked unless somebody chooses others, in order.
 
     Args:
         hook: The caller's own hook, None for none.
         approve: Who approves at once, None for nobody.
-        network: Whether tools may reach the network.
+        policy: The caller's rules, None for none.
         clock: Time.
     """
     found: list[Gate | None] = [
@@ -49,12 +51,15 @@ def standard_gates(
         DeadlineGate(),
         BudgetGate(),
         KnownGate(),
-        None if network else NetworkGate(),
+        None if policy is None else PolicyGate(policy),
         BlockGate(),
+        RateGate(),
         ArgumentsGate(),
         ReplayGate(),
         None if hook is None else HookGate(hook),
-        ApprovalGate(approve, clock),
+        ApprovalGate(
+            approve, clock, expires_s=None if policy is None else policy.approval_expires_s
+        ),
         DeadlineGate("deadline_again"),
     ]
     return tuple(gate for gate in found if gate is not None)

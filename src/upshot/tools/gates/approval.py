@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import TypeAlias
 
 from ...contract import ApprovalRecord, Clock, DeniedReason, Effect, PendingApproval
@@ -27,19 +28,38 @@ class ApprovalGate:
 
     name = "approval"
 
-    def __init__(self, approve: Approver | None, clock: Clock) -> None:
+    def __init__(
+        self, approve: Approver | None, clock: Clock, *, expires_s: float | None = None
+    ) -> None:
+        """Make the gate.
+
+        Args:
+            approve: Who answers at once; None parks every call that is asked about.
+            clock: Time.
+            expires_s: After how many seconds a question has to be asked anew, unless the
+                tool says that itself; None is never.
+        """
         self._approve = approve
         self._clock = clock
+        self._expires_s = expires_s
 
     def check(self, case: Case) -> Denial | Parked | Awaitable[Denial | Parked | None] | None:
         """Ask, or park the call where nobody answers."""
-        if not _is_asked(case) or case.granted in (case.digest, ANY_ARGUMENTS):
+        if case.granted and case.granted in (case.digest, ANY_ARGUMENTS):
             return None
-        # Asked once: a model that repeats itself must not wear people down.
-        said = case.turn.refused.get(case.digest)
-        if said is not None:
-            return Denial(DeniedReason.WRITE_DENIED, said)
-        if self._approve is None:
+        if case.answered:
+            return self._park(case)
+        consent = case.turn.consent
+        if not consent.is_empty:
+            # Asked once: a model that repeats itself must not wear people down.
+            said = consent.refusal(case.digest)
+            if said:
+                return Denial(DeniedReason.WRITE_DENIED, said)
+            if _is_asked(case) and self._is_granted(case):
+                return None
+        if not _is_asked(case):
+            return None
+        if self._approve is None or case.dry:
             return self._park(case)
         try:
             answer = self._approve(ApprovalRequest.of(case))
@@ -74,7 +94,29 @@ class ApprovalGate:
         )
         return None if answer else Denial(DeniedReason.WRITE_DENIED, "it was not approved")
 
+    def _is_granted(self, case: Case) -> bool:
+        """Whether somebody has let such calls run always."""
+        tool = case.known_tool
+        grant = case.turn.consent.grant(
+            case.digest,
+            tool_name=tool.name,
+            tool_version=tool.version,
+            distrusted=case.distrusted,
+        )
+        if grant is None:
+            return False
+        case.approval = ApprovalRecord(
+            decision="always",
+            by=grant.by,
+            at=self._clock.now(),
+            digest=case.digest,
+            scope=grant.scope,
+        )
+        return True
+
     def _park(self, case: Case) -> Parked:
+        now, expires_s = self._clock.now(), case.known_tool.approval_expires_s
+        expires_s = self._expires_s if expires_s is None else expires_s
         return Parked(
             PendingApproval(
                 call_id=case.call_id,
@@ -83,7 +125,8 @@ class ApprovalGate:
                 effect=case.effect,
                 digest=case.digest,
                 reason=case.asks,
-                asked_at=self._clock.now(),
+                asked_at=now,
+                expires_at=None if expires_s is None else now + timedelta(seconds=expires_s),
             )
         )
 

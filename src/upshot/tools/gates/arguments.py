@@ -28,11 +28,12 @@ class ArgumentsGate:
             return self._refuse(case, Refused(str(error), tool.check.hint))
         case.settle_arguments(found.given, found.filled, values, found.coercions)
         case.resources = tool.resources_of(found.filled)
-        case.turn.accept(case.tool_name)
+        if not case.dry:
+            case.turn.accept(case.tool_name)
         return None
 
     def _refuse(self, case: Case, refused: Refused) -> Denial:
         # An edit is a hook's or a person's fault, and must not count against the model.
-        if case.source is case.call.arguments:
+        if case.source is case.call.arguments and not case.dry:
             case.turn.refuse(case.tool_name)
         return Denial(DeniedReason.VALIDATION, refused.details, refused.hint)

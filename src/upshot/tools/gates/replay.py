@@ -22,6 +22,9 @@ class ReplayGate:
         tool = case.known_tool
         if not tool.idempotent or tool.repeatable:
             return None
+        if case.dry:
+            done = case.turn.replay.done_by(case.digest)
+            return None if done is None else _duplicate(done)
         found = self._enter(case)
         return self._wait(case, found) if isinstance(found, asyncio.Future) else found
 
@@ -37,7 +40,11 @@ class ReplayGate:
         key = case.digest
         found = case.turn.replay.enter(key, case.resources)
         if isinstance(found, str):
-            return Denial(DeniedReason.DUPLICATE, f"it was done already, as call {found}")
+            return _duplicate(found)
         if found is None:
             case.held = key
         return found
+
+
+def _duplicate(call_id: str) -> Denial:
+    return Denial(DeniedReason.DUPLICATE, f"it was done already, as call {call_id}")

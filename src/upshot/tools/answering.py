@@ -1,0 +1,76 @@
+"""Answering: what a person's word does to a parked call."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from ..contract import AnyAnswer, ApprovalAnswered, ApprovalRecord, Approve, Deny, Edit
+from ..errors import Misuse
+from .case import Case
+from .desk import Desk
+from .gates.approval import ANY_ARGUMENTS
+
+__all__ = ["CallAnswer", "apply_answer", "read_answer", "tell_outdated"]
+
+CallAnswer: TypeAlias = Approve | Deny | Edit
+
+_ALWAYS = ("", "tool", "arguments")
+_DECISIONS = {Approve: "approved", Deny: "denied", Edit: "edited"}
+# A person's no is final for the same arguments.
+_SCOPE_OF_NO = "arguments"
+
+
+def read_answer(answer: AnyAnswer) -> CallAnswer:
+    """An answer that is for a call.
+
+    Raises:
+        Misuse: It is for something else, or holds within no known scope.
+    """
+    if not isinstance(answer, Approve | Deny | Edit):
+        raise Misuse(f"{type(answer).__name__} is no answer for a call: give Approve, Deny or Edit")
+    if isinstance(answer, Approve) and answer.always not in _ALWAYS:
+        raise Misuse(f"Approve(always={answer.always!r}): give 'tool', 'arguments' or ''")
+    return answer
+
+
+def apply_answer(desk: Desk, case: Case, parked: Case, answer: CallAnswer) -> None:
+    """Take an answer; a yes or an edit after its time is told and not taken.
+
+    Args:
+        desk: The Toolbox's.
+        case: The call, opened anew.
+        parked: The same as it was when it was parked.
+        answer: What somebody said.
+    """
+    digest = parked.digest
+    case.source, case.edited, case.asks = parked.source, parked.edited, parked.asks
+    expired = parked.pending is not None and desk.is_expired(parked.pending)
+    if expired and not isinstance(answer, Deny):
+        tell_outdated(desk, case)
+        return
+    if isinstance(answer, Approve):
+        case.granted = digest
+    elif isinstance(answer, Edit):
+        # They are the person's own words: there is nothing left to ask.
+        case.source, case.edited, case.granted = answer.arguments, True, ANY_ARGUMENTS
+    case.approval = ApprovalRecord(
+        decision=_DECISIONS[type(answer)],
+        by=answer.by,
+        at=desk.clock.now(),
+        digest=digest,
+        reason=answer.reason if isinstance(answer, Deny) else "",
+        scope=_SCOPE_OF_NO if isinstance(answer, Deny) else getattr(answer, "always", ""),
+    )
+    # Before the gates are asked again: it is them who refuse what a person refused.
+    version = parked.known_tool.version
+    desk.turn.consent.learn(case.approval, tool_name=case.tool_name, tool_version=version)
+    desk.ledger.emit(desk.secrets.mask(ApprovalAnswered(answer=answer, digest=digest)))
+
+
+def tell_outdated(desk: Desk, case: Case) -> None:
+    """Warn of an answer that cannot be taken."""
+    desk.warn(
+        "answer_outdated",
+        f"the answer for call {case.call_id} of {case.tool_name} came too late, or was about "
+        "something else than the call is now: it is asked anew",
+    )
