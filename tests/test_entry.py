@@ -13,6 +13,7 @@ from tests.runs.kit import ADD, Do, Witness, add, kinds, log_of, measured, say
 from upshot import (
     Agent,
     AgentSpec,
+    Approve,
     Board,
     Budget,
     Checkpoint,
@@ -433,6 +434,27 @@ async def test_resuming_an_unknown_run_names_the_nearest() -> None:
     await run(hello(), Request("?", run_id="run-abcd"), journal=journal)
     with pytest.raises(Misuse, match="did you mean 'run-abcd'"):
         await resume("run-abce", hello(), journal=journal)
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        (Approve("w"), r"answers is one Approve: give a list"),
+        (["yes"], "answers hold a str: give Approve"),
+        ([Approve("v")], "nobody waits for an answer to 'v': the run waits for w"),
+    ],
+)
+async def test_an_answer_to_nothing_is_misuse_and_the_run_waits_on(answers: Any, said: str) -> None:
+    @tool(effect="destructive")
+    def wipe() -> None: ...
+
+    agent = Agent("a", model=ScriptedModel([ToolCall("w", "wipe")]), tools=[wipe])
+    journal = MemoryJournal()
+    await run(agent, Request("?", run_id="r"), journal=journal)
+    with pytest.raises(Misuse, match=said):
+        await resume("r", agent, journal=journal, answers=answers)
+    (summary,) = await journal.runs()
+    assert summary.status == "input_required"
 
 
 async def test_resuming_in_a_file_that_is_not_there_is_misuse(tmp_path: Path) -> None:

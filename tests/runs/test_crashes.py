@@ -118,6 +118,25 @@ async def test_a_log_that_is_lost_fails_the_run_and_ends_it_once(last: int) -> N
     assert told == ["the disk is full"]
 
 
+class Unsafe(MemoryJournal):
+    """A journal whose disk fails where somebody waits for a whole run."""
+
+    async def durable(self, run_id: str, seq: int) -> None:
+        await super().durable(run_id, seq)
+        (summary,) = await self.runs()
+        if summary.ended:
+            raise JournalError("the disk is full")
+
+
+async def test_a_log_that_is_lost_at_the_very_end_is_told_in_the_result() -> None:
+    agent = Agent("a", model=ScriptedModel(["Hi."]))
+    result = await run(agent, "?", journal=Unsafe())
+    assert result.content == "Hi."
+    assert [(w.code, w.message) for w in result.warnings] == [
+        ("journal_failed", "the disk is full")
+    ]
+
+
 async def test_an_old_epoch_stops_the_run_that_lost_its_log() -> None:
     journal = MemoryJournal()
 

@@ -126,6 +126,8 @@ async def _refuse_known(plan: Plan, journal: Journal) -> None:
 
 
 def _check_answers(answers: Sequence[AnyAnswer], past: Past) -> None:
+    if not isinstance(answers, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        raise Misuse(f"answers is one {type(answers).__name__}: give a list: answers=[...]")
     for answer in answers:
         if not isinstance(answer, Approve | Deny | Edit | Answer):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
             kind = type(answer).__name__

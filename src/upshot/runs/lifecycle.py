@@ -414,10 +414,11 @@ class Sitting:
             return await self._conclude(result)
         # The end was being told already; nobody is told twice.
         if isinstance(error, JournalError):
-            self.recorder.warn(
-                RunWarning(code="journal_failed", message=str(error), origin=Origin.JOURNAL)
-            )
-            result = msgspec.structs.replace(result, warnings=tuple(self.recorder.warnings))
+            lost = RunWarning(code="journal_failed", message=str(error), origin=Origin.JOURNAL)
+            self.recorder.warn(lost)
+            # A recorder that has told of the end takes no warning any more.
+            warnings = dict.fromkeys((*self.recorder.warnings, lost))
+            result = msgspec.structs.replace(result, warnings=tuple(warnings))
         if not self.recorder.is_settled:
             self.recorder.emit(RunSettled(result=result))
         return result
