@@ -9,6 +9,9 @@ DEMO := .venv/.ready-demo
 # What the adapters read is installed apart, so that no check can lean on it.
 ADAPTERS := .venv-adapters
 NATIVE := $(ADAPTERS)/.ready
+# So are the MCP servers of others.
+MCP := .venv-mcp
+SERVERS := $(MCP)/.ready
 TYPESCRIPT := .venv/node/.ready
 NPM_FILES := $(addprefix tests/schema/,package.json package-lock.json .npmrc)
 CODE := src tests $(wildcard examples bench)
@@ -43,7 +46,7 @@ endef
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test format-check lint types layers unit adapters bench schema format \
+.PHONY: help setup demo test format-check lint types layers unit adapters mcp bench schema format \
   clean
 
 help: ## list the targets
@@ -73,6 +76,10 @@ unit: $(DEV) $(TYPESCRIPT)
 adapters: $(NATIVE) ## read native objects made by the real packages of other agents
 	@UPSHOT_REAL_ADAPTERS=1 $(ADAPTERS)/bin/pytest -q --confcutdir=tests/adapters_real \
 	  -o filterwarnings=ignore tests/adapters_real
+
+mcp: $(SERVERS) ## use four real MCP servers from the package registries
+	@UPSHOT_REAL_MCP=1 $(MCP)/bin/pytest -q --confcutdir=tests/mcp_real \
+	  -o filterwarnings=ignore tests/mcp_real
 
 bench: $(DEV) ## compare with the raw loops; figures, no pass or fail
 	@$(BIN)/python -m bench
@@ -106,6 +113,17 @@ $(NATIVE): pyproject.toml
 	    --prefix $(ADAPTERS)/node @mariozechner/pi-ai; }; } 2>&1); then echo 'ok ($(ADAPTERS) is ready)'; \
 	else echo FAILED; printf '%s\n' "$$said"; exit 1; fi
 	@touch $(NATIVE)
+
+$(SERVERS): pyproject.toml
+	@printf '%-8s ' set-up; \
+	if said=$$({ $(PYTHON) -m venv $(MCP) && \
+	  $(MCP)/bin/python -m pip --disable-pip-version-check --quiet install \
+	    -e '.[mcp]' pytest pytest-asyncio mcp-server-time mcp-server-git && \
+	  { ! command -v npm >/dev/null || npm install --silent --no-audit --no-fund \
+	    --prefix $(MCP)/node @modelcontextprotocol/server-everything \
+	    @modelcontextprotocol/server-filesystem; }; } 2>&1); then echo 'ok ($(MCP) is ready)'; \
+	else echo FAILED; printf '%s\n' "$$said"; exit 1; fi
+	@touch $(SERVERS)
 
 # The demo needs a part of it only, which is there sooner on a fresh clone.
 $(DEMO): pyproject.toml

@@ -63,6 +63,7 @@ def show(kind):
         "json": [text('{"a": 1}')],
         "structured": [text('{"a":1}')],
         "wrapped": [text("x"), text("y")],
+        "field": [text("words")],
         "beside": [text("in words")],
         "image": [text("see"), {"type": "image", "data": PNG, "mimeType": "image/png"}],
         "resource": [
@@ -75,6 +76,7 @@ def show(kind):
     structured = {
         "structured": {"a": 1},
         "wrapped": {"result": ["x", "y"]},
+        "field": {"content": "words"},
         "beside": {"a": 1},
     }.get(kind)
     return {"content": content} | ({"structuredContent": structured} if structured else {})

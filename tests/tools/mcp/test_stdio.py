@@ -82,6 +82,7 @@ async def test_arguments_are_checked_before_the_server_sees_them(log):
         ("json", {"result": '{"a": 1}'}),
         ("structured", {"a": 1}),
         ("wrapped", {"result": ["x", "y"]}),
+        ("field", {"content": "words"}),
         ("beside", {"structured": {"a": 1}, "content": "in words"}),
         ("none", {"result": None}),
         (

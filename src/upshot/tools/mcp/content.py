@@ -66,11 +66,11 @@ def _repeats(block: _Block, structured: object) -> bool:
     if structured is None or not isinstance(block, TextContent):
         return False
     said: list[object] = [structured]
-    # A tool that returns no object has its value under "result"; of a list each item may be
-    # a block of its own.
+    # A tool that returns no object has its value in the one field of an object; of a list each
+    # item may be a block of its own.
     if isinstance(structured, dict):
-        whole = cast("JsonObject", structured)
-        inner = whole["result"] if list(whole) == ["result"] else None
+        fields = list(cast("JsonObject", structured).values())
+        inner = fields[0] if len(fields) == 1 else None
         said += [inner, *inner] if isinstance(inner, list) else [inner]
     if block.text in said:
         return True
