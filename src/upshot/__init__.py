@@ -130,7 +130,7 @@ if TYPE_CHECKING:
         to_contract,
         to_execution_result,
     )
-    from .engines import LoopEngine
+    from .engines import Graph, GraphEngine, LoopEngine
     from .entry import reopen, resume, run, run_sync, start
     from .errors import JournalError, Misuse, RunFailed, UpshotError
     from .journal import open_journal
@@ -183,6 +183,8 @@ __all__ = [
     "File",
     "FinalizeDecision",
     "FinishReason",
+    "Graph",
+    "GraphEngine",
     "HANDOFF_FINALIZE_REASON",
     "HANDOFF_STATE_KEY",
     "Handoff",
@@ -313,7 +315,7 @@ _HOMES = {
         "outcome_blocks_tool outcome_is_error outcome_is_retryable outcome_to_model_content "
         "to_contract to_execution_result "
     ),
-    "engines": ("LoopEngine "),
+    "engines": ("Graph GraphEngine LoopEngine "),
     "entry": ("reopen resume run run_sync start "),
     "errors": ("JournalError Misuse RunFailed UpshotError "),
     "journal": ("open_journal "),

@@ -1,5 +1,18 @@
 """Who drives the steps of a run."""
 
+from .graph import Graph
+from .graph_engine import GraphEngine
+from .graph_node import AgentTask, ForEach, Node, Parallel, Question, ToolTask
 from .loop import LoopEngine
 
-__all__ = ["LoopEngine"]
+__all__ = [
+    "AgentTask",
+    "ForEach",
+    "Graph",
+    "GraphEngine",
+    "LoopEngine",
+    "Node",
+    "Parallel",
+    "Question",
+    "ToolTask",
+]

@@ -1,0 +1,169 @@
+"""Graph: nodes and the edges between them, checked when it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple, Self, TypeAlias
+
+from ..contract import Agent
+from ..errors import Misuse
+from .graph_branch import MERGES, Merge
+from .graph_chart import draw
+from .graph_data import read_graph
+from .graph_node import BoardFunction, Node, as_node
+
+__all__ = ["Edge", "Graph"]
+
+GivenEdge: TypeAlias = "tuple[str, str] | tuple[str, str, BoardFunction]"
+
+
+class Edge(NamedTuple):
+    """A way from one node to another.
+
+    Attributes:
+        source: From here.
+        target: To there.
+        condition: A function of the board, sync or async; None is always.
+    """
+
+    source: str
+    target: str
+    condition: BoardFunction | None = None
+
+
+class Graph:
+    """Nodes that work on a board, and the edges that say which comes next.
+
+    All edges of a node whose conditions hold are followed: several are a fork. A node is begun
+    when no other that is under way can still reach it without going round a cycle: that is a
+    join. Each branch works on its own copy of the board until then, and their changes are merged.
+
+    Args:
+        nodes: What each node does: a function of the board, an Agent, a Graph, or one of the
+            values beside this class; ``Node(...)`` round any of them adds retries.
+        edges: ``(source, target)`` or ``(source, target, condition)``. A node without any is
+            an end.
+        start: The first node.
+        ends: Nodes at which the graph may also end, when no condition of their edges holds.
+        merges: How a variable is merged that several branches set, by name: "add", "update",
+            "first", "last", or a function of the list of values, in the order of the nodes.
+        max_steps: How many nodes may be run, one that is run again counted again. None is the
+            run's ``max_turns``, and never less than there are nodes.
+
+    Raises:
+        Misuse: An edge leads from or to no node, there is no such start, a merge is unknown.
+    """
+
+    def __init__(
+        self,
+        nodes: Mapping[str, object],
+        edges: Iterable[Sequence[Any]] = (),
+        start: str = "",
+        *,
+        ends: Iterable[str] = (),
+        merges: Mapping[str, Merge] | None = None,
+        max_steps: int | None = None,
+    ) -> None:
+        self.nodes: Mapping[str, Node] = {n: as_node(n, work) for n, work in nodes.items()}
+        self.edges: tuple[Edge, ...] = tuple(_read_edge(edge) for edge in edges)
+        self.start = start or next(iter(self.nodes), "")
+        self.ends = frozenset(ends)
+        self.merges: Mapping[str, Merge] = dict(merges or {})
+        self.max_steps = max_steps
+        self._check()
+        self._edges_of: dict[str, list[Edge]] = {name: [] for name in self.nodes}
+        for edge in self.edges:
+            self._edges_of[edge.source].append(edge)
+
+    @classmethod
+    def from_data(
+        cls,
+        data: Mapping[str, Any],
+        *,
+        functions: Mapping[str, Callable[..., Any]] | None = None,
+        agents: Mapping[str, Agent[Any]] | None = None,
+    ) -> Self:
+        """Make a graph of plain data that names its functions and agents.
+
+        Args:
+            data: ``{"start", "nodes", "edges", "ends", "merges", "max_steps"}``; a node is the
+                name of a function, or a mapping with one of function, agent, tool, ask, graph,
+                parallel, foreach, and what ``Node`` takes.
+            functions: Nodes' functions and edges' conditions, by name.
+            agents: By name.
+
+        Raises:
+            Misuse: It is no such data, or a name is nowhere; the message says where.
+        """
+        return cls(**read_graph(data, functions or {}, agents or {}, make=cls))
+
+    def edges_of(self, name: str) -> Sequence[Edge]:
+        """The edges that begin at a node."""
+        return self._edges_of[name]
+
+    def to_mermaid(self) -> str:
+        """The graph as Mermaid text."""
+        return draw(self.nodes, self.edges, start=self.start, ends=self.ends)
+
+    @cached_property
+    def ahead(self) -> Mapping[str, frozenset[str]]:
+        """The nodes that can be reached from each, without going back in a cycle."""
+        return _reachable([*self.nodes], self._edges_of, self.start)
+
+    def _check(self) -> None:
+        if self.start not in self.nodes:
+            raise Misuse(f"the graph has no node {self.start!r} to start at: {_names(self.nodes)}")
+        for name in (*self.ends, *(end for edge in self.edges for end in edge[:2])):
+            if name not in self.nodes:
+                raise Misuse(f"the graph has no node {name!r}: {_names(self.nodes)}")
+        if self.max_steps is not None and self.max_steps < 1:
+            raise Misuse(f"max_steps is {self.max_steps}: give at least 1, or None")
+        for name, merge in self.merges.items():
+            if merge not in MERGES if isinstance(merge, str) else not callable(merge):
+                known = ", ".join(map(repr, MERGES))
+                raise Misuse(f"the merge of {name!r} is {merge!r}: give {known} or a function")
+
+
+def _names(nodes: Iterable[str]) -> str:
+    return f"there are {', '.join(map(repr, nodes)) or 'none'}"
+
+
+def _read_edge(edge: Sequence[Any]) -> Edge:
+    if isinstance(edge, str) or not 2 <= len(edge) <= 3:
+        raise Misuse(f"{edge!r} is no edge: give (source, target) or (source, target, condition)")
+    read = Edge(*edge)
+    if read.condition is not None and not callable(read.condition):
+        raise Misuse(
+            f"the condition from {read.source!r} to {read.target!r} is a "
+            f"{type(read.condition).__name__}: give a function of the board"
+        )
+    return read
+
+
+def _reachable(
+    names: list[str], edges_of: Mapping[str, Sequence[Edge]], start: str
+) -> dict[str, frozenset[str]]:
+    """What lies ahead of each node when edges that close a cycle are left out.
+
+    The walk is depth first, from the start and in the order of the edges; an edge back to a
+    node that is still being walked closes a cycle.
+    """
+    ahead: dict[str, frozenset[str]] = {}
+    for root in (start, *names):
+        path: dict[str, set[str]] = {} if root in ahead else {root: set()}
+        left = [(root, iter(edges_of[root]))] if path else []
+        while left:
+            name, edges = left[-1]
+            edge = next(edges, None)
+            if edge is None:
+                left.pop()
+                ahead[name] = frozenset(path.pop(name))
+                if left:
+                    path[left[-1][0]] |= {name, *ahead[name]}
+            elif edge.target in ahead:
+                path[name] |= {edge.target, *ahead[edge.target]}
+            elif edge.target not in path:
+                path[edge.target] = set()
+                left.append((edge.target, iter(edges_of[edge.target])))
+    return ahead

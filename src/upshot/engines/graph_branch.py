@@ -1,0 +1,157 @@
+"""Branches of a graph in flight: each has a board of its own, and joining merges the changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias, cast
+
+import msgspec
+
+from ..contract import ErrorCode, Json, to_free_json
+from ..errors import Misuse
+from ..runs import Board, Failed
+from .graph_board import BoardCopy, Change, apply
+
+__all__ = ["MERGES", "Branch", "Merge", "join"]
+
+Merge: TypeAlias = Callable[[list[Any]], Any] | str
+
+
+class Branch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """One of the ways in which a graph is being walked.
+
+    Attributes:
+        board: What its next node finds; nobody writes to it.
+        story: The changes that led to it since the board that all branches came from, each
+            after those that it knew of.
+    """
+
+    board: Board
+    story: tuple[Change, ...] = ()
+
+    def after(self, change: Change, board: Board | None = None) -> Branch:
+        """The branch when *change* was made too; *board* shows it already, if given."""
+        if board is None:
+            board = BoardCopy(self.board)
+            apply(change, board)
+        return Branch(board=board, story=(*self.story, change))
+
+
+def join(
+    base: Board, branches: Sequence[Branch], merges: Mapping[str, Merge], place: str
+) -> Branch:
+    """Make one branch of several.
+
+    Args:
+        base: The board that all of them came from.
+        branches: In the order in which their messages shall stand.
+        merges: How a variable is merged that more than one of them set, by name.
+        place: Where they meet, for errors.
+
+    Raises:
+        Failed: More than one set a variable for which no merge is named; code conflict.
+    """
+    if len(branches) == 1:
+        return branches[0]
+    # A dict is an ordered set here: what they have in common is told once.
+    story = list(dict.fromkeys(change for branch in branches for change in branch.story))
+    merged = {
+        name: _merge(name, writers, base=base, branches=branches, merges=merges, place=place)
+        for name, writers in _contested(branches).items()
+    }
+    if merged:
+        story.append(Change(node=place, variables=to_free_json(merged)[0]))  # pyright: ignore[reportArgumentType]  # a mapping stays one
+    board = BoardCopy(base)
+    for change in story:
+        apply(change, board)
+    return Branch(board=board, story=tuple(story))
+
+
+def _contested(branches: Sequence[Branch]) -> dict[str, list[Change]]:
+    """The changes that set a variable last and did not know of each other, by its name."""
+    holders: dict[Change, list[int]] = {}
+    last: dict[str, dict[int, Change]] = {}
+    for number, branch in enumerate(branches):
+        for change in branch.story:
+            holders.setdefault(change, []).append(number)
+            for name in change.variables:
+                last.setdefault(name, {})[number] = change
+    found: dict[str, list[Change]] = {}
+    for name, by_branch in last.items():
+        writers = [
+            change
+            for change in dict.fromkeys(by_branch.values())
+            if all(by_branch[number] is change for number in holders[change])
+        ]
+        if len(writers) > 1:
+            found[name] = writers
+    return found
+
+
+def _merge(
+    name: str,
+    writers: Sequence[Change],
+    *,
+    base: Board,
+    branches: Sequence[Branch],
+    merges: Mapping[str, Merge],
+    place: str,
+) -> Json:
+    merge = merges.get(name)
+    if merge is None:
+        nodes = [change.node for change in writers]
+        raise Failed(
+            ErrorCode.CONFLICT,
+            f"the branches that meet at {place!r} have each set the variable {name!r} "
+            f"({', '.join(nodes)}): name a merge, Graph(merges={{{name!r}: ...}})",
+            details={"key": name, "nodes": cast("Json", nodes)},
+        )
+    values = [change.variables[name] for change in writers]
+    if not isinstance(merge, str):
+        return merge(values)
+    common = set(branches[0].story).intersection(*(branch.story for branch in branches[1:]))
+    before = base.get(name)
+    for change in branches[0].story:
+        if change in common and name in change.variables:
+            before = change.variables[name]
+    return MERGES[merge](before, values)
+
+
+def _add(base: Any, values: list[Any]) -> Any:
+    """Sum up what each added, to numbers or lists."""
+    if all(isinstance(value, list) for value in values):
+        start = cast("list[Any]", base) if isinstance(base, list) else []
+        tails = [value[len(start) :] if value[: len(start)] == start else value for value in values]
+        return [*start, *(item for tail in tails for item in tail)]
+    numbers = all(isinstance(value, int | float) for value in values)
+    if not numbers or not isinstance(base, int | float | None):
+        raise Misuse("the merge 'add' is for numbers and lists: name another one")
+    start_at = base or 0
+    return start_at + sum(value - start_at for value in values)
+
+
+def _update(base: Any, values: list[Any]) -> Any:
+    """One mapping of all of them; of two that have a key, the later wins."""
+    if not all(isinstance(value, dict) for value in values):
+        raise Misuse("the merge 'update' is for mappings: name another one")
+    whole: dict[str, Any] = dict(cast("dict[str, Any]", base)) if isinstance(base, dict) else {}
+    for value in values:
+        whole.update(value)
+    return whole
+
+
+def _first(_: Any, values: list[Any]) -> Any:
+    return values[0]
+
+
+def _latest(_: Any, values: list[Any]) -> Any:
+    return values[-1]
+
+
+# What a merge may be called by; each gets the value before the fork and those of the branches.
+MERGES: dict[str, Callable[[Any, list[Any]], Any]] = {
+    "add": _add,
+    "update": _update,
+    "first": _first,
+    "last": _latest,
+}

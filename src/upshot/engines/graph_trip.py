@@ -1,0 +1,91 @@
+"""Trip: what all nodes of one pass through a graph share, and how it keeps the log in step.
+
+What a node changed is in the log as the value of its step. The run's own board follows: it
+shows what the branches that met have done. A resumed run walks the graph again from its start;
+steps that are settled give back what they changed and are not done again, and what the board
+shows already is not put on it twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from ..contract import BoardSnapshot, Effect, JsonObject
+from ..runs import Board, Interrupted, Run, RunHost
+from .graph_board import Added, BoardCopy, Change
+from .graph_turnstile import Turnstile
+
+__all__ = ["Trip"]
+
+
+class Trip:
+    """One pass of the engine through its graph.
+
+    Attributes:
+        run: The run.
+        host: Its host.
+        key: What all keys of its steps begin with.
+        questions: Keeps questions in the order in which they were first asked.
+    """
+
+    def __init__(self, run: Run, host: RunHost, board: Board) -> None:
+        self.run = run
+        self.host = host
+        self.key = f"graph-{run.attempt}/"
+        self.questions = Turnstile(host, f"{self.key}question-")
+        self._board = board
+        # How many messages of each channel an earlier sitting has put on the board.
+        self._shown: dict[str, int] = {}
+        self._messages: list[Added] = []
+        self._variables: JsonObject = {}
+
+    async def begin(self) -> Board:
+        """The board as it was before any node ran, also when the run goes on."""
+        now = self._board.snapshot()
+        counts = {channel: len(messages) for channel, messages in now.channels.items()}
+        form = await self.host.once(
+            f"{self.key}start",
+            Effect.READ,
+            lambda: {"variables": now.variables, "messages": counts},
+        )
+        first = cast("dict[str, JsonObject]", form)
+        seeds = cast("dict[str, int]", first["messages"])
+        self._shown = {channel: count - seeds.get(channel, 0) for channel, count in counts.items()}
+        before = BoardSnapshot(
+            channels={channel: now.channels[channel][:count] for channel, count in seeds.items()},
+            variables=first["variables"],
+            seeded=now.seeded,
+        )
+        return BoardCopy(Board.restore(before))
+
+    def commit(self, story: Sequence[Change]) -> None:
+        """Have the run's board show *story* before anything else is really done."""
+        for change in story:
+            self._messages += change.messages
+            self._variables.update(change.variables)
+
+    def flush(self) -> None:
+        """Put on the run's board what it shall show and does not yet."""
+        for channel, messages in self._messages:
+            shown = min(self._shown.get(channel, 0), len(messages))
+            if shown:
+                self._shown[channel] -= shown
+            self._board.extend(messages[shown:], channel)
+        self._messages.clear()
+        if self._variables:
+            shown_now = self._board.variables()
+            for name, value in self._variables.items():
+                if name not in shown_now or shown_now[name] != value:
+                    self._board.set(name, value)
+            self._variables.clear()
+
+    async def stop_if_asked(self) -> None:
+        """Follow a wish to stop.
+
+        Raises:
+            Interrupted: There is one.
+        """
+        wish = await self.host.interrupts()
+        if wish:
+            raise Interrupted(wish.cause, wish.detail)

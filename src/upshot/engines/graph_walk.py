@@ -1,0 +1,342 @@
+"""Walk: goes through a graph in steps, from its start to its ends.
+
+In each step all nodes run at the same time that no other node under way can still reach. So
+what a node finds depends on the graph and on what nodes did, and never on who was faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+from ..contract import OUTPUT_VAR, Effect, ErrorCode, Json, JsonObject, to_free_json
+from ..errors import Misuse
+from ..runs import Aborted, Board, Failed, Interrupted, Parked, current_run
+from .graph import Graph
+from .graph_board import BoardCopy, Change, apply, read_change
+from .graph_branch import Branch, Merge, join
+from .graph_crowd import together
+from .graph_node import AgentTask, ForEach, Node, Parallel, Question, ToolTask, members_of
+from .graph_trip import Trip
+from .graph_work import ask_person, call_function, call_tool, evaluate, keep_value, run_agent
+
+__all__ = ["walk"]
+
+
+class _Done(NamedTuple):
+    """What came of a node: its branch after it, what it returned, and where it goes on."""
+
+    branch: Branch
+    value: Json
+    targets: Sequence[str] = ()
+
+
+async def walk(
+    trip: Trip,
+    graph: Graph,
+    board: Board,
+    *,
+    key: str,
+    commit: Callable[[Sequence[Change]], None] | None = None,
+    start: str = "",
+) -> Branch:
+    """Go through *graph* from its start until nothing is under way.
+
+    Args:
+        trip: What is shared.
+        graph: What is walked.
+        board: What its first node finds; nobody writes to it.
+        key: What the keys of its steps begin with.
+        commit: Told what was changed, whenever a single branch is left.
+        start: Another node to start at.
+
+    Returns:
+        All branches that came to an end, joined; its story is what was not committed.
+
+    Raises:
+        Failed: There is no way on, the step limit is reached, branches conflict, or a node failed.
+        Interrupted: A wish to stop was followed between nodes.
+        Parked: People are waited for.
+    """
+    return await _Walk(trip, graph, board, key, commit).go(start or graph.start)
+
+
+class _Walk:
+    def __init__(
+        self,
+        trip: Trip,
+        graph: Graph,
+        board: Board,
+        key: str,
+        commit: Callable[[Sequence[Change]], None] | None,
+    ) -> None:
+        self._trip = trip
+        self._graph = graph
+        self._base = board
+        self._key = key
+        self._commit = commit
+        self._visits: dict[str, int] = {}
+        self._steps = 0
+        limit = graph.max_steps
+        if limit is None and trip.run.budget.max_turns is not None:
+            limit = max(trip.run.budget.max_turns, len(graph.nodes))
+        self._limit = limit
+        self._places = {name: place for place, name in enumerate(graph.nodes)}
+
+    async def go(self, start: str) -> Branch:
+        # Who came to each node, with the place of the node before it.
+        arrived: dict[str, list[tuple[int, Branch]]] = {start: [(-1, Branch(board=self._base))]}
+        ended: list[tuple[int, Branch]] = []
+        while arrived:
+            self._settle_fork(arrived, ended)
+            ready = self._ready(arrived)
+            branches = [self._join(arrived.pop(name), name) for name in ready]
+            if len(branches) == 1 and not arrived and not ended:
+                branches = [self._settle(branches[0])]
+            await self._trip.stop_if_asked()
+            self._count(ready)
+            works = [
+                self._visit(name, branch) for name, branch in zip(ready, branches, strict=True)
+            ]
+            for name, done in zip(ready, await together(works), strict=True):
+                place = self._places[name]
+                for target in done.targets:
+                    arrived.setdefault(target, []).append((place, done.branch))
+                if not done.targets:
+                    ended.append((place, done.branch))
+        return self._settle(self._join(ended, "the end"))
+
+    def _ready(self, arrived: Mapping[str, object]) -> list[str]:
+        if len(arrived) == 1:
+            return [*arrived]
+        ahead = self._graph.ahead
+        ready = [
+            name
+            for name in arrived
+            if not any(name in ahead[other] for other in arrived if other != name)
+        ]
+        return sorted(ready, key=self._places.__getitem__)
+
+    def _join(self, arrived: list[tuple[int, Branch]], name: str) -> Branch:
+        if len(arrived) == 1:
+            return arrived[0][1]
+        arrived.sort(key=lambda one: one[0])
+        branches = list(dict.fromkeys(branch for _, branch in arrived))
+        return join(self._base, branches, self._graph.merges, name)
+
+    def _settle_fork(
+        self, arrived: dict[str, list[tuple[int, Branch]]], ended: Sequence[object]
+    ) -> None:
+        """Commit what several branches have in common when they begin."""
+        branches = {branch for waiting in arrived.values() for _, branch in waiting}
+        if len(branches) == 1 and len(arrived) > 1 and not ended:
+            settled = self._settle(branches.pop())
+            for name, waiting in arrived.items():
+                arrived[name] = [(place, settled) for place, _ in waiting]
+
+    def _settle(self, branch: Branch) -> Branch:
+        """Commit what the only branch that is left has changed."""
+        if self._commit is None or not branch.story:
+            return branch
+        self._commit(branch.story)
+        self._base = branch.board
+        return Branch(board=branch.board)
+
+    def _count(self, ready: Sequence[str]) -> None:
+        self._steps += len(ready)
+        limit = self._limit
+        if limit is not None and self._steps > limit:
+            raise Failed(
+                ErrorCode.MAX_TURNS,
+                f"The limit of {limit} steps is reached before {ready[0]!r}: raise "
+                "Graph(max_steps=) or Budget(max_turns=).",
+                details={"dimension": "steps", "limit": limit, "used": limit},
+            )
+
+    async def _visit(self, name: str, branch: Branch) -> _Done:
+        visit = self._visits[name] = self._visits.get(name, 0) + 1
+        step = _Step(self._trip, f"{self._key}{name}#{visit}", self._graph.merges)
+        return await step.take(
+            name, self._graph.nodes[name], branch, route=lambda board: self._route(name, board)
+        )
+
+    async def _route(self, name: str, board: Board) -> list[str]:
+        """The nodes that come next, by the edges whose conditions hold."""
+        edges = self._graph.edges_of(name)
+        targets: list[str] = []
+        for edge in edges:
+            # A condition looks only: what it changed would not be in the log.
+            holds = edge.condition is None or await evaluate(edge.condition, BoardCopy(board))
+            if holds and edge.target not in targets:
+                targets.append(edge.target)
+        if edges and not targets and name not in self._graph.ends:
+            raise Failed(
+                ErrorCode.DEAD_END,
+                f"no condition of the edges of {name!r} holds: add an edge without one, or name "
+                f"it an end, Graph(ends=[{name!r}])",
+                details={"node": name},
+            )
+        return targets
+
+
+class _Step:
+    """One visit of one node: a keyed step of the log.
+
+    Args:
+        trip: What is shared.
+        key: Its own.
+        merges: By variable.
+        keeps: Whether what the node returns is kept on the board where it names no variable.
+    """
+
+    def __init__(
+        self, trip: Trip, key: str, merges: Mapping[str, Merge], *, keeps: bool = True
+    ) -> None:
+        self._trip = trip
+        self._keeps = keeps
+        self._key = key
+        self._merges = merges
+        self._board: BoardCopy | None = None
+
+    async def take(
+        self, name: str, node: Node, branch: Branch, *, route: Callable[[Board], Any] | None = None
+    ) -> _Done:
+        """Do what the node does, or hand back what the log says came of it."""
+
+        async def body() -> JsonObject:
+            self._trip.flush()
+            board, value = await self._try(name, node, branch.board)
+            self._board = board
+            form = board.changes()
+            # Where nothing follows in the graph, somebody collects the value.
+            if route is not None:
+                form["to"] = await route(board)
+            elif value is not None:
+                form["value"] = to_free_json(value)[0]
+            return form
+
+        host, effect = self._trip.host, node.effect
+        if node.asks:
+            # Questions are numbered as they come, so each is asked again; the host knows answers.
+            form = await body()
+            logged = await host.once(self._key, Effect.READ, lambda: form)
+        else:
+            logged = await host.once(self._key, effect, body, idempotent=node.idempotent)
+        return self._done(name, branch, cast("JsonObject", logged))
+
+    def _done(self, name: str, branch: Branch, form: JsonObject) -> _Done:
+        board = self._board
+        if board is None:
+            after = branch.after(read_change(name, form))
+        else:
+            after = branch.after(board.settle(name, form), board)
+        return _Done(after, form.get("value"), cast("list[str]", form.get("to", ())))
+
+    async def _try(self, name: str, node: Node, base: Board) -> tuple[BoardCopy, Any]:
+        """Work on a copy of *base*, as often as the node may; a failed try changes nothing."""
+        tries = 1
+        while True:
+            board = BoardCopy(base)
+            key = self._key if tries == 1 else f"{self._key}~{tries}"
+            try:
+                value = await self._work(name, node, board, key)
+            except (Parked, Interrupted, Aborted, Misuse):
+                raise
+            except Exception as error:
+                # A node that may be tried again decides by the error alone what comes next.
+                if tries >= node.attempts or not await self._wait(node, error, tries):
+                    raise
+                tries += 1
+            else:
+                return board, value
+
+    async def _wait(self, node: Node, error: Exception, tries: int) -> bool:
+        """Wait before the next try; False where it would not help or there is no time."""
+        told = error.error if isinstance(error, Failed) else error
+        if isinstance(error, Failed) and not error.error.retryable:
+            return False
+        floor_s = getattr(told, "retry_after_s", None) or 0.0
+        wait_s = max(node.backoff_s * 2 ** min(tries - 1, 64), floor_s)
+        scope = current_run.get()
+        if scope is None:
+            return False
+        deadline = scope.ledger.deadline
+        if deadline is not None and scope.clock.monotonic() + wait_s >= deadline:
+            return False
+        await scope.clock.sleep(wait_s)
+        await self._trip.stop_if_asked()
+        return True
+
+    async def _work(self, name: str, node: Node, board: BoardCopy, key: str) -> Any:
+        trip, work, output = self._trip, node.work, node.output
+        match work:
+            case AgentTask():
+                value = await run_agent(trip, work, board)
+            case ToolTask():
+                value = await call_tool(trip, work, board, key)
+                output = output or self._own(name)
+            case Question():
+                value = await ask_person(trip, work, board, key)
+                output = output or self._own(name)
+            case Parallel():
+                value = await self._parallel(work, board, key)
+            case ForEach():
+                value = await self._foreach(work, board, key)
+                output = output or self._own(name)
+            case Graph():
+                value = await self._subgraph(work, board, key)
+            case _:
+                function = cast("Callable[..., Any]", work)
+                value = await call_function(trip, function, board, wants_run=node.wants_run)
+                if self._keeps or isinstance(value, Board):
+                    keep_value(board, value, output=output, name=name)
+                    return value if output else None
+        if output:
+            keep_value(board, value, output=output, name=name)
+        return value
+
+    def _own(self, name: str) -> str:
+        return name if self._keeps else ""
+
+    async def _subgraph(self, graph: Graph, board: BoardCopy, key: str) -> Json:
+        story: list[Change] = []
+        # Its first node has a copy, since the changes are made on this board in the end.
+        await walk(self._trip, graph, BoardCopy(board), key=f"{key}/", commit=story.extend)
+        _show(story, board)
+        return board.get(OUTPUT_VAR)
+
+    async def _parallel(self, work: Parallel, board: BoardCopy, key: str) -> Json:
+        base = Branch(board=BoardCopy(board))
+        members = dict(members_of(work))
+        works = [
+            _Step(self._trip, f"{key}/{name}", self._merges).take(name, node, base)
+            for name, node in members.items()
+        ]
+        done = await together(works)
+        _show(join(base.board, [one.branch for one in done], self._merges, key).story, board)
+        return {name: one.value for name, one in zip(members, done, strict=True)}
+
+    async def _foreach(self, work: ForEach, board: BoardCopy, key: str) -> Json:
+        items = work.items
+        found = board.get(items) if isinstance(items, str) else await evaluate(items, board)
+        listed = to_free_json(found)[0]
+        if not isinstance(listed, list):
+            raise Misuse(f"ForEach found no list but a {type(listed).__name__}: {items!r}")
+        if not listed:
+            return []
+        _, node = next(members_of(work))
+        works: list[Any] = []
+        for number, item in enumerate(listed):
+            mine = BoardCopy(board)
+            mine.lend(work.name, item)
+            step = _Step(self._trip, f"{key}/{number}", self._merges, keeps=False)
+            works.append(step.take(str(number), node, Branch(board=mine)))
+        done = await together(works, at_once=work.at_once)
+        branches = [one.branch for one in done]
+        _show(join(BoardCopy(board), branches, self._merges, key).story, board)
+        return [one.value for one in done]
+
+
+def _show(story: Sequence[Change], board: Board) -> None:
+    for change in story:
+        apply(change, board)

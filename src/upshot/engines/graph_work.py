@@ -1,0 +1,173 @@
+"""What is done at one node: a function, an agent, a tool, a question."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from ..contract import (
+    OUTPUT_VAR,
+    AgentError,
+    AgentResult,
+    ErrorCode,
+    Json,
+    Message,
+    Origin,
+    Request,
+    Role,
+    Status,
+    ToolArtifactReference,
+    ToolCall,
+    ToolDenied,
+    ToolExecutionResult,
+    ToolFailure,
+    ToolOutcome,
+    ToolTimeout,
+    to_free_json,
+)
+from ..errors import Misuse
+from ..runs import Board, Failed, Parked
+from .graph_node import AgentTask, Question, ToolTask
+from .graph_trip import Trip
+
+__all__ = ["ask_person", "call_function", "call_tool", "evaluate", "keep_value", "run_agent"]
+
+
+async def evaluate(function: Callable[..., Any], *arguments: object) -> Any:
+    """Call what a user gave, sync or async."""
+    value = function(*arguments)
+    return await value if inspect.isawaitable(value) else value
+
+
+async def call_function(
+    trip: Trip, function: Callable[..., Any], board: Board, *, wants_run: bool
+) -> Any:
+    """Call a function of the board, or of board and run."""
+    return await evaluate(function, board, *((trip.run,) if wants_run else ()))
+
+
+async def run_agent(trip: Trip, task: AgentTask, board: Board) -> Any:
+    """Have an agent work in a run of its own; its answer is appended to the board.
+
+    Returns:
+        Its output.
+
+    Raises:
+        Failed: It did not complete.
+        Parked: It waits for people.
+    """
+    asked = task.request
+    if callable(asked):
+        asked = await evaluate(asked, board)
+    if asked is None:
+        messages = board.messages()
+        asked = messages[-1].text if messages else ""
+    request = asked if isinstance(asked, Request) else Request(str(asked))
+    result: AgentResult[Any] = await trip.run.child(task.agent, request)
+    if result.status is Status.INPUT_REQUIRED:
+        raise Parked(*result.pending)
+    if result.error is not None:
+        raise Failed(result.error)
+    if result.content:
+        board.append(Message(Role.ASSISTANT, result.content))
+    return result.output if result.output is not None else result.content
+
+
+async def call_tool(trip: Trip, task: ToolTask, board: Board, call_id: str) -> Json:
+    """Call a tool of the run; a call that an earlier sitting settled is not made again.
+
+    Returns:
+        What it returned.
+
+    Raises:
+        Failed: It was refused, failed, or took too long.
+        Parked: It waits for somebody's word.
+    """
+    run = trip.run
+    arguments = task.arguments
+    if callable(arguments):
+        arguments = await evaluate(arguments, board)
+    given = cast("Mapping[str, Json]", arguments)
+    call = ToolCall(call_id, task.tool, dict(given))
+    outcome = run.settled.pop(call_id, None)
+    if outcome is None:
+        # A graph decides itself what is repeated, so each call is a turn of its own.
+        run.tools.new_turn()
+        started, asked, answers = (
+            {call_id: known[call_id]} if call_id in known else {}
+            for known in (run.unsettled, run.asked, run.answers)
+        )
+        outcomes = await run.tools.resume([call], started, asked=asked, answers=answers)  # pyright: ignore[reportArgumentType]  # each of the three is of its own kind
+        if not outcomes:
+            raise Parked(*(wait for wait in run.tools.pending if wait.call_id == call_id))
+        outcome = outcomes[0]
+    return _value_of(outcome)
+
+
+def _value_of(outcome: ToolOutcome) -> Json:
+    error = AgentError(
+        outcome.code or ErrorCode.INTERNAL,
+        f"tool {outcome.tool_name!r} failed",
+        type=outcome.kind,
+        origin=Origin.TOOL,
+    )
+    match outcome:
+        case ToolExecutionResult(output=output):
+            # What was no mapping stands under this name.
+            return output["result"] if output.keys() == {"result"} else output
+        case ToolArtifactReference(artifact_id=id, summary=summary, size_bytes=size):
+            return {"artifact_id": id, "summary": summary, "size_bytes": size}
+        case ToolDenied(reason=reason, details=details):
+            code = outcome.code or ErrorCode.POLICY_DENIED
+            message = f"tool {outcome.tool_name!r} was refused ({reason}): {details}"
+            raise Failed(replace(error, code=code, message=message))
+        case ToolTimeout(timeout_s=limit, retryable=retryable):
+            code = outcome.code or ErrorCode.TIMEOUT
+            message = f"tool {outcome.tool_name!r} took longer than {limit:g} s"
+            raise Failed(replace(error, code=code, message=message, retryable=retryable))
+        case ToolFailure(error=said, retryable=retryable, retry_after_s=after_s):
+            message = f"tool {outcome.tool_name!r} failed: {said}"
+            raise Failed(
+                replace(error, message=message, retryable=retryable, retry_after_s=after_s)
+            )
+
+
+async def ask_person(trip: Trip, question: Question, board: Board, key: str) -> Json:
+    """Ask a person.
+
+    Raises:
+        Parked: Nobody can answer now.
+    """
+    text = question.text
+    if callable(text):
+        text = str(await evaluate(text, board))
+    return await trip.questions.ask(key, text, question.choices)
+
+
+def keep_value(board: Board, value: Any, *, output: str, name: str) -> None:
+    """Put on the board what a function returned.
+
+    Args:
+        board: Its copy.
+        value: What it returned.
+        output: The variable that takes it, "" for what speaks for itself.
+        name: The node's, for the error.
+
+    Raises:
+        Misuse: Without *output*, it is neither None, a board, nor a mapping.
+    """
+    if output:
+        board.set(output, to_free_json(value)[0])
+    elif isinstance(value, Board):
+        board.adopt(value)
+    elif isinstance(value, Mapping):
+        for variable, given in cast("Mapping[str, Any]", value).items():
+            board.set(variable, to_free_json(given)[0])
+    elif value is not None:
+        raise Misuse(
+            f"node {name!r} returned a {type(value).__name__}: return None, the board or a mapping "
+            f"of variables, or name the variable that takes it, Node(..., output={OUTPUT_VAR!r})"
+        )
