@@ -1,6 +1,43 @@
-"""What tests of agents and of upshot's seams need: contract suites and doubles."""
+"""What tests of agents and of upshot's seams need: contract suites and doubles.
 
-from .clock import FakeClock
-from .journal import JournalContract
+Fixtures for pytest are in :mod:`upshot.testing.plugin`.
+"""
 
-__all__ = ["FakeClock", "JournalContract"]
+from typing import TYPE_CHECKING
+
+from ..lazy import lazy_names
+
+if TYPE_CHECKING:
+    from ..models import ScriptedModel
+    from .clock import FakeClock
+    from .journal import JournalContract
+    from .model import ModelContract
+    from .scripted_tool import CrashAfterStart, LateReturn, ScriptedTool, TimeoutAfterEffect
+    from .tool import ToolContract
+
+__all__ = [
+    "CrashAfterStart",
+    "FakeClock",
+    "JournalContract",
+    "LateReturn",
+    "ModelContract",
+    "ScriptedModel",
+    "ScriptedTool",
+    "TimeoutAfterEffect",
+    "ToolContract",
+]
+
+_HOMES = {
+    ".models": "ScriptedModel",
+    "clock": "FakeClock",
+    "journal": "JournalContract",
+    "model": "ModelContract",
+    "scripted_tool": "CrashAfterStart LateReturn ScriptedTool TimeoutAfterEffect",
+    "tool": "ToolContract",
+}
+
+__getattr__ = lazy_names(__name__, globals(), _HOMES)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,152 @@
+"""ScriptedTool: a tool that plays what was written beforehand, faults included."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ..contract import JsonObject
+from ..errors import Misuse
+from ..tools import Tool
+from ..tools.definition import EffectWord
+
+__all__ = ["CrashAfterStart", "LateReturn", "ScriptedTool", "TimeoutAfterEffect", "ToolStep"]
+
+_ANY_ARGUMENTS: JsonObject = {"type": "object"}
+
+
+@dataclass(frozen=True, slots=True)
+class TimeoutAfterEffect:
+    """The effect takes place, and no answer comes before the call is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class CrashAfterStart:
+    """The whole process is killed while the call runs; for a process that a test started.
+
+    Attributes:
+        applied: Whether the effect takes place before.
+    """
+
+    applied: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LateReturn:
+    """The call goes on when it is given up, and returns after all.
+
+    Attributes:
+        value: What it returns.
+        delay_s: After how many seconds, real ones.
+    """
+
+    value: object = None
+    delay_s: float = 0.05
+
+
+ToolStep: TypeAlias = object
+"""A value to return, an exception to raise, a fault, or a function of the arguments."""
+
+
+class ScriptedTool:
+    """A tool whose calls play a script, one item each.
+
+    ::
+
+        pay = ScriptedTool("pay", [TimeoutAfterEffect(), {"paid": True}], effect="write")
+        box = Toolbox([pay.tool])
+
+    Args:
+        name: What the model calls it by.
+        script: What each call does: a value is returned, an exception raised, a function is
+            given the arguments and returns the value, a fault does what it says.
+        parameters: JSON Schema of the arguments; None takes any object.
+        effect: What it may do; None is undeclared.
+        idempotent: As for ``Tool``.
+        timeout_s: As for ``Tool``.
+
+    Attributes:
+        tool: The tool, for a Toolbox or an agent.
+        calls: The arguments of every call that started.
+        applied: The arguments of every call whose effect took place.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        script: Iterable[ToolStep],
+        *,
+        parameters: JsonObject | None = None,
+        effect: EffectWord | None = None,
+        idempotent: bool = False,
+        timeout_s: float | None = None,
+    ) -> None:
+        self._script = list(script)
+        self.calls: list[JsonObject] = []
+        self.applied: list[JsonObject] = []
+        self.tool = Tool.from_schema(
+            name,
+            f"Plays a script of {len(self._script)} items.",
+            _ANY_ARGUMENTS if parameters is None else parameters,
+            self._play,
+            effect=effect,
+            idempotent=idempotent,
+            timeout_s=timeout_s,
+        )
+
+    def assert_finished(self) -> None:
+        """Check that the whole script was played.
+
+        Raises:
+            AssertionError: Something of it is left.
+        """
+        left = len(self._script) - len(self.calls)
+        assert left <= 0, f"{self.tool.name} has {left} of {len(self._script)} items left"
+
+    async def _play(self, arguments: JsonObject) -> object:
+        place = len(self.calls)
+        self.calls.append(arguments)
+        if place >= len(self._script):
+            raise Misuse(f"the script of {self.tool.name} has only {len(self._script)} items")
+        match self._script[place]:
+            case TimeoutAfterEffect():
+                self.applied.append(arguments)
+                await asyncio.Event().wait()
+            case CrashAfterStart(applied=applied):
+                if applied:
+                    self.applied.append(arguments)
+                os.kill(os.getpid(), signal.SIGKILL)
+            case LateReturn(value=value, delay_s=delay_s):
+                await _outlast(delay_s)
+                return self._apply(arguments, value)
+            case BaseException() as error:
+                raise error
+            case step if callable(step):
+                return self._apply(arguments, _call(step, arguments))
+            case value:
+                return self._apply(arguments, value)
+        return None
+
+    def _apply(self, arguments: JsonObject, value: object) -> object:
+        self.applied.append(arguments)
+        return value
+
+
+def _call(step: Callable[[JsonObject], object], arguments: JsonObject) -> object:
+    return step(arguments)
+
+
+async def _outlast(delay_s: float) -> None:
+    """Wait for *delay_s*, whoever cancels."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + delay_s
+    while (left := until - loop.time()) > 0:
+        try:
+            await asyncio.sleep(left)
+        except asyncio.CancelledError:
+            # The fault is just this: a body that does not listen.
+            continue
