@@ -2,8 +2,9 @@
 
 import pytest
 
+from upshot.contract import Decider, Observer
 from upshot.models import ScriptedModel
-from upshot.testing import ModelContract, ToolContract
+from upshot.testing import DeciderContract, ModelContract, ObserverContract, ToolContract
 from upshot.tools import tool
 
 
@@ -36,6 +37,34 @@ class TestWriter(ToolContract):
 class TestModel(ModelContract):
     def make(self):
         return ScriptedModel(["Hello yourself."])
+
+
+class TestObserver(ObserverContract):
+    def make(self):
+        return Observer()
+
+
+class TestDecider(DeciderContract):
+    def make(self):
+        return Decider()
+
+
+class Raises(ObserverContract, DeciderContract):
+    def make(self):
+        class Raising(Observer, Decider):
+            def on_run_start(self, info, request):
+                raise ValueError("an observer that raises")
+
+            def before_model(self, info, request):
+                raise ValueError("a decider that raises")
+
+        return Raising()
+
+
+@pytest.mark.parametrize("name", ["test_it_lets_a_run_be", "test_it_lets_a_plain_run_pass"])
+def test_a_hook_that_raises_is_found_out(name):
+    with pytest.raises(AssertionError):
+        getattr(Raises(), name)()
 
 
 @tool(effect="read", idempotent=True)

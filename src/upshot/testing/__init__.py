@@ -10,6 +10,7 @@ from ..lazy import lazy_names
 if TYPE_CHECKING:
     from ..models import ScriptedModel
     from .clock import FakeClock
+    from .hooks import DeciderContract, ObserverContract
     from .journal import JournalContract
     from .model import ModelContract
     from .scripted_tool import CrashAfterStart, LateReturn, ScriptedTool, TimeoutAfterEffect
@@ -17,10 +18,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CrashAfterStart",
+    "DeciderContract",
     "FakeClock",
     "JournalContract",
     "LateReturn",
     "ModelContract",
+    "ObserverContract",
     "ScriptedModel",
     "ScriptedTool",
     "TimeoutAfterEffect",
@@ -30,6 +33,7 @@ __all__ = [
 _HOMES = {
     ".models": "ScriptedModel",
     "clock": "FakeClock",
+    "hooks": "DeciderContract ObserverContract",
     "journal": "JournalContract",
     "model": "ModelContract",
     "scripted_tool": "CrashAfterStart LateReturn ScriptedTool TimeoutAfterEffect",
