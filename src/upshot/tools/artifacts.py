@@ -20,7 +20,7 @@ from .body import FunctionBody
 from .context import CancelToken
 from .definition import Tool
 from .error import ToolError
-from .executor import Raised, Stopped, run_thread
+from .executor import Raised, Returned, Stopped, run_thread
 from .signature import Signature
 from .workers import WORKERS
 
@@ -87,6 +87,7 @@ class InMemoryArtifacts:
             raise asyncio.CancelledError
         if isinstance(ending, Raised):
             raise ending.error
+        assert isinstance(ending, Returned), "a thread returns, raises or is stopped"
         return cast("JsonObject", ending.value)
 
 
