@@ -6,6 +6,7 @@ import sys
 
 from bench.durable import journal
 from bench.framework import in_process
+from bench.graph_node import graph_node
 from bench.headers import headers
 from bench.in_flight import in_flight
 from bench.start_up import start_up
@@ -21,6 +22,7 @@ CASES = {
     "streaming": streaming,
     "in_flight": in_flight,
     "in_process": in_process,
+    "graph_node": graph_node,
     "headers": headers,
     "journal": journal,
 }

@@ -43,6 +43,9 @@ def board_of(events: list[Event]) -> Board:
     """The board that the log shows."""
     board = Board()
     for event in events:
+        if event.kind == "attempt_started":
+            # A seed that was cut off is sown again.
+            board = Board()
         if event.kind == "board_changed":
             board.apply(event)  # type: ignore[arg-type]
     return board

@@ -15,7 +15,6 @@ from ..contract import (
     JsonObject,
     Message,
     decode,
-    to_free_json,
 )
 from ..runs import Board
 
@@ -85,14 +84,13 @@ class BoardCopy(Board):
         """All variables, a copy."""
         return {name: self.get(name) for name in self._variables}
 
-    def changes(self) -> JsonObject:
-        """What was changed, as the log keeps it."""
-        form: JsonObject = {}
+    def changes(self) -> dict[str, object]:
+        """What was changed, as the value of a step; the host makes it JSON."""
+        form: dict[str, object] = {}
         if self._set:
-            form["set"] = {name: to_free_json(value)[0] for name, value in self._set.items()}
+            form["set"] = self._set
         if self._added:
-            # The step's value is made JSON as a whole; struct by struct here.
-            form["add"] = [[channel, to_free_json(added)[0]] for channel, added in self._added]
+            form["add"] = self._added
         return form
 
     def settle(self, node: str, form: JsonObject) -> Change:
@@ -100,7 +98,7 @@ class BoardCopy(Board):
 
         Args:
             node: Who changed it.
-            form: What ``changes`` gave here, as it was logged.
+            form: What ``changes`` gave here, made JSON.
         """
         variables = cast("JsonObject", form.get("set", {}))
         self._variables.update(variables)

@@ -18,7 +18,7 @@ from .graph_branch import Branch, Merge, join
 from .graph_crowd import together
 from .graph_node import AgentTask, ForEach, Node, Parallel, Question, ToolTask, members_of
 from .graph_trip import Trip
-from .graph_work import ask_person, call_function, call_tool, evaluate, keep_value, run_agent
+from .graph_work import ask_person, call_tool, evaluate, keep_value, run_agent
 
 __all__ = ["walk"]
 
@@ -95,10 +95,7 @@ class _Walk:
                 branches = [self._settle(branches[0])]
             await self._trip.stop_if_asked()
             self._count(ready)
-            works = [
-                self._visit(name, branch) for name, branch in zip(ready, branches, strict=True)
-            ]
-            for name, done in zip(ready, await together(works), strict=True):
+            for name, done in zip(ready, await self._visit_all(ready, branches), strict=True):
                 place = self._places[name]
                 for target in done.targets:
                     arrived.setdefault(target, []).append((place, done.branch))
@@ -128,8 +125,10 @@ class _Walk:
         self, arrived: dict[str, list[tuple[int, Branch]]], ended: Sequence[object]
     ) -> None:
         """Commit what several branches have in common when they begin."""
+        if len(arrived) == 1 or ended:
+            return
         branches = {branch for waiting in arrived.values() for _, branch in waiting}
-        if len(branches) == 1 and len(arrived) > 1 and not ended:
+        if len(branches) == 1:
             settled = self._settle(branches.pop())
             for name, waiting in arrived.items():
                 arrived[name] = [(place, settled) for place, _ in waiting]
@@ -153,6 +152,12 @@ class _Walk:
                 details={"dimension": "steps", "limit": limit, "used": limit},
             )
 
+    async def _visit_all(self, names: Sequence[str], branches: Sequence[Branch]) -> Sequence[_Done]:
+        if len(names) == 1:
+            return (await self._visit(names[0], branches[0]),)
+        works = [self._visit(name, branch) for name, branch in zip(names, branches, strict=True)]
+        return await together(works)
+
     async def _visit(self, name: str, branch: Branch) -> _Done:
         visit = self._visits[name] = self._visits.get(name, 0) + 1
         step = _Step(self._trip, f"{self._key}{name}#{visit}", self._graph.merges)
@@ -164,11 +169,15 @@ class _Walk:
         """The nodes that come next, by the edges whose conditions hold."""
         edges = self._graph.edges_of(name)
         targets: list[str] = []
-        for edge in edges:
-            # A condition looks only: what it changed would not be in the log.
-            holds = edge.condition is None or await evaluate(edge.condition, BoardCopy(board))
-            if holds and edge.target not in targets:
-                targets.append(edge.target)
+        shown: Board | None = None
+        for _, target, condition in edges:
+            if condition is not None:
+                # A condition looks only: what it changed would not be in the log.
+                shown = shown or BoardCopy(board)
+                if not await evaluate(condition, shown):
+                    continue
+            if target not in targets:
+                targets.append(target)
         if edges and not targets and name not in self._graph.ends:
             raise Failed(
                 ErrorCode.DEAD_END,
@@ -203,16 +212,17 @@ class _Step:
     ) -> _Done:
         """Do what the node does, or hand back what the log says came of it."""
 
-        async def body() -> JsonObject:
+        async def body() -> dict[str, object]:
             self._trip.flush()
             board, value = await self._try(name, node, branch.board)
             self._board = board
             form = board.changes()
             # Where nothing follows in the graph, somebody collects the value.
             if route is not None:
-                form["to"] = await route(board)
+                if targets := await route(board):
+                    form["to"] = targets
             elif value is not None:
-                form["value"] = to_free_json(value)[0]
+                form["value"] = value
             return form
 
         host, effect = self._trip.host, node.effect
@@ -287,7 +297,8 @@ class _Step:
                 value = await self._subgraph(work, board, key)
             case _:
                 function = cast("Callable[..., Any]", work)
-                value = await call_function(trip, function, board, wants_run=node.wants_run)
+                given = (board, trip.run) if node.wants_run else (board,)
+                value = await evaluate(function, *given)
                 if self._keeps or isinstance(value, Board):
                     keep_value(board, value, output=output, name=name)
                     return value if output else None

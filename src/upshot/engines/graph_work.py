@@ -33,20 +33,13 @@ from ..runs import Board, Failed, Parked
 from .graph_node import AgentTask, Question, ToolTask
 from .graph_trip import Trip
 
-__all__ = ["ask_person", "call_function", "call_tool", "evaluate", "keep_value", "run_agent"]
+__all__ = ["ask_person", "call_tool", "evaluate", "keep_value", "run_agent"]
 
 
 async def evaluate(function: Callable[..., Any], *arguments: object) -> Any:
     """Call what a user gave, sync or async."""
     value = function(*arguments)
     return await value if inspect.isawaitable(value) else value
-
-
-async def call_function(
-    trip: Trip, function: Callable[..., Any], board: Board, *, wants_run: bool
-) -> Any:
-    """Call a function of the board, or of board and run."""
-    return await evaluate(function, board, *((trip.run,) if wants_run else ()))
 
 
 async def run_agent(trip: Trip, task: AgentTask, board: Board) -> Any:

@@ -1,0 +1,61 @@
+"""What a graph node costs: a chain of functions, no journal."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from itertools import pairwise
+
+import upshot
+from bench.interleave import measure
+
+__all__ = ["graph_node"]
+
+NODES = 200
+AIM_US = 50
+
+
+def graph_node() -> None:
+    """CPU of a node that sets a variable, in a chain and in a cycle."""
+    names = [f"n{number}" for number in range(NODES)]
+    chain = upshot.Graph(dict.fromkeys(names, _count), pairwise(names))
+    edges = [("a", "a", _goes_on), ("a", "b", _is_over)]
+    cycle = upshot.Graph({"a": _count, "b": _count}, edges, max_steps=NODES + 1)
+    engines = {"chain": upshot.GraphEngine(chain), "cycle": upshot.GraphEngine(cycle)}
+    figures = measure({name: _run(engine) for name, engine in engines.items()} | {"none": _idle})
+    for name in engines:
+        cost_us = (figures[name] - figures["none"]) / NODES * 1e6
+        print(f"graph node in a {name}\n  {cost_us:.0f} us CPU a node (aim <= {AIM_US} us)")
+
+
+async def _count(board: upshot.Board) -> None:
+    done = board.get("n", 0)
+    assert isinstance(done, int)
+    board.set("n", done + 1)
+
+
+def _goes_on(board: upshot.Board) -> bool:
+    return board.get("n") != NODES - 1
+
+
+def _is_over(board: upshot.Board) -> bool:
+    return not _goes_on(board)
+
+
+class _Nothing:
+    """An engine that does nothing: what a run costs whatever drives it."""
+
+    async def execute(self, run: object, host: object, board: object) -> object:
+        """Return at once."""
+        return board
+
+
+def _run(engine: upshot.Engine) -> Callable[[], Awaitable[None]]:
+    async def run() -> None:
+        result = await upshot.run(upshot.Agent("bench"), "Go.", engine=engine)
+        assert result.success, result.error
+
+    return run
+
+
+async def _idle() -> None:
+    await _run(_Nothing())()
