@@ -20,7 +20,7 @@ from upshot.contract import (
     encode,
     outcome_to_model_content,
 )
-from upshot.tools import Refuse, Toolbox, ToolError, Workers, tool
+from upshot.tools import Policy, Refuse, Toolbox, ToolError, Workers, tool
 
 WORKERS = Workers(cap=4)
 RETURNS: dict[str, Any] = {
@@ -178,3 +178,97 @@ async def test_answers_settle_what_they_name_and_nothing_else(ends: list[str], k
 
 def _parked(box: Toolbox) -> list[str]:
     return [pending.call_id for pending in box.pending]
+
+
+class Shop:
+    """Tools that write, at once, late, or never, and what they have written."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+        self.tools = [
+            tool(effect="write", timeout_s=0.004)(self.order),
+            tool(effect="destructive", timeout_s=0.004)(self.cancel_order),
+            tool(effect="read", idempotent=True, trust="untrusted")(self.list_orders),
+        ]
+
+    async def order(self, after: int, fault: str = "") -> str:
+        """Write after so many steps of the loop, with or without a fault after the effect."""
+        for _ in range(after):
+            await asyncio.sleep(0)
+        self.written.append("order")
+        return await act(fault or "number")
+
+    async def cancel_order(self, after: int, fault: str = "") -> str:
+        """The same, and people are asked."""
+        return await self.order(after, fault)
+
+    async def list_orders(self) -> list[str]:
+        """Read what was written."""
+        return list(self.written)
+
+
+FAULTS = st.sampled_from(["", "raise", "tool_error", "hang", "cancel", "big", "object", "exit"])
+SHOP_CALLS = st.lists(
+    st.tuples(
+        st.sampled_from(["order", "cancel_order", "list_orders", "nope"]),
+        st.fixed_dictionaries({"after": st.integers(0, 6), "fault": FAULTS}) | st.just({}),
+    ),
+    max_size=5,
+)
+ENDINGS = st.sampled_from(["none", "toolbox", "caller"])
+KINDS = st.sampled_from(
+    [
+        Approve,
+        lambda id: Approve(id, always="tool"),
+        lambda id: Deny(id, "no"),
+        lambda id: Edit(id, {"after": 0}),
+        None,
+    ]
+)
+ROUNDS = st.lists(
+    st.tuples(SHOP_CALLS, ENDINGS, st.integers(0, 8), st.lists(KINDS, max_size=5)),
+    min_size=1,
+    max_size=4,
+)
+
+
+async def play(box: Toolbox, work: Any, ending: str, steps: int) -> None:
+    """Do *work* of a Toolbox, and cut it short after so many steps of the loop."""
+    task = asyncio.ensure_future(work)
+    for _ in range(steps + 1):
+        await asyncio.sleep(0)
+    if ending == "toolbox":
+        box.cancel()
+    elif ending == "caller":
+        task.cancel()
+    await asyncio.wait([task])
+
+
+@settings(max_examples=80)
+@given(ROUNDS, st.booleans(), st.booleans())
+async def test_over_batches_faults_cancels_and_answers_nothing_is_lost_doubled_or_late(
+    rounds: list[Any], taint: bool, parallel: bool
+):
+    shop, made = Shop(), list[str]()
+    box = Toolbox(shop.tools, policy=Policy(taint=taint), parallel=parallel)
+    for number, (pairs, ending, steps, kinds) in enumerate(rounds):
+        calls = [ToolCall(f"{number}-{n}", *pair) for n, pair in enumerate(pairs)]
+        made += [call.id for call in calls]
+        known = len(box.records)
+        await play(box, box.dispatch(calls), ending, steps)
+        settled = [record.call_id for record in box.records[known:]]
+        assert settled == [call.id for call in calls if call.id in settled]
+        chosen = zip([pending.call_id for pending in box.pending], kinds, strict=False)
+        answers = [kind(id) for id, kind in chosen if kind is not None]
+        await play(box, box.answer(answers), ending, steps)
+        # The turn is closed: who was cut off must not write any more.
+        written = len(shop.written)
+        await asyncio.sleep(0.001)
+        assert len(shop.written) == written
+        box.new_turn()
+    ids = [record.call_id for record in box.records] + _parked(box)
+    assert sorted(ids) == sorted(made)
+    assert_recorded(box, [id for id in made if id not in _parked(box)])
+    assert_sound([record.outcome for record in box.records])
+    started = [record for record in box.records if record.started_at is not None]
+    assert len(shop.written) <= len([one for one in started if one.tool_name != "list_orders"])

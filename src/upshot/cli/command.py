@@ -13,6 +13,7 @@ from ..contract import Status
 from ..errors import JournalError, Misuse
 from ..models import aclose_transports
 from ..runs import run_in_own_loop
+from .approving import Given, answer_run
 from .exit_code import EXIT_CODES, MISUSE
 from .reading import STATUSES, list_runs, show_run
 from .run_lookup import DEFAULT_JOURNAL
@@ -172,6 +173,68 @@ def resume(
     shown = Shown(as_json=as_json, stream=stream, markdown=markdown, progress=progress)
     return _run(
         lambda terminal: resume_agent(wanted, asked, terminal, journal=journal, shown=shown)
+    )
+
+
+@upshot.command()
+@click.argument("wanted", metavar="RUN")
+@click.argument("target", metavar="[FILE.py:AGENT]", default="")
+@click.option("--approve", multiple=True, metavar="ID", help="Let this call run.")
+@click.option("--all", "approve_all", is_flag=True, help="Let all run that are not named.")
+@click.option(
+    "--always", type=click.Choice(["tool", "arguments"]), default=None, help="How far a yes holds."
+)
+@click.option("--deny", multiple=True, metavar="ID", help="Do not run this call.")
+@click.option("--reason", default="", metavar="TEXT", help="What the model is told of a no.")
+@click.option(
+    "--edit", multiple=True, type=(str, str), metavar="ID JSON", help="Run it with these arguments."
+)
+@click.option(
+    "--answer", multiple=True, type=(str, str), metavar="ID TEXT", help="Answer a question."
+)
+@click.option("--by", default="", metavar="NAME", help="Who answers. Default: the user.")
+@click.option("--resume/--no-resume", "goes_on", default=True, help="Go on with the run.")
+@_MODEL
+@_BASE_URL
+@_TOOLS
+@_JOURNAL
+@_JSON
+@_PROGRESS
+def approve(
+    *,
+    wanted: str,
+    target: str,
+    approve: tuple[str, ...],
+    approve_all: bool,
+    always: str | None,
+    deny: tuple[str, ...],
+    reason: str,
+    edit: tuple[tuple[str, str], ...],
+    answer: tuple[tuple[str, str], ...],
+    by: str,
+    goes_on: bool,
+    model: str,
+    base_url: str,
+    tools: tuple[str, ...],
+    journal: str,
+    as_json: bool,
+    progress: str,
+) -> int:
+    """Show what RUN waits for, take answers, and go on with it.
+
+    RUN is an id, a beginning of one, or last. An ID is that of a call or question, a beginning
+    of it, or its number. Without answers here they are asked for on a terminal.
+    """
+    given = Given(
+        approve=approve, approve_all=approve_all, always=always or "", deny=deny, reason=reason,
+        edit=edit, answer=answer, by=by,
+    )  # fmt: skip
+    asked = Asked(target=target, model=model, base_url=base_url, tools=tools)
+    shown = Shown(as_json=as_json, progress=progress)
+    return _run(
+        lambda terminal: answer_run(
+            wanted, given, asked, terminal, journal=journal, shown=shown, goes_on=goes_on
+        )
     )
 
 

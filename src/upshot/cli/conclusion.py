@@ -71,9 +71,7 @@ def command_line(*words: str, journal: str) -> str:
 
 def _what_next(result: AgentResult[Any], journal: str) -> str:
     if result.status is Status.INPUT_REQUIRED:
-        return (
-            f"it waits for people; go on: {command_line('resume', result.run_id, journal=journal)}"
-        )
+        return f"it waits for people: {command_line('approve', result.run_id, journal=journal)}"
     return f"what happened: {command_line('show', result.run_id, journal=journal)}"
 
 

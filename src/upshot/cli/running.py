@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..contract import AgentResult, Request, Status
+from ..contract import AgentResult, AnyAnswer, Request, Status
 from ..entry import reopen, start
 from ..errors import Misuse
 from ..journal import open_journal
@@ -98,7 +98,13 @@ async def run_agent(
 
 
 async def resume_agent(
-    wanted: str, asked: Asked, terminal: Terminal, *, journal: str, shown: Shown
+    wanted: str,
+    asked: Asked,
+    terminal: Terminal,
+    *,
+    journal: str,
+    shown: Shown,
+    answers: Sequence[AnyAnswer] = (),
 ) -> int:
     """Go on with a run and print what came of it; of one that has ended, just print that.
 
@@ -108,6 +114,7 @@ async def resume_agent(
         terminal: Where to print.
         journal: Where its log is.
         shown: How it is shown.
+        answers: What people answered.
 
     Returns:
         The exit code.
@@ -136,7 +143,9 @@ async def resume_agent(
         agent, options = _load(launch)
         opened = open_model(launch.model, agent, base_url=launch.base_url)
         options["model"] = await stack.enter_async_context(opened)
-        live = await stack.enter_async_context(reopen(run_id, agent, **options, journal=log))
+        live = await stack.enter_async_context(
+            reopen(run_id, agent, **options, journal=log, answers=answers)
+        )
         return await _attend(live, terminal, journal=journal, shown=shown)
 
 

@@ -1,5 +1,6 @@
 """The doors to a run."""
 
+from .answering import keep_answers
 from .doors import reopen, resume, run, run_sync, start
 
-__all__ = ["reopen", "resume", "run", "run_sync", "start"]
+__all__ = ["keep_answers", "reopen", "resume", "run", "run_sync", "start"]

@@ -13,11 +13,7 @@ from ..contract import (
     Agent,
     AgentResult,
     AgentSpec,
-    Answer,
     AnyAnswer,
-    Approve,
-    Deny,
-    Edit,
     Journal,
     Json,
     Origin,
@@ -30,7 +26,6 @@ from ..runs import (
     Child,
     LiveRun,
     OutputType,
-    Past,
     Plan,
     ResumeOptions,
     RunOptions,
@@ -38,6 +33,7 @@ from ..runs import (
     Where,
     current_run,
 )
+from .answering import check_answers
 from .arguments import check_options
 from .planning import plan_again, plan_run, read_on, read_past, to_agent
 
@@ -95,7 +91,7 @@ async def go_on(
     async with open_journal(journal, create=False) as opened:
         past = await read_past(run_id, opened)
         if not past.ended:
-            _check_answers(answers, past)
+            check_answers(answers, past)
             plan = await plan_again(past, run_id, agent, {**options}, opened, child=child)
             epoch = await opened.claim(run_id)
             # Who had the run until now may have gone on with it meanwhile.
@@ -123,22 +119,6 @@ async def _refuse_known(plan: Plan, journal: Journal) -> None:
     if plan.request.run_id or plan.resume_from is not None:
         async for _ in journal.events(plan.run_id):
             raise Misuse(f"the journal has a run {plan.run_id!r} already: go on with resume(...)")
-
-
-def _check_answers(answers: Sequence[AnyAnswer], past: Past) -> None:
-    if not isinstance(answers, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
-        raise Misuse(f"answers is one {type(answers).__name__}: give a list: answers=[...]")
-    for answer in answers:
-        if not isinstance(answer, Approve | Deny | Edit | Answer):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
-            kind = type(answer).__name__
-            raise Misuse(f"answers hold a {kind}: give Approve, Deny, Edit or Answer")
-        if isinstance(answer, Answer):
-            name, known = answer.id, past.questions
-        else:
-            name, known = answer.call_id, past.asked.keys()
-        if name not in known:
-            waits = ", ".join(sorted({*past.questions, *past.asked})) or "nothing"
-            raise Misuse(f"nobody waits for an answer to {name!r}: the run waits for {waits}")
 
 
 def _typed(result: AgentResult[Json], agent: Agent[Any]) -> AgentResult[Any]:

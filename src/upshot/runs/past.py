@@ -10,6 +10,7 @@ from ..contract import (
     AgentSpec,
     Answer,
     AnyAnswer,
+    ApprovalAnswered,
     ApprovalRequested,
     Approve,
     Artifact,
@@ -137,6 +138,7 @@ class Past:
             ToolSettled: self._tool_settled,
             ArtifactStored: self._artifact_stored,
             ApprovalRequested: self._approval_requested,
+            ApprovalAnswered: self._approval_answered,
             QuestionAsked: self._question_asked,
             QuestionAnswered: self._question_answered,
             BoardChanged: self._board_changed,
@@ -236,6 +238,11 @@ class Past:
         # It is asked anew only where it is another question, so what was answered is void.
         self.answers.pop(event.call_id, None)
         self.asked[event.call_id] = event.pending
+
+    def _approval_answered(self, event: ApprovalAnswered) -> None:
+        asked = self.asked.get(event.call_id)
+        if asked is not None and asked.digest == event.digest:
+            self.take_answers((event.answer,))
 
     def _question_asked(self, event: QuestionAsked) -> None:
         self.questions.add(event.pending.id)
