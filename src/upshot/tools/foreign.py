@@ -22,7 +22,6 @@ from ..contract import (
     ToolOutcome,
     ToolSpec,
     outcome_is_error,
-    outcome_to_model_content,
 )
 from ..errors import Misuse
 from .definition import Tool
@@ -45,6 +44,10 @@ class Box(Protocol):
 
     def schemas(self) -> Sequence[ToolSpec]:
         """The tools on offer."""
+        ...
+
+    def content_of(self, outcome: ToolOutcome) -> str:
+        """What a tool message holds of an outcome."""
         ...
 
     def find(self, name: str) -> Tool | None:
@@ -76,7 +79,7 @@ def to_pydantic_ai(box: Box) -> list[Any]:
             outcome = await desk.run(call_id, spec.name, arguments, approved=approved)
             if outcome is None:
                 raise native.ApprovalRequired
-            return native.ToolReturn(outcome_to_model_content(outcome), metadata=outcome)
+            return native.ToolReturn(box.content_of(outcome), metadata=outcome)
 
         return native.Tool.from_schema(
             call, spec.name, spec.description, dict(spec.parameters), takes_ctx=True
@@ -100,7 +103,7 @@ def to_openai_agents(box: Box) -> list[Any]:
         async def invoke(context: Any, arguments: str) -> str:
             # The SDK comes here with a call that needs approval only once it was given.
             outcome = await desk.run(context.tool_call_id, spec.name, arguments, approved=asks)
-            return _WAITS if outcome is None else outcome_to_model_content(outcome)
+            return _WAITS if outcome is None else box.content_of(outcome)
 
         return native.FunctionTool(
             name=spec.name,
@@ -125,7 +128,7 @@ def to_langchain(box: Box) -> list[Any]:
 
     async def call(name: str, arguments: JsonObject) -> tuple[str, ToolOutcome | None]:
         outcome = await desk.run(_CALL_ID.get() or _new_id(), name, arguments)
-        return _WAITS if outcome is None else outcome_to_model_content(outcome), outcome
+        return _WAITS if outcome is None else box.content_of(outcome), outcome
 
     kind = _make_langchain_kind(native.BaseTool, call)
     return [
