@@ -59,12 +59,14 @@ class Maze:
     def graph(self) -> Graph:
         nodes: dict[str, Any] = {f"n{place}": self._node(place) for place in range(self.size)}
         nodes["n1"] = Parallel({"x": nodes["n1"], "y": self._plain("y", 1)})
-        nodes["n2"] = ForEach(lambda board: [1, 2], nodes["n2"])
+        nodes["n2"] = Node(ForEach(lambda board: [1, 2], nodes["n2"]), output="values")
         edges = [
             (f"n{source}", f"n{target}", self._condition(source, most))
             for source, target, most in self.edges
         ]
-        return Graph(nodes, edges, "n0", ends=nodes, merges={"all": "add"}, max_steps=12)
+        # One node is left out, so that some mazes end in a conflict.
+        merges = dict.fromkeys(("all", "n0", "n1", "n2", "n3", "n5", "y"), "add")
+        return Graph(nodes, edges, "n0", ends=nodes, merges=merges, max_steps=15)
 
     def _node(self, place: int) -> Any:
         return self._plain(f"n{place}", self.delays[place % len(self.delays)])
