@@ -130,13 +130,36 @@ if TYPE_CHECKING:
         to_contract,
         to_execution_result,
     )
-    from .engines import Graph, GraphEngine, LoopEngine
-    from .entry import reopen, resume, run, run_sync, start
+    from .engines import Graph, GraphEngine, LoopEngine, ScriptEngine
+    from .entry import reopen, resume, run, run_sync, run_with_handoffs, start
     from .errors import JournalError, Misuse, RunFailed, UpshotError
     from .journal import open_journal
     from .models import Fallback, Prices, ScriptedModel, resolve
-    from .runs import Aborted, Board, Failed, Interrupted, LiveRun, Parked, Run, RunOptions
-    from .tools import Tool, Toolbox, ToolContext, ToolError, open_mcp, tool
+    from .runs import (
+        Aborted,
+        Board,
+        DiscardOnInterruptCauses,
+        Failed,
+        Interrupted,
+        LiveRun,
+        Parked,
+        ResumeOptions,
+        Run,
+        RunOptions,
+        handoff_tools,
+    )
+    from .tools import (
+        Allow,
+        Ask,
+        EditArguments,
+        Refuse,
+        Tool,
+        Toolbox,
+        ToolContext,
+        ToolError,
+        open_mcp,
+        tool,
+    )
     from .wire import Price
 
 __all__ = [
@@ -147,6 +170,7 @@ __all__ = [
     "AgentError",
     "AgentResult",
     "AgentSpec",
+    "Allow",
     "Answer",
     "ApprovalAnswered",
     "ApprovalRequested",
@@ -154,6 +178,7 @@ __all__ = [
     "Artifact",
     "ArtifactStore",
     "ArtifactStored",
+    "Ask",
     "AttemptEnded",
     "AttemptLine",
     "AttemptStarted",
@@ -173,7 +198,9 @@ __all__ = [
     "Decider",
     "DeniedReason",
     "Deny",
+    "DiscardOnInterruptCauses",
     "Edit",
+    "EditArguments",
     "Effect",
     "Engine",
     "ErrorCode",
@@ -227,9 +254,11 @@ __all__ = [
     "RateLimitWindow",
     "Reasoning",
     "ReasoningDelta",
+    "Refuse",
     "Request",
     "RequestConfig",
     "Resource",
+    "ResumeOptions",
     "Retry",
     "Role",
     "Run",
@@ -243,6 +272,7 @@ __all__ = [
     "RunStarted",
     "RunSummary",
     "RunWarning",
+    "ScriptEngine",
     "ScriptedModel",
     "Skill",
     "Status",
@@ -277,6 +307,7 @@ __all__ = [
     "encode",
     "from_contract",
     "handoff_tool_name",
+    "handoff_tools",
     "open_journal",
     "open_mcp",
     "outcome_blocks_tool",
@@ -288,6 +319,7 @@ __all__ = [
     "resume",
     "run",
     "run_sync",
+    "run_with_handoffs",
     "start",
     "to_contract",
     "to_execution_result",
@@ -315,14 +347,17 @@ _HOMES = {
         "outcome_blocks_tool outcome_is_error outcome_is_retryable outcome_to_model_content "
         "to_contract to_execution_result "
     ),
-    "engines": ("Graph GraphEngine LoopEngine "),
-    "entry": ("reopen resume run run_sync start "),
+    "engines": ("Graph GraphEngine LoopEngine ScriptEngine "),
+    "entry": ("reopen resume run run_sync run_with_handoffs start "),
     "errors": ("JournalError Misuse RunFailed UpshotError "),
     "journal": ("open_journal "),
     "models": ("Fallback Prices ScriptedModel resolve "),
-    "runs": ("Aborted Board Failed Interrupted LiveRun Parked Run RunOptions "),
+    "runs": (
+        "Aborted Board DiscardOnInterruptCauses Failed Interrupted LiveRun Parked ResumeOptions "
+        "Run RunOptions handoff_tools "
+    ),
     "wire": ("Price "),
-    "tools": ("Tool ToolContext ToolError Toolbox open_mcp tool "),
+    "tools": ("Allow Ask EditArguments Refuse Tool ToolContext ToolError Toolbox open_mcp tool "),
 }
 
 __getattr__ = lazy_names(__name__, globals(), _HOMES)

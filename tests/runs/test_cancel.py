@@ -15,7 +15,19 @@ from typing import Any
 import pytest
 
 from tests.runs.kit import Do, Witness, kinds, log_of
-from upshot import Agent, AgentError, LiveRun, Message, Status, ToolCall, run, start, tool
+from upshot import (
+    Agent,
+    AgentError,
+    LiveRun,
+    Message,
+    Status,
+    ToolCall,
+    ToolDenied,
+    ToolExecutionResult,
+    run,
+    start,
+    tool,
+)
 from upshot.journal import MemoryJournal
 from upshot.models import ScriptedModel
 from upshot.testing.clock import FakeClock
@@ -152,6 +164,32 @@ async def test_calls_that_had_not_started_are_denied_as_cancelled() -> None:
     started, waiting = result.tool_outcomes
     assert (started.kind, started.code, started.effect) == ("tool_failure", "cancelled", "unknown")
     assert (waiting.kind, waiting.reason, waiting.effect) == ("tool_denied", "cancelled", "none")
+
+
+async def test_a_body_that_runs_may_end_within_the_grace_and_nothing_new_starts() -> None:
+    release = asyncio.Event()
+
+    @tool(effect="write")
+    async def first() -> str:
+        await release.wait()
+        return "kept"
+
+    @tool(effect="write")
+    async def second() -> str:
+        return "never"
+
+    async with start(both(first, second), "Go.") as live:
+        async for event in live:
+            if event.kind == "tool_started":
+                live.interrupt("user_input")
+                release.set()
+    result = await live.result()
+    ran, denied = result.tool_outcomes
+    assert result.status is Status.INTERRUPTED
+    assert isinstance(ran, ToolExecutionResult)
+    assert isinstance(denied, ToolDenied)
+    assert denied.reason == "cancelled"
+    assert [message.role for message in result.messages] == ["assistant", "tool", "tool"]
 
 
 @pytest.mark.parametrize(

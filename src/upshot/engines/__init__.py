@@ -4,6 +4,7 @@ from .graph import Graph
 from .graph_engine import GraphEngine
 from .graph_node import AgentTask, ForEach, Node, Parallel, Question, ToolTask
 from .loop import LoopEngine
+from .script import ScriptEngine
 
 __all__ = [
     "AgentTask",
@@ -14,5 +15,6 @@ __all__ = [
     "Node",
     "Parallel",
     "Question",
+    "ScriptEngine",
     "ToolTask",
 ]

@@ -102,13 +102,15 @@ class _Turns:
             open_calls = self._open_calls()
             if open_calls:
                 await self._call_tools(open_calls)
-                return False
+                return self._run.handoff is not None
+            if self._run.handoff is not None:
+                return True
             await self._stop_if_asked()
             await self._ask()
             return False
         if last.tool_calls:
             await self._call_tools(self._open_calls())
-            return False
+            return self._run.handoff is not None
         return self._conclude(last.text)
 
     # -- asking

@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
-    from typing import Unpack
+    from collections.abc import AsyncGenerator, Iterable, Sequence
+    from typing import Any, Unpack
 
     from typing_extensions import TypeVar
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T", default=str)
 
-__all__ = ["reopen", "resume", "run", "run_sync", "start"]
+__all__ = ["reopen", "resume", "run", "run_sync", "run_with_handoffs", "start"]
 
 
 async def run(
@@ -153,3 +153,41 @@ async def reopen(
             raise Misuse(f"run {run_id} has ended: its result is in the journal")
         async with live:
             yield live
+
+
+async def run_with_handoffs(
+    agents: Iterable[Agent[Any]] | Agent[Any],
+    request: Request | str,
+    *,
+    start: Agent[Any] | str | None = None,
+    max_depth: int = 8,
+    **options: Unpack[RunOptions],
+) -> AgentResult[Any]:
+    """Run agents on *request*, each until it hands over, the last until it answers.
+
+    A receiver gets the request, the note and, unless its Handoff says ``history=False``, the
+    messages so far. Each is a run of its own; tokens, money and time of a budget among the
+    options are those of all.
+
+    Args:
+        agents: Those that may work on it; agents that are themselves items of ``handoffs``
+            need not be listed.
+        request: What is asked; only the first run takes its run_id.
+        start: Who begins, by id or itself; None is the first of *agents*.
+        max_depth: How often it may be handed over.
+        options: As for ``run``; they hold for every agent.
+
+    Returns:
+        The result of the last agent, with usage and cost of all, and their ids in order as
+        ``state["path"]``. Handed over too often, or to one that had it before: failed,
+        budget_exceeded.
+
+    Raises:
+        Misuse: An argument is wrong, or a hand-off leads to an agent that is not known.
+        JournalError: The journal cannot be opened.
+        asyncio.CancelledError: The caller was cancelled; the run was finalised first.
+    """
+    from .relay import relay
+
+    going = relay(agents, request, options, start=start, max_depth=max_depth, child=run)
+    return await going

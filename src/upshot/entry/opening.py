@@ -16,6 +16,7 @@ from ..contract import (
     AnyAnswer,
     Journal,
     Json,
+    Message,
     Origin,
     Request,
     RunWarning,
@@ -48,6 +49,7 @@ async def begin(
     *,
     watch: bool,
     child: Child,
+    handed: Sequence[Message] = (),
 ) -> AsyncGenerator[LiveRun[Any]]:
     """Open what a new run needs, begin it, and close it all after its end.
 
@@ -57,11 +59,12 @@ async def begin(
         options: Of the call.
         watch: Whether events are kept for a reader.
         child: Starts a run inside this one.
+        handed: Messages that come after the request, from who handed it over.
     """
     check_options(options)
     async with AsyncExitStack() as stack:
         journal = await _open(options, stack)
-        plan = await plan_run(agent, request, options, journal, child=child)
+        plan = await plan_run(agent, request, options, journal, child=child, handed=handed)
         if journal is None:
             epoch = None
         else:

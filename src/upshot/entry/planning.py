@@ -25,11 +25,12 @@ from ..contract import (
     Model,
     Observer,
     Request,
+    handoffs_of,
 )
 from ..engines import LoopEngine
 from ..errors import Misuse
 from ..models import resolve
-from ..runs import Child, OutputType, Past, Plan, RunOptions, current_run
+from ..runs import Child, OutputType, Past, Plan, RunOptions, current_run, handoff_tools
 from ..tools import resolve_tools
 from .arguments import check_hooks, items_of, object_of, to_request
 
@@ -66,8 +67,14 @@ async def plan_run(
     journal: Journal | None,
     *,
     child: Child,
+    handed: Sequence[Message] = (),
 ) -> Plan:
     """Check every argument and resolve every name.
+
+    Args:
+        handed: Messages that come after the request, from who handed it over.
+
+    The others: see ``Plan``.
 
     Raises:
         Misuse: One is wrong; the message names it.
@@ -101,6 +108,8 @@ async def plan_run(
         deciders=items_of(options, "deciders"),
         committers=items_of(options, "committers"),
         prepare=options.get("prepare"),
+        handoffs=handoffs_of(agent),
+        handed=handed,
         history=await _history(request, options, journal),
         artifacts=items_of(options, "artifacts"),
         attributes=object_of(options, "attributes"),
@@ -255,10 +264,11 @@ def _settings(agent: Agent[Any], options: RunOptions) -> Any:
 
 
 def _tools(agent: Agent[Any], options: RunOptions) -> Any:
-    if agent.handoffs:
-        raise Misuse(f"agent {agent.id!r} has handoffs, which this version cannot follow yet")
     named = items_of(options, "tools")
-    return resolve_tools(named if agent.tools is None else agent.tools, named=named)
+    own = named if agent.tools is None else agent.tools
+    if agent.handoffs:
+        own = (*own, *handoff_tools(agent.handoffs))
+    return resolve_tools(own, named=named)
 
 
 async def _history(

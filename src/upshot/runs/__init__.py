@@ -1,7 +1,9 @@
 """A run's life, whatever the engine that drives it."""
 
 from .board import Board
+from .discard import DiscardOnInterruptCauses
 from .handle import LiveRun
+from .handoff import handoff_tools
 from .host import RunHost
 from .lifecycle import Sitting
 from .options import Approver, Committer, History, ResumeOptions, RunOptions, Seeder, Where
@@ -19,6 +21,7 @@ __all__ = [
     "Board",
     "Child",
     "Committer",
+    "DiscardOnInterruptCauses",
     "Failed",
     "History",
     "Interrupted",
@@ -36,5 +39,6 @@ __all__ = [
     "Sitting",
     "Where",
     "current_run",
+    "handoff_tools",
     "run_in_own_loop",
 ]

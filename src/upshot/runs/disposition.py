@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ..contract import AgentResult, JsonObject, Status
+from ..contract import HANDOFF_FINALIZE_REASON, AgentResult, JsonObject, Status
 from .ending import Ending
 from .hooks import Verdict
 
@@ -43,8 +43,11 @@ def note_verdict(
 ) -> None:
     """Put what deciders said into *state*; the reason is that of the last attempt."""
     state.pop("finalize_reason", None)
-    if verdict.reason:
-        state["finalize_reason"] = verdict.reason
+    reason = verdict.reason
+    if result.handoff is not None and result.success and not (reason and _rejects(verdict)):
+        reason = f"{HANDOFF_FINALIZE_REASON}{result.handoff.to_agent_id}"
+    if reason:
+        state["finalize_reason"] = reason
     state.update(verdict.state)
     if verdict.word == "revise" and result.success and is_last:
         state["revise_exhausted"] = True
@@ -71,3 +74,7 @@ def with_verdict(
     if error is not None:
         result = msgspec.structs.replace(result, status=status, error=error)
     return msgspec.structs.replace(result, state=dict(state)) if state != result.state else result
+
+
+def _rejects(verdict: Verdict) -> bool:
+    return verdict.word in ("discard", "revise")

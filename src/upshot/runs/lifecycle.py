@@ -17,11 +17,9 @@ from ..contract import (
     OUTPUT_VAR,
     AgentResult,
     AnyAnswer,
-    ArtifactStored,
     AttemptEnded,
     AttemptStarted,
     Committed,
-    Event,
     Interrupt,
     Origin,
     RunInfo,
@@ -35,18 +33,19 @@ from ..contract import (
 )
 from ..contract import Board as BoardRole
 from ..errors import JournalError
-from ..tools import Toolbox
 from ..tools.fence import is_fenced
 from .board import Board
+from .box import Box
 from .callback import call
 from .calls import ModelCaller
 from .change import changes_since
 from .disposition import is_committed, is_done_again, note_verdict, with_verdict
 from .ending import Ending, StopReason, classify, internal_error
+from .handoff import Handoffs, current_handoffs
 from .hooks import Hooks, Verdict
 from .host import RunHost, Steps
 from .ledger import Ledger, deadline_error
-from .past import Past, to_artifact
+from .past import Past
 from .plan import Parent, Plan
 from .recorder import Recorder
 from .report import Report
@@ -104,16 +103,23 @@ class Sitting:
             retry=plan.retry,
             clock=plan.clock,
         )
-        self._toolbox = self._make_toolbox()
+        self._handoffs = Handoffs(
+            plan.handoffs, info=self.info, recorder=self.recorder, board=lambda: self._board
+        )
+        self._box = Box(
+            plan,
+            info=self.info,
+            recorder=self.recorder,
+            handoffs=self._handoffs,
+            deadline=self.ledger.deadline,
+        )
         self._host = RunHost(
             plan.host,
             recorder=self.recorder,
             steps=past.steps if past is not None else Steps(),
             report=self._caller.note,
         )
-        self._run = Run(
-            plan, info=self.info, depth=self._depth, tools=self._toolbox, caller=self._caller
-        )
+        self._run = Run(plan, info=self.info, depth=self._depth, box=self._box, caller=self._caller)
         self._report = self._make_report(started.time if started else None)
         self._board = Board()
         self._interrupt: Interrupt | None = None
@@ -126,13 +132,13 @@ class Sitting:
         """Wish that the run stop at its next safe point; after a grace it is cancelled."""
         if self._host.interrupt is None and not self._scope.is_final:
             self._host.interrupt = interrupt
-            self._toolbox.cancel()
+            self._box.cancel()
             self._scope.end_soon("interrupt")
             self._note_interrupt(interrupt)
 
     def cancel_call(self, call_id: str) -> bool:
         """End one tool call; returns whether there was one under way."""
-        return self._toolbox.cancel_call(call_id)
+        return self._box.cancel_call(call_id)
 
     def end(self, reason: StopReason) -> None:
         """Cancel the engine; the run ends as *reason* says."""
@@ -162,6 +168,7 @@ class Sitting:
             self.recorder.attempt = self._run.attempt = attempt
             self._run.feedback = feedback
             ending = await self._attempt(attempt, feedback)
+            self._handoffs.show(self._report.state)
             result = self._result(ending)
             verdict = await self._decide(result)
             is_last = attempt >= plan.max_attempts
@@ -216,14 +223,14 @@ class Sitting:
             self.ledger.add_unfinished()
         self.ledger.turns = past.turns
         self._caller.turns_before = past.turns_before
-        self._toolbox.restore(past.records[: past.records_before])
-        self._toolbox.new_turn()
-        self._toolbox.restore(past.records[past.records_before :])
+        self._box.restore(past.records[: past.records_before])
+        self._box.new_turn()
+        self._box.restore(past.records[past.records_before :])
         self._report.lines.extend(past.lines)
         self._report.state.update(past.state)
-        self._report.stored.extend(past.stored)
+        self._box.stored.extend(past.stored)
         self.recorder.warnings.extend(past.warnings)
-        self.recorder.attempt = past.attempt
+        self.recorder.attempt, self.recorder.handoff = past.attempt, past.handoff
         # A script has a place; it goes on after the replies that the log holds.
         go_on_after = getattr(self.plan.model, "go_on_after", None)
         if callable(go_on_after):
@@ -237,6 +244,7 @@ class Sitting:
         goes_on = past is not None and past.is_seeded and past.attempt == attempt
         if not goes_on:
             self._caller.turns_before = self.ledger.turns
+            self.recorder.handoff = None
             self.recorder.emit(AttemptStarted(feedback=feedback))
         await self._hooks.tell("on_attempt_start", attempt)
         too_deep = self.ledger.too_deep(self._depth)
@@ -284,6 +292,9 @@ class Sitting:
     def _take_board(self, past: Past) -> None:
         """Go on with the board that the log shows."""
         self._board = past.board
+        for record in past.records[past.records_before :]:
+            # The process may have ended between the call's end and the word of it.
+            self._handoffs.note(record)
         self._run.settled = {key: record.outcome for key, record in past.settled.items()}
         self._run.unsettled = dict(past.unsettled)
         self._run.reply = past.reply
@@ -295,9 +306,9 @@ class Sitting:
         board = await seed_board(self.plan, self.info, feedback=feedback, wait=self._scope.wait)
         for change in changes_of(board):
             self.recorder.emit(change)
-        self._toolbox.new_turn()
+        self._box.new_turn()
         if any(map(is_fenced, board.messages())):
-            self._toolbox.distrust("an earlier run")
+            self._box.tools.distrust("an earlier run")
         board.watch(self.recorder.emit)
         self._board = board
 
@@ -313,6 +324,7 @@ class Sitting:
                 policy=self.plan.policy,
             )
         )
+        current_handoffs.set(self._handoffs)
         self._run.instructions = await self._instructions()
         engine = cast("Any", self.plan.engine)
         self._take_answer(await engine.execute(self._run, self._host, self._board))
@@ -388,7 +400,7 @@ class Sitting:
     async def _conclude(self, result: AgentResult[Any]) -> AgentResult[Any]:
         """Tell observers, watchers and log of the end, once."""
         self._scope.is_final = True
-        self._toolbox.warn_of_leftovers()
+        self._box.warn_of_leftovers()
         result = msgspec.structs.replace(result, warnings=tuple(self.recorder.warnings))
         self._told = result
         if self._has_begun:
@@ -430,7 +442,8 @@ class Sitting:
             ending,
             self._board,
             attempt=max(1, self.recorder.attempt),
-            records=self._toolbox.records,
+            records=self._box.records,
+            stored=self._box.stored,
             warnings=self.recorder.warnings,
         )
 
@@ -460,27 +473,3 @@ class Sitting:
             recorder=self.recorder,
             wait=self._scope.wait,
         )
-
-    def _make_toolbox(self) -> Toolbox:
-        plan = self.plan
-        return Toolbox(
-            plan.tools,
-            budget=plan.budget,
-            policy=plan.policy,
-            approve=plan.approve,
-            artifacts=plan.artifact_store,
-            secrets=plan.secrets,
-            clock=plan.clock,
-            identity=self.info,
-            parent_run_id=plan.parent_run_id,
-            attempt=lambda: self.recorder.attempt,
-            deadline=self.ledger.deadline,
-            dependencies=plan.dependencies,
-            emit=self._emit_of_tools,
-            barrier=self.recorder.barrier,
-        )
-
-    def _emit_of_tools(self, event: Event) -> None:
-        if isinstance(event, ArtifactStored):
-            self._report.stored.append(to_artifact(event))
-        self.recorder.emit(event)

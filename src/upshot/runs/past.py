@@ -25,6 +25,7 @@ from ..contract import (
     Edit,
     Event,
     FinalizeDecision,
+    HandoffEvent,
     Interrupt,
     Json,
     ModelReplied,
@@ -87,6 +88,7 @@ class Past:
         questions: Ids of questions that nobody has answered.
         answers: What people answered for calls that are not settled, by call id.
         line: Of the attempt under way, None while the engine is at it.
+        handoff: The first hand-off of the attempt.
         interrupt: The last wish to stop.
         decisions: What deciders said of the attempt.
         committed: What became of the run, None while that is open.
@@ -119,6 +121,7 @@ class Past:
         self.questions: set[str] = set()
         self.answers: dict[str, CallAnswer] = {}
         self.line: AttemptLine | None = None
+        self.handoff: HandoffEvent | None = None
         self.interrupt: Interrupt | None = None
         self.decisions: list[FinalizeDecision] = []
         self.committed: Committed | None = None
@@ -145,6 +148,7 @@ class Past:
             StepStarted: self._step_started,
             StepSettled: self._step_settled,
             RunInterrupted: self._run_interrupted,
+            HandoffEvent: self._handed_over,
             Decided: self._decided,
             AttemptEnded: self._attempt_ended,
             Warned: self._warned,
@@ -205,7 +209,7 @@ class Past:
         self.feedback = event.feedback
         self.board = Board()
         self.is_seeded = False
-        self.reply = self.line = None
+        self.reply = self.line = self.handoff = None
         self.decisions = []
         self.settled, self.unsettled = {}, {}
 
@@ -272,6 +276,9 @@ class Past:
 
     def _run_interrupted(self, event: RunInterrupted) -> None:
         self.interrupt = event.interrupt
+
+    def _handed_over(self, event: HandoffEvent) -> None:
+        self.handoff = self.handoff or event
 
     def _decided(self, event: Decided) -> None:
         self.decisions.append(event.decision)

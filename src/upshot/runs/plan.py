@@ -15,6 +15,7 @@ from ..contract import (
     Checkpoint,
     Clock,
     Engine,
+    Handoff,
     Journal,
     JsonObject,
     Message,
@@ -23,6 +24,7 @@ from ..contract import (
     Policy,
     Request,
     Retry,
+    RunWarning,
 )
 from ..tools import Tool
 from .ledger import Ledger
@@ -60,7 +62,14 @@ class Parent:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """A run before it begins: who works on what, with what, within which limits."""
+    """A run before it begins: who works on what, with what, within which limits.
+
+    Attributes:
+        handed: Messages that come after the request, from who handed it over.
+        warnings: Told when the run begins.
+
+    The others: see ``RunOptions``.
+    """
 
     agent: Agent[Any]
     request: Request
@@ -72,12 +81,14 @@ class Plan:
     retry: Retry | None = None
     budget: Budget = field(default_factory=Budget)
     tools: tuple[Tool, ...] = ()
+    handoffs: tuple[Handoff, ...] = ()
     host: object = None
     observers: tuple[object, ...] = ()
     deciders: tuple[object, ...] = ()
     committers: tuple[Committer, ...] = ()
     prepare: Seeder | None = None
     history: Sequence[Message] = ()
+    handed: Sequence[Message] = ()
     artifacts: tuple[str, ...] = ()
     attributes: JsonObject = field(default_factory=dict[str, Any])
     parent: Parent | None = None
@@ -93,6 +104,7 @@ class Plan:
     clock: Clock = SYSTEM_CLOCK
     launch: JsonObject = field(default_factory=dict[str, Any])
     child: Child | None = None
+    warnings: tuple[RunWarning, ...] = ()
 
     @property
     def depth(self) -> int:

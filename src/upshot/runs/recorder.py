@@ -6,7 +6,17 @@ from collections.abc import Callable
 
 from msgspec.structs import force_setattr
 
-from ..contract import DELTAS, Clock, Event, Journal, RunEvent, RunSettled, RunWarning, Warned
+from ..contract import (
+    DELTAS,
+    Clock,
+    Event,
+    HandoffEvent,
+    Journal,
+    RunEvent,
+    RunSettled,
+    RunWarning,
+    Warned,
+)
 
 __all__ = ["Recorder"]
 
@@ -23,6 +33,7 @@ class Recorder:
         attempt: Stamped on every event; set by the lifecycle.
         seq: Of the last durable event.
         warnings: All that were told, in order.
+        handoff: The first hand-off of the attempt, None before one.
         is_settled: Whether the last event of the sitting was emitted; none comes after it.
     """
 
@@ -39,6 +50,7 @@ class Recorder:
         self.attempt = 0
         self.seq = seq
         self.warnings: list[RunWarning] = []
+        self.handoff: HandoffEvent | None = None
         self.is_settled = False
         self._part = 0
         self._clock = clock
@@ -67,8 +79,8 @@ class Recorder:
         durable = kind not in _DELTAS
         seq = self.seq + durable
         part = 0 if durable else self._part + 1
-        # Nobody can have seen an event that is neither logged nor watched.
-        if self._journal is not None or self._watchers:
+        # Nobody can have seen an event that is neither logged nor watched nor in the result.
+        if self._journal is not None or self._watchers or kind is HandoffEvent:
             _set(event, "run_id", self.run_id)
             _set(event, "attempt", self.attempt)
             _set(event, "time", self._clock.now())
@@ -81,6 +93,8 @@ class Recorder:
             self.is_settled = True
         elif isinstance(event, Warned):
             self.warnings.append(event.warning)
+        elif isinstance(event, HandoffEvent) and self.handoff is None:
+            self.handoff = event
         for watcher in self._watchers:
             watcher(event)
 

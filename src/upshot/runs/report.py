@@ -46,7 +46,6 @@ class Report(msgspec.Struct, kw_only=True):
         began: Monotonic moment at which this sitting began.
         lines: One line for every attempt that ended.
         state: The deciders' facts.
-        stored: Large outputs that were stored, by tool name.
     """
 
     plan: Plan
@@ -58,7 +57,6 @@ class Report(msgspec.Struct, kw_only=True):
     began: float
     lines: list[AttemptLine] = []
     state: JsonObject = {}
-    stored: list[Artifact] = []
 
     def result(
         self,
@@ -67,6 +65,7 @@ class Report(msgspec.Struct, kw_only=True):
         *,
         attempt: int,
         records: Iterable[ToolRecord],
+        stored: Iterable[Artifact],
         warnings: Iterable[RunWarning],
     ) -> AgentResult[Any]:
         """The result as it is now.
@@ -76,6 +75,7 @@ class Report(msgspec.Struct, kw_only=True):
             board: Its board.
             attempt: Which attempt it was.
             records: Every settled tool call, in order.
+            stored: Large outputs that were stored.
             warnings: All so far.
         """
         output, ending = self._output(ending, board)
@@ -92,7 +92,7 @@ class Report(msgspec.Struct, kw_only=True):
             messages=board.produced(),
             tool_outcomes=tuple(record.outcome for record in kept),
             tool_records=kept,
-            artifacts=(*harvest(board, self.plan.artifacts), *self.stored),
+            artifacts=(*harvest(board, self.plan.artifacts), *stored),
             pending=ending.pending,
             usage=self.ledger.usage,
             cost=self.ledger.cost,
@@ -104,6 +104,7 @@ class Report(msgspec.Struct, kw_only=True):
             detail="" if interrupt is None else interrupt.detail,
             attempts=attempt,
             state=dict(self.state),
+            handoff=self.caller.recorder.handoff,
             attempt_log=tuple(self.lines),
             warnings=tuple(warnings),
             run_id=self.info.run_id,
@@ -139,7 +140,9 @@ class Report(msgspec.Struct, kw_only=True):
         value, output = board.get(OUTPUT_VAR), self.plan.output
         is_set = OUTPUT_VAR in board.variables()
         content = board.answer()
-        if ending.status is not Status.COMPLETED:
+        handed_over = self.caller.recorder.handoff is not None
+        if ending.status is not Status.COMPLETED or (handed_over and not is_set):
+            # Who hands over has no answer of its own type.
             return (value if is_set else content if output.is_text else None), ending
         try:
             if not is_set:

@@ -11,6 +11,7 @@ from ..contract import (
     Budget,
     Checkpoint,
     Engine,
+    HandoffEvent,
     Json,
     Model,
     ModelRequest,
@@ -24,6 +25,7 @@ from ..contract import (
 )
 from ..errors import Misuse
 from ..tools import Toolbox
+from .box import Box
 from .calls import ModelCaller
 from .output import OutputType
 from .past import CallAnswer
@@ -47,8 +49,6 @@ class Run:
         instructions: The agent's, as asked at the start of this attempt; None for none.
         settings: How the model is asked.
         output: What the answer shall be.
-        tools: The tools on offer, and the way to call them.
-        attributes: Free JSON of the caller.
         dependencies: The caller's one object for tools and engines.
         budget: The limits.
         resume_from: Where to go on from, None for a fresh start.
@@ -60,7 +60,7 @@ class Run:
     """
 
     def __init__(
-        self, plan: Plan, *, info: RunInfo, depth: int, tools: Toolbox, caller: ModelCaller
+        self, plan: Plan, *, info: RunInfo, depth: int, box: Box, caller: ModelCaller
     ) -> None:
         self.id = info.run_id
         self.identity = info
@@ -73,8 +73,6 @@ class Run:
         self.instructions: str | None = None
         self.settings: ModelSettings | None = plan.settings
         self.output: OutputType = plan.output
-        self.tools = tools
-        self.attributes: Mapping[str, Json] = MappingProxyType(plan.attributes)
         self.dependencies = plan.dependencies
         self.budget: Budget = plan.budget
         self.resume_from: Checkpoint | None = plan.resume_from
@@ -84,7 +82,23 @@ class Run:
         self.asked: dict[str, PendingApproval] = {}
         self.answers: dict[str, CallAnswer] = {}
         self._plan = plan
+        self._box = box
         self._caller = caller
+
+    @property
+    def tools(self) -> Toolbox:
+        """The tools on offer, and the way to call them."""
+        return self._box.tools
+
+    @property
+    def attributes(self) -> Mapping[str, Json]:
+        """Free JSON of the caller."""
+        return MappingProxyType(self._plan.attributes)
+
+    @property
+    def handoff(self) -> HandoffEvent | None:
+        """The hand-off that was made in this attempt, which ends it; None for none."""
+        return self._caller.recorder.handoff
 
     @property
     def engine(self) -> Engine:

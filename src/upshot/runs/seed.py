@@ -44,6 +44,7 @@ async def seed_board(plan: Plan, info: RunInfo, *, feedback: str, wait: Wait) ->
         board.append(plan.request.to_message())
         for name, value in plan.request.inputs.items():
             board.set(name, to_free_json(value)[0])
+    board.extend(plan.handed)
     if feedback:
         board.append(Message("user", feedback))
     board.mark_seeded()

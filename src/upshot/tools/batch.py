@@ -81,13 +81,18 @@ class Batch:
             raise failed[0]
         self._settle_open(parked=False)
 
-    def cancel(self) -> None:
-        """End every body and settle every call as cancelled; ``run`` then returns."""
-        if self._alone is not None and not self._taken_back:
+    def cancel(self, *, running: bool = True) -> None:
+        """End calls and settle them as cancelled; ``run`` then returns.
+
+        Args:
+            running: Whether those are ended whose bodies run; else they come to their end.
+        """
+        if self._alone is not None and not self._taken_back and _ends(self._lone, running):
             self._taken_back = True
             self._alone.cancel()
-        for task in self._tasks:
-            task.cancel()
+        for task, case in self._tasks.items():
+            if _ends(case, running):
+                task.cancel()
 
     def cancel_call(self, call_id: str) -> bool:
         """End one call; returns whether there was one to end."""
@@ -210,6 +215,8 @@ class Batch:
                 self._refuse(case, DeniedReason.CANCELLED, "the turn was cancelled")
             elif left is not None and left <= 0:
                 self._refuse(case, DeniedReason.DEADLINE, "the turn's deadline has passed")
+            elif self._desk.at_start is not None and (denial := self._desk.at_start(case)):
+                self._refuse(case, denial.reason, denial.details)
             else:
                 outcome = await Work(self._desk, case).run()
                 # Settled already where a cancelled batch could not wait for it.
@@ -233,7 +240,7 @@ class Batch:
             return False
         return True
 
-    def _refuse(self, case: Case, reason: DeniedReason, details: str) -> None:
+    def _refuse(self, case: Case, reason: DeniedReason | str, details: str) -> None:
         """Deny a call whose gates had let it pass, before its body started."""
         self._unclaim(case)
         deny(case, "start", Denial(reason, details))
@@ -320,6 +327,10 @@ class Batch:
             except asyncio.CancelledError:
                 # The caller is cancelled already, and that is what it will be told.
                 continue
+
+
+def _ends(case: Case | None, running: bool) -> bool:  # noqa: FBT001
+    return running or case is None or case.run_started is None
 
 
 def _error_of(task: asyncio.Task[None]) -> BaseException | None:

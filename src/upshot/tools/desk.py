@@ -8,6 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import msgspec
 
@@ -30,16 +31,19 @@ from .artifacts import READER_NAME
 from .case import Case
 from .catalog import Catalog
 from .fence import UNTRUSTED
-from .gate import Gate
+from .gate import Denial, Gate
 from .ledger import Ledger
 from .secrets import Secrets
 from .turn import Turn
 from .workers import Workers
 
-__all__ = ["MAX_PROCESSES", "Desk"]
+__all__ = ["MAX_PROCESSES", "AtStart", "Desk"]
 
 MAX_PROCESSES = max(4, 2 * (os.cpu_count() or 1))
 """How many bodies of a Toolbox run in processes at a time."""
+
+# Says why a body may not start after all, None where it may.
+AtStart: TypeAlias = Callable[[Case], Denial | None]
 
 _encode = msgspec.json.Encoder().encode
 
@@ -62,6 +66,7 @@ class Desk:
         dependencies: The caller's one object.
         parallel: Whether bodies may run together at all.
         turn: The tool turn.
+        at_start: Asked when a body is about to start.
         told: Warnings that were given already.
         made: How often a call with the same id and arguments was made.
         asked: What people were asked about calls that are not settled, by call id.
@@ -84,6 +89,7 @@ class Desk:
     dependencies: object
     parallel: bool
     turn: Turn
+    at_start: AtStart | None = None
     told: set[str] = field(default_factory=set[str])
     made: Counter[str] = field(default_factory=Counter[str])
     asked: dict[str, PendingApproval] = field(default_factory=dict[str, PendingApproval])

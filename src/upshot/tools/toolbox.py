@@ -38,7 +38,7 @@ from .case import Case
 from .catalog import Catalog, Offered, resolve_tools
 from .conclusion import INTERRUPTED
 from .definition import Tool
-from .desk import Desk
+from .desk import AtStart, Desk
 from .dry_run import DryRun
 from .fence import fence
 from .gate import Gate
@@ -91,6 +91,7 @@ class Toolbox:
         emit: Emit | None = None,
         barrier: Barrier | None = None,
         offered: Offered | None = None,
+        at_start: AtStart | None = None,
         deadline: float | None = None,
         workers: Workers | None = None,
     ) -> None:
@@ -120,11 +121,10 @@ class Toolbox:
             attempt: Which pass of the engine this is.
             dependencies: The one object that tools find in their context.
             emit: Takes events without run, attempt, time and place; it has to be quick.
-            barrier: Waits until all that was emitted is safe; awaited before a body that
-                may write.
+            barrier: Waits until all that was emitted is safe; awaited before writing bodies.
             offered: Gives the names that are on offer now; None offers all.
-            deadline: When the time is over, on the clock's monotonic scale; None counts
-                ``budget.deadline_s`` from now.
+            at_start: Asked at once before a body starts; it has to be quick and may not raise.
+            deadline: When the time is over, monotonic; None counts ``budget.deadline_s``.
             workers: Threads for plain tools; None is the process's own.
 
         Raises:
@@ -159,6 +159,7 @@ class Toolbox:
             dependencies=dependencies,
             parallel=parallel,
             turn=Turn(clock, budget or Budget(), deadline=deadline),
+            at_start=at_start,
         )
         self._passage = Passage(self._desk.gates)
 
@@ -198,11 +199,11 @@ class Toolbox:
         """Begin a tool turn: what was blocked is free again, and calls may be repeated."""
         self._desk.turn = self._desk.turn.following(self._scope, in_run=self._in_run)
 
-    def cancel(self) -> None:
-        """End running bodies and deny what has not started, until ``new_turn()``."""
+    def cancel(self, *, running: bool = True) -> None:
+        """Deny what has not started, until ``new_turn()``, and end bodies that are *running*."""
         self._desk.turn.cancelled = True
-        for batch in self._batches:
-            batch.cancel()
+        for batch in tuple(self._batches):
+            batch.cancel(running=running)
 
     def cancel_call(self, call_id: str) -> bool:
         """End one running or waiting call, as ``cancel`` ends all.

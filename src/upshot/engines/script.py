@@ -1,0 +1,45 @@
+"""ScriptEngine: an async function drives the steps."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TypeAlias
+
+from ..errors import Misuse
+from ..runs import Board, Run, RunHost
+
+__all__ = ["Script", "ScriptEngine"]
+
+# Async, or plain where it has nothing to wait for.
+Script: TypeAlias = Callable[[Run, RunHost, Board], object]
+
+
+class ScriptEngine:
+    """Runs a function of ``(run, host, board)``.
+
+    What it returns is the output; None leaves the answer on the board. A resumed run calls
+    it again from its top: what must not be done twice belongs into ``host.once``, whose
+    steps give what the log says came of them, and the board is as the run left it.
+
+    Args:
+        script: An async function.
+
+    Raises:
+        Misuse: It is no function.
+    """
+
+    def __init__(self, script: Script) -> None:
+        if not callable(script):
+            kind = type(script).__name__
+            raise Misuse(f"a script is an async function of (run, host, board), not a {kind}")
+        self._script = script
+
+    async def execute(self, run: Run, host: RunHost, board: Board) -> object:
+        """Call the script; whatever it raises ends the run.
+
+        Returns:
+            What it returned.
+        """
+        made = self._script(run, host, board)
+        return await made if inspect.isawaitable(made) else made

@@ -1,0 +1,116 @@
+"""Box: a run's Toolbox, made when something first needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..contract import Artifact, ArtifactStored, Event, RunInfo, ToolRecord, ToolSettled
+from ..tools import Toolbox
+from .handoff import Handoffs
+from .past import to_artifact
+from .plan import Plan
+from .recorder import Recorder
+
+__all__ = ["Box"]
+
+
+class Box:
+    """A Toolbox that most runs of engines without tools never need.
+
+    Args:
+        plan: The run.
+        info: Its identity.
+        recorder: Its log.
+        handoffs: Those that it may make.
+        deadline: Monotonic moment at which its time is over, None for never.
+
+    Attributes:
+        stored: Large outputs that were stored.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        info: RunInfo,
+        recorder: Recorder,
+        handoffs: Handoffs,
+        deadline: float | None,
+    ) -> None:
+        self.stored: list[Artifact] = []
+        self._plan = plan
+        self._info = info
+        self._recorder = recorder
+        self._handoffs = handoffs
+        self._deadline = deadline
+        self._made: Toolbox | None = None
+        self._is_cancelled = False
+
+    @property
+    def tools(self) -> Toolbox:
+        """The Toolbox itself."""
+        if self._made is None:
+            self._made = self._make()
+            if self._is_cancelled:
+                self._made.cancel(running=False)
+        return self._made
+
+    @property
+    def records(self) -> Sequence[ToolRecord]:
+        """One record for every settled call, in order."""
+        return () if self._made is None else self._made.records
+
+    def restore(self, records: Iterable[ToolRecord]) -> None:
+        """Take in what the log says of earlier calls of this turn."""
+        earlier = tuple(records)
+        if earlier:
+            self.tools.restore(earlier)
+
+    def new_turn(self) -> None:
+        """Begin a tool turn."""
+        self._is_cancelled = False
+        if self._made is not None:
+            self._made.new_turn()
+
+    def cancel(self) -> None:
+        """Deny what has not started; running bodies may end."""
+        self._is_cancelled = True
+        if self._made is not None:
+            self._made.cancel(running=False)
+
+    def cancel_call(self, call_id: str) -> bool:
+        """End one tool call; returns whether there was one under way."""
+        return self._made is not None and self._made.cancel_call(call_id)
+
+    def warn_of_leftovers(self) -> None:
+        """Tell which bodies go on though nobody waits for them."""
+        if self._made is not None:
+            self._made.warn_of_leftovers()
+
+    def _make(self) -> Toolbox:
+        plan, recorder, handoffs = self._plan, self._recorder, self._handoffs
+        return Toolbox(
+            plan.tools,
+            budget=plan.budget,
+            policy=plan.policy,
+            approve=plan.approve,
+            artifacts=plan.artifact_store,
+            secrets=plan.secrets,
+            clock=plan.clock,
+            identity=self._info,
+            parent_run_id=plan.parent_run_id,
+            attempt=lambda: recorder.attempt,
+            deadline=self._deadline,
+            dependencies=plan.dependencies,
+            emit=self._emit,
+            barrier=recorder.barrier,
+            offered=handoffs.offered if handoffs.are_filtered else None,
+            at_start=handoffs.judge if handoffs else None,
+        )
+
+    def _emit(self, event: Event) -> None:
+        if isinstance(event, ArtifactStored):
+            self.stored.append(to_artifact(event))
+        self._recorder.emit(event)
+        if isinstance(event, ToolSettled):
+            self._handoffs.note(event.record)

@@ -1,0 +1,30 @@
+"""DiscardOnInterruptCauses: a decider that ships."""
+
+from __future__ import annotations
+
+from ..contract import AnyResult, Decider, FinalizeDecision, Interrupt, Request, RunInfo, Status
+
+__all__ = ["DiscardOnInterruptCauses"]
+
+
+class DiscardOnInterruptCauses(Decider):
+    """Discards a run that was interrupted for one of some causes, whatever else wants to keep it.
+
+    Args:
+        reason: Kept as ``state["finalize_reason"]``.
+        causes: Such as "user_cancel" or a word of your own; none is every cause.
+    """
+
+    def __init__(self, reason: str, *causes: str) -> None:
+        self._reason = reason
+        self._causes = frozenset(str(Interrupt(cause).cause) for cause in causes)  # pyright: ignore[reportArgumentType]  # made a word
+
+    def before_finalize(
+        self, info: RunInfo, request: Request, result: AnyResult
+    ) -> FinalizeDecision | None:
+        """Discard where the cause is one of those; no word otherwise."""
+        if result.status is not Status.INTERRUPTED:
+            return None
+        if self._causes and str(result.cause) not in self._causes:
+            return None
+        return FinalizeDecision.discard(self._reason)

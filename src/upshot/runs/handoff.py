@@ -1,0 +1,247 @@
+"""Hand-offs: the tools by which a model passes its request on, and what came of them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextvars import ContextVar
+from typing import Any
+
+from ..contract import (
+    HANDOFF_STATE_KEY,
+    Agent,
+    DeniedReason,
+    Handoff,
+    HandoffEvent,
+    JsonObject,
+    Origin,
+    Request,
+    RunInfo,
+    RunWarning,
+    ToolExecutionResult,
+    ToolRecord,
+    handoff_tool_name,
+    handoffs_of,
+    to_free_json,
+)
+from ..tools import Case, Denial, Tool, ToolContext, ToolError
+from .board import Board
+from .callback import call, raised
+from .recorder import Recorder
+
+__all__ = ["Handoffs", "current_handoffs", "handoff_tools"]
+
+_PARAMETERS: JsonObject = {
+    "type": "object",
+    "properties": {
+        "reason": {"type": "string", "description": "Why the request is handed over."},
+        "note": {"type": "string", "description": "What the receiver has to know."},
+    },
+    "additionalProperties": False,
+}
+# Hand-offs of one reply run one after another, in call order: the first that succeeds counts.
+_RESOURCE = "upshot:handoff"
+
+
+class Handoffs:
+    """The hand-offs of one run: which are on offer, and which one was taken.
+
+    Args:
+        handoffs: Those of the agent.
+        info: The run.
+        recorder: Its log, which keeps the one that was taken.
+        board: Gives the board as it is now, for filters.
+    """
+
+    def __init__(
+        self,
+        handoffs: Iterable[Handoff],
+        *,
+        info: RunInfo,
+        recorder: Recorder,
+        board: Callable[[], Board],
+    ) -> None:
+        self.info = info
+        self._by_tool = {_name_of(handoff): handoff for handoff in handoffs}
+        self._recorder = recorder
+        self._board = board
+
+    def __bool__(self) -> bool:
+        return bool(self._by_tool)
+
+    @property
+    def are_filtered(self) -> bool:
+        """Whether any of them may be hidden."""
+        return any(handoff.filter is not None for handoff in self._by_tool.values())
+
+    def offered(self) -> Collection[str]:
+        """The names of tools that are on offer now; those of other tools always are."""
+        return _Offer(self._by_tool, self._is_shown)
+
+    def judge(self, case: Case) -> Denial | None:
+        """Deny a hand-off after another; asked when its body is about to start."""
+        taken = self._recorder.handoff
+        if taken is None or case.tool_name not in self._by_tool:
+            return None
+        text = f"the request was handed over to {taken.to_agent_id!r} already"
+        return Denial(DeniedReason.SUPERSEDED, text)
+
+    def note(self, record: ToolRecord) -> None:
+        """Take the hand-off that a settled call made, if it made one."""
+        handoff = self._by_tool.get(record.tool_name)
+        if handoff is not None and isinstance(record.outcome, ToolExecutionResult):
+            said = record.arguments_validated or {}
+            self.take(_event_of(handoff, record.tool_name, record.call_id, said))
+
+    def take(self, event: HandoffEvent) -> None:
+        """Log *event* unless a hand-off was taken already."""
+        if self._recorder.handoff is None:
+            self._recorder.emit(event)
+
+    def check_open(self) -> None:
+        """Raise where a hand-off was taken already.
+
+        Raises:
+            ToolError: It was.
+        """
+        if self._recorder.handoff is not None:
+            code = DeniedReason.SUPERSEDED
+            raise ToolError("the request was handed over already", code=code, retryable=False)
+
+    def show(self, state: JsonObject) -> None:
+        """Put the hand-off that was taken into *state*, or take an earlier one away."""
+        state.pop(HANDOFF_STATE_KEY, None)
+        if self._recorder.handoff is not None:
+            state[HANDOFF_STATE_KEY] = to_free_json(self._recorder.handoff)[0]
+
+    def _is_shown(self, handoff: Handoff) -> bool:
+        return _is_shown(handoff, self.info, self._board(), self._hide)
+
+    def _hide(self, handoff: Handoff, error: Exception) -> None:
+        message = raised(f"filter of the hand-off to {handoff.to_agent_id!r}", error)
+        self._recorder.warn(RunWarning(code="filter_failed", message=message, origin=Origin.CALLER))
+
+
+# The run's own where a run is under way, so that tools of any making find it.
+current_handoffs: ContextVar[Handoffs | None] = ContextVar("upshot_handoffs", default=None)
+
+
+def handoff_tools(
+    handoffs: Iterable[Handoff | Agent[Any] | str], request: Request | None = None
+) -> tuple[Tool, ...]:
+    """Tools by which a model hands its request over, for engines that do not use ``run.tools``.
+
+    Called inside a run, one of them makes the hand-off that run's; the first that succeeds
+    counts, and later ones fail with the code ``superseded``.
+
+    Args:
+        handoffs: As on an Agent.
+        request: Where given, those are left out whose filter hides them for it.
+
+    Raises:
+        Misuse: An item is no hand-off, or two have one tool name.
+    """
+    found = handoffs_of(Agent[Any]("handoffs", handoffs=tuple(handoffs)))
+    if request is not None:
+        info, board = _before(request)
+        found = tuple(one for one in found if _is_shown(one, info, board, _ignore))
+    return tuple(map(_tool_of, found))
+
+
+class _Offer(Collection[str]):
+    """Names of tools on offer: all but hand-offs that are hidden."""
+
+    def __init__(self, by_tool: dict[str, Handoff], shown: Callable[[Handoff], bool]) -> None:
+        self._by_tool = by_tool
+        self._shown = shown
+
+    def __contains__(self, name: object) -> bool:
+        handoff = self._by_tool.get(name) if isinstance(name, str) else None
+        return handoff is None or self._shown(handoff)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, handoff in self._by_tool.items() if self._shown(handoff))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class _Transfer:
+    """The body of a hand-off's tool."""
+
+    def __init__(self, handoff: Handoff) -> None:
+        self._handoff = handoff
+
+    async def hand_over(self, context: ToolContext[object], said: JsonObject) -> JsonObject:
+        """Ask the caller's hook; what the run makes of it follows from the outcome."""
+        around, handoff = current_handoffs.get(), self._handoff
+        info = RunInfo(run_id=context.run_id) if around is None else around.info
+        event = _event_of(handoff, context.tool_name, context.call_id, said)
+        if around is not None:
+            around.check_open()
+        if handoff.on_invoke is not None:
+            await call(handoff.on_invoke, info, event)
+        if around is not None and context.run_id != info.run_id:
+            # A toolbox of the engine's own settled nothing in the run, so that is done here.
+            around.check_open()
+            around.take(_event_of(handoff, context.tool_name, context.call_id, said))
+        return {"handed_over_to": handoff.to_agent_id}
+
+
+# Kept, for its argument check is compiled once a tool.
+@functools.lru_cache(maxsize=256)
+def _tool_of(handoff: Handoff) -> Tool:
+    return Tool.from_schema(
+        _name_of(handoff),
+        handoff.description or f"Hand the request over to {handoff.to_agent_id}.",
+        _PARAMETERS,
+        _Transfer(handoff).hand_over,
+        effect="write",
+        resources=(_RESOURCE,),
+        approval=False,
+        error_key=None,
+    )
+
+
+def _name_of(handoff: Handoff) -> str:
+    return handoff.tool_name or handoff_tool_name(handoff.to_agent_id)
+
+
+def _event_of(handoff: Handoff, tool: str, call_id: str, said: JsonObject) -> HandoffEvent:
+    return HandoffEvent(
+        to_agent_id=handoff.to_agent_id,
+        tool_name=tool,
+        call_id=call_id,
+        reason=str(said.get("reason", "")),
+        note=str(said.get("note", "")),
+    )
+
+
+def _is_shown(
+    handoff: Handoff,
+    info: RunInfo,
+    board: Board,
+    on_failure: Callable[[Handoff, Exception], None],
+) -> bool:
+    if handoff.filter is None:
+        return True
+    try:
+        return bool(handoff.filter(info, board))
+    except Exception as error:
+        # A broken filter hides its hand-off: what nobody allowed is not done.
+        on_failure(handoff, error)
+        return False
+
+
+def _ignore(handoff: Handoff, error: Exception) -> None:
+    """There is no run yet that could be warned."""
+
+
+def _before(request: Request) -> tuple[RunInfo, Board]:
+    """Identity and board of a run of *request* that has not begun."""
+    board = Board()
+    board.append(request.to_message())
+    for name, value in request.inputs.items():
+        board.set(name, value)
+    info = RunInfo(run_id=request.run_id, task_id=request.task_id, context_id=request.context_id)
+    return info, board

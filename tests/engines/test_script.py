@@ -1,0 +1,58 @@
+"""ScriptEngine: an async function drives the steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.runs.kit import log_of
+from upshot import Agent, Misuse, Parked, PendingQuestion, ScriptEngine, Status, resume, run
+from upshot.journal import MemoryJournal
+
+
+def agent(script: Any) -> Agent[Any]:
+    return Agent("script", engine=ScriptEngine(script), output_type=dict[str, Any])
+
+
+@pytest.mark.parametrize("value", [{"a": 1}, {}])
+async def test_what_it_returns_is_the_output(value: Any) -> None:
+    async def script(run: Any, host: Any, board: Any) -> Any:
+        return value
+
+    assert (await run(agent(script), "Go.")).unwrap() == value
+
+
+async def test_a_finished_step_is_not_done_again_after_a_resume() -> None:
+    done: list[str] = []
+    is_ready = False
+
+    async def script(run: Any, host: Any, board: Any) -> Any:
+        number = await host.once("draw", "write", lambda: done.append("drawn") or 7)
+        if not is_ready:
+            raise Parked(PendingQuestion(id="q", question="Ready?"))
+        return {"number": number}
+
+    journal = MemoryJournal()
+    parked = await run(agent(script), "Go.", journal=journal)
+    assert parked.status is Status.INPUT_REQUIRED
+    is_ready = True
+    result = await resume(parked.run_id, agent(script), journal=journal)
+    assert result.unwrap() == {"number": 7}
+    assert done == ["drawn"]
+    steps = [event for event in await log_of(journal, result.run_id) if "step" in event.kind]
+    assert len(steps) == 2
+
+
+async def test_what_it_raises_ends_the_run() -> None:
+    async def script(run: Any, host: Any, board: Any) -> Any:
+        raise ValueError("no")
+
+    result = await run(agent(script), "Go.")
+    assert result.error is not None
+    assert result.error.type == "ValueError"
+
+
+def test_a_script_has_to_be_a_function() -> None:
+    with pytest.raises(Misuse, match="async function"):
+        ScriptEngine("script")  # pyright: ignore[reportArgumentType]

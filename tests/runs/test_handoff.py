@@ -1,0 +1,280 @@
+"""Hand-offs: the model passes its request on, and the run says to whom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.runs.kit import Do, kinds, log_of, say
+from upshot import (
+    Agent,
+    AgentResult,
+    Approve,
+    DeniedReason,
+    FinalizeDecision,
+    Handoff,
+    HandoffEvent,
+    Request,
+    RunInfo,
+    ScriptedModel,
+    Status,
+    ToolCall,
+    ToolDenied,
+    ToolExecutionResult,
+    ToolFailure,
+    decode,
+    encode,
+    handoff_tools,
+    resume,
+    run,
+    tool,
+)
+from upshot.journal import MemoryJournal
+from upshot.tools import Toolbox
+
+TO_TECH = ToolCall("h1", "transfer_to_tech", {"reason": "a bug", "note": "it crashes"})
+TO_BILLING = ToolCall("h2", "transfer_to_billing", {"reason": "money"})
+
+
+def triage(**facts: Any) -> Agent[str]:
+    return Agent("triage", handoffs=["tech", "billing"], **facts)
+
+
+async def handed_over(*replies: Any, agent: Agent[str] | None = None, **options: Any) -> Any:
+    return await run(agent or triage(), "It crashes.", model=ScriptedModel(replies), **options)
+
+
+async def test_a_hand_off_ends_the_turn_and_is_told_in_the_result() -> None:
+    result = await handed_over(TO_TECH)
+    assert result.status is Status.COMPLETED
+    event = result.handoff
+    assert (event.to_agent_id, event.tool_name, event.call_id, event.reason, event.note) == (
+        "tech",
+        "transfer_to_tech",
+        "h1",
+        "a bug",
+        "it crashes",
+    )
+    assert result.state["handoff"]["to_agent_id"] == "tech"
+    assert result.state["finalize_reason"] == "handoff:tech"
+    assert isinstance(result.tool_outcomes[0], ToolExecutionResult)
+
+
+async def test_the_event_is_stamped_though_nobody_listens() -> None:
+    result = await handed_over(TO_TECH)
+    assert result.handoff.run_id == result.run_id
+    assert result.handoff.attempt == 1
+    assert result.handoff.time is not None
+    assert result.handoff.seq > 0
+
+
+async def test_a_result_with_a_hand_off_survives_json() -> None:
+    result = await handed_over(TO_TECH)
+    assert decode(encode(result), AgentResult).handoff == result.handoff
+
+
+async def test_the_first_hand_off_of_a_reply_supersedes_the_others() -> None:
+    result = await handed_over([TO_TECH, TO_BILLING])
+    first, second = result.tool_outcomes
+    assert isinstance(first, ToolExecutionResult)
+    assert isinstance(second, ToolDenied)
+    assert second.reason is DeniedReason.SUPERSEDED
+    assert result.handoff.to_agent_id == "tech"
+
+
+async def test_other_tools_of_the_reply_still_run() -> None:
+    @tool(effect="read")
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    result = await handed_over([TO_TECH, ToolCall("c", "look", {})], agent=triage(tools=[look]))
+    assert [type(outcome) for outcome in result.tool_outcomes] == [ToolExecutionResult] * 2
+
+
+@pytest.mark.parametrize("wait", [False, True], ids=["sync", "async"])
+async def test_a_hook_that_raises_makes_a_failure_and_the_next_one_counts(*, wait: bool) -> None:
+    def refuse(info: RunInfo, event: HandoffEvent) -> None:
+        raise ValueError("nobody is there")
+
+    async def refuse_later(info: RunInfo, event: HandoffEvent) -> None:
+        refuse(info, event)
+
+    hook = refuse_later if wait else refuse
+    agent: Agent[str] = Agent("triage", handoffs=[Handoff("tech", on_invoke=hook), "billing"])
+    result = await handed_over([TO_TECH, TO_BILLING], agent=agent)
+    assert isinstance(result.tool_outcomes[0], ToolFailure)
+    assert result.handoff.to_agent_id == "billing"
+
+
+async def test_a_hook_is_told_of_run_and_event() -> None:
+    told: list[tuple[RunInfo, HandoffEvent]] = []
+
+    def hook(info: RunInfo, event: HandoffEvent) -> None:
+        told.append((info, event))
+
+    agent: Agent[str] = Agent("triage", handoffs=[Handoff("tech", on_invoke=hook)])
+    result = await handed_over(TO_TECH, agent=agent)
+    ((info, event),) = told
+    assert info.agent_id == "triage"
+    assert info.run_id == result.run_id
+    assert (event.to_agent_id, event.reason, event.note) == ("tech", "a bug", "it crashes")
+
+
+async def test_without_a_success_the_run_goes_on() -> None:
+    def refuse(info: RunInfo, event: HandoffEvent) -> None:
+        raise ValueError("nobody is there")
+
+    agent: Agent[str] = Agent("triage", handoffs=[Handoff("tech", on_invoke=refuse)])
+    result = await handed_over(TO_TECH, "I do it myself.", agent=agent)
+    assert result.handoff is None
+    assert result.content == "I do it myself."
+    assert "handoff" not in result.state
+
+
+async def test_a_hidden_hand_off_is_neither_offered_nor_known() -> None:
+    def hide(info: RunInfo, board: Any) -> bool:
+        return len(board.messages()) > 100
+
+    offered: list[list[str]] = []
+
+    class Look:
+        def before_model(self, info: Any, request: Any) -> None:
+            offered.append([spec.name for spec in request.tools])
+
+    agent: Agent[str] = Agent("triage", handoffs=[Handoff("tech", filter=hide), "billing"])
+    result = await handed_over(TO_TECH, "Then not.", agent=agent, deciders=[Look()])
+    assert offered[0] == ["transfer_to_billing"]
+    assert result.tool_outcomes[0].reason is DeniedReason.UNKNOWN_TOOL
+    assert result.handoff is None
+
+
+async def test_a_broken_filter_hides_its_hand_off_with_a_warning() -> None:
+    def broken(info: RunInfo, board: Any) -> bool:
+        raise KeyError("who")
+
+    agent: Agent[str] = Agent("triage", handoffs=[Handoff("tech", filter=broken)])
+    result = await handed_over(TO_TECH, "Then not.", agent=agent)
+    assert result.handoff is None
+    assert "filter_failed" in {warning.code for warning in result.warnings}
+
+
+@pytest.mark.parametrize(
+    ("said", "taken"), [({}, True), ({"note": "n"}, True), ({"to": "me"}, False)]
+)
+async def test_reason_and_note_are_the_only_arguments(said: Any, *, taken: bool) -> None:
+    result = await handed_over(ToolCall("h", "transfer_to_tech", said), "Else.")
+    assert (result.handoff is not None) is taken
+
+
+async def test_an_output_type_is_not_asked_of_who_hands_over() -> None:
+    agent: Agent[Any] = triage(output_type={"type": "object"})
+    result = await handed_over(TO_TECH, agent=agent)
+    assert result.status is Status.COMPLETED
+    assert result.output is None
+
+
+async def test_a_discard_has_the_last_word_on_the_reason() -> None:
+    class No:
+        def before_finalize(self, info: Any, request: Any, result: Any) -> FinalizeDecision:
+            return FinalizeDecision.discard(f"not to {result.handoff.to_agent_id}")
+
+    result = await handed_over(TO_TECH, deciders=[No()])
+    assert result.state["finalize_reason"] == "not to tech"
+    assert not result.committed
+
+
+async def test_a_revised_attempt_forgets_the_hand_off() -> None:
+    class Again:
+        def before_finalize(self, info: Any, request: Any, result: Any) -> Any:
+            return FinalizeDecision.revise("Do it yourself.") if result.handoff else None
+
+    result = await handed_over(TO_TECH, "Done.", deciders=[Again()], max_attempts=2)
+    assert result.handoff is None
+    assert "handoff" not in result.state
+    assert result.content == "Done."
+
+
+async def test_an_engine_of_ones_own_hands_over_through_the_tools_of_the_run() -> None:
+    async def work(run: Any, host: Any, board: Any) -> None:
+        await run.tools.dispatch([TO_TECH])
+
+    result = await run(triage(engine=Do(work)), "Go.")
+    assert result.handoff is not None
+    assert result.handoff.to_agent_id == "tech"
+
+
+async def test_hand_off_tools_work_in_a_toolbox_of_the_engines_own() -> None:
+    async def work(run: Any, host: Any, board: Any) -> None:
+        box = Toolbox(handoff_tools(run.agent.handoffs, run.request))
+        outcomes = await box.dispatch([TO_TECH, TO_BILLING])
+        board.set("codes", [getattr(outcome, "code", "") for outcome in outcomes])
+
+    result = await run(triage(engine=Do(work)), "Go.")
+    assert result.handoff is not None
+    assert result.handoff.to_agent_id == "tech"
+    board: Any = result.last_board
+    assert board.get("codes") == [None, "superseded"]
+
+
+async def test_an_engine_may_publish_a_hand_off_itself() -> None:
+    def work(run: Any, host: Any, board: Any) -> None:
+        board.append(say("Over to them."))
+        host.publish(HandoffEvent(to_agent_id="tech", note="n"))
+
+    result = await run(Agent("triage", engine=Do(work)), "Go.")
+    assert result.handoff is not None
+    assert result.handoff.note == "n"
+    assert result.state["finalize_reason"] == "handoff:tech"
+
+
+def test_hand_off_tools_leave_out_what_a_request_hides() -> None:
+    only_vip = Handoff("vip", filter=lambda info, board: info.context_id == "vip")
+    handoffs = [only_vip, "tech"]
+    names = [one.name for one in handoff_tools(handoffs, Request("Hi."))]
+    assert names == ["transfer_to_tech"]
+    names = [one.name for one in handoff_tools(handoffs, Request("Hi.", context_id="vip"))]
+    assert names == ["transfer_to_vip", "transfer_to_tech"]
+
+
+async def test_a_hand_off_beside_a_parked_call_holds_after_the_resume() -> None:
+    @tool(effect="write", approval=True)
+    async def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    journal, agent = MemoryJournal(), triage(tools=[pay])
+    replies = [[TO_TECH, ToolCall("p", "pay", {})]]
+    parked = await handed_over(*replies, agent=agent, journal=journal)
+    assert parked.status is Status.INPUT_REQUIRED
+    result = await resume(
+        parked.run_id,
+        agent,
+        journal=journal,
+        answers=[Approve("p")],
+        model=ScriptedModel(replies),
+    )
+    assert result.status is Status.COMPLETED, result.error
+    assert result.handoff is not None
+    assert result.handoff.to_agent_id == "tech"
+    assert len(result.tool_outcomes) == 2
+
+
+@pytest.mark.parametrize("last", ["tool_settled", "handoff", "board_changed", "attempt_ended"])
+async def test_a_hand_off_survives_the_end_of_its_process(last: str) -> None:
+    journal = MemoryJournal()
+    whole = await handed_over(TO_TECH, journal=journal)
+    events = await log_of(journal, whole.run_id)
+    cut = len(events) - kinds(events)[::-1].index(last)
+    other = MemoryJournal()
+    for event in events[:cut]:
+        other.append(event)
+    result = await resume(
+        whole.run_id, triage(), journal=other, model=ScriptedModel([TO_TECH, "no"])
+    )
+    assert result.handoff is not None
+    assert result.handoff.to_agent_id == "tech"
+    assert result.status is Status.COMPLETED
+    assert result.state["finalize_reason"] == "handoff:tech"
+    assert kinds(await log_of(other, whole.run_id)).count("handoff") == 1
