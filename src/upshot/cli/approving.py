@@ -24,7 +24,7 @@ from ..contract import (
     Status,
     encode,
 )
-from ..entry import keep_answers
+from ..entry.answering import keep_answers
 from ..errors import Misuse
 from ..journal import open_journal
 from .conclusion import command_line
