@@ -159,7 +159,11 @@ def test_no_log_is_kept_where_none_is_wanted(command: Command) -> None:
         (["run", "agent.py"], "Missing argument 'REQUEST' (see upshot run --help)"),
         (["run", "agent.py", "hi", "--stream", "--json"], "--stream and --json exclude each other"),
         (["run", "agent.py", "hi", "--modle", "x"], "No such option '--modle'"),
-        (["run", "bot.json", "hi", "--model", CALLS], "there is no tool 'nowhere'"),
+        (["run", "bot.json", "hi", "--model", CALLS], "'bot' names tools: say which file has"),
+        (
+            ["run", "bot.json", "hi", "--model", CALLS, "--tools", "agent.py"],
+            "there is no tool 'nowhere'; known are: double",
+        ),
         (["resume", "run-1"], "there is no journal .upshot/runs.db"),
         (["show", "run-1", "--journal", "gone.db"], "there is no journal gone.db"),
         (["show", "run-1", "--journal", "agent.py"], "agent.py"),

@@ -154,6 +154,18 @@ def test_a_reader_who_leaves_is_no_error(folder: Path) -> None:
     assert process.returncode == 0
 
 
+def test_an_output_that_cannot_be_written_is_told_in_one_sentence(folder: Path) -> None:
+    (folder / "go.txt").touch()
+    assert said_in(folder, *RUN, *JOURNAL)[0] == 0
+    show = [sys.executable, "-m", "upshot.cli", "show", "run-1", *JOURNAL]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            show, cwd=folder, stdout=full, stderr=subprocess.PIPE, timeout=30, check=False
+        )
+    assert done.returncode == 2
+    assert done.stderr == b"upshot: the output cannot be written: No space left on device\n"
+
+
 def on_a_terminal(folder: Path, *arguments: str, **environment: str) -> tuple[int, str]:
     """Run the command on a terminal of 80 columns; gives all that it wrote."""
     ours, theirs = pty.openpty()

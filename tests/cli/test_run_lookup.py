@@ -40,8 +40,8 @@ async def test_a_run_is_found(wanted: str, run_id: str) -> None:
     ("wanted", "sentence"),
     [
         ("run-aa", "several runs begin with run-aa: run-aa"),
-        ("run-bb34", "the journal has no run run-bb34: did you mean run-bb33"),
-        ("zzz", "the journal has no run zzz: there are run-"),
+        ("run-bb34", "the journal has no run 'run-bb34': did you mean run-bb33"),
+        ("zzz", "the journal has no run 'zzz': there are run-"),
         ("", "the journal has no run"),
     ],
 )

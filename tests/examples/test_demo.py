@@ -71,7 +71,9 @@ def test_the_demonstration_shows_every_outcome_and_how_to_see_it_again(
     *_, again = out.splitlines()
     run_id = again.split()[2]
     shown = [sys.executable, "-m", "upshot.cli", "show", run_id, "--journal", "demo.db"]
-    done = subprocess.run(shown, cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        shown, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
+    )
     report = out.partition("# Survey of")[2].partition("\ncompleted")[0].strip()
     assert report in done.stdout
 
@@ -92,7 +94,7 @@ def test_a_killed_demonstration_is_resumed_without_repeating_a_call(
     assert len(calls_of(before)) == 3
     resume = [sys.executable, "-m", "upshot.cli", "resume", run_id, "--journal"]
     done = subprocess.run(
-        [*resume, "demo.db", "--json"], cwd=tmp_path, capture_output=True, check=True
+        [*resume, "demo.db", "--json"], cwd=tmp_path, capture_output=True, check=True, timeout=60
     )
     result = upshot.decode(done.stdout, upshot.AgentResult)
     assert result.success

@@ -94,7 +94,7 @@ def upshot() -> None:
     """
 
 
-@upshot.command()
+@upshot.command(short_help="Have an agent work on a request.")
 @click.argument("target", metavar="FILE.py:AGENT")
 @click.argument("request")
 @_MODEL
@@ -138,7 +138,7 @@ def run(
     )
 
 
-@upshot.command()
+@upshot.command(short_help="Go on with a run that died or waits.")
 @click.argument("wanted", metavar="RUN")
 @click.argument("target", metavar="[FILE.py:AGENT]", default="")
 @_MODEL
@@ -176,7 +176,7 @@ def resume(
     )
 
 
-@upshot.command()
+@upshot.command(short_help="Show all of a run: facts, timeline, answer.")
 @click.argument("wanted", metavar="RUN")
 @click.argument("target", metavar="[FILE.py:AGENT]", default="")
 @click.option("--approve", multiple=True, metavar="ID", help="Let this call run.")
@@ -274,7 +274,7 @@ def runs(*, journal: str, status: str | None, as_json: bool) -> int:
     )
 
 
-@upshot.command()
+@upshot.command(short_help="Serve a model provider that plays a scenario.")
 @click.option("--scenario", default="", metavar="FILE", help="Default: every answer is ok.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="0 takes a free one.")
 @click.option("--host", default="127.0.0.1", show_default=True)

@@ -80,7 +80,7 @@ async def find_run(journal: Journal, wanted: str) -> str:
         raise Misuse(f"several runs begin with {wanted}: {_some(begun)}")
     near = get_close_matches(wanted, ids, 3, cutoff=0.5)
     hint = f"did you mean {_some(near)}?" if near else f"there are {_some(ids)}"
-    raise Misuse(f"the journal has no run {wanted}: {hint}")
+    raise Misuse(f"the journal has no run {wanted!r}: {hint}")
 
 
 async def read_story(journal: Journal, run_id: str) -> Story:

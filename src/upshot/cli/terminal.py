@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import IO, TextIO
 
 from rich.console import Console, RenderableType
 
+from ..errors import Misuse
 from .figures import clean_lines
 
 __all__ = ["MAX_WIDTH", "Terminal"]
@@ -19,7 +21,8 @@ class Terminal:
     """The two streams of a command.
 
     What is on a terminal gets colours, unless NO_COLOR is set; a pipe gets plain text. A
-    reader who has gone is no error: what would follow is dropped.
+    reader who has gone is no error: what would follow is dropped. Where stdout cannot be
+    written for another reason, such as a full disk, that is misuse.
 
     Args:
         out: Where answers go; None is stdout.
@@ -28,28 +31,29 @@ class Terminal:
 
     def __init__(self, *, out: TextIO | None = None, err: TextIO | None = None) -> None:
         self.out = _console(out or sys.stdout)
-        self.err = _console(err or sys.stderr)
+        self.err = _console(err or sys.stderr, stderr=True)
 
     def say(self, *lines: RenderableType) -> None:
         """Write to stdout, laid out for its width."""
-        _write(self.out, _laid_out(self.out, lines))
+        _write(self.out, lambda: _laid_out(self.out, lines))
 
     def tell(self, *lines: RenderableType) -> None:
         """Write to stderr, laid out for its width."""
-        _write(self.err, _laid_out(self.err, lines))
+        _write(self.err, lambda: _laid_out(self.err, lines))
 
     def put(self, text: str) -> None:
         """Write *text* to stdout at once, as it is; harmless where that is a terminal."""
-        _write(self.out, clean_lines(text) if self.out.is_terminal else text)
+        _write(self.out, lambda: clean_lines(text) if self.out.is_terminal else text)
 
 
-def _console(stream: TextIO) -> Console:
+def _console(stream: TextIO, *, stderr: bool = False) -> Console:
     reconfigure = getattr(stream, "reconfigure", None)
     if reconfigure is not None:
         # A character that the stream cannot show must not end the run.
         reconfigure(errors="replace")
     console = Console(
         file=stream,
+        stderr=stderr,
         highlight=False,
         markup=False,
         emoji=False,
@@ -67,13 +71,16 @@ def _laid_out(console: Console, lines: tuple[RenderableType, ...]) -> str:
     return "".join(f"{line.rstrip(' ')}\n" for line in capture.get().splitlines())
 
 
-def _write(console: Console, text: str) -> None:
+def _write(console: Console, render: Callable[[], str]) -> None:
     stream = console.file
     try:
-        stream.write(text)
+        # Laying out writes an empty text to the stream, which may fail as well.
+        stream.write(render())
         stream.flush()
-    except BrokenPipeError:
+    except OSError as error:
         _mute(stream)
+        if not isinstance(error, BrokenPipeError) and not console.stderr:
+            raise Misuse(f"the output cannot be written: {error.strerror}") from error
     except ValueError:
         # The stream was closed by whoever gave it.
         return
