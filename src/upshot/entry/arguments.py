@@ -14,9 +14,11 @@ from ..contract import (
     Json,
     Message,
     ModelSettings,
+    Origin,
     Policy,
     Request,
     Retry,
+    RunWarning,
     Text,
     UnserializableError,
     clean_text,
@@ -25,7 +27,7 @@ from ..contract import (
 from ..errors import Misuse
 from ..runs import RunOptions
 
-__all__ = ["check_hooks", "check_options", "items_of", "object_of", "to_request"]
+__all__ = ["check_hooks", "check_options", "items_of", "losses_of", "object_of", "to_request"]
 
 _OPTIONS = RunOptions.__optional_keys__
 _KINDS: dict[str, type] = {
@@ -130,6 +132,24 @@ def _clean(request: Request) -> Request:
             for part in content
         )
     return replace(request, message=replace(message, content=content))
+
+
+def losses_of(request: object, options: Mapping[str, object]) -> tuple[RunWarning, ...]:
+    """A warning for each value of the caller's that JSON cannot hold and that was replaced."""
+    given = {"attributes": options.get("attributes")}
+    if isinstance(request, Request):
+        given |= {"inputs": request.inputs, "metadata": request.metadata}
+    found = [
+        f"{name}{path}" for name, value in given.items() if value for path in to_free_json(value)[1]
+    ]
+    return tuple(
+        RunWarning(
+            code="lossy_value",
+            message=f"{place} holds what JSON cannot: it was replaced",
+            origin=Origin.CALLER,
+        )
+        for place in found
+    )
 
 
 def _check_kind(name: str, value: object) -> None:

@@ -32,7 +32,7 @@ from ..errors import Misuse
 from ..models import resolve
 from ..runs import Child, OutputType, Past, Plan, RunOptions, current_run, handoff_tools
 from ..tools import resolve_tools
-from .arguments import check_hooks, items_of, object_of, to_request
+from .arguments import check_hooks, items_of, losses_of, object_of, to_request
 
 __all__ = ["agent_of_spec", "plan_again", "plan_run", "read_on", "read_past", "to_agent"]
 
@@ -80,7 +80,7 @@ async def plan_run(
         Misuse: One is wrong; the message names it.
     """
     agent = to_agent(agent, options.get("engine"))
-    request = to_request(request)
+    given, request = request, to_request(request)
     _check_hooks(agent, options)
     engine = options.get("engine") or agent.engine or LoopEngine()
     model = _model(agent, engine, options)
@@ -126,6 +126,7 @@ async def plan_run(
         clock=options.get("clock") or own_clock,
         launch=object_of(options, "launch"),
         child=child,
+        warnings=losses_of(given, options),
     )
 
 

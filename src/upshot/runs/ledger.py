@@ -42,13 +42,21 @@ class Ledger:
     Calls are only noted as they come and summed when somebody asks, so that a step
     costs the same however many came before.
 
+    Args:
+        budget: The limits.
+        clock: Time.
+        parent: The account of the run that started this one.
+        spent_s: Seconds that earlier sittings took; waiting for people is no part of them.
+
     Attributes:
         budget: The limits.
         turns: Model calls that were begun, retries of one not counted.
         deadline: Monotonic moment at which the time is over, None for never.
     """
 
-    def __init__(self, budget: Budget, *, clock: Clock, parent: Ledger | None = None) -> None:
+    def __init__(
+        self, budget: Budget, *, clock: Clock, parent: Ledger | None = None, spent_s: float = 0.0
+    ) -> None:
         self.budget = budget
         self.turns = 0
         self._calls: list[_Call] = []
@@ -60,7 +68,7 @@ class Ledger:
         self._parent = parent
         self._clock = clock
         limit_s = budget.deadline_s
-        self.deadline = None if limit_s is None else clock.monotonic() + limit_s
+        self.deadline = None if limit_s is None else clock.monotonic() + limit_s - spent_s
         if parent is not None and parent.deadline is not None:
             own = self.deadline
             self.deadline = parent.deadline if own is None else min(own, parent.deadline)

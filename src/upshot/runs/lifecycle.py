@@ -93,7 +93,8 @@ class Sitting:
             seq=past.seq if past is not None else 0,
         )
         outer = None if plan.parent is None else plan.parent.ledger
-        self.ledger = Ledger(plan.budget, clock=plan.clock, parent=outer)
+        spent_s = 0.0 if past is None else past.spent_s
+        self.ledger = Ledger(plan.budget, clock=plan.clock, parent=outer, spent_s=spent_s)
         self._scope = Scope(plan.clock, self.ledger.deadline)
         self._hooks = self._make_hooks()
         self._caller = ModelCaller(
@@ -197,6 +198,8 @@ class Sitting:
                     attributes=plan.attributes,
                 )
             )
+            for warning in plan.warnings:
+                self.recorder.warn(warning)
         else:
             self._take_up(past)
             self.recorder.emit(

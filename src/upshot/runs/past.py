@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from typing import Any, TypeAlias
 
 from ..contract import (
@@ -68,6 +69,7 @@ class Past:
         started: The first event, None before it was read.
         agent: The agent as it was in the last sitting.
         seq: Of the last event.
+        spent_s: Seconds that the sittings took, the time between them left out.
         attempt: The attempt that was under way, 0 before the first.
         feedback: What the decider that asked for it wanted changed.
         board: Its board.
@@ -102,6 +104,8 @@ class Past:
         self.started: RunStarted | None = None
         self.agent = AgentSpec()
         self.seq = 0
+        self.spent_s = 0.0
+        self._last_time: datetime | None = None
         self.attempt = 0
         self.feedback = ""
         self.board = Board()
@@ -178,6 +182,7 @@ class Past:
                 "from: update upshot"
             )
         self.seq = event.seq
+        self._count_time(event)
         if self._is_seeding and not (isinstance(event, BoardChanged) and event.seeded):
             # What comes after a seed says that it was whole; a cut seed is sown again.
             self._is_seeding = False
@@ -194,6 +199,11 @@ class Past:
                 self.questions.discard(answer.id)
             else:
                 self.answers[answer.call_id] = answer
+
+    def _count_time(self, event: RunEvent) -> None:
+        last, self._last_time = self._last_time, event.time
+        if last is not None and event.time is not None and not isinstance(event, RunResumed):
+            self.spent_s += max(0.0, (event.time - last).total_seconds())
 
     def _run_started(self, event: RunStarted) -> None:
         self.started = event

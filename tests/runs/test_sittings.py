@@ -1,0 +1,82 @@
+"""What holds over all sittings of a run, and what a caller gives that JSON cannot hold."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tests.runs.kit import Do
+from upshot import (
+    Agent,
+    Approve,
+    Budget,
+    ErrorCode,
+    Request,
+    ScriptedModel,
+    Status,
+    ToolCall,
+    resume,
+    run,
+    tool,
+)
+from upshot.journal import MemoryJournal
+from upshot.runs import Past
+from upshot.runs.ledger import Ledger
+from upshot.testing.clock import FakeClock
+
+
+@tool(effect="write", approval=True)
+async def pay() -> str:
+    """Pay."""
+    return "paid"
+
+
+async def parked_after(used_s: float, then_s: float, journal: MemoryJournal) -> Any:
+    """A run that took *used_s*, was parked for a day, and takes *then_s* more."""
+    clock = FakeClock()
+
+    async def work(messages: Any) -> Any:
+        await clock.sleep(used_s if len(messages) == 1 else then_s)
+        return ToolCall("p", "pay") if len(messages) == 1 else "Done."
+
+    agent: Agent[str] = Agent("a", tools=[pay], budget=Budget(deadline_s=100))
+    options: dict[str, Any] = {"clock": clock, "journal": journal}
+    parked = await run(agent, "Go.", model=ScriptedModel([work, work]), **options)
+    assert parked.status is Status.INPUT_REQUIRED
+    await clock.sleep(86_400)
+    return await resume(
+        parked.run_id,
+        agent,
+        answers=[Approve("p")],
+        model=ScriptedModel([work, work, "Late."]),
+        **options,
+    )
+
+
+async def test_time_spent_parked_does_not_count() -> None:
+    result = await parked_after(60, 10, MemoryJournal())
+    assert result.status is Status.COMPLETED, result.error
+
+
+async def test_the_deadline_counts_what_earlier_sittings_took() -> None:
+    past, journal = Past(), MemoryJournal()
+    result = await parked_after(60, 10, journal)
+    async for event in journal.events(result.run_id):
+        past.add(event)
+    assert past.spent_s == 70
+    ledger = Ledger(Budget(deadline_s=100), clock=FakeClock(), spent_s=100)
+    spent = ledger.spent()
+    assert spent is not None
+    assert spent.code is ErrorCode.TIMEOUT
+
+
+async def test_what_json_cannot_hold_is_told() -> None:
+    def work(run: Any, host: Any, board: Any) -> str:
+        return "Done."
+
+    agent: Agent[str] = Agent("a", engine=Do(work))
+    request = Request("Go.", inputs={"a": math.nan}, metadata={"b": [math.inf]})
+    result = await run(agent, request, attributes={"c": math.nan})
+    told = [warning.message for warning in result.warnings if warning.code == "lossy_value"]
+    assert [text.split()[0] for text in told] == ["attributes/c", "inputs/a", "metadata/b/0"]
+    assert result.metadata == {"b": [None]}
