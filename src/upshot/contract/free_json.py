@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence, Set
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from pathlib import PurePath
 from typing import Any, Self, cast
 from uuid import UUID
 
@@ -194,8 +194,10 @@ def _simplify(value: Any, path: str) -> object:
         return value.value
     if isinstance(value, datetime | date | time):
         return value.isoformat()
-    if isinstance(value, UUID | PurePath):
+    if isinstance(value, UUID):
         return str(value)
+    if isinstance(value, os.PathLike):
+        return os.fsdecode(cast("os.PathLike[str]", value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, msgspec.Struct | bytes | bytearray | memoryview | timedelta):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeGuard, cast, get_args
 
 import msgspec
@@ -118,13 +117,13 @@ def _known_to_msgspec(annotation: object) -> object:
 
 
 def _schema_of_other(kind: type) -> dict[str, Any]:
-    if issubclass(kind, PurePath):
+    if _is_path(kind):
         return {"type": "string"}
     raise NotImplementedError
 
 
 def _build_other(kind: type, value: object) -> object:
-    if issubclass(kind, PurePath):
+    if _is_path(kind):
         return kind(str(value))
     raise NotImplementedError
 
@@ -187,3 +186,9 @@ def _pydantic_builder(adapter: TypeAdapter[object]) -> Builder:
 def _fault_text(fault: Any) -> str:
     place = "/".join(map(str, fault["loc"]))
     return f"/{place}: {fault['msg']}" if place else str(fault["msg"])
+
+
+def _is_path(kind: type) -> bool:
+    # Who annotates with a path has loaded pathlib; nobody else has to.
+    pathlib = sys.modules.get("pathlib")
+    return pathlib is not None and issubclass(kind, pathlib.PurePath)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from ..contract import Effect, JsonObject, ToolFailure, ToolTimeout
+from ..contract import Effect, JsonObject
+
+if TYPE_CHECKING:
+    # Only annotations name them: defining a tool stays cheap.
+    from ..contract import ToolFailure, ToolTimeout
 
 __all__ = ["UnknownEffect", "VerifyAnswer", "VerifyHook"]
 
