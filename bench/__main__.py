@@ -9,12 +9,14 @@ from bench.framework import in_process
 from bench.graph_node import graph_node
 from bench.headers import headers
 from bench.in_flight import in_flight
+from bench.lifecycle import lifecycle
 from bench.start_up import start_up
 from bench.streaming import streaming
 from bench.tool_step import long_run, tool_step
 from bench.turns import turns
 
 CASES = {
+    "lifecycle": lifecycle,
     "start_up": start_up,
     "tool_step": tool_step,
     "long_run": long_run,
