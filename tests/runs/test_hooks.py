@@ -26,6 +26,7 @@ from upshot import (
 )
 from upshot.journal import MemoryJournal
 from upshot.models import ScriptedModel
+from upshot.testing.clock import FakeClock
 
 PASS = ["on_run_start", "on_attempt_start", "on_attempt_end", "on_run_end"]
 
@@ -384,17 +385,29 @@ async def test_a_hook_that_hangs_is_ended_by_cancel(hooks: Any) -> None:
     assert witness.names().count("on_run_end") == 1
 
 
+def answers_in_time(clock: FakeClock) -> Agent[Any]:
+    """An agent that has 10 ms of a minute left when it has answered."""
+
+    def answer(_: Any) -> str:
+        clock.advance(59.99)
+        return "Hi."
+
+    return Agent("a", model=ScriptedModel([answer]), budget=Budget(deadline_s=60))
+
+
 async def test_a_decider_that_hangs_is_ended_by_the_deadline() -> None:
+    clock = FakeClock()
     decider = type("D", (), {"before_finalize": staticmethod(forever)})()
-    result = await run(agent(), "?", deciders=[decider], budget=Budget(deadline_s=0.02))
+    result = await run(answers_in_time(clock), "?", deciders=[decider], clock=clock)
     assert result.error is not None
     assert (result.status, result.error.code) == (Status.FAILED, "timeout")
     assert (result.content, result.committed) == ("Hi.", False)
 
 
 async def test_an_observer_that_hangs_at_the_deadline_is_a_warning() -> None:
+    clock = FakeClock()
     observer = type("O", (), {"on_attempt_end": staticmethod(forever)})()
-    result = await run(agent(), "?", observers=[observer], budget=Budget(deadline_s=0.02))
+    result = await run(answers_in_time(clock), "?", observers=[observer], clock=clock)
     assert (result.status, [one.code for one in result.warnings]) == (
         Status.COMPLETED,
         ["observer_failed"],
