@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast, overload
 from ..contract import Effect, JsonObject, ToolSpec
 from ..errors import Misuse
 from .body import Body, FunctionBody, SchemaBody, is_async, takes_context
-from .doubt import VerifyHook
-from .isolation import Address, ProcessLimits, address_of
-from .rate import Circuit, Rate
 from .signature import Signature
 
 if TYPE_CHECKING:
+    # Only annotations name them; most tools have none of it, and defining one stays cheap.
     from .check import ArgumentCheck
+    from .doubt import VerifyHook
+    from .isolation import Address, ProcessLimits
+    from .rate import Circuit, Rate
 
 __all__ = ["EffectWord", "Resources", "Tool", "tool"]
 
@@ -150,6 +151,8 @@ class Tool:
             raise Misuse(
                 f"tool {self.name!r}: isolation='process' needs a function at the top of a module"
             )
+        from .isolation import address_of
+
         return address_of(self.body.function, self.name)
 
     @property
