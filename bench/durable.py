@@ -86,6 +86,7 @@ class TapedJournal(SqliteJournal):
 async def _measure(folder: str, steps: int) -> tuple[float, float, float, float, float]:
     """Median CPU seconds: durable, the writer alone, one thread, no journal; and bytes."""
     ours = await TapedJournal.open(os.path.join(folder, f"ours-{steps}.db"))
+    assert isinstance(ours, TapedJournal)
     writer = Writer(os.path.join(folder, f"raw-{steps}.db"))
     await writer.open(create=True)
     ours.tape = tape = Tape()

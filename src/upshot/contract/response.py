@@ -50,8 +50,11 @@ class ModelResponse(Root, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if type(self.finish_reason) is str:
             set_field(self, "finish_reason", FinishReason(self.finish_reason))
-        freeze(self, "tool_calls", "reasoning")
-        set_field(self, "usage", self.usage.with_cost(self.cost if self.usage else None))
+        if type(self.tool_calls) is not tuple or type(self.reasoning) is not tuple:
+            freeze(self, "tool_calls", "reasoning")
+        usage, cost = self.usage, self.cost
+        if cost is not usage.cost:
+            set_field(self, "usage", usage.with_cost(cost if usage else None))
 
     @property
     def success(self) -> bool:

@@ -8,7 +8,7 @@ Source:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
 from ..contract import (
     Json,
@@ -46,12 +46,12 @@ def read_chat(document: JsonObject, draft: Draft) -> None:
     thought = "".join(thoughts) or _reasoning_text(message)
     details = [as_object(item) for item in as_list(message.get("reasoning_details"))]
     draft.reasoning += _to_reasoning(thought, details, draft.provider)
-    parts = [_PartialCall() for _ in as_list(message.get("tool_calls"))]
-    for part, call in zip(parts, as_list(message.get("tool_calls")), strict=True):
-        part.take(as_object(call))
+    calls = [as_object(call) for call in as_list(message.get("tool_calls"))]
     if legacy := as_object(message.get("function_call")):
-        parts.append(_PartialCall())
-        parts[-1].take({"function": legacy})
+        calls.append({"function": legacy})
+    parts = [_PartialCall() for _ in calls]
+    for part, call in zip(parts, calls, strict=True):
+        part.take(call)
     _add_calls(parts, draft)
 
 
@@ -141,13 +141,12 @@ class ChatStream:
                 known[name] = value
 
 
-@dataclass(slots=True)
-class _PartialCall:
+class _PartialCall(msgspec.Struct):
     """A call whose pieces are still coming."""
 
     id: str = ""
     name: str = ""
-    pieces: list[str] = field(default_factory=list[str])
+    pieces: list[str] = []
     whole: JsonObject | None = None
     signature: str | None = None
     custom: bool = False

@@ -91,6 +91,8 @@ def as_text(value: object) -> str:
 
 def as_count(value: object) -> int | None:
     """*value* as a count of at least 0, None where it is none: 12, 12.0 and "12" are 12."""
+    if type(value) is int and 0 <= value < _MAX_COUNT:
+        return value
     if isinstance(value, str):
         return parse_integer(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, cast
+
+import msgspec
 
 from ..contract import (
     AgentError,
@@ -53,8 +54,7 @@ class SurfaceStream(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Draft:
+class Draft(msgspec.Struct):
     """What has been read of one reply.
 
     Attributes:
@@ -87,12 +87,12 @@ class Draft:
     now: float
     id: str = ""
     model: str = ""
-    text: list[str] = field(default_factory=list[str])
-    refusal: list[str] = field(default_factory=list[str])
-    reasoning: list[Reasoning] = field(default_factory=list[Reasoning])
-    calls: list[ToolCall] = field(default_factory=list[ToolCall])
+    text: list[str] = []
+    refusal: list[str] = []
+    reasoning: list[Reasoning] = []
+    calls: list[ToolCall] = []
     settled_calls: int = 0
-    server_tools: list[Json] = field(default_factory=list[Json])
+    server_tools: list[Json] = []
     searches: int = 0
     service_tier: str = ""
     finish_raw: str = ""
@@ -171,26 +171,29 @@ class Draft:
         return state if known else None
 
     def _provider_data(self, error: AgentError | None) -> JsonObject:
-        raw_headers: JsonObject = {**to_raw_headers(self.fields)}
-        data: JsonObject = {
+        told: JsonObject = {
             "provider": self.provider,
             "model": self.model,
             # The body has the id where a gateway dropped the header.
             "request_id": read_request_id(self.fields) or _request_id(self.raw),
-            "raw_headers": raw_headers,
+            "raw_headers": cast("JsonObject", to_raw_headers(self.fields)),
             "finish_raw": self.finish_raw,
             "usage_raw": self.usage_raw,
-            "total_tokens_reported": self.total_tokens_reported,
             "server_tools": self.server_tools,
-            "web_searches": self.searches or None,
+            "web_searches": self.searches,
             "service_tier": self.service_tier,
         }
-        if error is not None:
-            data["error_message"] = error.message
-            data["error_type_raw"] = error.type
-            data["error_code_raw"] = error.provider_code
         # What is not known is not there, rather than empty.
-        data = {name: value for name, value in data.items() if value not in (None, "", [], {})}
+        data: JsonObject = {name: value for name, value in told.items() if value}
+        if self.total_tokens_reported is not None:
+            data["total_tokens_reported"] = self.total_tokens_reported
+        if error is not None:
+            facts = {
+                "error_message": error.message,
+                "error_type_raw": error.type,
+                "error_code_raw": error.provider_code,
+            }
+            data.update({name: fact for name, fact in facts.items() if fact})
         if self.done is not None:
             data["stream_done"] = self.done
         return data

@@ -106,7 +106,10 @@ def to_columns(headers: Headers) -> tuple[tuple[str, ...], list[str]]:
 
 def to_raw_headers(fields: Mapping[str, str]) -> dict[str, str]:
     """Leave out of *fields* what is secret or names the account: cookies, keys, organisations."""
-    return {name: value for name, value in fields.items() if name not in _PRIVATE}
+    public = dict(fields)
+    for name in _PRIVATE:
+        public.pop(name, None)
+    return public
 
 
 def read_request_id(fields: Mapping[str, str]) -> str | None:

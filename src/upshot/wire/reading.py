@@ -13,7 +13,7 @@ from .failures import classify_error
 from .headers import Headers, normalize_headers
 from .json_array import ArrayParser
 from .sse import EventParser, ServerEvent
-from .surfaces import find_surface
+from .surfaces import Surface, find_surface
 
 __all__ = ["Mode", "StreamReader", "read_response"]
 
@@ -26,6 +26,9 @@ _MODES: dict[str, Mode] = {
     "application/json": "json",
 }
 _EVENT_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
+_TELLING_BYTES = max(map(len, _EVENT_STARTS))
+# What may still become one of these.
+_EVENT_BEGINNINGS = frozenset(mark[:size] for mark in _EVENT_STARTS for size in range(len(mark)))
 _DOCUMENT_STARTS = (b"{", b"[", b"<")
 # A frame begins with its length, whose first byte is zero below 16 MiB.
 _FRAME_START = b"\0"
@@ -96,11 +99,10 @@ class StreamReader:
         "_begun",
         "_body",
         "_draft",
-        "_heard",
-        "_parser",
+        "_events",
+        "_mode",
         "_response",
         "_sniffed",
-        "_stream",
         "_surface",
     )
 
@@ -113,18 +115,15 @@ class StreamReader:
         mode: Mode | None = None,
         now: float | None = None,
     ) -> None:
-        fields = normalize_headers(headers)
-        kind = fields.get("content-type", "").partition(";")[0].strip().lower()
-        # None where the reply is one document.
-        self._parser = _open_parser(mode or _MODES.get(kind) or "sse")
-        self._sniffed = False
-        self._heard = False
         self._surface = find_surface(surface)
-        self._begun = False
         self._draft = Draft(
-            provider=provider, fields=fields, now=time.time() if now is None else now
+            provider, normalize_headers(headers), time.time() if now is None else now
         )
-        self._stream = self._surface.open_stream(self._draft)
+        self._mode = mode
+        self._begun = False
+        self._sniffed = False
+        # None where the reply is one document.
+        self._events: _EventReader | None = None
         self._body: list[bytes] = []
         self._response: ModelResponse | None = None
 
@@ -144,8 +143,8 @@ class StreamReader:
             if not self._sniff(data):
                 return []
             self._body.clear()
-        if self._parser is not None:
-            return self._read(self._parser.feed(data))
+        if self._events is not None:
+            return self._events.feed(data)
         self._body.append(data)
         return []
 
@@ -157,16 +156,13 @@ class StreamReader:
         """
         if self._response is None:
             rest = b"".join(self._body)
-            if self._parser is not None:
-                self._read(self._parser.feed(rest))
-                # What has no line end may be half an event, which is a cut and no mistake.
-                self._read(self._parser.close(), whole=False)
-                self._draft.done = bool(self._draft.done)
-                self._stream.finish()
-                if isinstance(self._parser, ArrayParser) and not self._heard:
-                    self._draft.fail_unreadable("the reply is an array without an object")
-            else:
+            if not self._sniffed:
+                self._open(self._told_parser())
+            if self._events is None:
                 self._read_whole(rest)
+            else:
+                self._events.feed(rest)
+                self._events.close()
             self._response = self._draft.to_response()
         return self._response
 
@@ -212,19 +208,6 @@ class StreamReader:
             status=status, body=body, headers=draft.fields, provider=draft.provider, now=draft.now
         )
 
-    def _read(self, events: list[ServerEvent], *, whole: bool = True) -> list[StreamEvent]:
-        deltas: list[StreamEvent] = []
-        for name, data in events:
-            document = parse_json(data)
-            if isinstance(document, dict):
-                self._heard = True
-                deltas += self._stream.read(name, document)
-            elif data.strip() == self._surface.done_mark:
-                self._draft.done = True
-            elif whole and data.lstrip().startswith(_DOCUMENT_STARTS):
-                self._draft.fail_unreadable("an event of the stream is no JSON")
-        return deltas
-
     def _read_whole(self, body: bytes) -> None:
         document = parse_json(body)
         if isinstance(document, list) and document:
@@ -236,31 +219,73 @@ class StreamReader:
             self._draft.error = self._classify(200, body)
 
     def _sniff(self, data: bytes) -> bool:
-        """Correct the framing by the first bytes; False while they do not tell.
+        """Find the framing by the first bytes; False while they do not tell.
 
         Servers answer a streamed request with one JSON document, or the other way round, and do
         not always say so in the content type.
         """
         start = data.lstrip(_BLANK)
-        if not start or any(mark.startswith(start) for mark in _EVENT_STARTS if mark != start):
+        if len(start) < _TELLING_BYTES and start in _EVENT_BEGINNINGS:
             return False
         if start.startswith(_EVENT_STARTS):
-            self._parser = EventParser()
+            self._open(EventParser())
         elif start.startswith(b"[") and self._surface.arrays:
-            self._parser = ArrayParser()
-        elif start.startswith(_DOCUMENT_STARTS):
-            self._parser = None
+            self._open(ArrayParser())
         elif start.startswith(_FRAME_START):
-            self._parser = FrameParser()
+            self._open(FrameParser())
+        elif not start.startswith(_DOCUMENT_STARTS):
+            self._open(self._told_parser())
         self._sniffed = True
         return True
 
+    def _told_parser(self) -> _Parser | None:
+        """The parser for the mode that was named, or for the content type."""
+        kind = self._draft.fields.get("content-type", "").partition(";")[0].strip().lower()
+        match self._mode or _MODES.get(kind):
+            case "json":
+                return None
+            case "aws-eventstream":
+                return FrameParser()
+            case _:
+                return EventParser()
 
-def _open_parser(mode: Mode) -> _Parser | None:
-    match mode:
-        case "sse":
-            return EventParser()
-        case "aws-eventstream":
-            return FrameParser()
-        case "json":
-            return None
+    def _open(self, parser: _Parser | None) -> None:
+        if parser is not None:
+            self._events = _EventReader(parser, self._surface, self._draft)
+
+
+class _EventReader:
+    """Reads a reply that comes in events into a draft."""
+
+    __slots__ = ("_done_mark", "_draft", "_heard", "_parser", "_stream")
+
+    def __init__(self, parser: _Parser, surface: Surface, draft: Draft) -> None:
+        self._parser = parser
+        self._stream = surface.open_stream(draft)
+        self._draft = draft
+        self._done_mark = surface.done_mark
+        self._heard = False
+
+    def feed(self, data: bytes) -> list[StreamEvent]:
+        return self._read(self._parser.feed(data))
+
+    def close(self) -> None:
+        # What has no line end may be half an event, which is a cut and no mistake.
+        self._read(self._parser.close(), whole=False)
+        self._draft.done = bool(self._draft.done)
+        self._stream.finish()
+        if isinstance(self._parser, ArrayParser) and not self._heard:
+            self._draft.fail_unreadable("the reply is an array without an object")
+
+    def _read(self, events: list[ServerEvent], *, whole: bool = True) -> list[StreamEvent]:
+        deltas: list[StreamEvent] = []
+        for name, data in events:
+            document = parse_json(data)
+            if isinstance(document, dict):
+                self._heard = True
+                deltas += self._stream.read(name, document)
+            elif data.strip() == self._done_mark:
+                self._draft.done = True
+            elif whole and data.lstrip().startswith(_DOCUMENT_STARTS):
+                self._draft.fail_unreadable("an event of the stream is no JSON")
+        return deltas
