@@ -1,5 +1,6 @@
 """Calling a model: names to models, HTTP, keys, scripts and retry."""
 
+from ..contract import Model, Retry
 from .aiohttp_transport import AiohttpTransport, aclose_transports, default_transport
 from .endpoint import ApiKey, Endpoint
 from .fallback import FALLBACK_CODES, Fallback
@@ -20,12 +21,14 @@ __all__ = [
     "FALLBACK_CODES",
     "Fallback",
     "HttpModel",
+    "Model",
     "OnRetry",
     "PROVIDERS",
     "Price",
     "Prices",
     "Provider",
     "Reply",
+    "Retry",
     "ScriptItem",
     "ScriptedModel",
     "SettingFields",

@@ -10,6 +10,7 @@ from ..lazy import lazy_names
 if TYPE_CHECKING:
     from ..contract import (
         TOOL_MESSAGE_MAX_CHARS,
+        ArtifactStore,
         Policy,
         ToolCall,
         outcome_blocks_tool,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Allow",
     "ApprovalRequest",
+    "ArtifactStore",
     "Ask",
     "CancelToken",
     "Case",
@@ -67,7 +69,7 @@ __all__ = [
 
 _HOMES = {
     ".contract": (
-        "Policy TOOL_MESSAGE_MAX_CHARS ToolCall outcome_blocks_tool outcome_is_error "
+        "ArtifactStore Policy TOOL_MESSAGE_MAX_CHARS ToolCall outcome_blocks_tool outcome_is_error "
         "outcome_is_retryable outcome_to_model_content "
     ),
     "artifacts": "InMemoryArtifacts",
