@@ -331,8 +331,15 @@ async def test_a_checkpoint_at_no_node_is_misuse() -> None:
 # -- a process that is really killed
 
 PROGRAM = '''
-import asyncio, os, signal, sys
+import asyncio, os, signal, sqlite3, sys
 from upshot import Agent, Graph, GraphEngine, Message, Request, run_sync
+
+def settled_on_disk():
+    """How many of the other two branches the journal file shows as finished."""
+    query = "SELECT count(*) FROM events WHERE kind = 'step_settled' AND (" \\
+        "instr(CAST(body AS TEXT), '/b#1') OR instr(CAST(body AS TEXT), '/d#1'))"
+    with sqlite3.connect(sys.argv[1]) as file:
+        return file.execute(query).fetchone()[0]
 
 def make(effects, deadly):
     """A fork of three; the process dies in the slowest, when the others are finished."""
@@ -344,8 +351,8 @@ def make(effects, deadly):
             with open(effects, "a") as file:
                 file.write(name + "\\n")
             if name == deadly:
-                # The others are finished, and their steps are on disk.
-                await asyncio.sleep(0.04)
+                while settled_on_disk() < 2:
+                    await asyncio.sleep(0.005)
                 os.kill(os.getpid(), signal.SIGKILL)
             board.append(Message("assistant", name))
 
