@@ -29,6 +29,9 @@ class Kit:
         return a
 
 
+def of_nowhere(a: "Nowhere") -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+
 def test_items_are_tools_functions_sets_and_names():
     found = resolve_tools([one, plain, [two], "named"], named=[one.but(name="named")])
     assert [item.name for item in found] == ["one", "plain", "two", "named"]
@@ -50,6 +53,7 @@ def test_one_tool_listed_twice_is_one():
         (7, "give a list"),
         ([Kit.method], "method without its object"),
         ([lambda a: a], "no name"),
+        ([of_nowhere], "'Nowhere', which cannot be found"),
     ],
     ids=name_of,
 )

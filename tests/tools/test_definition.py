@@ -1,6 +1,7 @@
 """What ``@tool`` makes of a function, and what it refuses at once."""
 
 import functools
+import re
 import subprocess
 import sys
 import threading
@@ -157,27 +158,37 @@ def test_what_can_never_work_is_refused_at_definition(function: Any):
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("options", "said"),
     [
-        {"name": "has space"},
-        {"name": ""},
-        {"name": "x" * 65},
-        {"effect": "applied"},
-        {"timeout_s": -1},
-        {"retries": -1},
-        {"concurrency": 0},
-        {"isolation": "process"},
-        {"verify": print},
+        ({"name": "has space"}, "'has space' cannot be the name of a tool"),
+        ({"name": "x" * 65}, "cannot be the name of a tool"),
+        ({"effect": "applied"}, "effect is 'applied'"),
+        ({"timeout_s": -1}, "timeout_s is -1; give at least 0"),
+        ({"timeout_s": float("nan")}, "timeout_s is nan"),
+        ({"timeout_s": "5"}, "timeout_s is '5'"),
+        ({"retries": -1}, "retries is -1"),
+        ({"concurrency": 0}, "concurrency is 0; give at least 1"),
+        ({"concurrency": True}, "concurrency is True"),
+        ({"resources": "orders"}, "resources is 'orders'; give a list"),
+        ({"resources": 5}, "resources is 5; give a list"),
+        ({"trust": "none"}, "trust is 'none'"),
+        ({"isolation": "process"}, "function"),
+        ({"efect": "read"}, "@tool has no option 'efect': did you mean 'effect'?"),
+        ({"zzz": 1}, "@tool has no option 'zzz'"),
     ],
     ids=str,
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, Any]):
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any], said: str):
     def function(a: int) -> int:
         return a
 
-    function.__name__ = options.get("name") or "not a name"
-    with pytest.raises(Misuse):
+    with pytest.raises(Misuse, match=re.escape(said)):
         tool(**options)(function)
+
+
+def test_a_name_in_the_place_of_the_function_is_refused():
+    with pytest.raises(Misuse, match="takes a function, not 'refund'"):
+        tool("refund")  # type: ignore[call-overload]
 
 
 def test_a_raw_schema_makes_a_tool_that_takes_one_dict():

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from upshot.contract import ToolExecutionResult, ToolFailure, ToolRecord
+from upshot.errors import Misuse
 from upshot.tools.secrets import MASK, Secrets
 
 
@@ -15,6 +16,12 @@ def test_texts_are_masked_wherever_they_stand():
     secrets = Secrets(["hunter2"])
     assert secrets.mask_text("a hunter2 and hunter2") == f"a {MASK} and {MASK}"
     assert secrets.masked == 2
+
+
+@pytest.mark.parametrize("texts", ["hunter2", [b"hunter2"], [None]], ids=str)
+def test_what_is_no_list_of_strings_is_misuse(texts: Any):
+    with pytest.raises(Misuse, match="list of strings"):
+        Secrets(texts)
 
 
 def test_the_longer_secret_wins_over_one_inside_it():

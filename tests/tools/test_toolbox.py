@@ -130,6 +130,12 @@ async def test_a_tool_without_a_timeout_of_its_own_gets_the_budgets():
     assert outcome.timeout_s == 0.01
 
 
+@pytest.mark.parametrize("calls", ["abc", [{"name": "read"}], [None]], ids=str)
+async def test_what_is_no_call_is_misuse(calls: Any):
+    with pytest.raises(Misuse, match="calls are a list of ToolCalls"):
+        await Toolbox([]).dispatch(calls)
+
+
 async def test_a_timeout_of_its_own_is_cut_by_what_the_turn_has_left():
     @tool(effect="read", timeout_s=60)
     async def hang() -> None:

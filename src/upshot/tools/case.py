@@ -18,6 +18,7 @@ from ..contract import (
     ToolCall,
     ToolOutcome,
 )
+from ..errors import Misuse
 from .canonical import canonical_json
 from .catalog import Catalog
 from .definition import Tool
@@ -108,6 +109,8 @@ class Case:
     def __init__(
         self, call: ToolCall, *, turn: Turn, catalog: Catalog, label: int, opened: float
     ) -> None:
+        if not isinstance(call, ToolCall):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+            raise Misuse(f"calls are a list of ToolCalls, and {call!r:.60} is none")
         self.call = call
         self.turn = turn
         self.catalog = catalog

@@ -78,14 +78,16 @@ def resolve_tools(items: Iterable[object], *, named: Iterable[object] = ()) -> t
         The tools, in order.
 
     Raises:
-        Misuse: A name is nowhere, two different tools have one name, or an item is none of
-            these.
+        Misuse: A name is nowhere, two different tools have one name, an item is none of these,
+            or has a parameter that JSON cannot give.
     """
     by_name = {one.name: one for one in _flatten(named, {})}
     tools: dict[str, Tool] = {}
     for one in _flatten(items, by_name):
         if tools.setdefault(one.name, one) is not one:
             raise Misuse(f"two tools are called {one.name!r}: give one of them another name")
+        # A parameter that no schema can describe is told now, and not in the middle of a run.
+        one.parameters  # noqa: B018
     return tuple(tools.values())
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast, overload
 from ..contract import Effect, JsonObject, ToolSpec
 from ..errors import Misuse
 from .body import Body, FunctionBody, SchemaBody, is_async, takes_context
+from .fault import nearest
 from .signature import Signature
 
 if TYPE_CHECKING:
@@ -104,6 +105,14 @@ class Tool:
             object.__setattr__(self, "effect", _to_effect(self.name, self.effect))
         for field in _NUMBERS:
             _check_number(self.name, field, getattr(self, field))
+        if isinstance(self.resources, str) or not (
+            self.resources is None
+            or callable(self.resources)
+            or isinstance(self.resources, Iterable)  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        ):
+            raise Misuse(
+                f"tool {self.name!r}: resources is {self.resources!r}; give a list of names"
+            )
         if self.limits is not None and self.isolation is None:
             raise Misuse(f"tool {self.name!r}: limits are kept only with isolation='process'")
         if self.isolation is not None:
@@ -308,10 +317,18 @@ def tool(
 
     Raises:
         Misuse: The function has no name, is a generator or a class, or has a parameter that
-            JSON cannot give; or it shall run in a process, and none could import it.
+            JSON cannot give; or it shall run in a process, and none could import it; or there
+            is no such option.
     """
+    for option in fields:
+        if option not in Tool.__dataclass_fields__:
+            near = nearest(option, ("name", "description", *Tool.__dataclass_fields__))
+            hint = f": did you mean {near[0]!r}?" if near else ""
+            raise Misuse(f"@tool has no option {option!r}{hint}")
 
     def make(function: Callable[..., object]) -> Tool:
+        if not callable(function):  # pyright: ignore[reportUnnecessaryComparison]  # callers may be untyped
+            raise Misuse(f"@tool takes a function, not {function!r}: options are keywords")
         named = name or _name_of(function)
         _check_function(function, named)
         return Tool(
@@ -337,8 +354,6 @@ def _check_function(function: object, name: str) -> None:
         raise Misuse(f"{name!r} is a tool already: use .but(...) to change it")
     if isinstance(function, type):
         raise Misuse(f"{name!r} is a class: make a tool of a function or a method")
-    if not callable(function):
-        raise Misuse(f"{name!r} is a {type(function).__name__}, which cannot be called")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise Misuse(f"tool {name!r} is a generator: return one value, such as a list")
 
@@ -351,5 +366,8 @@ def _to_effect(name: str, word: str) -> Effect:
 
 def _check_number(name: str, field: str, value: float | None) -> None:
     least = 1 if field == "concurrency" else 0
-    if value is not None and value < least:
-        raise Misuse(f"tool {name!r}: {field} is {value}; give at least {least}")
+    if value is None:
+        return
+    # NaN is not at least anything.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        raise Misuse(f"tool {name!r}: {field} is {value!r}; give at least {least}")

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from ..contract import Json, clean_text
+from ..errors import Misuse
 
 __all__ = ["MASK", "Secrets"]
 
@@ -43,7 +44,9 @@ class Secrets:
 
     def __init__(self, texts: Iterable[str]) -> None:
         forms: set[str] = set()
-        for text in texts:
+        for text in (None,) if isinstance(texts, str) else texts:
+            if not isinstance(text, str):
+                raise Misuse("secrets are a list of strings: secrets=[...]")
             # In JSON text a secret may stand escaped.
             clean = clean_text(text)
             forms |= {text, clean, msgspec.json.encode(clean).decode()[1:-1]}
