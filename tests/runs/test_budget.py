@@ -83,7 +83,7 @@ async def test_a_deadline_ends_a_run_that_waits_for_its_model() -> None:
         return "never"
 
     agent = Agent("a", model=ScriptedModel([never]))
-    result = await run(agent, "?", budget=Budget(deadline_s=0.02))
+    result = await run(agent, "?", budget=Budget(deadline_s=0.1))
     assert result.error is not None
     assert result.error.code == "timeout"
     assert result.usage.unmeasured_calls == 1
@@ -202,7 +202,7 @@ async def test_a_parents_deadline_ends_its_children() -> None:
         child = Agent("child", engine=Do(lambda *_: asyncio.sleep(60)), observers=[Look()])
         await run.child(child, "?")
 
-    result = await run(parent(work), "?", budget=Budget(deadline_s=0.02), observers=[Look()])
+    result = await run(parent(work), "?", budget=Budget(deadline_s=0.1), observers=[Look()])
     assert result.error is not None
     assert result.error.code == "timeout"
     assert [line.split()[0] for line in ended] == ["child", "parent"]

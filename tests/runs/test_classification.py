@@ -147,7 +147,7 @@ async def test_a_board_that_breaks_fails_the_run() -> None:
 
 async def test_the_runs_deadline_is_a_timeout_and_no_cancel() -> None:
     agent = Agent("a", engine=Do(lambda run, host, board: asyncio.sleep(5)))
-    result = await run(agent, "?", budget=Budget(deadline_s=0.02))
+    result = await run(agent, "?", budget=Budget(deadline_s=0.1))
     assert result.error is not None
     assert (result.status, result.error.code, result.error.origin) == ("failed", "timeout", "limit")
 

@@ -175,7 +175,7 @@ async def test_a_body_that_waits_for_its_resource_past_the_deadline_is_denied():
     async def next_in_line() -> None: ...
 
     release = threading.Event()
-    box = Toolbox([hold, next_in_line], budget=Budget(deadline_s=0.03), workers=Workers())
+    box = Toolbox([hold, next_in_line], budget=Budget(deadline_s=0.1), workers=Workers())
     outcomes = await box.dispatch([ToolCall("1", "hold"), ToolCall("2", "next_in_line")])
     release.set()
     assert isinstance(outcomes[0], ToolTimeout)

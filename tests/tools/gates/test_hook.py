@@ -111,6 +111,6 @@ async def test_a_hook_that_hangs_is_ended_by_the_deadline():
     async def hang(request: ApprovalRequest) -> None:
         await asyncio.Event().wait()
 
-    outcome, _ = await run(hang, budget=Budget(deadline_s=0.02))
+    outcome, _ = await run(hang, budget=Budget(deadline_s=0.1))
     assert isinstance(outcome, ToolDenied)
     assert outcome.reason == "deadline"
