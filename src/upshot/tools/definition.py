@@ -327,7 +327,7 @@ def tool(
             raise Misuse(f"@tool has no option {option!r}{hint}")
 
     def make(function: Callable[..., object]) -> Tool:
-        if not callable(function):  # pyright: ignore[reportUnnecessaryComparison]  # callers may be untyped
+        if not callable(function):
             raise Misuse(f"@tool takes a function, not {function!r}: options are keywords")
         named = name or _name_of(function)
         _check_function(function, named)
