@@ -14,7 +14,7 @@ MCP := .venv-mcp
 SERVERS := $(MCP)/.ready
 TYPESCRIPT := .venv/node/.ready
 NPM_FILES := $(addprefix tests/schema/,package.json package-lock.json .npmrc)
-CODE := src tests $(wildcard examples bench)
+CODE := src tests $(wildcard examples bench fuzz)
 WORKERS ?= 2
 
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
@@ -46,7 +46,7 @@ endef
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test format-check lint types layers unit adapters mcp bench schema format \
+.PHONY: fuzz help setup demo test format-check lint types layers unit adapters mcp bench schema format \
   clean
 
 help: ## list the targets
@@ -89,6 +89,9 @@ schema: $(DEV) ## write schema/ anew from the contract; golden files that are th
 	$(call write,typescript,upshot.d.ts)
 	$(call write,execution-result,execution-result.schema.json)
 	@$(BIN)/python -m tests.schema.golden
+
+fuzz: $(DEV) ## read random replies for SECONDS=60; prints how to repeat what breaks
+	@$(BIN)/python -m fuzz $(or $(SECONDS),60)
 
 setup: $(DEV) ## make .venv with everything for development
 

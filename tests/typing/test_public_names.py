@@ -11,10 +11,11 @@ import pytest
 HERE = Path(__file__).resolve().parent
 
 
-def test_the_public_names_are_typed_as_a_user_expects() -> None:
+@pytest.mark.parametrize("names", ["public_names.py", "wire_names.py"])
+def test_the_public_names_are_typed_as_a_user_expects(names: str) -> None:
     pytest.importorskip("pyright", reason="pyright is a development dependency")
     done = subprocess.run(
-        [sys.executable, "-m", "pyright", str(HERE / "public_names.py")],
+        [sys.executable, "-m", "pyright", str(HERE / names)],
         cwd=HERE.parents[1],
         capture_output=True,
         text=True,

@@ -1,0 +1,1 @@
+"""Random replies for the readers: ``make fuzz``."""
