@@ -5,11 +5,13 @@ import re
 
 import pytest
 
-from upshot.contract import ModelSettings, ToolSpec
+from upshot.contract import Message, ModelSettings, ToolSpec
 from upshot.errors import Misuse
 from upshot.wire import make_transcript
 from upshot.wire.surfaces import SURFACES
 from upshot.wire.transcript import encode_wire, is_strict_schema, schema_name, to_wire_id
+
+from .talk import body_of
 
 WRITTEN = [name for name, surface in SURFACES.items() if surface.make_transcript]
 
@@ -63,6 +65,41 @@ def test_every_surface_that_is_written_has_a_transcript(surface):
     assert first == made.body(tools=tools, settings=ModelSettings(), **asked)
     # Gemini's address says it, not the body.
     assert json.loads(first).get("stream") is (None if surface == "generate" else True)
+
+
+CHANGES = {
+    "model": "other",
+    "system": "Be brief.",
+    "tools": (ToolSpec(name="f"),),
+    "output_schema": {"type": "object"},
+    "settings": ModelSettings(max_tokens=7),
+    "stream": True,
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("surface", WRITTEN)
+def test_a_body_follows_each_change_of_what_is_asked(surface, name):
+    made, fresh = make_transcript(surface), make_transcript(surface)
+    before = body_of(made)
+    assert body_of(made, **{name: CHANGES[name]}) == body_of(fresh, **{name: CHANGES[name]})
+    assert body_of(made) == before
+
+
+@pytest.mark.parametrize("surface", WRITTEN)
+def test_instructions_that_come_later_are_in_the_next_body(surface):
+    made = make_transcript(surface)
+    body_of(made)
+    made.append(Message("system", "Be brief."))
+    assert "Be brief." in json.dumps(body_of(made))
+
+
+@pytest.mark.parametrize("surface", WRITTEN)
+def test_free_fields_that_were_changed_in_place_are_sent(surface):
+    made, settings = make_transcript(surface), ModelSettings(extra={"x": 1})
+    body_of(made, settings=settings)
+    settings.extra["x"] = 2
+    assert body_of(made, settings=settings)["x"] == 2
 
 
 def test_an_unknown_surface_is_misuse():

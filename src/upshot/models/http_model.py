@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
+from contextlib import AbstractAsyncContextManager
 from typing import TypeAlias, cast
 
 from msgspec.structs import replace
@@ -24,14 +25,14 @@ from ..contract import (
     Usage,
 )
 from ..errors import UpshotError
-from ..wire import StreamReader, Transcript, classify_error, make_transcript
+from ..wire import StreamEvent, StreamReader, Transcript, classify_error, make_transcript
 from .advice import advise, explain_fault, mask
 from .aiohttp_transport import default_transport
 from .endpoint import Endpoint
 from .prices import Prices
 from .providers import PROVIDERS
 from .structured import with_output
-from .transport import Timeouts, Transport
+from .transport import Answered, Timeouts, Transport
 
 __all__ = ["HttpModel", "close_reader"]
 
@@ -105,53 +106,50 @@ class HttpModel:
         Returns:
             What came of it: whatever provider and network do is an error in it.
         """
-        response = _UNASKED
-        async for item in self._ask(ModelRequest.of(request), stream=False):
-            if isinstance(item, ModelResponse):
-                response = item
-        return response
-
-    def stream(self, request: ModelInput) -> AsyncIterator[StreamItem]:
-        """Ask once and yield deltas as they come; the last item is the whole ModelResponse."""
-        return self._ask(ModelRequest.of(request), stream=True)
-
-    async def _ask(self, request: ModelRequest, *, stream: bool) -> AsyncIterator[StreamItem]:
+        asked = ModelRequest.of(request)
         started_s = self._clock.monotonic()
         headers = await self._endpoint.headers()
         if isinstance(headers, AgentError):
-            unasked = self._settle(self._reader({}).fail(headers), request, started_s, key="")
-            yield replace(unasked, usage=Usage())
-            return
-        body = self._encode(request, stream=stream)
-        url = self._endpoint.url_of(self._model, stream=stream)
-        transport = self._transport or default_transport()
-        reader: StreamReader | None = None
+            return self._unasked(headers, asked, started_s)
+        body = self._encode(asked, stream=False)
+        reply: _Reply | None = None
         try:
-            async with transport.send("POST", url, headers, body, timeouts=self._timeouts) as (
-                status,
-                pairs,
-                chunks,
-            ):
-                fields = _to_fields(pairs)
-                reader = self._reader(fields)
-                if status >= 300:
-                    said = b"".join([chunk async for chunk in chunks])
-                    response = _refuse(reader, status, fields, said)
-                else:
-                    async for chunk in chunks:
-                        for delta in reader.feed(chunk):
-                            yield delta
-                    response = close_reader(reader)
+            async with self._send(headers, body, stream=False) as answered:
+                reply = self._receive(answered)
+                async for chunk in answered[2]:
+                    reply.take(chunk)
+                response = reply.end()
         # The one boundary between transports, which raise, and models, which never do for what
-        # the network does. Misuse is the caller's own; a cancellation is no Exception.
+        # the network does; in stream too. Misuse is the caller's own; a cancellation is no
+        # Exception.
         except UpshotError:
             raise
         except Exception as exception:
-            error = classify_error(exception=exception, provider=self._provider)
-            error = explain_fault(error, exception, self._endpoint, self._timeouts)
-            response = _break_off(reader or self._reader({}), error)
-        key = self._endpoint.key_in(headers)
-        yield self._settle(response, request, started_s, key=key)
+            response = self._break_off(reply, exception)
+        return self._settle(response, asked, started_s, key=self._endpoint.key_in(headers))
+
+    async def stream(self, request: ModelInput) -> AsyncIterator[StreamItem]:
+        """Ask once and yield deltas as they come; the last item is the whole ModelResponse."""
+        asked = ModelRequest.of(request)
+        started_s = self._clock.monotonic()
+        headers = await self._endpoint.headers()
+        if isinstance(headers, AgentError):
+            yield self._unasked(headers, asked, started_s)
+            return
+        body = self._encode(asked, stream=True)
+        reply: _Reply | None = None
+        try:
+            async with self._send(headers, body, stream=True) as answered:
+                reply = self._receive(answered)
+                async for chunk in answered[2]:
+                    for delta in reply.take(chunk):
+                        yield delta
+                response = reply.end()
+        except UpshotError:
+            raise
+        except Exception as exception:
+            response = self._break_off(reply, exception)
+        yield self._settle(response, asked, started_s, key=self._endpoint.key_in(headers))
 
     def _encode(self, request: ModelRequest, *, stream: bool) -> bytes:
         messages = request.messages
@@ -173,6 +171,18 @@ class HttpModel:
             stream=stream,
         )
 
+    def _send(
+        self, headers: dict[str, str], body: bytes, *, stream: bool
+    ) -> AbstractAsyncContextManager[Answered]:
+        transport = self._transport or default_transport()
+        url = self._endpoint.url_of(self._model, stream=stream)
+        return transport.send("POST", url, headers, body, timeouts=self._timeouts)
+
+    def _receive(self, answered: Answered) -> _Reply:
+        status, pairs, _ = answered
+        fields = _to_fields(pairs)
+        return _Reply(status, fields, self._reader(fields))
+
     def _reader(self, fields: _Fields) -> StreamReader:
         return StreamReader(
             self._surface,
@@ -181,12 +191,25 @@ class HttpModel:
             now=self._clock.now().timestamp(),
         )
 
+    def _unasked(self, error: AgentError, request: ModelRequest, started_s: float) -> ModelResponse:
+        """What came of a call for which no request could be made."""
+        response = self._reader({}).fail(error)
+        return replace(self._settle(response, request, started_s, key=""), usage=Usage())
+
+    def _break_off(self, reply: _Reply | None, exception: Exception) -> ModelResponse:
+        """What came of a call whose exchange ended with *exception*."""
+        error = classify_error(exception=exception, provider=self._provider)
+        error = explain_fault(error, exception, self._endpoint, self._timeouts)
+        reply = reply or _Reply(0, {}, self._reader({}))
+        return reply.break_off(error)
+
     def _settle(
         self, response: ModelResponse, request: ModelRequest, started_s: float, *, key: str
     ) -> ModelResponse:
         """Add to *response* what only the caller's side knows."""
-        data: JsonObject = {"provider": self._provider, "model": self._model}
-        data.update(response.provider_data)
+        data: JsonObject = response.provider_data
+        if "model" not in data:
+            data = {"model": self._model, **data}
         error = response.error
         if error is not None:
             error = advise(error, self._endpoint, model=self.name, key=key)
@@ -216,9 +239,6 @@ def close_reader(reader: StreamReader) -> ModelResponse:
     return replace(response, error=cut)
 
 
-_UNASKED = ModelResponse(error=AgentError(ErrorCode.INTERNAL, "no reply was made"))
-
-
 def _to_fields(pairs: Iterable[tuple[str, str]]) -> _Fields:
     """The headers in the form that is read fastest: a dictionary, unless a name comes twice."""
     listed = list(pairs)
@@ -226,25 +246,45 @@ def _to_fields(pairs: Iterable[tuple[str, str]]) -> _Fields:
     return named if len(named) == len(listed) else listed
 
 
-def _refuse(reader: StreamReader, status: int, fields: _Fields, body: bytes) -> ModelResponse:
-    if status >= 400:
-        return reader.refuse(status, body)
-    pairs = fields.items() if isinstance(fields, dict) else fields
-    target = next((value for name, value in pairs if name.lower() == "location"), "nowhere")
-    return reader.fail(
-        AgentError(
-            ErrorCode.INVALID_REQUEST,
-            f"the server redirects to {target}; redirects are not followed: set base_url to it",
-            status_code=status,
-            origin=Origin.MODEL,
+class _Reply:
+    """A reply while it comes: an answer, or a refusal."""
+
+    __slots__ = ("_fields", "_reader", "_said", "_status")
+
+    def __init__(self, status: int, fields: _Fields, reader: StreamReader) -> None:
+        self._status = status
+        self._fields = fields
+        self._reader = reader
+        self._said: list[bytes] = []
+
+    def take(self, chunk: bytes) -> list[StreamEvent]:
+        """Take the next bytes of the body and give the deltas in them."""
+        if self._status < 300:
+            return self._reader.feed(chunk)
+        self._said.append(chunk)
+        return []
+
+    def end(self) -> ModelResponse:
+        """What came of it, when the body is over."""
+        if self._status < 300:
+            return close_reader(self._reader)
+        if self._status >= 400:
+            return self._reader.refuse(self._status, b"".join(self._said))
+        pairs = self._fields.items() if isinstance(self._fields, dict) else self._fields
+        target = next((value for name, value in pairs if name.lower() == "location"), "nowhere")
+        return self._reader.fail(
+            AgentError(
+                ErrorCode.INVALID_REQUEST,
+                f"the server redirects to {target}; redirects are not followed: set base_url to it",
+                status_code=self._status,
+                origin=Origin.MODEL,
+            )
         )
-    )
 
-
-def _break_off(reader: StreamReader, error: AgentError) -> ModelResponse:
-    """End the reading of a reply that broke off, unless it had said that it was over."""
-    response = reader.close()
-    if response.success and response.provider_data.get("stream_done"):
-        return response
-    data: JsonObject = {**response.provider_data, "error_message": error.message}
-    return replace(response, error=error, finish_reason=FinishReason.ERROR, provider_data=data)
+    def break_off(self, error: AgentError) -> ModelResponse:
+        """What came of it, when it broke off, unless it had said that it was over."""
+        response = self._reader.close()
+        if response.success and response.provider_data.get("stream_done"):
+            return response
+        data: JsonObject = {**response.provider_data, "error_message": error.message}
+        return replace(response, error=error, finish_reason=FinishReason.ERROR, provider_data=data)

@@ -189,13 +189,13 @@ class LiteLLMModel(LibraryModel):
         return self._module
 
 
-def _call(module: object, name: str, model: str) -> object:
+def _call(module: object, name: str, model: str) -> Json:
     """What a function of LiteLLM says of *model*, None where it does not know the model."""
     function = look(module, name)
     if not callable(function):
         return None
     try:
-        return function(model=model)
+        return cast("Json", function(model=model))
     # Foreign code: it raises classes of its own for what is not in its tables.
     except Exception:
         return None

@@ -44,14 +44,12 @@ def read_chat(document: JsonObject, draft: Draft) -> None:
     if refusal := as_text(message.get("refusal")):
         draft.refusal.append(refusal)
     thought = "".join(thoughts) or _reasoning_text(message)
-    details = [as_object(item) for item in as_list(message.get("reasoning_details"))]
-    draft.reasoning += _to_reasoning(thought, details, draft.provider)
-    calls = [as_object(call) for call in as_list(message.get("tool_calls"))]
+    details = as_list(message.get("reasoning_details"))
+    if thought or details:
+        draft.reasoning += _to_reasoning(thought, list(map(as_object, details)), draft.provider)
+    parts = list(map(_PartialCall.of, as_list(message.get("tool_calls"))))
     if legacy := as_object(message.get("function_call")):
-        calls.append({"function": legacy})
-    parts = [_PartialCall() for _ in calls]
-    for part, call in zip(parts, calls, strict=True):
-        part.take(call)
+        parts.append(_PartialCall.of({"function": legacy}))
     _add_calls(parts, draft)
 
 
@@ -151,6 +149,13 @@ class _PartialCall(msgspec.Struct):
     signature: str | None = None
     custom: bool = False
 
+    @staticmethod
+    def of(call: Json) -> _PartialCall:
+        """A call that came whole."""
+        part = _PartialCall()
+        part.take(as_object(call))
+        return part
+
     def take(self, piece: JsonObject) -> str:
         """Take the next piece and give the argument text in it."""
         self.id = as_text(piece.get("id")) or self.id
@@ -182,9 +187,8 @@ class _PartialCall(msgspec.Struct):
 
 def _first_choice(document: JsonObject) -> JsonObject:
     """The choice with index 0, or without one; the others are further samples."""
-    for item in as_list(document.get("choices")):
-        choice = as_object(item)
-        if not choice.get("index"):
+    for choice in as_list(document.get("choices")):
+        if isinstance(choice, dict) and not choice.get("index"):
             return choice
     return {}
 
@@ -252,8 +256,8 @@ def _read_usage(usage: JsonObject, draft: Draft) -> None:
 def _count(inner: JsonObject, name: str, outer: JsonObject, *names: str) -> int | None:
     found = as_count(inner.get(name))
     for other in names:
-        if found is None:
-            found = as_count(outer.get(other))
+        if found is None and other in outer:
+            found = as_count(outer[other])
     return found
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import Final
 
-import msgspec
-
 from ..contract import (
     Audio,
     Data,
@@ -27,7 +25,7 @@ from .chat_dialects import ChatDialect, find_dialect
 from .document import parse_json
 from .transcript import (
     SCHEMA_PROMPT,
-    encode_tools,
+    Asked,
     encode_wire,
     is_strict_schema,
     join_system,
@@ -52,15 +50,15 @@ class ChatTranscript:
         dialect: Speaks this one instead.
     """
 
-    __slots__ = ("_dialect", "_messages", "_provider", "_system", "_tools", "count")
+    __slots__ = ("_asked", "_dialect", "_first", "_messages", "_provider", "_rest", "count")
 
     def __init__(self, *, provider: str = "", dialect: ChatDialect | None = None) -> None:
         self.count = 0
         self._provider = provider
         self._dialect = dialect or find_dialect(provider)
         self._messages = bytearray()
-        self._system: tuple[str, bytes] = ("", b"")
-        self._tools: tuple[tuple[ToolSpec, ...], msgspec.Raw] = ((), msgspec.Raw(b"[]"))
+        self._asked: Asked | None = None
+        self._first = self._rest = b""
 
     def append(self, message: Message) -> None:
         """Encode *message* and keep its bytes."""
@@ -81,6 +79,18 @@ class ChatTranscript:
         stream: bool,
     ) -> bytes:
         """Join what is kept to the body of one request; see :class:`Transcript`."""
+        asked = Asked(model, system, tools, output_schema, settings, stream)
+        # Turns are mostly asked alike. Only the free fields may have been changed in place.
+        if settings.extra or asked != self._asked:
+            self._asked = None
+            self._first, self._rest = self._encode_rest(asked)
+            self._asked = asked
+        between = b"," if self._first and self._messages else b""
+        return b"".join((b'{"messages":[', self._first, between, self._messages, b"],", self._rest))
+
+    def _encode_rest(self, asked: Asked) -> tuple[bytes, bytes]:
+        """What stands before the messages, and what after them."""
+        model, system, tools, output_schema, settings, stream = asked
         fields: dict[str, object] = {"model": model}
         self._set_sampling(fields, settings)
         self._set_tools(fields, tools, settings)
@@ -91,9 +101,8 @@ class ChatTranscript:
             if self._dialect.usage_option:
                 fields["stream_options"] = {"include_usage": True}
         fields.update(settings.extra)
-        first = self._system_item(system)
-        between = b"," if first and self._messages else b""
-        return b"".join((b'{"messages":[', first, between, self._messages, b"],", splice(fields)))
+        first = encode_wire({"role": "system", "content": system}) if system else b""
+        return first, splice(fields)
 
     def _set_sampling(self, fields: dict[str, object], settings: ModelSettings) -> None:
         told = {
@@ -112,9 +121,7 @@ class ChatTranscript:
     ) -> None:
         if not tools:
             return
-        if self._tools[0] is not tools:
-            self._tools = (tools, encode_tools([_to_tool(tool) for tool in tools]))
-        fields["tools"] = self._tools[1]
+        fields["tools"] = [_to_tool(tool) for tool in tools]
         choice = settings.tool_choice
         if choice == "required":
             fields["tool_choice"] = self._dialect.required
@@ -135,13 +142,6 @@ class ChatTranscript:
         form = {"name": schema_name(schema), "schema": schema, "strict": is_strict_schema(schema)}
         fields["response_format"] = {"type": "json_schema", "json_schema": form}
         return system
-
-    def _system_item(self, system: str | None) -> bytes:
-        if not system:
-            return b""
-        if self._system[0] != system:
-            self._system = (system, encode_wire({"role": "system", "content": system}))
-        return self._system[1]
 
     def _to_item(self, message: Message) -> dict[str, object]:
         if message.role is Role.ASSISTANT:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable
 from typing import Final, cast
 
 import msgspec
@@ -48,7 +49,7 @@ NOT_JSON: Final = NotJson()
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # Beyond any count of tokens; it also keeps absurd numbers out of 64-bit readers.
 _MAX_COUNT = 10**15
-_decode = msgspec.json.Decoder().decode
+_decode: Callable[[bytes | str], Json] = msgspec.json.Decoder().decode
 encode_json = msgspec.json.Encoder().encode
 
 
@@ -63,7 +64,7 @@ def parse_json(data: bytes | str) -> Json | NotJson:
         too deep included). Never raises.
     """
     try:
-        return cast("Json", _decode(data))
+        return _decode(data)
     except (ValueError, msgspec.MsgspecError, RecursionError):
         return _parse_leniently(data)
 
@@ -74,14 +75,14 @@ def parse_object(data: bytes | str) -> JsonObject | None:
     return value if isinstance(value, dict) else None
 
 
-def as_object(value: object) -> JsonObject:
+def as_object(value: Json | NotJson) -> JsonObject:
     """*value* if it is an object, else an empty one."""
-    return cast("JsonObject", value) if isinstance(value, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
-def as_list(value: object) -> list[Json]:
+def as_list(value: Json) -> list[Json]:
     """*value* if it is an array, else an empty one."""
-    return cast("list[Json]", value) if isinstance(value, list) else []
+    return value if isinstance(value, list) else []
 
 
 def as_text(value: object) -> str:
@@ -91,6 +92,8 @@ def as_text(value: object) -> str:
 
 def as_count(value: object) -> int | None:
     """*value* as a count of at least 0, None where it is none: 12, 12.0 and "12" are 12."""
+    if value is None:
+        return None
     if type(value) is int and 0 <= value < _MAX_COUNT:
         return value
     if isinstance(value, str):

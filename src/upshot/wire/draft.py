@@ -31,7 +31,7 @@ from .document import as_object
 from .failures import classify_error_object
 from .finish import parse_finish_reason, settle_finish
 from .headers import read_request_id, to_raw_headers
-from .rate_limits import read_rate_limit_state
+from .rate_limits import find_rate_limit_state
 
 __all__ = ["Draft", "StreamEvent", "SurfaceStream", "to_reported_cost"]
 
@@ -160,15 +160,12 @@ class Draft(msgspec.Struct):
 
     def _rate_limit(self, error: AgentError | None) -> RateLimitState | None:
         # A refused request says so even where all windows look open.
-        limited = error is not None and error.code == ErrorCode.RATE_LIMIT
-        state = read_rate_limit_state(
+        return find_rate_limit_state(
             self.fields,
             now=self.now,
             retry_after=error.retry_after_s if error is not None else None,
-            limited=limited,
+            limited=error is not None and error.code == ErrorCode.RATE_LIMIT,
         )
-        known = limited or state.windows or state.retry_after is not None
-        return state if known else None
 
     def _provider_data(self, error: AgentError | None) -> JsonObject:
         told: JsonObject = {
@@ -201,10 +198,11 @@ class Draft(msgspec.Struct):
 
 def to_reported_cost(usage: JsonObject) -> Cost | None:
     """The cost that a usage object reports, in any provider's way; None where it reports none."""
-    ticks = usage.get("cost_in_usd_ticks")
+    ticks, cost = usage.get("cost_in_usd_ticks"), usage.get("cost")
+    if ticks is None and cost is None:
+        return None
     if isinstance(ticks, int) and not isinstance(ticks, bool) and ticks >= 0:
         return _reported(Decimal(ticks).scaleb(_TICK_DIGITS))
-    cost = usage.get("cost")
     amount = as_object(cost).get("total_cost") if isinstance(cost, dict) else cost
     if isinstance(amount, bool) or not isinstance(amount, (int, float)) or amount < 0:
         return None

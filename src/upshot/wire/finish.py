@@ -45,6 +45,8 @@ def parse_finish_reason(text: str) -> FinishReason | None:
     Returns:
         The reason; None for a word that says that it is not over, or for none at all.
     """
+    if text in _REASON_OF:
+        return _REASON_OF[text]
     word = text.strip().lower().replace("-", "_")
     if word in UNFINISHED:
         return None

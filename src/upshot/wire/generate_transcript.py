@@ -29,8 +29,8 @@ from .chat import CUSTOM_INPUT
 from .document import parse_object
 from .transcript import (
     SCHEMA_PROMPT,
+    Asked,
     arguments_of,
-    encode_tools,
     encode_wire,
     join_system,
     splice,
@@ -83,12 +83,13 @@ class GenerateTranscript:
     """
 
     __slots__ = (
+        "_asked",
         "_called",
         "_early",
         "_names",
         "_provider",
+        "_rest",
         "_role",
-        "_tools",
         "_turns",
         "_unsigned",
         "count",
@@ -104,7 +105,8 @@ class GenerateTranscript:
         self._turns = bytearray()
         self._called = False
         self._unsigned: list[int] = []
-        self._tools: tuple[tuple[ToolSpec, ...], msgspec.Raw] = ((), msgspec.Raw(b"[]"))
+        self._asked: Asked | None = None
+        self._rest = b""
 
     def append(self, message: Message) -> None:
         """Encode *message* and keep its bytes."""
@@ -112,6 +114,7 @@ class GenerateTranscript:
         if message.role is Role.SYSTEM and not self._role:
             # The surface has no such role: what comes first joins the instructions.
             self._early.append(message.text)
+            self._asked = None
             return
         role = "model" if message.role is Role.ASSISTANT else "user"
         for part in self._to_parts(message):
@@ -128,7 +131,19 @@ class GenerateTranscript:
         stream: bool,
     ) -> bytes:
         """Join what is kept to the body of one request; see :class:`Transcript`."""
-        del stream
+        asked = Asked(model, system, tools, output_schema, settings, stream)
+        # Turns are mostly asked alike. Only the free fields may have been changed in place.
+        if settings.extra or asked != self._asked:
+            self._asked = None
+            self._rest = self._encode_rest(asked)
+            self._asked = asked
+        pieces = self._signed() if _version(model) >= _LEVELS_FROM else [self._turns]
+        end = b"]}]," if self._turns else b"],"
+        return b"".join((b'{"contents":[', *pieces, end, self._rest))
+
+    def _encode_rest(self, asked: Asked) -> bytes:
+        """What stands beside the turns."""
+        model, system, tools, output_schema, settings, _ = asked
         version = _version(model)
         config = _to_config(settings, model, version)
         fields: dict[str, object] = {"generationConfig": config}
@@ -140,30 +155,11 @@ class GenerateTranscript:
                 # Older models take tools or a form of the answer, but not both.
                 del config["responseMimeType"], config["responseJsonSchema"]
                 system = join_system(system, SCHEMA_PROMPT + encode_wire(output_schema).decode())
-        self._set_tools(fields, tools, settings)
+        _set_tools(fields, tools, settings)
         if system:
             fields["systemInstruction"] = {"parts": [{"text": system}]}
         _merge(fields, settings.extra)
-        pieces = self._signed() if version >= _LEVELS_FROM else [self._turns]
-        end = b"]}]," if self._turns else b"],"
-        return b"".join((b'{"contents":[', *pieces, end, splice(fields)))
-
-    def _set_tools(
-        self, fields: dict[str, object], tools: tuple[ToolSpec, ...], settings: ModelSettings
-    ) -> None:
-        if not tools:
-            return
-        if self._tools[0] is not tools:
-            declared: list[object] = [_to_tool(tool) for tool in tools]
-            self._tools = (tools, encode_tools([{"functionDeclarations": declared}]))
-        fields["tools"] = self._tools[1]
-        choice = settings.tool_choice
-        if choice is None:
-            return
-        calling: dict[str, object] = {"mode": _MODES.get(choice, "ANY")}
-        if choice not in _MODES:
-            calling["allowedFunctionNames"] = [choice]
-        fields["toolConfig"] = {"functionCallingConfig": calling}
+        return splice(fields)
 
     def _add(self, role: str, part: dict[str, object]) -> None:
         if role == self._role:
@@ -246,6 +242,21 @@ class GenerateTranscript:
     def _set_id(self, function: dict[str, object], ident: str) -> None:
         if ident and "vertex" not in self._provider:
             function["id"] = ident
+
+
+def _set_tools(
+    fields: dict[str, object], tools: tuple[ToolSpec, ...], settings: ModelSettings
+) -> None:
+    if not tools:
+        return
+    fields["tools"] = [{"functionDeclarations": [_to_tool(tool) for tool in tools]}]
+    choice = settings.tool_choice
+    if choice is None:
+        return
+    calling: dict[str, object] = {"mode": _MODES.get(choice, "ANY")}
+    if choice not in _MODES:
+        calling["allowedFunctionNames"] = [choice]
+    fields["toolConfig"] = {"functionCallingConfig": calling}
 
 
 def _version(model: str) -> tuple[int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 from .fields import MAX_DELAY_S, parse_number, parse_retry_after
 
@@ -86,30 +86,31 @@ def to_columns(headers: Headers) -> tuple[tuple[str, ...], list[str]]:
     Returns:
         The names, each once, and their values in the same order.
     """
+    given: tuple[Any, ...]
+    values: list[Any]
     if isinstance(headers, dict):
-        plain = cast("dict[object, object]", headers)
+        plain = cast("dict[Any, Any]", headers)
         given, values = tuple(plain), list(plain.values())
     else:
         pairs = _pairs(headers)
         given, values = tuple([name for name, _ in pairs]), [value for _, value in pairs]
     try:
         names = _plain_names(given)
-        "".join(cast("list[str]", values))
+        "".join(values)
     except TypeError:
         names = None
     # Nearly all replies are plain: text by text, no name twice. The others go name by name.
     if names is None:
         fields = _normalize_odd(zip(given, values, strict=True))
         return tuple(fields), list(fields.values())
-    return names, cast("list[str]", values)
+    return names, values
 
 
 def to_raw_headers(fields: Mapping[str, str]) -> dict[str, str]:
     """Leave out of *fields* what is secret or names the account: cookies, keys, organisations."""
-    public = dict(fields)
-    for name in _PRIVATE:
-        public.pop(name, None)
-    return public
+    if _PRIVATE.isdisjoint(fields):
+        return dict(fields)
+    return {name: value for name, value in fields.items() if name not in _PRIVATE}
 
 
 def read_request_id(fields: Mapping[str, str]) -> str | None:

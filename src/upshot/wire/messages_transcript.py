@@ -26,8 +26,8 @@ from ..contract import (
 from .chat import CUSTOM_INPUT
 from .transcript import (
     SCHEMA_PROMPT,
+    Asked,
     arguments_of,
-    encode_tools,
     encode_wire,
     is_strict_schema,
     join_system,
@@ -66,7 +66,7 @@ class MessagesTranscript:
         provider: Whose reasoning signatures are sent back; those of others are dropped.
     """
 
-    __slots__ = ("_closed", "_early", "_open", "_provider", "_role", "_tools", "count")
+    __slots__ = ("_asked", "_closed", "_early", "_open", "_provider", "_rest", "_role", "count")
 
     def __init__(self, *, provider: str = "") -> None:
         self.count = 0
@@ -75,11 +75,8 @@ class MessagesTranscript:
         self._role = ""
         self._open: list[bytes] = []
         self._early: list[str] = []
-        self._tools: tuple[tuple[ToolSpec, ...], bool, msgspec.Raw] = (
-            (),
-            False,
-            msgspec.Raw(b"[]"),
-        )
+        self._asked: Asked | None = None
+        self._rest = b""
 
     def append(self, message: Message) -> None:
         """Encode *message* and keep its bytes."""
@@ -87,6 +84,7 @@ class MessagesTranscript:
         if message.role is Role.SYSTEM and not self._role:
             # The surface has no such role: what comes first joins the instructions.
             self._early.append(message.text)
+            self._asked = None
             return
         blocks = [encode_wire(block) for block in self._to_blocks(message)]
         role = "assistant" if message.role is Role.ASSISTANT else "user"
@@ -112,22 +110,32 @@ class MessagesTranscript:
         stream: bool,
     ) -> bytes:
         """Join what is kept to the body of one request; see :class:`Transcript`."""
-        marked = settings.cache is True
+        asked = Asked(model, system, tools, output_schema, settings, stream)
+        # Turns are mostly asked alike. Only the free fields may have been changed in place.
+        if settings.extra or asked != self._asked:
+            self._asked = None
+            self._rest = self._encode_rest(asked)
+            self._asked = asked
+        last = self._open_turn(marked=settings.cache is True) if self._open else b""
+        between = b"," if self._closed and last else b""
+        return b"".join((b'{"messages":[', self._closed, between, last, b"],", self._rest))
+
+    def _encode_rest(self, asked: Asked) -> bytes:
+        """What stands beside the messages."""
+        model, system, tools, output_schema, settings, stream = asked
         fields: dict[str, object] = {"model": model}
         _set_sampling(fields, settings)
         _set_thinking(fields, settings, model)
-        self._set_tools(fields, tools, settings)
+        _set_tools(fields, tools, settings)
         system = join_system(system, *self._early)
         if output_schema is not None:
             system = _set_schema(fields, output_schema, system, model)
         if system:
-            fields["system"] = _to_system(system) if marked else system
+            fields["system"] = _to_system(system) if settings.cache is True else system
         if stream:
             fields["stream"] = True
         fields.update(settings.extra)
-        last = self._open_turn(marked=marked) if self._open else b""
-        between = b"," if self._closed and last else b""
-        return b"".join((b'{"messages":[', self._closed, between, last, b"],", splice(fields)))
+        return splice(fields)
 
     def _open_turn(self, *, marked: bool) -> bytes:
         content = b",".join(self._open)
@@ -135,29 +143,6 @@ class MessagesTranscript:
             # Spliced into the last block's bytes, so that the kept ones stay without a mark.
             content = content[:-1] + _MARK
         return b'{"role":"%s","content":[%s]}' % (self._role.encode(), content)
-
-    def _set_tools(
-        self, fields: dict[str, object], tools: tuple[ToolSpec, ...], settings: ModelSettings
-    ) -> None:
-        if not tools:
-            return
-        marked = settings.cache is True
-        if self._tools[0] is not tools or self._tools[1] is not marked:
-            items = [_to_tool(tool) for tool in tools]
-            if marked:
-                items[-1]["cache_control"] = {"type": "ephemeral"}
-            self._tools = (tools, marked, encode_tools(items))
-        fields["tools"] = self._tools[2]
-        choice: dict[str, object] = {}
-        if settings.tool_choice is not None:
-            kind = _CHOICES.get(settings.tool_choice)
-            choice = {"type": kind} if kind else {"type": "tool", "name": settings.tool_choice}
-        if settings.parallel_tool_calls is not None and choice.get("type") != "none":
-            # The switch has no place of its own: it stands in a choice.
-            choice.setdefault("type", "auto")
-            choice["disable_parallel_tool_use"] = not settings.parallel_tool_calls
-        if choice:
-            fields["tool_choice"] = choice
 
     def _to_blocks(self, message: Message) -> list[object]:
         if message.role is Role.TOOL:
@@ -200,6 +185,27 @@ def _set_sampling(fields: dict[str, object], settings: ModelSettings) -> None:
         "stop_sequences": settings.stop,
     }
     fields.update({name: value for name, value in told.items() if value is not None})
+
+
+def _set_tools(
+    fields: dict[str, object], tools: tuple[ToolSpec, ...], settings: ModelSettings
+) -> None:
+    if not tools:
+        return
+    items = [_to_tool(tool) for tool in tools]
+    if settings.cache is True:
+        items[-1]["cache_control"] = {"type": "ephemeral"}
+    fields["tools"] = items
+    choice: dict[str, object] = {}
+    if settings.tool_choice is not None:
+        kind = _CHOICES.get(settings.tool_choice)
+        choice = {"type": kind} if kind else {"type": "tool", "name": settings.tool_choice}
+    if settings.parallel_tool_calls is not None and choice.get("type") != "none":
+        # The switch has no place of its own: it stands in a choice.
+        choice.setdefault("type", "auto")
+        choice["disable_parallel_tool_use"] = not settings.parallel_tool_calls
+    if choice:
+        fields["tool_choice"] = choice
 
 
 def _set_thinking(fields: dict[str, object], settings: ModelSettings, model: str) -> None:

@@ -26,6 +26,7 @@ from .headers import WAITS, Headers, read_retry_after, to_columns
 __all__ = [
     "build_rate_limit_state",
     "build_rate_limit_windows",
+    "find_rate_limit_state",
     "read_rate_limit_state",
 ]
 
@@ -111,6 +112,22 @@ def read_rate_limit_state(
         limited: Whether the reply was a rate-limit error.
     """
     return _read_state(tuple(fields), list(fields.values()), now, retry_after, limited=limited)
+
+
+def find_rate_limit_state(
+    fields: Mapping[str, str],
+    *,
+    now: float,
+    retry_after: float | None = None,
+    limited: bool = False,
+) -> RateLimitState | None:
+    """Do what :func:`read_rate_limit_state` does; None where nothing speaks of limits."""
+    names = tuple(fields)
+    if not (any(_layout(names)) or limited or retry_after is not None):
+        return None
+    state = _read_state(names, list(fields.values()), now, retry_after, limited=limited)
+    known = limited or state.windows or state.retry_after is not None
+    return state if known else None
 
 
 def _read_state(

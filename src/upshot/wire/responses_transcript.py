@@ -6,8 +6,6 @@ import re
 from base64 import b64encode
 from typing import Final
 
-import msgspec
-
 from ..contract import (
     Audio,
     Data,
@@ -27,7 +25,7 @@ from ..contract import (
 from .chat_dialects import find_dialect
 from .transcript import (
     SCHEMA_PROMPT,
-    encode_tools,
+    Asked,
     encode_wire,
     is_strict_schema,
     join_system,
@@ -61,14 +59,15 @@ class ResponsesTranscript:
         provider: Whose thoughts are sent back; those of others are dropped.
     """
 
-    __slots__ = ("_items", "_provider", "_schema", "_tools", "count")
+    __slots__ = ("_asked", "_items", "_provider", "_rest", "_schema", "count")
 
     def __init__(self, *, provider: str = "") -> None:
         self.count = 0
         self._provider = provider
         self._schema = find_dialect(provider).schema
         self._items = bytearray()
-        self._tools: tuple[tuple[ToolSpec, ...], msgspec.Raw] = ((), msgspec.Raw(b"[]"))
+        self._asked: Asked | None = None
+        self._rest = b""
 
     def append(self, message: Message) -> None:
         """Encode *message* and keep its bytes."""
@@ -89,6 +88,17 @@ class ResponsesTranscript:
         stream: bool,
     ) -> bytes:
         """Join what is kept to the body of one request; see :class:`Transcript`."""
+        asked = Asked(model, system, tools, output_schema, settings, stream)
+        # Turns are mostly asked alike. Only the free fields may have been changed in place.
+        if settings.extra or asked != self._asked:
+            self._asked = None
+            self._rest = self._encode_rest(asked)
+            self._asked = asked
+        return b"".join((b'{"input":[', self._items, b"],", self._rest))
+
+    def _encode_rest(self, asked: Asked) -> bytes:
+        """What stands beside the messages."""
+        model, system, tools, output_schema, settings, stream = asked
         fields: dict[str, object] = {"model": model, "store": False}
         _set_sampling(fields, settings, model)
         self._set_tools(fields, tools, settings)
@@ -99,16 +109,14 @@ class ResponsesTranscript:
         if stream:
             fields["stream"] = True
         fields.update(settings.extra)
-        return b"".join((b'{"input":[', self._items, b"],", splice(fields)))
+        return splice(fields)
 
     def _set_tools(
         self, fields: dict[str, object], tools: tuple[ToolSpec, ...], settings: ModelSettings
     ) -> None:
         if not tools:
             return
-        if self._tools[0] is not tools:
-            self._tools = (tools, encode_tools([_to_tool(tool) for tool in tools]))
-        fields["tools"] = self._tools[1]
+        fields["tools"] = [_to_tool(tool) for tool in tools]
         choice = settings.tool_choice
         if choice in _CHOICES:
             fields["tool_choice"] = choice

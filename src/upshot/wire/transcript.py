@@ -5,18 +5,16 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Mapping
-from typing import Protocol
-
-import msgspec
+from typing import NamedTuple, Protocol
 
 from ..contract import Json, JsonObject, Message, ModelSettings, ToolCall, ToolSpec
 from .document import as_list, as_object, as_text, encode_json, parse_json, replace_surrogates
 
 __all__ = [
+    "Asked",
     "SCHEMA_PROMPT",
     "Transcript",
     "arguments_of",
-    "encode_tools",
     "encode_wire",
     "is_strict_schema",
     "join_system",
@@ -34,6 +32,17 @@ SCHEMA_PROMPT = "Reply only with JSON that follows this JSON Schema, with nothin
 _NOT_NAME = re.compile("[^a-zA-Z0-9_-]+")
 _ID_CHARS = 9
 _EFFORTS = ((1, "none"), (1025, "minimal"), (4097, "low"), (16385, "medium"))
+
+
+class Asked(NamedTuple):
+    """What a request says besides its messages; see :class:`Transcript`."""
+
+    model: str
+    system: str | None
+    tools: tuple[ToolSpec, ...]
+    output_schema: JsonObject | None
+    settings: ModelSettings
+    stream: bool
 
 
 class Transcript(Protocol):
@@ -60,10 +69,12 @@ class Transcript(Protocol):
     ) -> bytes:
         """Join what is kept to the body of one request.
 
+        What stands beside the messages is kept too, while the same is asked.
+
         Args:
             model: The model's name as the provider knows it.
             system: Instructions, apart from the messages.
-            tools: On offer; their encoding is kept while it is the same tuple.
+            tools: On offer.
             output_schema: JSON Schema that the answer must follow, None for free text.
             settings: How to ask.
             stream: Whether the reply shall come in pieces.
@@ -157,8 +168,3 @@ def is_strict_schema(schema: Json) -> bool:
 def splice(fields: Mapping[str, object]) -> bytes:
     """Encode *fields* without the opening brace, so that they can follow another member."""
     return encode_wire(fields)[1:]
-
-
-def encode_tools(tools: list[dict[str, object]]) -> msgspec.Raw:
-    """Encode *tools* once, to be put into many bodies as they are."""
-    return msgspec.Raw(encode_wire(tools))
