@@ -90,7 +90,7 @@ class Prices:
             at: When it is asked, aware; None is now.
             service: In which unusual way it is served.
         """
-        own = self._find_own(name)
+        own = self._find_own(name) if self._own else None
         if own is not None or self._only:
             return own
         provider, _, model = name.partition(":")
@@ -118,16 +118,15 @@ class Prices:
     def _find_for(
         self, response: ModelResponse, name: str, billing: Billing, at: datetime
     ) -> Price | None:
-        price = self._find_own(name)
+        provider, _, asked = name.partition(":")
         said = response.provider_data.get("model")
-        if price is None and isinstance(said, str) and said:
-            provider = name.partition(":")[0]
+        if isinstance(said, str) and said not in ("", asked) and self._find_own(name) is None:
             price = self.find(f"{provider}:{said}", at=at, service=billing.service)
-        return price or self.find(name, at=at, service=billing.service)
+            if price is not None:
+                return price
+        return self.find(name, at=at, service=billing.service)
 
     def _find_own(self, name: str) -> Price | None:
-        if not self._own:
-            return None
         return self._own.get(name) or self._own.get(name.partition(":")[0] + ":*")
 
 

@@ -37,6 +37,11 @@ _ZERO: Final = Decimal(0)
 # What providers call the usual way of being served, which has the usual price.
 _USUAL: Final = frozenset({"", "default", "standard", "auto", "on_demand"})
 
+# The fields of usage objects that say more of the price than tokens do.
+_BILLED: Final = frozenset(
+    {"service_tier", "trafficType", "speed", "cache_creation", "server_tool_use"}
+)
+
 
 class Price(Value, frozen=True, kw_only=True):
     """What a model costs, in US dollars.
@@ -158,17 +163,22 @@ def price_usage(usage: Usage, price: Price, billing: Billing = _PLAIN) -> Cost |
 
 def read_billing(response: ModelResponse) -> Billing:
     """Find in *response* what its price depends on besides its tokens."""
-    usage = as_object(response.provider_data.get("usage_raw"))
-    service = _read_service(response, usage)
+    data = response.provider_data
+    usage = as_object(data.get("usage_raw"))
+    # Of most replies there is nothing to tell.
+    usual = data.get("service_tier", "default") == "default" and "web_searches" not in data
+    if usual and _BILLED.isdisjoint(usage):
+        return _PLAIN
+    service = _read_service(data, usage)
     kept = as_object(usage.get("cache_creation")).get("ephemeral_1h_input_tokens")
-    searches = _count_searches(response.provider_data, usage)
+    searches = _count_searches(data, usage)
     if not (service or kept or searches):
         return _PLAIN
     return Billing(service, searches, as_count(kept) or 0)
 
 
-def _read_service(response: ModelResponse, usage: JsonObject) -> tuple[tuple[str, str], ...]:
-    told: Json = response.provider_data.get("service_tier")
+def _read_service(data: JsonObject, usage: JsonObject) -> tuple[tuple[str, str], ...]:
+    told: Json = data.get("service_tier")
     told = told or usage.get("service_tier") or usage.get("trafficType")
     tier = as_text(told).lower()
     pairs: list[tuple[str, str]] = []
