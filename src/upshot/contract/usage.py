@@ -17,12 +17,15 @@ __all__ = ["Cost", "Usage"]
 _COUNTS = (
     "input_tokens",
     "output_tokens",
+    "total_tokens",
     "cache_read_tokens",
     "cache_write_tokens",
     "reasoning_tokens",
     "input_audio_tokens",
     "output_audio_tokens",
 )
+# What a usage begins with where no count is known.
+_UNKNOWN = (None,) * len(_COUNTS)
 _PARTS = ("input", "output", "cache_read", "cache_write", "other")
 _MAX_MAGNITUDE = 30
 _MIN_EXPONENT = -60
@@ -151,14 +154,11 @@ class Usage(Value, frozen=True, kw_only=True, dict=True):
                 set_field(self, "total_tokens", parts)
 
     def __bool__(self) -> bool:
-        return self.total_tokens is not None or any(
-            getattr(self, name) is not None for name in _COUNTS
-        )
+        return msgspec.structs.astuple(self)[: len(_COUNTS)] != _UNKNOWN
 
     def __add__(self, other: Usage) -> Usage:
         counts: dict[str, int | None] = {
-            name: _add_counts(getattr(self, name), getattr(other, name))
-            for name in (*_COUNTS, "total_tokens")
+            name: _add_counts(getattr(self, name), getattr(other, name)) for name in _COUNTS
         }
         return Usage(
             **counts,
