@@ -48,7 +48,11 @@ def loaded_by(statement: str) -> set[str]:
     """Names of the modules that *statement* loads in a fresh interpreter."""
     program = f"import sys; old = set(sys.modules); {statement}; print(*(set(sys.modules) - old))"
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True
+        [sys.executable, "-W", "error", "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
     )
     assert not done.stderr
     assert done.stdout.count("\n") == 1, "the import printed something"

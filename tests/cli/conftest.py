@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from tests.processes import watched
 from upshot.cli import main
 
 Command: TypeAlias = Callable[..., "tuple[int, str, str]"]
@@ -35,11 +36,13 @@ def command(
 
 def spawn(*arguments: str, folder: Path, **more: Any) -> subprocess.Popen[bytes]:
     """The command as a process of its own, with pipes."""
-    return subprocess.Popen(
-        [sys.executable, "-W", "error", "-m", "upshot.cli", *arguments],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "COLUMNS": "80", "PYTHONUNBUFFERED": "1"},
-        **more,
+    return watched(
+        subprocess.Popen(
+            [sys.executable, "-W", "error", "-m", "upshot.cli", *arguments],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "COLUMNS": "80", "PYTHONUNBUFFERED": "1"},
+            **more,
+        )
     )

@@ -246,7 +246,7 @@ def test_a_missing_extra_is_told_in_one_sentence(package: str) -> None:
         "from upshot.cli import main; sys.exit(main([]))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 2
     assert done.stderr == "upshot: the command needs an extra: pip install 'upshot[cli]'\n"

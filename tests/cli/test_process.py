@@ -17,6 +17,7 @@ import pytest
 
 import upshot
 from tests.cli.conftest import spawn
+from tests.processes import watched
 from upshot.journal import open_journal
 
 AGENT = """\
@@ -169,13 +170,15 @@ def test_an_output_that_cannot_be_written_is_told_in_one_sentence(folder: Path) 
 def on_a_terminal(folder: Path, *arguments: str, **environment: str) -> tuple[int, str]:
     """Run the command on a terminal of 80 columns; gives all that it wrote."""
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "upshot.cli", *arguments],
-        cwd=folder,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env={**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "40", **environment},
+    process = watched(
+        subprocess.Popen(
+            [sys.executable, "-m", "upshot.cli", *arguments],
+            cwd=folder,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env={**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "40", **environment},
+        )
     )
     os.close(theirs)
     said = b""

@@ -33,7 +33,12 @@ def git(folder: Path, *arguments: str, day: str = "2025-03-01", who: str = "ada"
     dates = {"GIT_AUTHOR_DATE": moment, "GIT_COMMITTER_DATE": moment}
     environment = {**os.environ, **GIT, **people, **dates}
     subprocess.run(
-        ["git", *arguments], cwd=folder, env=environment, check=True, capture_output=True
+        ["git", *arguments],
+        cwd=folder,
+        env=environment,
+        check=True,
+        capture_output=True,
+        timeout=60,
     )
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import upshot
 from tests.examples.conftest import SURVEY
+from tests.processes import watched
 from upshot.journal import open_journal
 
 EXPRESSION = re.compile(r"\{\{.*?\}\}", re.DOTALL)
@@ -21,13 +22,20 @@ EXPRESSION = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 
 def demonstrate(repository: Path, folder: Path) -> subprocess.Popen[str]:
     """Start the demonstration in *folder*, where its journal goes too."""
-    return subprocess.Popen(
-        [sys.executable, "-W", "error", str(SURVEY / "demo.py"), "--journal", "demo.db"],
-        cwd=folder,
-        env={**os.environ, "DEMO_REPO": str(repository), "COLUMNS": "80", "PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+    return watched(
+        subprocess.Popen(
+            [sys.executable, "-W", "error", str(SURVEY / "demo.py"), "--journal", "demo.db"],
+            cwd=folder,
+            env={
+                **os.environ,
+                "DEMO_REPO": str(repository),
+                "COLUMNS": "80",
+                "PYTHONUNBUFFERED": "1",
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
     )
 
 

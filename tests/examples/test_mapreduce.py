@@ -39,7 +39,9 @@ async def test_a_folder_without_pages_is_told(tmp_path: Path) -> None:
 
 def test_the_example_reads_the_documents_of_the_project(tmp_path: Path) -> None:
     program = [sys.executable, "-W", "error", FOLDER / "mapreduce.py", "--journal", "runs.db"]
-    done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        program, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
+    )
     pages = len(list((ROOT / "docs").glob("*.md")))
     assert f"{pages} pages," in done.stdout
     assert "upshot (" in done.stdout

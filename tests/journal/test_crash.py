@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import watched
 from upshot.journal import SqliteJournal
 
 WRITER = """
@@ -61,12 +62,14 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 def start(code: str, *arguments: object) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={"PYTHONPATH": os.pathsep.join(sys.path)},
+    return watched(
+        subprocess.Popen(
+            [sys.executable, "-c", code, *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={"PYTHONPATH": os.pathsep.join(sys.path)},
+        )
     )
 
 

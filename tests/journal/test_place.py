@@ -170,4 +170,4 @@ async def test_a_place_that_failed_can_be_used_when_it_is_mended(tmp_path: Path)
 def test_importing_the_package_does_not_load_sqlite():
     code = "import sys, upshot.journal; sys.exit('sqlite3' in sys.modules)"
     paths = os.pathsep.join(sys.path)
-    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": paths})
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": paths}, timeout=60)

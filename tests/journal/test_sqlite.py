@@ -270,7 +270,7 @@ asyncio.run(main(sys.argv[1]))
 """
     path = tmp_path / "runs.db"
     command = [sys.executable, "-c", code, str(path)]
-    ran = subprocess.run(command, check=True, capture_output=True, text=True, env=env())
+    ran = subprocess.run(command, check=True, capture_output=True, text=True, env=env(), timeout=60)
     safe = int(ran.stdout)
     assert safe > 3
 

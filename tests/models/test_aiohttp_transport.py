@@ -282,7 +282,7 @@ async def test_the_default_transport_is_shared_and_can_be_closed(serve, http_rep
 
 def test_the_package_loads_no_aiohttp_until_it_sends():
     code = "import sys, upshot.models; sys.exit('aiohttp' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -313,5 +313,7 @@ async def main():
 
 {end}
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
     assert (done.stdout, done.stderr) == ("b'ok'\n", "")

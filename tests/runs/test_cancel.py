@@ -8,12 +8,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.processes import watched
 from tests.runs.kit import Do, Witness, kinds, log_of
 from upshot import (
     Agent,
@@ -266,11 +266,13 @@ def program(tmp_path: Path, name: str) -> subprocess.Popen[str]:
     path = tmp_path / "program.py"
     path.write_text(PROGRAM)
     source = Path(__file__).resolve().parents[2] / "src"
-    return subprocess.Popen(
-        [sys.executable, str(path), name],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(source)},
+    return watched(
+        subprocess.Popen(
+            [sys.executable, str(path), name],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(source)},
+        )
     )
 
 
@@ -285,12 +287,10 @@ def test_ctrl_c_finalises_the_run_and_is_raised(tmp_path: Path) -> None:
 
 
 def test_a_tool_that_hangs_in_its_thread_does_not_keep_the_interpreter(tmp_path: Path) -> None:
-    began = time.monotonic()
     with program(tmp_path, "hang") as process:
         out, _ = process.communicate(timeout=20)
     assert out.splitlines() == ["ended completed", "Done."]
     assert process.returncode == 0
-    assert time.monotonic() - began < 20
 
 
 async def test_one_tool_call_is_ended_and_the_run_goes_on():

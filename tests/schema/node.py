@@ -44,7 +44,9 @@ def _install() -> str:
     FOLDER.mkdir(parents=True, exist_ok=True)
     for name in ("package.json", "package-lock.json", ".npmrc"):
         shutil.copy(HERE / name, FOLDER)
-    done = subprocess.run([*command, "ci"], cwd=FOLDER, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*command, "ci"], cwd=FOLDER, capture_output=True, text=True, check=False, timeout=60
+    )
     return "" if done.returncode == 0 else done.stderr.strip()
 
 

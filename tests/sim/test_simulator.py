@@ -11,6 +11,7 @@ import sys
 import aiohttp
 import pytest
 
+from tests.processes import watched
 from tests.sim.client import USER, Client
 from upshot.errors import Misuse
 from upshot.sim import Simulator, serve_forever
@@ -109,13 +110,17 @@ async def test_serving_forever_ends_by_cancellation(client):
 
 def test_importing_it_does_not_load_aiohttp_or_yaml():
     code = "import sys, upshot.sim; print({'aiohttp', 'yaml'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
     assert done.stdout == "set()\n"
 
 
 def _started(*arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "upshot.sim", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return watched(
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    )
 
 
 async def test_it_runs_as_a_process_of_its_own(client, tmp_path):
@@ -137,6 +142,6 @@ def test_a_process_with_a_bad_scenario_says_so_in_one_line(tmp_path):
     path = tmp_path / "s.json"
     path.write_text("{}")
     with _started("--scenario", str(path)) as process:
-        output, errors = process.communicate()
+        output, errors = process.communicate(timeout=60)
     assert (process.returncode, output) == (2, "")
     assert errors == f"{path}: the whole: a scenario needs `replies` (or `models` with replies)\n"

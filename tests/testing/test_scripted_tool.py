@@ -49,7 +49,7 @@ def test_a_crash_ends_the_process():
         "pay = ScriptedTool('pay', [CrashAfterStart()])\n"
         "asyncio.run(Toolbox([pay.tool]).dispatch([ToolCall('c', 'pay', {})]))\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], check=False)
+    done = subprocess.run([sys.executable, "-c", program], check=False, timeout=60)
     assert done.returncode == -9
     assert CrashAfterStart() == CrashAfterStart(applied=False)
 

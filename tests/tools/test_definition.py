@@ -212,5 +212,7 @@ def test_defining_a_tool_loads_no_heavy_library():
         "heavy = {'griffe', 'jsonschema_rs', 'pydantic', 'aiohttp', 'sqlite3'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
     assert done.stdout.strip() == "[]"
