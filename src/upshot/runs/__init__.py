@@ -6,6 +6,7 @@ from .handle import LiveRun
 from .handoff import handoff_tools
 from .host import RunHost
 from .lifecycle import Sitting
+from .listeners import Listener, listen
 from .options import Approver, Committer, History, ResumeOptions, RunOptions, Seeder, Where
 from .output import OutputType
 from .own_loop import run_in_own_loop
@@ -25,6 +26,7 @@ __all__ = [
     "Failed",
     "History",
     "Interrupted",
+    "Listener",
     "LiveRun",
     "OutputType",
     "Parent",
@@ -40,5 +42,6 @@ __all__ = [
     "Where",
     "current_run",
     "handoff_tools",
+    "listen",
     "run_in_own_loop",
 ]

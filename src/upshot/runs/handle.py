@@ -23,6 +23,7 @@ from ..contract import (
 )
 from ..errors import Misuse
 from .lifecycle import Sitting
+from .listeners import listeners_of
 from .scope import CALLER_GRACE_S, GRACE_S
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ class LiveRun(Generic[T]):
         self._missed = 0
         self._last_missed: RunEvent | None = None
         self._wake: asyncio.Event | None = asyncio.Event() if watch else None
+        for listener in listeners_of(sitting.plan):
+            sitting.recorder.listen(listener)
         if watch:
             sitting.recorder.watch(self._take)
         self._task = asyncio.get_running_loop().create_task(sitting.live())

@@ -162,6 +162,7 @@ class RunHost:
             Nothing to wait for; it may be awaited or not.
         """
         self._report(delta)
+        self._recorder.report(delta)
         if self._usage is not None:
             self._usage.tell(delta)
         return _Done()

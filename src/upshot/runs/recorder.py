@@ -12,11 +12,16 @@ from ..contract import (
     Event,
     HandoffEvent,
     Journal,
+    ModelResponse,
+    Origin,
     RunEvent,
     RunSettled,
     RunWarning,
     Warned,
 )
+from .audience import Audience
+from .callback import raised
+from .listeners import Listener
 
 __all__ = ["Recorder"]
 
@@ -34,6 +39,7 @@ class Recorder:
         seq: Of the last durable event.
         warnings: All that were told, in order.
         handoff: The first hand-off of the attempt, None before one.
+        watched: Whether anybody looks, so that deltas are worth making.
         is_settled: Whether the last event of the sitting was emitted; none comes after it.
     """
 
@@ -51,21 +57,30 @@ class Recorder:
         self.seq = seq
         self.warnings: list[RunWarning] = []
         self.handoff: HandoffEvent | None = None
+        self.watched = False
         self.is_settled = False
         self._part = 0
         self._clock = clock
         self._journal = journal
         self._epoch = epoch
         self._watchers: list[Callable[[Event], None]] = []
-
-    @property
-    def watched(self) -> bool:
-        """Whether anybody looks, so that deltas are worth making."""
-        return bool(self._watchers)
+        self._listeners: list[Audience] = []
 
     def watch(self, watcher: Callable[[Event], None]) -> None:
         """Call *watcher* with every event from now on; it must not raise."""
         self._watchers.append(watcher)
+        self.watched = True
+
+    def listen(self, listener: Listener) -> None:
+        """Tell *listener* every event from now on, and what is reported; it may raise once."""
+        audience = Audience(listener, self._warn_of_listener)
+        self._watchers.append(audience.tell)
+        self._listeners.append(audience)
+
+    def report(self, response: ModelResponse) -> None:
+        """Tell listeners of a model call that is no event, since an engine made it otherwise."""
+        for listener in self._listeners:
+            listener.tell(response)
 
     def emit(self, event: Event) -> None:
         """Stamp *event*, which nobody else may hold yet, log it if durable, and tell watchers.
@@ -105,6 +120,10 @@ class Recorder:
     def warn(self, warning: RunWarning) -> None:
         """Log a warning and keep it for the result."""
         self.emit(Warned(warning=warning))
+
+    def _warn_of_listener(self, error: Exception) -> None:
+        message = raised("a listener of all runs", error)
+        self.warn(RunWarning(code="listener_failed", message=message, origin=Origin.OBSERVER))
 
     async def barrier(self) -> None:
         """Wait until everything that was emitted is safe."""
