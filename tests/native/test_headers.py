@@ -33,6 +33,20 @@ def test_headers_of_several_places_are_joined_and_the_plain_ones_win():
     assert find_headers(native) == {"a": "1", "b": "3"}
 
 
+def test_limits_that_litellm_copies_to_other_names_are_told_once():
+    rewritten = {
+        "llm_provider-anthropic-ratelimit-requests-limit": "50",
+        "llm_provider-anthropic-ratelimit-requests-remaining": "49",
+        "x-ratelimit-limit-requests": "50",
+        "x-ratelimit-remaining-requests": "49",
+    }
+    state = find_rate_limit(
+        find_headers(SimpleNamespace(_hidden_params={"additional_headers": rewritten}))
+    )
+    assert state is not None
+    assert [(window.limit, window.remaining) for window in state.windows] == [(50, 49)]
+
+
 def test_the_cause_of_an_exception_is_looked_at():
     cause = RuntimeError("429")
     cause.headers = {"retry-after": "3"}

@@ -61,7 +61,9 @@ def limits(now: float) -> None:
 
 
 async def asking() -> None:
-    own = Prices({"openai:ours": Price(input_per_mtok=Decimal(1), output_per_mtok=Decimal(2))})
+    own = Prices(
+        {"openai:ours": Price(input_per_mtok=1, output_per_mtok="2.50", per_call=Decimal("0.01"))}
+    )
     model = resolve("groq:llama", prices=own)
     both = Fallback(model, "anthropic:claude", on=("rate_limit",))
     assert_type(await both.call("Hello"), ModelResponse)

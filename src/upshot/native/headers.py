@@ -13,13 +13,15 @@ from .reader import look
 __all__ = ["find_headers", "find_rate_limit"]
 
 # The first ones win: what LiteLLM rewrites stands last.
+_REWRITTEN: Final = ("_hidden_params", "additional_headers")
 _PLACES: Final = (
     ("headers",),
     ("response", "headers"),
     ("_response_headers",),
     ("litellm_response_headers",),
-    ("_hidden_params", "additional_headers"),
+    _REWRITTEN,
 )
+_COMMON: Final = "x-ratelimit-"
 _CAUSES: Final = 5
 
 
@@ -36,7 +38,8 @@ def find_headers(native: object) -> dict[str, str]:
     found: dict[str, str] = {}
     for source in _sources(native):
         for place in _PLACES:
-            found = {**_read(look(source, *place)), **found}
+            read = _read(look(source, *place))
+            found = {**(_without_copies(read) if place is _REWRITTEN else read), **found}
     return to_raw_headers(found)
 
 
@@ -68,6 +71,14 @@ def _sources(native: object) -> Iterator[object]:
             return
         one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
         yield one
+
+
+def _without_copies(headers: dict[str, str]) -> dict[str, str]:
+    """Leave out what LiteLLM copies from the provider's own limits to the names of OpenAI's."""
+    limits = [name for name in headers if "ratelimit-" in name]
+    if all(name.startswith(_COMMON) for name in limits):
+        return headers
+    return {name: value for name, value in headers.items() if not name.startswith(_COMMON)}
 
 
 def _read(headers: object) -> dict[str, str]:

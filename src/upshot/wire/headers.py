@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Protocol, TypeAlias, TypeGuard, cast
 
 from .fields import MAX_DELAY_S, parse_number, parse_retry_after
 
@@ -12,10 +12,12 @@ __all__ = [
     "Headers",
     "Items",
     "WAITS",
+    "is_text",
     "normalize_headers",
     "read_request_id",
     "read_retry_after",
     "to_columns",
+    "to_plain_names",
     "to_raw_headers",
 ]
 
@@ -80,30 +82,34 @@ def normalize_headers(headers: Headers) -> dict[str, str]:
     return dict(zip(names, values, strict=True))
 
 
-def to_columns(headers: Headers) -> tuple[tuple[str, ...], list[str]]:
+def is_text(values: Sequence[object]) -> TypeGuard[Sequence[str]]:
+    """Tell whether all *values* are text."""
+    try:
+        "".join(cast("Sequence[str]", values))
+    except TypeError:
+        return False
+    return True
+
+
+def to_columns(headers: Headers) -> tuple[tuple[str, ...], Sequence[str]]:
     """Do what :func:`normalize_headers` does, without making a dictionary of it.
 
     Returns:
         The names, each once, and their values in the same order.
     """
-    given: tuple[Any, ...]
-    values: list[Any]
+    given: tuple[object, ...]
+    values: list[object]
     if isinstance(headers, dict):
-        plain = cast("dict[Any, Any]", headers)
+        plain = cast("dict[object, object]", headers)
         given, values = tuple(plain), list(plain.values())
     else:
         pairs = _pairs(headers)
         given, values = tuple([name for name, _ in pairs]), [value for _, value in pairs]
-    try:
-        names = _plain_names(given)
-        "".join(values)
-    except TypeError:
-        names = None
     # Nearly all replies are plain: text by text, no name twice. The others go name by name.
-    if names is None:
-        fields = _normalize_odd(zip(given, values, strict=True))
-        return tuple(fields), list(fields.values())
-    return names, values
+    if is_text(given) and is_text(values) and (names := to_plain_names(given)) is not None:
+        return names, values
+    fields = _normalize_odd(zip(given, values, strict=True))
+    return tuple(fields), list(fields.values())
 
 
 def to_raw_headers(fields: Mapping[str, str]) -> dict[str, str]:
@@ -156,8 +162,8 @@ def _pairs(headers: Headers) -> list[tuple[object, object]]:
 
 # A server names the headers of all its replies alike, so each list of names is read once.
 @lru_cache(maxsize=256)
-def _plain_names(names: tuple[object, ...]) -> tuple[str, ...] | None:
-    """The names in lower case; None where they are not all text, unique and unproxied."""
+def to_plain_names(names: tuple[object, ...]) -> tuple[str, ...] | None:
+    """Make *names* lower case; None where they are not all text, unique and unproxied."""
     lower = tuple(name.lower() for name in names if type(name) is str)
     unique = len(set(lower)) == len(names)
     return lower if unique and not any(name.startswith(_PROXIED) for name in lower) else None

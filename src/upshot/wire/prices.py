@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
@@ -14,7 +14,10 @@ from ..contract.value import Value, set_field
 from ..errors import Misuse
 from .document import as_count, as_object, as_text
 
-__all__ = ["Billing", "Price", "price_usage", "read_billing"]
+__all__ = ["Billing", "Price", "Rate", "price_usage", "read_billing"]
+
+Rate: TypeAlias = "Decimal | float | str"
+"""A rate as it may be given: a number, or its text, which is exact."""
 
 _RATES = (
     "input_per_mtok",
@@ -77,6 +80,26 @@ class Price(Value, frozen=True, kw_only=True):
     above: dict[int, Price] = {}
     source: str = "own"
     priced_on: date | None = None
+
+    # What is given may be any number or its text; what is kept is exact.
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            input_per_mtok: Rate,
+            output_per_mtok: Rate,
+            cache_read_per_mtok: Rate | None = None,
+            cache_write_per_mtok: Rate | None = None,
+            cache_write_1h_per_mtok: Rate | None = None,
+            input_audio_per_mtok: Rate | None = None,
+            output_audio_per_mtok: Rate | None = None,
+            per_search: Rate | None = None,
+            per_call: Rate | None = None,
+            above: dict[int, Price] = {},  # noqa: B006 - the structs copy it
+            source: str = "own",
+            priced_on: date | None = None,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         for name in _RATES:
@@ -229,7 +252,7 @@ def _first(rate: Decimal | None, other: Decimal) -> Decimal:
     return other if rate is None else rate
 
 
-def _to_rate(name: str, amount: Decimal | float | str) -> Decimal:
+def _to_rate(name: str, amount: Rate) -> Decimal:
     rate = to_money(amount)
     exponent = int(rate.as_tuple().exponent)
     if rate < 0 or (rate and rate.adjusted() > _MAX_MAGNITUDE) or exponent < _MIN_EXPONENT:

@@ -14,14 +14,14 @@ Source:
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import ceil, inf
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from ..contract import RateLimitState, RateLimitWindow, Resource
 from .fields import parse_integer, read_reset
-from .headers import WAITS, Headers, read_retry_after, to_columns
+from .headers import WAITS, Headers, is_text, read_retry_after, to_columns, to_plain_names
 
 __all__ = [
     "build_rate_limit_state",
@@ -59,7 +59,7 @@ class _Layout(NamedTuple):
     """What is where among the headers of a reply."""
 
     slots: tuple[_Slot, ...]
-    tells_wait: bool
+    waits: tuple[tuple[str, int], ...]
 
 
 def build_rate_limit_windows(
@@ -75,8 +75,8 @@ def build_rate_limit_windows(
         A window for each limit that has a usable limit or remaining count, in the order in which
         the headers name them. Never raises.
     """
-    names, values = to_columns(headers)
-    return _read_windows(_layout(names).slots, values, time.time() if now is None else now)
+    layout, values = _lay_out(headers)
+    return _read_windows(layout.slots, values, time.time() if now is None else now)
 
 
 def build_rate_limit_state(
@@ -92,8 +92,8 @@ def build_rate_limit_state(
     Returns:
         The state; ``limited`` where a window is exhausted. Never raises.
     """
-    names, values = to_columns(headers)
-    return _read_state(names, values, time.time() if now is None else now, retry_after)
+    layout, values = _lay_out(headers)
+    return _read_state(layout, values, time.time() if now is None else now, retry_after)
 
 
 def read_rate_limit_state(
@@ -111,7 +111,8 @@ def read_rate_limit_state(
         retry_after: Seconds to wait, where the caller knows them.
         limited: Whether the reply was a rate-limit error.
     """
-    return _read_state(tuple(fields), list(fields.values()), now, retry_after, limited=limited)
+    layout = _layout(tuple(fields))
+    return _read_state(layout, list(fields.values()), now, retry_after, limited=limited)
 
 
 def find_rate_limit_state(
@@ -122,28 +123,39 @@ def find_rate_limit_state(
     limited: bool = False,
 ) -> RateLimitState | None:
     """Do what :func:`read_rate_limit_state` does; None where nothing speaks of limits."""
-    names = tuple(fields)
-    if not (any(_layout(names)) or limited or retry_after is not None):
+    layout = _layout(tuple(fields))
+    if not (layout.slots or layout.waits or limited or retry_after is not None):
         return None
-    state = _read_state(names, list(fields.values()), now, retry_after, limited=limited)
+    state = _read_state(layout, list(fields.values()), now, retry_after, limited=limited)
     known = limited or state.windows or state.retry_after is not None
     return state if known else None
 
 
+def _lay_out(headers: Headers) -> tuple[_Layout, Sequence[str]]:
+    """What is where among *headers*, and their values."""
+    if isinstance(headers, dict):
+        plain = cast("dict[object, object]", headers)
+        layout = _plain_layout(tuple(plain))
+        values = list(plain.values())
+        if layout is not None and is_text(values):
+            return layout, values
+    names, texts = to_columns(cast("Headers", headers))
+    return _layout(names), texts
+
+
 def _read_state(
-    names: tuple[str, ...],
-    values: list[str],
+    layout: _Layout,
+    values: Sequence[str],
     now: float,
     retry_after: float | None,
     *,
     limited: bool = False,
 ) -> RateLimitState:
-    slots, tells_wait = _layout(names)
-    windows = _read_windows(slots, values, now)
+    windows = _read_windows(layout.slots, values, now)
     # Written so that NaN is no wait either.
     wait = retry_after if retry_after is not None and 0 <= retry_after < inf else None
-    if wait is None and tells_wait:
-        wait = read_retry_after(dict(zip(names, values, strict=True)), now=now)
+    if wait is None and layout.waits:
+        wait = read_retry_after({name: values[place] for name, place in layout.waits}, now=now)
     for window in windows:
         if window.remaining == 0:
             limited = True
@@ -160,7 +172,7 @@ def _longest_wait(windows: Iterable[RateLimitWindow]) -> int | None:
 
 
 def _read_windows(
-    slots: tuple[_Slot, ...], values: list[str], now: float
+    slots: tuple[_Slot, ...], values: Sequence[str], now: float
 ) -> tuple[RateLimitWindow, ...]:
     windows: list[RateLimitWindow] = []
     # The windows of one reply are mostly reset at the same moment.
@@ -218,7 +230,15 @@ def _layout(names: tuple[str, ...]) -> _Layout:
         _Slot(*_shape(key[1:]), parts.get("limit"), parts.get("remaining"), parts.get("reset"))
         for key, parts in found.items()
     )
-    return _Layout(slots, not WAITS.isdisjoint(names))
+    waits = tuple((name, place) for place, name in enumerate(names) if name in WAITS)
+    return _Layout(slots, waits)
+
+
+@lru_cache(maxsize=256)
+def _plain_layout(given: tuple[object, ...]) -> _Layout | None:
+    """The layout of headers that are named *given*; None where these need more than lower case."""
+    names = to_plain_names(given)
+    return None if names is None else _layout(names)
 
 
 def _take_apart(name: str) -> tuple[str, list[str], str]:
