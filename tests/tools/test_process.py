@@ -47,7 +47,7 @@ def is_alive(pid: int) -> bool:
 
 
 def wait_until_gone(pids: list[int]) -> bool:
-    for _ in range(500):
+    for _ in range(3000):
         if not any(map(is_alive, pids)):
             return True
         threading.Event().wait(0.01)
@@ -55,7 +55,7 @@ def wait_until_gone(pids: list[int]) -> bool:
 
 
 def wait_for_pids(folder: Path) -> list[int]:
-    for _ in range(1000):
+    for _ in range(3000):
         if (folder / "pids").exists():
             return [int(pid) for pid in (folder / "pids").read_text().split()]
         threading.Event().wait(0.01)

@@ -36,6 +36,9 @@ from .arguments import check_hooks, items_of, losses_of, object_of, to_request
 
 __all__ = ["agent_of_spec", "plan_again", "plan_run", "read_on", "read_past", "to_agent"]
 
+# Made once: looking its numbers over would be a good part of what a short run costs.
+_USUAL_BUDGET = Budget()
+
 
 async def read_past(run_id: str, journal: Journal) -> Past:
     """Fold the log of a run.
@@ -84,7 +87,7 @@ async def plan_run(
     _check_hooks(agent, options)
     engine = options.get("engine") or agent.engine or LoopEngine()
     model = _model(agent, engine, options)
-    budget = options.get("budget") or agent.budget or Budget()
+    budget = options.get("budget") or agent.budget or _USUAL_BUDGET
     _check_price(model, budget)
     checkpoint = options.get("resume_from")
     _check_checkpoint(checkpoint, engine)

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     )
     from .artifacts import InMemoryArtifacts
     from .case import Case
-    from .catalog import resolve_tools
     from .context import CancelToken, ToolContext
     from .definition import Tool, tool
     from .dry_run import DryRun
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from .gate import Denial, Gate
     from .gates import Allow, ApprovalRequest, Ask, EditArguments, Refuse
     from .isolation import ProcessLimits
+    from .kit import resolve_tools
     from .mcp import McpTools, open_mcp
     from .rate import Circuit, Rate
     from .toolbox import Toolbox
@@ -74,7 +74,6 @@ _HOMES = {
     ),
     "artifacts": "InMemoryArtifacts",
     "case": "Case",
-    "catalog": "resolve_tools",
     "context": "CancelToken ToolContext",
     "definition": "Tool tool",
     "dry_run": "DryRun",
@@ -82,6 +81,7 @@ _HOMES = {
     "gate": "Denial Gate",
     "gates": "Allow ApprovalRequest Ask EditArguments Refuse",
     "isolation": "ProcessLimits",
+    "kit": "resolve_tools",
     "mcp": "McpTools open_mcp",
     "rate": "Circuit Rate",
     "toolbox": "Toolbox",

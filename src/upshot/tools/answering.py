@@ -10,7 +10,7 @@ from .case import Case
 from .desk import Desk
 from .gates.approval import ANY_ARGUMENTS
 
-__all__ = ["CallAnswer", "apply_answer", "read_answer", "tell_outdated"]
+__all__ = ["CallAnswer", "read_answer", "reopen", "tell_outdated"]
 
 CallAnswer: TypeAlias = Approve | Deny | Edit
 
@@ -33,21 +33,23 @@ def read_answer(answer: AnyAnswer) -> CallAnswer:
     return answer
 
 
-def apply_answer(desk: Desk, case: Case, parked: Case, answer: CallAnswer) -> None:
+def reopen(desk: Desk, parked: Case, answer: CallAnswer) -> Case:
     """Take an answer; a yes or an edit after its time is told and not taken.
 
     Args:
         desk: The Toolbox's.
-        case: The call, opened anew.
-        parked: The same as it was when it was parked.
+        parked: The call as it was when it was parked.
         answer: What somebody said.
+
+    Returns:
+        The call, opened anew.
     """
-    digest = parked.digest
+    case, digest = desk.open(parked.call, parked.label), parked.digest
     case.source, case.edited, case.asks = parked.source, parked.edited, parked.asks
     expired = parked.pending is not None and desk.is_expired(parked.pending)
     if expired and not isinstance(answer, Deny):
         tell_outdated(desk, case)
-        return
+        return case
     if isinstance(answer, Approve):
         case.granted = digest
     elif isinstance(answer, Edit):
@@ -65,6 +67,7 @@ def apply_answer(desk: Desk, case: Case, parked: Case, answer: CallAnswer) -> No
     version = parked.known_tool.version
     desk.turn.consent.learn(case.approval, tool_name=case.tool_name, tool_version=version)
     desk.ledger.emit(desk.secrets.mask(ApprovalAnswered(answer=answer, digest=digest)))
+    return case
 
 
 def tell_outdated(desk: Desk, case: Case) -> None:

@@ -20,7 +20,7 @@ from .desk import Desk
 from .executor import GRACE_S, Stopped
 from .gate import Denial
 from .lock import Claim, Locks
-from .passage import Passage, deny, is_open, release
+from .passage import deny, is_open, release
 from .verification import is_doubtful, verify_effect
 from .work import Work
 
@@ -34,9 +34,9 @@ class Batch:
     pass and what it touches is free. One failure cancels nobody.
     """
 
-    def __init__(self, desk: Desk, passage: Passage, cases: Sequence[Case]) -> None:
+    def __init__(self, desk: Desk, cases: Sequence[Case]) -> None:
         self._desk = desk
-        self._passage = passage
+        self._passage = desk.passage
         self._cases = tuple(cases)
         self._locks = Locks()
         self._claims: dict[int, Claim] = {}

@@ -20,6 +20,7 @@ from ..contract import (
     PendingApproval,
     RunWarning,
     ToolArtifactReference,
+    ToolCall,
     ToolDenied,
     ToolOutcome,
     ToolRecord,
@@ -31,8 +32,9 @@ from .artifacts import READER_NAME
 from .case import Case
 from .catalog import Catalog
 from .fence import UNTRUSTED
-from .gate import Denial, Gate
+from .gate import Denial
 from .ledger import Ledger
+from .passage import Passage
 from .secrets import Secrets
 from .turn import Turn
 from .workers import Workers
@@ -57,7 +59,7 @@ class Desk:
         parent_run_id: That run's parent, "" for none.
         attempt: Which pass of the engine this is.
         catalog: The tools.
-        gates: What is asked before a body runs, in order.
+        passage: The gates that are asked before a body runs.
         clock: Time.
         ledger: Where events go.
         secrets: What is masked.
@@ -80,7 +82,7 @@ class Desk:
     parent_run_id: str
     attempt: Callable[[], int]
     catalog: Catalog
-    gates: tuple[Gate, ...]
+    passage: Passage
     clock: Clock
     ledger: Ledger
     secrets: Secrets
@@ -98,6 +100,21 @@ class Desk:
     processes: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_PROCESSES))
     leftover: Counter[str] = field(default_factory=Counter[str])
 
+    def open(self, call: ToolCall, label: int) -> Case:
+        """Take a call in.
+
+        Args:
+            call: As the model made it.
+            label: What the caller of ``dispatch`` calls the turn.
+        """
+        return Case(
+            call,
+            turn=self.turn,
+            catalog=self.catalog,
+            label=label,
+            opened=self.clock.monotonic(),
+        )
+
     def warn(self, code: str, message: str, *, once: str = "") -> None:
         """Tell that something went wrong without failing a call.
 
@@ -112,6 +129,13 @@ class Desk:
             self.told.add(once)
         text = self.secrets.mask_text(message)
         self.ledger.emit(Warned(warning=RunWarning(code=code, message=text, origin=Origin.TOOL)))
+
+    def warn_of_leftovers(self) -> None:
+        """Tell which bodies go on though nobody waits for them."""
+        for name, count in self.leftover.items():
+            if count > 0:
+                bodies = "1 call goes" if count == 1 else f"{count} calls go"
+                self.warn("leftover_calls", f"{bodies} on in {name}, unwatched")
 
     def key_of(self, case: Case) -> str:
         """The idempotency key of a call that is about to run: the same after a resume.

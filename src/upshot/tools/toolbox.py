@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets as random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from functools import partial
 
 import msgspec
 
@@ -16,49 +16,44 @@ from ..contract import (
     Clock,
     Deny,
     Journal,
-    JsonObject,
     PendingApproval,
     Policy,
     RunInfo,
     ToolCall,
     ToolDenied,
-    ToolFailure,
     ToolOutcome,
     ToolRecord,
     ToolSpec,
     ToolStarted,
-    outcome_blocks_tool,
     outcome_to_model_content,
 )
 from ..errors import Misuse
-from .answering import CallAnswer, apply_answer, read_answer, tell_outdated
+from .answering import CallAnswer, read_answer, reopen, tell_outdated
 from .artifacts import InMemoryArtifacts, make_reader
 from .batch import Batch
 from .case import Case
-from .catalog import Catalog, Offered, resolve_tools
-from .conclusion import INTERRUPTED
+from .catalog import Catalog, Offered
 from .definition import Tool
 from .desk import AtStart, Desk
 from .dry_run import DryRun
 from .fence import fence
-from .gate import Gate
-from .gates import Approver, PreToolHook, standard_gates
-from .gates.approval import ANY_ARGUMENTS
+from .gates import Approver, GateChoice, PreToolHook, passage_of
+from .kit import kit_of, resolve_tools
 from .ledger import Barrier, Emit, JournalLedger, Ledger
-from .passage import Passage
+from .lending import Lending
+from .resumption import restore_records, take_up
 from .secrets import Secrets
 from .turn import ReplayScope, Turn
 from .workers import WORKERS, Workers
 
 __all__ = ["GateChoice", "Toolbox"]
 
-GateChoice: TypeAlias = Iterable[Gate] | Callable[[tuple[Gate, ...]], Iterable[Gate]]
-
-_NEEDED_GATES = ("known_tool", "arguments")
 _SCOPES = ("turn", "run", "context")
+# Made once: looking its numbers over costs more than all else of a Toolbox.
+_USUAL_BUDGET = Budget()
 
 
-class Toolbox:
+class Toolbox(Lending):
     """Runs tool calls: through the gates, within their time, to exactly one outcome each.
 
     Alone, it is a context of its own: its budget counts from ``new_turn()`` and large outputs
@@ -130,6 +125,7 @@ class Toolbox:
         Raises:
             Misuse: A tool, a gate or an option cannot be used.
         """
+        kit = kit_of(resolve_tools(tools))
         policy = _read_options(policy, replay_scope, web_mode=web_mode)
         clock = clock or SYSTEM_CLOCK
         run_id = (identity.run_id if identity else "") or f"box-{random.token_hex(8)}"
@@ -144,13 +140,12 @@ class Toolbox:
         get_attempt = attempt if callable(attempt) else lambda: attempt
         if journal is not None and emit is None:
             ledger = JournalLedger(journal, run_id, clock=clock, attempt=get_attempt)
-        standard = standard_gates(hook=on_pre_tool_use, approve=approve, policy=policy, clock=clock)
         self._desk = Desk(
             run_id=run_id,
             parent_run_id=parent_run_id,
             attempt=get_attempt,
-            catalog=Catalog(resolve_tools(tools), make_reader(store, run_id), offered),
-            gates=_choose_gates(gates, standard),
+            catalog=Catalog(kit, partial(make_reader, store, run_id), offered),
+            passage=passage_of(gates, hook=on_pre_tool_use, approve=approve, policy=policy),
             clock=clock,
             ledger=ledger,
             secrets=Secrets(secrets),
@@ -158,10 +153,9 @@ class Toolbox:
             workers=workers or WORKERS,
             dependencies=dependencies,
             parallel=parallel,
-            turn=Turn(clock, budget or Budget(), deadline=deadline),
+            turn=Turn(clock, budget or _USUAL_BUDGET, deadline=deadline),
             at_start=at_start,
         )
-        self._passage = Passage(self._desk.gates)
 
     @property
     def run_id(self) -> str:
@@ -215,10 +209,7 @@ class Toolbox:
 
     def warn_of_leftovers(self) -> None:
         """Tell which bodies go on though nobody waits for them."""
-        for name, count in self._desk.leftover.items():
-            if count > 0:
-                bodies = "1 call goes" if count == 1 else f"{count} calls go"
-                self._desk.warn("leftover_calls", f"{bodies} on in {name}, unwatched")
+        self._desk.warn_of_leftovers()
 
     async def dispatch(self, calls: Sequence[ToolCall], *, turn: int = 0) -> list[ToolOutcome]:
         """Run the calls of one reply.
@@ -235,7 +226,7 @@ class Toolbox:
             asyncio.CancelledError: The caller was cancelled; every call has its record.
             JournalError: Events could not be logged.
         """
-        return await self._run([self._open(call, turn) for call in calls])
+        return await self._run([self._desk.open(call, turn) for call in calls])
 
     async def check(self, call: ToolCall) -> DryRun:
         """Find out what would come of a call, without making it.
@@ -248,10 +239,10 @@ class Toolbox:
         Returns:
             Why it would be denied, or what people would be asked first, with the gates' trace.
         """
-        case = self._open(call, 0)
+        case = self._desk.open(call, 0)
         case.dry = True
-        self._passage.go(case)
-        await self._passage.wait(case)
+        self._desk.passage.go(case)
+        await self._desk.passage.wait(case)
         mask, outcome = self._desk.secrets.mask, case.outcome
         return DryRun(
             outcome=mask(outcome) if isinstance(outcome, ToolDenied) else None,
@@ -296,7 +287,7 @@ class Toolbox:
             raise Misuse(f"no call {unknown[0]!r} waits for an answer")
         by_call = {one.call_id: one for one in given}
         cases = [
-            self._reopen(self._parked.pop(call_id), by_call[call_id])
+            reopen(self._desk, self._parked.pop(call_id), by_call[call_id])
             for call_id in list(self._parked)
             if call_id in by_call
         ]
@@ -334,10 +325,10 @@ class Toolbox:
         """
         asked, answers = asked or {}, answers or {}
         self._desk.asked.update(asked)
-        cases = [self._open(call, turn) for call in calls]
+        cases = [self._desk.open(call, turn) for call in calls]
         for case in cases:
             if case.call_id in started:
-                self._take_up(case, started[case.call_id])
+                take_up(self._desk, case, started[case.call_id])
             else:
                 case.answered = case.call_id in asked and case.call_id in answers
         outcomes = await self._run(cases)
@@ -363,108 +354,23 @@ class Toolbox:
 
         Their successes deny repetitions, their final failures block, and they count.
         """
-        turn = self._desk.turn
-        for record in records:
-            self.records.append(record)
-            turn.consent.learn_record(record)
-            if record.trust:
-                self._desk.distrust(record.outcome)
-                self._untrusted.add((record.call_id, record.tool_name))
-            tool, outcome = self.find(record.tool_name), record.outcome
-            if record.started_at is not None:
-                turn.claim(record.tool_name)
-            if tool is None or isinstance(outcome, ToolDenied):
-                continue
-            if outcome_blocks_tool(outcome):
-                turn.blocked[tool.name] = "an earlier call failed for good"
-            case = self._open(ToolCall(record.call_id, tool.name), record.turn)
-            case.tool, case.arguments = tool, record.arguments_validated or {}
-            self._desk.key_of(case)
-            resources = _resources_then(tool, case.arguments)
-            held = tool.idempotent and not tool.repeatable
-            key = case.digest if held else None
-            if key is not None:
-                turn.replay.enter(key, resources)
-            turn.replay.record(outcome, key=key, resources=resources, may_write=tool.may_write)
+        earlier = tuple(records)
+        self.records += earlier
+        self._note_untrusted(earlier)
+        restore_records(self._desk, earlier)
 
-    def for_pydantic_ai(self) -> list[Any]:
-        """The tools on offer as Pydantic AI's own, each call through the gates to an outcome.
-
-        The outcome is the metadata of what the tool returns. Call ``new_turn()`` for each
-        request. A call that needs approval is deferred by ``ApprovalRequired``.
-
-        Raises:
-            Misuse: The package is not installed.
-        """
-        from .foreign import to_pydantic_ai
-
-        return to_pydantic_ai(self)
-
-    def for_openai_agents(self) -> list[Any]:
-        """The tools on offer as function tools of the OpenAI Agents SDK; see ``for_pydantic_ai``.
-
-        A tool that always needs approval interrupts the SDK's run; else the model is told that
-        the call waits, and ``pending`` has it.
-
-        Raises:
-            Misuse: The package is not installed.
-        """
-        from .foreign import to_openai_agents
-
-        return to_openai_agents(self)
-
-    def for_langchain(self) -> list[Any]:
-        """The tools on offer as LangChain's own, for async calls; see ``for_pydantic_ai``.
-
-        The outcome is the artifact of the message. Of a call that needs approval the model is
-        told that it waits, and ``pending`` has it.
-
-        Raises:
-            Misuse: The package is not installed.
-        """
-        from .foreign import to_langchain
-
-        return to_langchain(self)
-
-    def _open(self, call: ToolCall, label: int) -> Case:
-        desk = self._desk
-        return Case(
-            call,
-            turn=desk.turn,
-            catalog=desk.catalog,
-            label=label,
-            opened=desk.clock.monotonic(),
-        )
-
-    def _take_up(self, case: Case, started: ToolStarted) -> None:
-        tool = self.find(case.tool_name)
-        case.idempotency_key = started.idempotency_key
-        if tool is not None and (not tool.may_write or tool.idempotent):
-            case.granted = ANY_ARGUMENTS
-            return
-        case.tool, case.arguments, case.started_at = tool, started.arguments, started.time
-        case.outcome = ToolFailure(
-            case.call_id,
-            case.tool_name,
-            error="The process ended while this call ran; whether it took effect is unknown.",
-            retryable=False,
-            code=INTERRUPTED,
-        )
-
-    def _reopen(self, parked: Case, answer: CallAnswer) -> Case:
-        case = self._open(parked.call, parked.label)
-        apply_answer(self._desk, case, parked, answer)
-        return case
+    def _note_untrusted(self, records: Iterable[ToolRecord]) -> None:
+        self._untrusted |= {(one.call_id, one.tool_name) for one in records if one.trust}
 
     async def _run(self, cases: Sequence[Case]) -> list[ToolOutcome]:
-        batch = Batch(self._desk, self._passage, cases)
+        batch = Batch(self._desk, cases)
         self._batches.add(batch)
         try:
             await batch.run()
         finally:
             self._batches.discard(batch)
             self.records += batch.records
-            self._untrusted |= {(one.call_id, one.tool_name) for one in batch.records if one.trust}
+            self._note_untrusted(batch.records)
             self._parked |= {case.call_id: case for case in cases if case.pending is not None}
         return [case.outcome for case in cases if case.outcome is not None]
 
@@ -477,24 +383,3 @@ def _read_options(policy: object, replay_scope: str, *, web_mode: bool) -> Polic
     if web_mode:
         return policy
     return msgspec.structs.replace(policy or Policy(), network=False)
-
-
-def _choose_gates(chosen: GateChoice | None, standard: tuple[Gate, ...]) -> tuple[Gate, ...]:
-    if chosen is None:
-        return standard
-    if callable(chosen):
-        gates = tuple(chosen(standard))
-    else:
-        place = [gate.name for gate in standard].index("approval")
-        gates = (*standard[:place], *chosen, *standard[place:])
-    for name in _NEEDED_GATES:
-        if name not in [gate.name for gate in gates]:
-            raise Misuse(f"the gate {name} is missing: without it no call can be read")
-    return gates
-
-
-def _resources_then(tool: Tool, arguments: JsonObject) -> frozenset[str] | None:
-    try:
-        return tool.resources_of(arguments)
-    except Exception:  # a log may hold masked arguments, and a resume must not fail on them
-        return None

@@ -21,6 +21,7 @@ class Turn:
     """The state of a tool turn; gates look at it.
 
     Attributes:
+        clock: Time.
         budget: The limits.
         cancelled: Whether nothing may start any more.
         blocked: Tools that may not be called again, with the reason.
@@ -41,6 +42,7 @@ class Turn:
             deadline: When the time is over, on the monotonic clock; None counts
                 ``budget.deadline_s`` from now.
         """
+        self.clock = clock
         self.budget = budget
         self.cancelled = False
         self.blocked: dict[str, str] = {}
@@ -50,7 +52,6 @@ class Turn:
         self.tainted = ""
         self.meters = Meters(clock)
         self.replay = ReplayControl()
-        self._clock = clock
         self._refusals: Counter[str] = Counter()
         if deadline is None and budget.deadline_s is not None:
             deadline = clock.monotonic() + budget.deadline_s
@@ -63,7 +64,7 @@ class Turn:
             scope: How long successes are remembered.
             in_run: Whether the budget is a run's and goes on, or begins anew.
         """
-        after = Turn(self._clock, self.budget, deadline=self._deadline if in_run else None)
+        after = Turn(self.clock, self.budget, deadline=self._deadline if in_run else None)
         # What a person said is final, and what the model has read stays read.
         after.consent, after.tainted, after.meters = self.consent, self.tainted, self.meters
         if in_run:
@@ -74,7 +75,7 @@ class Turn:
 
     def remaining_s(self) -> float | None:
         """Seconds until the deadline, below 0 when it is over; None without one."""
-        return None if self._deadline is None else self._deadline - self._clock.monotonic()
+        return None if self._deadline is None else self._deadline - self.clock.monotonic()
 
     def spent(self, tool_name: str) -> str:
         """Which limit leaves no room for one more call, "" if none."""

@@ -1,7 +1,13 @@
 """The gates that ship, one noun a module."""
 
-from ...contract import Clock, Policy
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import TypeAlias
+
+from ...contract import Policy
+from ...errors import Misuse
 from ..gate import Gate
+from ..passage import Passage
 from .approval import ApprovalGate, Approver
 from .arguments import ArgumentsGate
 from .block import BlockGate
@@ -23,6 +29,7 @@ __all__ = [
     "CancelledGate",
     "DeadlineGate",
     "EditArguments",
+    "GateChoice",
     "HookGate",
     "KnownGate",
     "PolicyGate",
@@ -31,12 +38,17 @@ __all__ = [
     "RateGate",
     "Refuse",
     "ReplayGate",
+    "passage_of",
     "standard_gates",
 ]
 
+GateChoice: TypeAlias = Iterable[Gate] | Callable[[tuple[Gate, ...]], Iterable[Gate]]
+
+_NEEDED = ("known_tool", "arguments")
+
 
 def standard_gates(
-    *, hook: PreToolHook | None, approve: Approver | None, policy: Policy | None, clock: Clock
+    *, hook: PreToolHook | None, approve: Approver | None, policy: Policy | None
 ) -> tuple[Gate, ...]:
     """The gates that are asked unless somebody chooses others, in order.
 
@@ -44,7 +56,6 @@ def standard_gates(
         hook: The caller's own hook, None for none.
         approve: Who approves at once, None for nobody.
         policy: The caller's rules, None for none.
-        clock: Time.
     """
     found: list[Gate | None] = [
         CancelledGate(),
@@ -57,9 +68,51 @@ def standard_gates(
         ArgumentsGate(),
         ReplayGate(),
         None if hook is None else HookGate(hook),
-        ApprovalGate(
-            approve, clock, expires_s=None if policy is None else policy.approval_expires_s
-        ),
+        ApprovalGate(approve, expires_s=None if policy is None else policy.approval_expires_s),
         DeadlineGate("deadline_again"),
     ]
     return tuple(gate for gate in found if gate is not None)
+
+
+def passage_of(
+    chosen: GateChoice | None,
+    *,
+    hook: PreToolHook | None,
+    approve: Approver | None,
+    policy: Policy | None,
+) -> Passage:
+    """The way through the gates that a caller wants.
+
+    Args:
+        chosen: Gates that are asked before people are, or a function of the standard ones
+            that gives all; None is the standard ones.
+        hook: As for ``standard_gates``, like the others.
+        approve: As there.
+        policy: As there.
+
+    Raises:
+        Misuse: A gate is missing without which no call can be read.
+    """
+    if chosen is None and hook is None and approve is None and policy is None:
+        return _standard_passage()
+    return Passage(_choose(chosen, standard_gates(hook=hook, approve=approve, policy=policy)))
+
+
+@cache
+def _standard_passage() -> Passage:
+    # Gates hold no state, so that one way serves all who bring nothing of their own.
+    return Passage(standard_gates(hook=None, approve=None, policy=None))
+
+
+def _choose(chosen: GateChoice | None, standard: tuple[Gate, ...]) -> tuple[Gate, ...]:
+    if chosen is None:
+        return standard
+    if callable(chosen):
+        gates = tuple(chosen(standard))
+    else:
+        place = [gate.name for gate in standard].index("approval")
+        gates = (*standard[:place], *chosen, *standard[place:])
+    for name in _NEEDED:
+        if name not in [gate.name for gate in gates]:
+            raise Misuse(f"the gate {name} is missing: without it no call can be read")
+    return gates

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import TypeAlias
 
-from ...contract import ApprovalRecord, Clock, DeniedReason, Effect, PendingApproval
+from ...contract import ApprovalRecord, DeniedReason, Effect, PendingApproval
 from ..case import Case
 from ..gate import Denial, Parked
 from .hook import ApprovalRequest
@@ -28,19 +28,15 @@ class ApprovalGate:
 
     name = "approval"
 
-    def __init__(
-        self, approve: Approver | None, clock: Clock, *, expires_s: float | None = None
-    ) -> None:
+    def __init__(self, approve: Approver | None, *, expires_s: float | None = None) -> None:
         """Make the gate.
 
         Args:
             approve: Who answers at once; None parks every call that is asked about.
-            clock: Time.
             expires_s: After how many seconds a question has to be asked anew, unless the
                 tool says that itself; None is never.
         """
         self._approve = approve
-        self._clock = clock
         self._expires_s = expires_s
 
     def check(self, case: Case) -> Denial | Parked | Awaitable[Denial | Parked | None] | None:
@@ -70,13 +66,14 @@ class ApprovalGate:
         return self._judge(case, answer)
 
     async def _wait(self, case: Case, answer: Awaitable[bool | None]) -> Denial | Parked | None:
-        began = self._clock.monotonic()
+        clock = case.turn.clock
+        began = clock.monotonic()
         try:
             return self._judge(case, await answer)
         except Exception as error:  # an approver that raises denies the call
             return self._failed(error)
         finally:
-            case.paused_s += self._clock.monotonic() - began
+            case.paused_s += clock.monotonic() - began
 
     def _judge(self, case: Case, answer: object) -> Denial | Parked | None:
         if answer is None:
@@ -89,7 +86,7 @@ class ApprovalGate:
         case.approval = ApprovalRecord(
             decision="approved" if answer else "denied",
             by="approve",
-            at=self._clock.now(),
+            at=case.turn.clock.now(),
             digest=case.digest,
         )
         return None if answer else Denial(DeniedReason.WRITE_DENIED, "it was not approved")
@@ -108,14 +105,14 @@ class ApprovalGate:
         case.approval = ApprovalRecord(
             decision="always",
             by=grant.by,
-            at=self._clock.now(),
+            at=case.turn.clock.now(),
             digest=case.digest,
             scope=grant.scope,
         )
         return True
 
     def _park(self, case: Case) -> Parked:
-        now, expires_s = self._clock.now(), case.known_tool.approval_expires_s
+        now, expires_s = case.turn.clock.now(), case.known_tool.approval_expires_s
         expires_s = self._expires_s if expires_s is None else expires_s
         return Parked(
             PendingApproval(

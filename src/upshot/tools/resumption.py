@@ -1,0 +1,80 @@
+"""Resumption: what a log says of the earlier calls of a turn, taken in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..contract import (
+    JsonObject,
+    ToolCall,
+    ToolDenied,
+    ToolFailure,
+    ToolRecord,
+    ToolStarted,
+    outcome_blocks_tool,
+)
+from .case import Case
+from .conclusion import INTERRUPTED
+from .definition import Tool
+from .desk import Desk
+from .gates.approval import ANY_ARGUMENTS
+
+__all__ = ["restore_records", "take_up"]
+
+
+def restore_records(desk: Desk, records: Iterable[ToolRecord]) -> None:
+    """Have *desk* know what earlier calls of its turn came to.
+
+    Their successes deny repetitions, their final failures block, and they count.
+    """
+    for record in records:
+        desk.turn.consent.learn_record(record)
+        if record.trust:
+            desk.distrust(record.outcome)
+        if record.started_at is not None:
+            desk.turn.claim(record.tool_name)
+        tool = desk.catalog.known(record.tool_name)
+        if tool is not None and not isinstance(record.outcome, ToolDenied):
+            _restore_outcome(desk, record, tool)
+
+
+def take_up(desk: Desk, case: Case, started: ToolStarted) -> None:
+    """Go on with a call that had started when its process ended.
+
+    It runs again where that is safe; else it is a failure, its effect unknown.
+    """
+    tool = desk.catalog.known(case.tool_name)
+    case.idempotency_key = started.idempotency_key
+    if tool is not None and (not tool.may_write or tool.idempotent):
+        case.granted = ANY_ARGUMENTS
+        return
+    case.tool, case.arguments, case.started_at = tool, started.arguments, started.time
+    case.outcome = ToolFailure(
+        case.call_id,
+        case.tool_name,
+        error="The process ended while this call ran; whether it took effect is unknown.",
+        retryable=False,
+        code=INTERRUPTED,
+    )
+
+
+def _restore_outcome(desk: Desk, record: ToolRecord, tool: Tool) -> None:
+    turn, outcome = desk.turn, record.outcome
+    if outcome_blocks_tool(outcome):
+        turn.blocked[tool.name] = "an earlier call failed for good"
+    case = desk.open(ToolCall(record.call_id, tool.name), record.turn)
+    case.tool, case.arguments = tool, record.arguments_validated or {}
+    desk.key_of(case)
+    resources = _resources_then(tool, case.arguments)
+    held = tool.idempotent and not tool.repeatable
+    key = case.digest if held else None
+    if key is not None:
+        turn.replay.enter(key, resources)
+    turn.replay.record(outcome, key=key, resources=resources, may_write=tool.may_write)
+
+
+def _resources_then(tool: Tool, arguments: JsonObject) -> frozenset[str] | None:
+    try:
+        return tool.resources_of(arguments)
+    except Exception:  # a log may hold masked arguments, and a resume must not fail on them
+        return None
