@@ -10,7 +10,7 @@ from ..contract import HANDOFF_FINALIZE_REASON, AgentResult, JsonObject, Status
 from .ending import Ending
 from .hooks import Verdict
 
-__all__ = ["is_committed", "is_done_again", "note_verdict", "with_verdict"]
+__all__ = ["is_committed", "note_verdict", "wants_revision", "with_verdict"]
 
 # Deciders' word and status that are committed; nothing else is.
 _COMMITS = {
@@ -26,16 +26,15 @@ def is_committed(verdict: Verdict, status: Status) -> bool:
     return verdict.error is None and (verdict.word, status) in _COMMITS
 
 
-def is_done_again(verdict: Verdict, result: AgentResult[Any], *, is_last: bool) -> bool:
-    """Whether the attempt is done again.
+def wants_revision(verdict: Verdict, result: AgentResult[Any]) -> bool:
+    """Whether the attempt is to be done again; only a completed one can be.
 
     Args:
         verdict: What deciders want.
         result: Of the attempt.
-        is_last: Whether no attempt is left.
     """
     wanted = verdict.word == "revise" and verdict.error is None
-    return wanted and result.status is Status.COMPLETED and not is_last
+    return wanted and result.status is Status.COMPLETED
 
 
 def note_verdict(

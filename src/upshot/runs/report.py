@@ -58,6 +58,39 @@ class Report(msgspec.Struct, kw_only=True):
     lines: list[AttemptLine] = []
     state: JsonObject = {}
 
+    @classmethod
+    def of(
+        cls,
+        plan: Plan,
+        *,
+        info: RunInfo,
+        ledger: Ledger,
+        caller: ModelCaller,
+        first_started_at: datetime | None,
+    ) -> Report:
+        """The report of a sitting that begins now.
+
+        Args:
+            plan: What is done in it.
+            info: Whose run it is.
+            ledger: Its account.
+            caller: Its way to models.
+            first_started_at: When its first sitting began; None where this is the first.
+        """
+        now = plan.clock.now()
+        if first_started_at is None and plan.resume_from is not None:
+            first_started_at = plan.resume_from.original_started_at
+        earlier_s = 0.0 if first_started_at is None else (now - first_started_at).total_seconds()
+        return cls(
+            plan=plan,
+            info=info,
+            ledger=ledger,
+            caller=caller,
+            started_at=first_started_at or now,
+            earlier_ms=round(earlier_s * 1000),
+            began=plan.clock.monotonic(),
+        )
+
     def result(
         self,
         ending: Ending,

@@ -1,0 +1,166 @@
+"""Equipment: what a sitting works with, made from its plan and what the log says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..contract import AgentResult, RunInfo
+from .board import Board
+from .box import Box
+from .calls import ModelCaller
+from .ending import Ending
+from .handoff import Handoffs
+from .hooks import Hooks
+from .host import RunHost, Steps
+from .ledger import Ledger
+from .past import Past
+from .plan import Plan
+from .recorder import Recorder
+from .report import Report
+from .run import Run
+from .scope import Scope
+
+__all__ = ["Equipment"]
+
+
+class Equipment:
+    """The parts of one sitting; they know each other as far as they must.
+
+    Args:
+        plan: What to do.
+        past: What earlier sittings logged; None for a new run.
+        epoch: Under which the log was claimed, None without a log.
+
+    Attributes:
+        plan: What to do.
+        info: Whose run it is.
+        depth: How deep the run is, 0 for a root run.
+        recorder: The log.
+        ledger: The account.
+        scope: Where the engine works.
+        hooks: Observers, deciders and committers.
+        caller: The way to models.
+        handoffs: Those that the run may make.
+        box: The tools.
+        host: What surrounds the engine.
+        run: What the engine sees of it all.
+        report: What the result is made from.
+        board: What the engine works on; a new one for every attempt.
+    """
+
+    def __init__(self, plan: Plan, past: Past | None, epoch: int | None) -> None:
+        self.plan = plan
+        self.board = Board()
+        self.info = info = RunInfo(
+            agent_id=plan.agent.id,
+            run_id=plan.run_id,
+            task_id=plan.request.task_id,
+            context_id=plan.request.context_id,
+        )
+        started = None if past is None else past.started
+        self.depth = started.depth if started else plan.depth
+        self.recorder = recorder = Recorder(
+            plan.run_id,
+            clock=plan.clock,
+            journal=plan.journal,
+            epoch=epoch,
+            seq=past.seq if past is not None else 0,
+        )
+        self.ledger = Ledger(
+            plan.budget,
+            clock=plan.clock,
+            parent=None if plan.parent is None else plan.parent.ledger,
+            spent_s=0.0 if past is None else past.spent_s,
+        )
+        self.scope = Scope(plan.clock, self.ledger.deadline)
+        self.hooks = Hooks(
+            (*plan.agent.observers, *plan.observers),
+            (*plan.agent.deciders, *plan.deciders),
+            plan.committers,
+            info=info,
+            recorder=recorder,
+            wait=self.scope.wait,
+        )
+        self.caller = ModelCaller(
+            recorder=recorder,
+            ledger=self.ledger,
+            hooks=self.hooks,
+            retry=plan.retry,
+            clock=plan.clock,
+        )
+        self.handoffs = Handoffs(
+            plan.handoffs, info=info, recorder=recorder, board=lambda: self.board
+        )
+        self.box = Box(
+            plan,
+            info=info,
+            recorder=recorder,
+            handoffs=self.handoffs,
+            deadline=self.ledger.deadline,
+        )
+        self.host = RunHost(
+            plan.host,
+            recorder=recorder,
+            steps=past.steps if past is not None else Steps(),
+            report=self.caller.note,
+        )
+        self.run = Run(plan, info=info, depth=self.depth, box=self.box, caller=self.caller)
+        self.report = Report.of(
+            plan,
+            info=info,
+            ledger=self.ledger,
+            caller=self.caller,
+            first_started_at=started.time if started else None,
+        )
+
+    def begin_attempt(self, number: int, feedback: str) -> None:
+        """Stamp what comes with the attempt's number, and show it to the engine."""
+        self.recorder.attempt = self.run.attempt = number
+        self.run.feedback = feedback
+
+    def result(self, ending: Ending) -> AgentResult[Any]:
+        """The result as it is now, for a run that ended so."""
+        return self.report.result(
+            ending,
+            self.board,
+            attempt=max(1, self.recorder.attempt),
+            records=self.box.records,
+            stored=self.box.stored,
+            warnings=self.recorder.warnings,
+        )
+
+    def take_up(self, past: Past) -> None:
+        """Go on with the account and the tools where earlier sittings left them."""
+        for response in past.responses[: past.responses_before]:
+            self.caller.note(response)
+        self.ledger.since_mark()
+        for response in past.responses[past.responses_before :]:
+            self.caller.note(response)
+        for _ in range(past.lost_calls):
+            self.ledger.add_unfinished()
+        self.ledger.turns = past.turns
+        self.caller.turns_before = past.turns_before
+        self.box.restore(past.records[: past.records_before])
+        self.box.new_turn()
+        self.box.restore(past.records[past.records_before :])
+        self.report.lines.extend(past.lines)
+        self.report.state.update(past.state)
+        self.box.stored.extend(past.stored)
+        self.recorder.warnings.extend(past.warnings)
+        self.recorder.attempt, self.recorder.handoff = past.attempt, past.handoff
+        # A script has a place; it goes on after the replies that the log holds.
+        go_on_after = getattr(self.plan.model, "go_on_after", None)
+        if callable(go_on_after):
+            go_on_after(past.responses, conversation=past.board.messages())
+
+    def take_board(self, past: Past) -> None:
+        """Go on with the board that the log shows."""
+        self.board = past.board
+        for record in past.records[past.records_before :]:
+            # The process may have ended between the call's end and the word of it.
+            self.handoffs.note(record)
+        self.run.settled = {key: record.outcome for key, record in past.settled.items()}
+        self.run.unsettled = dict(past.unsettled)
+        self.run.reply = past.reply
+        self.run.asked, self.run.answers = dict(past.asked), dict(past.answers)
+        self.board.watch(self.recorder.emit)
