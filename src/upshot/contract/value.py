@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, get_type_hints
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, get_args, get_type_hints
 
 import msgspec
 
@@ -32,6 +34,7 @@ __all__ = [
 
 SCHEMA_VERSION = 1
 _MAX_SHOWN = 60
+_SCALARS = (bool, int, str, float, NoneType)
 
 if TYPE_CHECKING:
     Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
@@ -82,9 +85,11 @@ def check_types(value: msgspec.Struct, *names: str) -> None:
     Raises:
         Misuse: One is not of its type; the message names it and what it takes.
     """
-    hints = _hints_of(type(value))
+    hints, plain = _hints_of(type(value))
     for name in names or value.__struct_fields__:
         given: object = getattr(value, name)
+        if type(given) in plain[name]:
+            continue
         try:
             msgspec.convert(given, hints[name])
         except msgspec.ValidationError as error:
@@ -130,8 +135,16 @@ JSON = msgspec.json.Encoder(decimal_format="number", enc_hook=encode_other)
 
 
 @cache
-def _hints_of(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    return get_type_hints(kind)
+def _hints_of(kind: type[msgspec.Struct]) -> tuple[dict[str, Any], dict[str, frozenset[type]]]:
+    """Annotations by field, and the types whose every value is right, which need no closer look."""
+    hints = get_type_hints(kind)
+    return hints, {name: frozenset(_plain_types(hint)) for name, hint in hints.items()}
+
+
+def _plain_types(hint: Any) -> Iterator[type]:
+    for one in get_args(hint) if isinstance(hint, UnionType) else (hint,):
+        if isinstance(one, type) and (one in _SCALARS or issubclass(one, msgspec.Struct)):
+            yield one
 
 
 def _cut(text: str) -> str:
