@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,9 @@ import pytest
 HERE = Path(__file__).resolve().parent
 
 
-@pytest.mark.parametrize("names", ["public_names.py", "wire_names.py"])
+@pytest.mark.parametrize(
+    "names", ["public_names.py", "wire_names.py", "model_names.py", "flat_names.py"]
+)
 def test_the_public_names_are_typed_as_a_user_expects(names: str) -> None:
     pytest.importorskip("pyright", reason="pyright is a development dependency")
     done = subprocess.run(
@@ -23,3 +27,17 @@ def test_the_public_names_are_typed_as_a_user_expects(names: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("package", "names"),
+    [
+        ("upshot.wire", "wire_names.py"),
+        ("upshot.models", "model_names.py"),
+        ("upshot.flat", "flat_names.py"),
+        ("upshot.adapters", "flat_names.py"),
+    ],
+)
+def test_every_public_name_is_used_by_the_checked_code(package: str, names: str) -> None:
+    used = set(re.findall(r"\w+", (HERE / names).read_text("utf-8")))
+    assert sorted(set(import_module(package).__all__) - used) == []

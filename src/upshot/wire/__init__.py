@@ -1,11 +1,11 @@
 """Sans-I/O: what providers send becomes contract values, and contract values what they want."""
 
-from .document import parse_json
+from .document import NOT_JSON, NotJson, parse_json
 from .draft import StreamEvent
 from .failures import classify_error
 from .fields import parse_duration, parse_reset
 from .finish import parse_finish_reason
-from .prices import Billing, Price, price_usage, read_billing
+from .prices import Billing, Price, Rate, price_usage, read_billing
 from .rate_limit_info import (
     AnthropicRateLimits,
     CerebrasRateLimits,
@@ -25,8 +25,11 @@ __all__ = [
     "Billing",
     "CerebrasRateLimits",
     "Mode",
+    "NOT_JSON",
+    "NotJson",
     "OpenAIRateLimits",
     "Price",
+    "Rate",
     "RateLimitInfo",
     "StreamEvent",
     "StreamReader",

@@ -1,0 +1,104 @@
+"""Calling models of every kind, as a user would write it; checked, never run."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import assert_type
+
+from upshot.contract import ErrorCode, ModelRequest, ModelResponse, ToolCall
+from upshot.models import (
+    FALLBACK_CODES,
+    PROVIDERS,
+    AiohttpTransport,
+    Answered,
+    ApiKey,
+    Endpoint,
+    Fallback,
+    HttpModel,
+    Model,
+    OnRetry,
+    Price,
+    Prices,
+    Provider,
+    Reply,
+    Retry,
+    ScriptedModel,
+    ScriptItem,
+    SettingFields,
+    Timeouts,
+    Transport,
+    aclose_transports,
+    call_with_retry,
+    default_transport,
+    missing_key,
+    open_script,
+    resolve,
+    stream_with_retry,
+)
+
+
+async def rotated() -> str:
+    return "made-up"
+
+
+KEY: ApiKey = rotated
+WARM: SettingFields = {"temperature": 0.7, "stop": ("END",)}
+FIRST: Reply = ToolCall("c1", "search", {})
+SECOND: ScriptItem = "Found."
+
+
+class Recorded:
+    """A transport of the user's own."""
+
+    def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, *, timeouts: Timeouts
+    ) -> AbstractAsyncContextManager[Answered]:
+        print(method, url, headers, body, timeouts.read_s)
+        return self._answer()
+
+    @asynccontextmanager
+    async def _answer(self) -> AsyncGenerator[Answered]:
+        yield 200, [("content-type", "application/json")], self._chunks()
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        yield b"{}"
+
+
+async def asking() -> None:
+    own = Prices({"openai:ours": Price(input_per_mtok=1, output_per_mtok=0.5)})
+    transport: Transport = Recorded()
+    model = resolve("groq:llama", api_key=KEY, prices=own, transport=transport, **WARM)
+    assert_type(model, Model)
+    both: Model = Fallback(model, "anthropic:claude", on=(*FALLBACK_CODES, "invalid_output"))
+    assert_type(await both.call("Hello"), ModelResponse)
+    assert_type(missing_key(both), str | None)
+    scripted = ScriptedModel([FIRST, SECOND, [ToolCall("c2", "search", "{}")]])
+    scripted.assert_finished()
+    assert_type(open_script("replies.json"), ScriptedModel)
+    await aclose_transports()
+
+
+def own_server() -> Model:
+    provider = Provider("ours", "http://localhost:8000/v1")
+    assert_type(PROVIDERS["openai"], Provider)
+    endpoint = Endpoint(provider, api_key=KEY)
+    transport = AiohttpTransport(proxy="http://localhost:3128")
+    assert_type(default_transport(), AiohttpTransport)
+    return HttpModel("small", endpoint, transport=transport, timeouts=Timeouts(read_s=5))
+
+
+async def again(model: Model) -> None:
+    def told(attempt: int, wait_s: float, response: ModelResponse) -> None:
+        if response.error is not None:
+            assert_type(response.error.code, ErrorCode)
+        print(attempt, wait_s)
+
+    listener: OnRetry = told
+    response, tries = await call_with_retry(
+        lambda: model.call("Hello"), Retry(max_tries=2), on_retry=listener
+    )
+    assert_type(response, ModelResponse)
+    assert_type(tries, int)
+    async for item in stream_with_retry(lambda: model.stream(ModelRequest.of("Hello")), None):
+        print(item)
