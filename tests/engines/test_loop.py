@@ -314,3 +314,36 @@ async def test_an_answer_does_not_hold_for_a_tool_that_was_changed() -> None:
     changed = wiping().but(tools=[other, add])
     result = await resume(parked.run_id, changed, journal=journal, answers=[Approve("w")])
     assert result.status is Status.INPUT_REQUIRED
+
+
+def looking(times: int) -> Agent[Any]:
+    @tool(effect="read")
+    async def look() -> str:
+        return "nothing new"
+
+    calls = [ToolCall(f"c{n}", "look") for n in range(times)]
+    return Agent("a", model=ScriptedModel([*calls, "I see."]), tools=[look])
+
+
+async def test_a_model_that_calls_in_circles_is_told_at_the_third_result():
+    result = await run(looking(3), "?")
+    told = [message.text for message in result.messages if message.role == "tool"]
+    assert ["Note: look" in text for text in told] == [False, False, True]
+    assert all(text.startswith('{"result":"nothing new"}') for text in told)
+    assert result.content == "I see."
+
+
+async def test_a_run_whose_model_calls_in_circles_ends_at_the_sixth():
+    result = await run(looking(8), "?")
+    assert result.status is Status.FAILED
+    assert result.error is not None
+    assert (result.error.code, result.error.origin) == ("no_progress", "model")
+    assert [outcome.kind for outcome in result.tool_outcomes] == [
+        *["tool_execution_result"] * 3,
+        *["tool_denied"] * 3,
+    ]
+
+
+async def test_a_model_that_stops_going_in_circles_gets_its_answer():
+    result = await run(looking(5), "?")
+    assert (result.status, result.content) == (Status.COMPLETED, "I see.")

@@ -78,6 +78,7 @@ async def test_a_record_says_all():
         "rate",
         "arguments",
         "replay",
+        "progress",
         "approval",
         "deadline_again",
     ]

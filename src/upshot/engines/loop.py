@@ -189,6 +189,9 @@ class _Turns:
         self._show(calls, outcomes)
         if run.tools.pending:
             raise Parked(*run.tools.pending)
+        if run.tools.stalled:
+            why = run.tools.stalled
+            raise Failed(AgentError(ErrorCode.NO_PROGRESS, why, origin=Origin.MODEL))
         await self._stop_if_asked()
 
     def _show(self, calls: list[ToolCall], outcomes: list[ToolOutcome]) -> None:

@@ -10,6 +10,7 @@ from typing import Any, cast
 from ..contract import (
     DeniedReason,
     ToolDenied,
+    ToolOutcome,
     ToolRecord,
     ToolSettled,
     outcome_blocks_tool,
@@ -45,6 +46,7 @@ class Batch:
         self._lone: Case | None = None
         self._taken_back = False
         self._records: dict[int, ToolRecord] = {}
+        self._climbed: set[str] = set()
 
     @property
     def records(self) -> list[ToolRecord]:
@@ -269,11 +271,20 @@ class Batch:
                 turn.blocked[case.tool_name] = "an earlier call failed for good"
         self._learn(case)
         case.outcome = self._desk.secrets.mask(outcome)
+        self._climb(case, case.outcome)
         record = self._desk.record_of(case)
         self._records[id(case)] = record
         if record.trust:
             self._desk.distrust(record.outcome)
         self._desk.ledger.emit(ToolSettled(record=record))
+
+    def _climb(self, case: Case, outcome: ToolOutcome) -> None:
+        # Denied before its arguments were read, a call has no digest. Equal calls of one reply
+        # count once: the model has not seen yet what the first gave.
+        if case.tool is None or case.arguments is None or case.digest in self._climbed:
+            return
+        self._climbed.add(case.digest)
+        case.turn.ladder.climb(outcome, key=case.digest, repeatable=case.tool.repeatable)
 
     def _learn(self, case: Case) -> None:
         """Keep what a person said of the call for good."""

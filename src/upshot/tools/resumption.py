@@ -9,6 +9,7 @@ from ..contract import (
     ToolCall,
     ToolDenied,
     ToolFailure,
+    ToolOutcome,
     ToolRecord,
     ToolStarted,
     outcome_blocks_tool,
@@ -27,6 +28,7 @@ def restore_records(desk: Desk, records: Iterable[ToolRecord]) -> None:
 
     Their successes deny repetitions, their final failures block, and they count.
     """
+    climbed: set[tuple[int, str]] = set()
     for record in records:
         desk.turn.consent.learn_record(record)
         if record.trust:
@@ -34,8 +36,16 @@ def restore_records(desk: Desk, records: Iterable[ToolRecord]) -> None:
         if record.started_at is not None:
             desk.turn.claim(record.tool_name)
         tool = desk.catalog.known(record.tool_name)
-        if tool is not None and not isinstance(record.outcome, ToolDenied):
-            _restore_outcome(desk, record, tool)
+        if tool is None:
+            continue
+        case = desk.open(ToolCall(record.call_id, tool.name), record.turn)
+        case.tool, case.arguments = tool, record.arguments_validated or {}
+        if not isinstance(record.outcome, ToolDenied):
+            _restore_outcome(desk, case, record.outcome)
+        step = (record.turn, case.digest)
+        if record.arguments_validated is not None and step not in climbed:
+            climbed.add(step)
+            desk.turn.ladder.climb(record.outcome, key=case.digest, repeatable=tool.repeatable)
 
 
 def take_up(desk: Desk, case: Case, started: ToolStarted) -> None:
@@ -58,14 +68,12 @@ def take_up(desk: Desk, case: Case, started: ToolStarted) -> None:
     )
 
 
-def _restore_outcome(desk: Desk, record: ToolRecord, tool: Tool) -> None:
-    turn, outcome = desk.turn, record.outcome
+def _restore_outcome(desk: Desk, case: Case, outcome: ToolOutcome) -> None:
+    turn, tool = desk.turn, case.known_tool
     if outcome_blocks_tool(outcome):
         turn.blocked[tool.name] = "an earlier call failed for good"
-    case = desk.open(ToolCall(record.call_id, tool.name), record.turn)
-    case.tool, case.arguments = tool, record.arguments_validated or {}
     desk.key_of(case)
-    resources = _resources_then(tool, case.arguments)
+    resources = _resources_then(tool, case.arguments or {})
     held = tool.idempotent and not tool.repeatable
     key = case.digest if held else None
     if key is not None:

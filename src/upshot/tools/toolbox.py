@@ -168,6 +168,11 @@ class Toolbox(Lending):
         return frozenset(self._desk.turn.blocked)
 
     @property
+    def stalled(self) -> str:
+        """Why this turn leads nowhere: the same call with the same result; "" while it may."""
+        return self._desk.turn.ladder.stalled
+
+    @property
     def pending(self) -> tuple[PendingApproval, ...]:
         """What people are asked about parked calls, in call order."""
         found = (case.pending for case in self._parked.values())
@@ -255,12 +260,14 @@ class Toolbox(Lending):
         """What a tool message holds of an outcome of this Toolbox.
 
         Returns:
-            ``outcome_to_model_content``; fenced where strangers may have written it.
+            ``outcome_to_model_content``; fenced where strangers may have written it, and with a
+            note after it where the same call gave the same result again and again.
         """
         text = outcome_to_model_content(outcome)
-        if (outcome.call_id, outcome.tool_name) not in self._untrusted:
-            return text
-        return fence(text, run_id=self.run_id, call_id=outcome.call_id)
+        if (outcome.call_id, outcome.tool_name) in self._untrusted:
+            text = fence(text, run_id=self.run_id, call_id=outcome.call_id)
+        note = self._desk.turn.ladder.note_of(outcome)
+        return f"{text}\n\n{note}" if note else text
 
     def distrust(self, source: str) -> None:
         """Tell that untrusted words of *source* are in the context already."""

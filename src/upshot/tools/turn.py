@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 from ..contract import Budget, Clock
 from .consent import Consent
+from .ladder import Ladder
 from .meters import Meters
 from .replay import ReplayControl
 
@@ -28,6 +29,7 @@ class Turn:
         calls: How many bodies were started.
         calls_of: The same for each tool.
         consent: What people said for good.
+        ladder: Whether the same call is made again and again.
         meters: What is counted for rate limits and circuits of tools.
         tainted: The tool whose untrusted result is in the context, "" for none.
         replay: Which calls succeeded already.
@@ -49,6 +51,7 @@ class Turn:
         self.calls = 0
         self.calls_of: Counter[str] = Counter()
         self.consent = Consent()
+        self.ladder = Ladder()
         self.tainted = ""
         self.meters = Meters(clock)
         self.replay = ReplayControl()

@@ -15,6 +15,7 @@ from .hook import Allow, ApprovalRequest, Ask, EditArguments, HookGate, PreToolH
 from .known import KnownGate
 from .limit import BudgetGate, CancelledGate, DeadlineGate
 from .policy import PolicyGate
+from .progress import ProgressGate
 from .rate import RateGate
 from .replay import ReplayGate
 
@@ -34,6 +35,7 @@ __all__ = [
     "KnownGate",
     "PolicyGate",
     "PreToolHook",
+    "ProgressGate",
     "ApprovalRequest",
     "RateGate",
     "Refuse",
@@ -67,6 +69,7 @@ def standard_gates(
         RateGate(),
         ArgumentsGate(),
         ReplayGate(),
+        ProgressGate(),
         None if hook is None else HookGate(hook),
         ApprovalGate(approve, expires_s=None if policy is None else policy.approval_expires_s),
         DeadlineGate("deadline_again"),
