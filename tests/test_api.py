@@ -125,6 +125,10 @@ def EditArguments(arguments): ...
     "upshot.journal": "def open_journal(where): ...",
     "upshot.engines": "def LoopEngine(model=None): ...",
     "upshot.sim": "def Simulator(script, *, limits=..., faults=...): ...",
+    "upshot.telemetry": """
+def instrument(*, tracer_provider=None, meter_provider=None, prefix="flatagents",
+    content=False): ...
+""",
 }
 
 VALUES = {

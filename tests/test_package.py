@@ -23,6 +23,7 @@ LOADED_AT_FIRST_USE = {
     "griffelib",
     "griffe",
     "jsonschema_rs",
+    "opentelemetry",
     "pydantic",
     "rich",
     "sqlite3",

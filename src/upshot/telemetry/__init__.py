@@ -1,0 +1,16 @@
+"""OpenTelemetry spans and metrics of runs, read from their events."""
+
+from typing import TYPE_CHECKING
+
+from ..lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .instrumentation import Instrumentation, instrument
+
+__all__ = ["Instrumentation", "instrument"]
+
+__getattr__ = lazy_names(__name__, globals(), {"instrumentation": "Instrumentation instrument"})
+
+
+def __dir__() -> list[str]:
+    return __all__
