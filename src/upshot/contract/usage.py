@@ -157,11 +157,16 @@ class Usage(Value, frozen=True, kw_only=True, dict=True):
         return msgspec.structs.astuple(self)[: len(_COUNTS)] != _UNKNOWN
 
     def __add__(self, other: Usage) -> Usage:
-        counts: dict[str, int | None] = {
-            name: _add_counts(getattr(self, name), getattr(other, name)) for name in _COUNTS
-        }
+        # Written out, since this runs for every model call: a loop takes three times as long.
         return Usage(
-            **counts,
+            input_tokens=_add_counts(self.input_tokens, other.input_tokens),
+            output_tokens=_add_counts(self.output_tokens, other.output_tokens),
+            total_tokens=_add_counts(self.total_tokens, other.total_tokens),
+            cache_read_tokens=_add_counts(self.cache_read_tokens, other.cache_read_tokens),
+            cache_write_tokens=_add_counts(self.cache_write_tokens, other.cache_write_tokens),
+            reasoning_tokens=_add_counts(self.reasoning_tokens, other.reasoning_tokens),
+            input_audio_tokens=_add_counts(self.input_audio_tokens, other.input_audio_tokens),
+            output_audio_tokens=_add_counts(self.output_audio_tokens, other.output_audio_tokens),
             api_calls=self.api_calls + other.api_calls,
             unmeasured_calls=self.unmeasured_calls + other.unmeasured_calls,
         )

@@ -17,6 +17,8 @@ def canonical_json(value: Json) -> bytes:
 
 
 def _with_integers(value: Json) -> Json:
+    if isinstance(value, str):
+        return value
     if isinstance(value, float):
         return int(value) if value.is_integer() else value
     if isinstance(value, dict):
