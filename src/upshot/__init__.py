@@ -3,6 +3,7 @@
 Every name is loaded at its first use, so that importing upshot costs next to nothing.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .lazy import lazy_names
@@ -360,7 +361,7 @@ _HOMES = {
     "tools": ("Allow Ask EditArguments Refuse Tool ToolContext ToolError Toolbox open_mcp tool "),
 }
 
-__getattr__ = lazy_names(__name__, globals(), _HOMES)
+__getattr__: Callable[[str], object] = lazy_names(__name__, globals(), _HOMES)
 
 
 def __dir__() -> list[str]:

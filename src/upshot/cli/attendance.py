@@ -28,7 +28,7 @@ class TextStream:
     """
 
     def __init__(self, terminal: Terminal) -> None:
-        self.wrote = False
+        self.wrote: bool = False
         self._terminal = terminal
         self._at_line_start = True
 

@@ -33,8 +33,8 @@ class Target:
         file, colon, name = text.rpartition(":")
         # A file that is there wins over a name after a colon.
         whole = not colon or Path(text).is_file() or "/" in name
-        self.file = Path(text if whole else file).absolute()
-        self.name = "" if whole else name
+        self.file: Path = Path(text if whole else file).absolute()
+        self.name: str = "" if whole else name
 
 
 def load_agent(target: Target) -> AnyAgent:

@@ -71,9 +71,9 @@ class Story:
     """
 
     def __init__(self) -> None:
-        self.run_id = ""
+        self.run_id: str = ""
         self.started: RunStarted | None = None
-        self.model = ""
+        self.model: str = ""
         self.steps: list[Step] = []
         self.ended: list[Step] = []
         self.records: list[ToolRecord] = []
@@ -81,8 +81,8 @@ class Story:
         self.warnings: list[RunWarning] = []
         self.pending: tuple[Pending, ...] = ()
         self.result: AgentResult[Json] | None = None
-        self.sittings = 0
-        self.text = 0
+        self.sittings: int = 0
+        self.text: int = 0
         self._ledger = Ledger(Budget(), clock=SYSTEM_CLOCK)
         self._origin: datetime | None = None
         self._last: datetime | None = None

@@ -30,8 +30,8 @@ class Terminal:
     """
 
     def __init__(self, *, out: TextIO | None = None, err: TextIO | None = None) -> None:
-        self.out = _console(out or sys.stdout)
-        self.err = _console(err or sys.stderr, stderr=True)
+        self.out: Console = _console(out or sys.stdout)
+        self.err: Console = _console(err or sys.stderr, stderr=True)
 
     def say(self, *lines: RenderableType) -> None:
         """Write to stdout, laid out for its width."""

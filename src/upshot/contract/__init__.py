@@ -3,6 +3,7 @@
 Each is loaded at its first use.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..lazy import lazy_names
@@ -375,7 +376,7 @@ _HOMES = {
     ),
 }
 
-__getattr__ = lazy_names(__name__, globals(), _HOMES)
+__getattr__: Callable[[str], object] = lazy_names(__name__, globals(), _HOMES)
 
 
 def __dir__() -> list[str]:

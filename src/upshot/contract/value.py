@@ -184,7 +184,7 @@ class Local:
     __slots__ = ("values",)
 
     def __init__(self, **values: object) -> None:
-        self.values = values
+        self.values: dict[str, object] = values
 
     def __eq__(self, other: object) -> bool:
         return other is None or isinstance(other, Local)

@@ -26,6 +26,8 @@ class FlatAgent:
         """
         self._model = model
         self._system = system
+        self.provider: str
+        self.model: str
         self.provider, _, self.model = model.name.partition(":")
 
     async def call(self, prompt: str) -> AgentResponse:

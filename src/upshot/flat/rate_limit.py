@@ -34,7 +34,7 @@ class StructView(dict[str, Json], Generic[V]):
 
     def __init__(self, value: V) -> None:
         super().__init__(cast("dict[str, Json]", msgspec.json.decode(encode(value))))
-        self.value = value
+        self.value: V = value
 
     def __getattr__(self, name: str) -> object:
         if name == "value":

@@ -9,7 +9,7 @@ from ..errors import JournalError
 
 __all__ = ["Damage", "damage_error", "logger"]
 
-logger = logging.getLogger("upshot.journal")
+logger: logging.Logger = logging.getLogger("upshot.journal")
 
 
 class Damage(Value, frozen=True, kw_only=True):

@@ -69,7 +69,7 @@ class MemoryJournal:
     """
 
     def __init__(self) -> None:
-        self.artifacts = MemoryArtifactStore()
+        self.artifacts: MemoryArtifactStore = MemoryArtifactStore()
         self._logs: dict[str, _Log] = {}
         self._closed = False
 

@@ -52,7 +52,7 @@ class SqliteJournal:
 
     def __init__(self, path: str, writer: Writer, reader: Reader) -> None:
         self.path = path
-        self.artifacts = SqliteArtifactStore(self)
+        self.artifacts: SqliteArtifactStore = SqliteArtifactStore(self)
         self._writer = writer
         self._reader = reader
         self._holds: dict[str, _Hold] = {}

@@ -59,7 +59,7 @@ class Endpoint:
         headers: Mapping[str, str] | None = None,
     ) -> None:
         self.provider = provider
-        self.url = _to_url(provider, base_url)
+        self.url: str = _to_url(provider, base_url)
         self._key = api_key
         host = urlsplit(self.url).hostname or ""
         self._is_local = host in _LOOPBACK or host.startswith("127.") or host.endswith(".localhost")

@@ -63,7 +63,7 @@ class CompiledReply:
             (call, _compiled_tree(call.arguments, f"{place}.tool_calls[{number}].arguments"))
             for number, call in enumerate(reply.tool_calls)
         ]
-        self.is_static = all(
+        self.is_static: bool = all(
             _is_static(part)
             for part in (
                 self._text,
@@ -140,7 +140,7 @@ class Script:
         ]
         # Filled turns that quote nothing: the common case in measurements, and never a long list.
         self._kept: dict[tuple[int, str], Turn] = {}
-        self.faults = FaultBox(
+        self.faults: FaultBox = FaultBox(
             fault
             for number, compiled in enumerate(self._replies)
             for fault in placed(compiled.reply.faults, number)

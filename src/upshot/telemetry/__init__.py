@@ -1,5 +1,6 @@
 """OpenTelemetry spans and metrics of runs, read from their events."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..lazy import lazy_names
@@ -9,7 +10,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Instrumentation", "instrument"]
 
-__getattr__ = lazy_names(__name__, globals(), {"instrumentation": "Instrumentation instrument"})
+__getattr__: Callable[[str], object] = lazy_names(
+    __name__, globals(), {"instrumentation": "Instrumentation instrument"}
+)
 
 
 def __dir__() -> list[str]:

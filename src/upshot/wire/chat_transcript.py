@@ -53,7 +53,7 @@ class ChatTranscript:
     __slots__ = ("_asked", "_dialect", "_first", "_messages", "_provider", "_rest", "count")
 
     def __init__(self, *, provider: str = "", dialect: ChatDialect | None = None) -> None:
-        self.count = 0
+        self.count: int = 0
         self._provider = provider
         self._dialect = dialect or find_dialect(provider)
         self._messages = bytearray()

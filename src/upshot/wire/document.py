@@ -50,7 +50,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 # Beyond any count of tokens; it also keeps absurd numbers out of 64-bit readers.
 _MAX_COUNT = 10**15
 _decode: Callable[[bytes | str], Json] = msgspec.json.Decoder().decode
-encode_json = msgspec.json.Encoder().encode
+encode_json: Callable[[object], bytes] = msgspec.json.Encoder().encode
 
 
 def parse_json(data: bytes | str) -> Json | NotJson:

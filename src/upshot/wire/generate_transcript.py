@@ -96,7 +96,7 @@ class GenerateTranscript:
     )
 
     def __init__(self, *, provider: str = "") -> None:
-        self.count = 0
+        self.count: int = 0
         self._provider = provider
         self._early: list[str] = []
         self._names: dict[str, str] = {}

@@ -69,7 +69,7 @@ class MessagesTranscript:
     __slots__ = ("_asked", "_closed", "_early", "_open", "_provider", "_rest", "_role", "count")
 
     def __init__(self, *, provider: str = "") -> None:
-        self.count = 0
+        self.count: int = 0
         self._provider = provider
         self._closed = bytearray()
         self._role = ""

@@ -62,7 +62,7 @@ class ResponsesTranscript:
     __slots__ = ("_asked", "_items", "_provider", "_rest", "_schema", "count")
 
     def __init__(self, *, provider: str = "") -> None:
-        self.count = 0
+        self.count: int = 0
         self._provider = provider
         self._schema = find_dialect(provider).schema
         self._items = bytearray()

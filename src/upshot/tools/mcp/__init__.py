@@ -1,5 +1,6 @@
 """MCP servers as tool sets; the ``mcp`` package is loaded when one is opened."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...lazy import lazy_names
@@ -10,4 +11,6 @@ if TYPE_CHECKING:
 
 __all__ = ["McpTools", "open_mcp"]
 
-__getattr__ = lazy_names(__name__, globals(), {"opening": "open_mcp", "toolset": "McpTools"})
+__getattr__: Callable[[str], object] = lazy_names(
+    __name__, globals(), {"opening": "open_mcp", "toolset": "McpTools"}
+)

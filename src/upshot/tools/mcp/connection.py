@@ -44,7 +44,7 @@ class Line:
     def __init__(self, *, watched: bool) -> None:
         self.watched = watched
         self.ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
-        self.broken = False
+        self.broken: bool = False
         self.stale = False
         self._leave = asyncio.Event()
 
