@@ -154,8 +154,8 @@ VALUES = {
         "is_retryable_error to_agent_response"
     ),
     "upshot.testing": (
-        "DeciderContract FakeClock JournalContract ModelContract ObserverContract ScriptedModel "
-        "ToolContract"
+        "DeciderContract EngineContract FakeClock HostContract JournalContract ModelContract "
+        "ObserverContract ScriptedModel ToolContract"
     ),
     "upshot.wire": "RateLimitInfo Transcript",
     "upshot.models": "Model Transport",

@@ -1,6 +1,8 @@
 """Fixtures for pytest."""
 
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -26,3 +28,19 @@ async def test_a_simulator_answers(simulator, no_network):  # noqa: F811
 def test_a_connection_elsewhere_is_refused(no_network):  # noqa: F811
     with socket.socket() as one, pytest.raises(NetworkUsed, match=r"192\.0\.2\.1:80"):
         one.connect(("192.0.2.1", 80))
+
+
+def test_the_fixtures_fail_who_does_not_play_to_the_end(tmp_path):
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["upshot.testing.plugin"]\n')
+    (tmp_path / "test_it.py").write_text(
+        "import socket\n"
+        "def test_unplayed(scripted):\n    scripted(['one', 'two'])\n"
+        "def test_far(no_network):\n    socket.create_connection(('192.0.2.1', 80))\n"
+    )
+    program = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."]
+    done = subprocess.run(
+        program, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert "has 2 of 2 replies left to play" in done.stdout
+    assert "NetworkUsed: a connection to 192.0.2.1:80 was tried" in done.stdout
+    assert "1 failed, 1 passed, 1 error" in done.stdout

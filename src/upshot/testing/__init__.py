@@ -10,7 +10,9 @@ from ..lazy import lazy_names
 if TYPE_CHECKING:
     from ..models import ScriptedModel
     from .clock import FakeClock
+    from .engine import EngineContract
     from .hooks import DeciderContract, ObserverContract
+    from .host import HostContract
     from .journal import JournalContract
     from .model import ModelContract
     from .scripted_tool import CrashAfterStart, LateReturn, ScriptedTool, TimeoutAfterEffect
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
 __all__ = [
     "CrashAfterStart",
     "DeciderContract",
+    "EngineContract",
     "FakeClock",
+    "HostContract",
     "JournalContract",
     "LateReturn",
     "ModelContract",
@@ -33,7 +37,9 @@ __all__ = [
 _HOMES = {
     ".models": "ScriptedModel",
     "clock": "FakeClock",
+    "engine": "EngineContract",
     "hooks": "DeciderContract ObserverContract",
+    "host": "HostContract",
     "journal": "JournalContract",
     "model": "ModelContract",
     "scripted_tool": "CrashAfterStart LateReturn ScriptedTool TimeoutAfterEffect",

@@ -1,0 +1,110 @@
+"""What the contract suites of engines and hosts share: a model, and runs that are looked at."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any, NamedTuple
+
+from ..contract import (
+    AgentError,
+    AgentResult,
+    ModelInput,
+    ModelRequest,
+    ModelResponse,
+    RunEvent,
+    StreamItem,
+    TextDelta,
+    Usage,
+)
+
+__all__ = ["PlainModel", "Seen", "Witness", "settle", "tasks_beside"]
+
+TOKENS = 15
+
+
+class PlainModel:
+    """A model that answers everything at once, or never.
+
+    Attributes:
+        name: "contract:plain".
+        calls: How often it was asked.
+        asked: Set when it was asked first.
+        answers: Whether it ever answers.
+        error: What it ends with instead of an answer, None for an answer.
+    """
+
+    name = "contract:plain"
+
+    def __init__(self, *, answers: bool = True, error: AgentError | None = None) -> None:
+        self.calls = 0
+        self.asked = asyncio.Event()
+        self.answers = answers
+        self.error = error
+
+    async def call(self, request: ModelInput) -> ModelResponse:
+        """Answer with the text of the last message; 10 tokens in, 5 out."""
+        self.calls += 1
+        self.asked.set()
+        if not self.answers:
+            await asyncio.Event().wait()
+        usage = Usage(input_tokens=10, output_tokens=TOKENS - 10, api_calls=1)
+        if self.error is not None:
+            return ModelResponse(error=self.error, usage=usage, finish_reason="error")  # pyright: ignore[reportArgumentType]  # made a word
+        messages = ModelRequest.of(request).messages
+        text = f"You said: {messages[-1].text if messages else ''}"
+        return ModelResponse(content=text, usage=usage, finish_reason="stop")  # pyright: ignore[reportArgumentType]  # made a word
+
+    async def stream(self, request: ModelInput) -> AsyncIterator[StreamItem]:
+        """The same, its text as one delta."""
+        response = await self.call(request)
+        if response.content:
+            yield TextDelta(text=response.content)
+        yield response
+
+
+class Witness:
+    """An observer that counts the ends of runs."""
+
+    def __init__(self) -> None:
+        self.ends = 0
+
+    def on_run_end(self, info: object, result: object) -> None:
+        """Count one."""
+        self.ends += 1
+
+
+class Seen(NamedTuple):
+    """One run as it was seen from outside.
+
+    Attributes:
+        result: What came of it.
+        events: All of it.
+        ends: How often observers were told of its end.
+    """
+
+    result: AgentResult[Any]
+    events: list[RunEvent]
+    ends: int
+
+    @property
+    def said(self) -> tuple[Any, ...]:
+        """What an equal run says too."""
+        result = self.result
+        texts = tuple(message.text for message in result.messages)
+        return result.status, result.content, result.output, texts
+
+
+def tasks_beside() -> set[asyncio.Task[Any]]:
+    """All tasks but the current one."""
+    current = asyncio.current_task()
+    return {task for task in asyncio.all_tasks() if task is not current}
+
+
+async def settle(wanted: Callable[[], bool], *, turns: int = 100) -> bool:
+    """Let other tasks have their turn until *wanted* holds; whether it does."""
+    for _ in range(turns):
+        if wanted():
+            return True
+        await asyncio.sleep(0)
+    return wanted()

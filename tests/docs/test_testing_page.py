@@ -1,0 +1,25 @@
+"""The page on testing is a test file itself."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.docs.test_pages import ROOT, blocks_of
+
+
+def test_the_tests_of_the_page_pass(tmp_path: Path) -> None:
+    code = "\n\n".join(blocks_of(ROOT / "docs" / "testing.md"))
+    (tmp_path / "test_page.py").write_text(code)
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["upshot.testing.plugin"]\n')
+    options = ("asyncio_mode=auto", "asyncio_default_fixture_loop_scope=function")
+    set_up = [word for option in options for word in ("-o", option)]
+    program = [sys.executable, "-m", "pytest", "-q", "-W", "error", *set_up, "."]
+    done = subprocess.run(
+        program, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stdout
+    passed = re.search(r"(\d+) passed", done.stdout)
+    assert passed and int(passed[1]) >= code.count("def test_") + 20
