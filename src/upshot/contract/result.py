@@ -43,6 +43,9 @@ _SEQUENCES = (
 )
 
 
+_WORDS = (("status", Status), ("finish_reason", FinishReason), ("cause", InterruptCause))
+
+
 class RunWarning(Value, frozen=True, kw_only=True):
     """Something that went wrong without failing the run.
 
@@ -153,11 +156,7 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
     local: Local | None = None
 
     def __post_init__(self) -> None:
-        for name, words in (
-            ("status", Status),
-            ("finish_reason", FinishReason),
-            ("cause", InterruptCause),
-        ):
+        for name, words in _WORDS:
             word: object = getattr(self, name)
             if type(word) is str:
                 set_field(self, name, words(word))
@@ -168,7 +167,9 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
         amount = cast("object", self.cost)
         if amount is not None and not isinstance(amount, Cost):
             set_field(self, "cost", Cost(total=to_money(cast("float", amount))))
-        set_field(self, "usage", self.usage.with_cost(self.cost if self.usage else None))
+        cost = self.cost if self.usage else None
+        if self.usage.cost is not cost:
+            set_field(self, "usage", self.usage.with_cost(cost))
         if self.ended_at is None and self.started_at is not None:
             set_field(self, "ended_at", _end(self.started_at, self.duration_ms))
 

@@ -70,7 +70,8 @@ def check_options(options: Mapping[str, object]) -> None:
 
 def items_of(options: Mapping[str, object], name: str) -> tuple[Any, ...]:
     """The items of a list among the options, empty where it is not given."""
-    return tuple(cast("Iterable[Any]", options.get(name) or ()))
+    items = options.get(name)
+    return tuple(cast("Iterable[Any]", items)) if items else ()
 
 
 def object_of(options: Mapping[str, object], name: str) -> dict[str, Json]:
@@ -85,7 +86,9 @@ def to_request(request: object) -> Request:
     Raises:
         Misuse: It is neither a Request nor a Message nor a string, or holds no JSON.
     """
-    if isinstance(request, str | Message):
+    if isinstance(request, str):
+        return Request(clean_text(request))
+    if isinstance(request, Message):
         request = Request(request)
     if not isinstance(request, Request):
         raise Misuse(f"a request is a string, a Message or a Request, not {_kind_of(request)}")
@@ -139,6 +142,8 @@ def losses_of(request: object, options: Mapping[str, object]) -> tuple[RunWarnin
     given = {"attributes": options.get("attributes")}
     if isinstance(request, Request):
         given |= {"inputs": request.inputs, "metadata": request.metadata}
+    if not any(given.values()):
+        return ()
     found = [
         f"{name}{path}" for name, value in given.items() if value for path in to_free_json(value)[1]
     ]

@@ -42,10 +42,9 @@ async def run(
         JournalError: The journal cannot be opened.
         asyncio.CancelledError: The caller was cancelled; the run was finalised first.
     """
-    from .opening import begin
+    from .opening import run_whole
 
-    async with begin(agent, request, options, watch=False, child=run) as live:
-        return await live.finish()
+    return await run_whole(agent, request, options, child=run)
 
 
 def run_sync(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -22,23 +22,23 @@ from ..contract import (
     RunWarning,
 )
 from ..errors import Misuse
-from ..journal import open_journal
+from ..journal import MemoryJournal, open_journal
 from ..runs import (
     Child,
     LiveRun,
     OutputType,
-    Plan,
     ResumeOptions,
     RunOptions,
     Sitting,
     Where,
     current_run,
+    live_through,
 )
 from .answering import check_answers
 from .arguments import check_options
 from .planning import plan_again, plan_run, read_on, read_past, to_agent
 
-__all__ = ["begin", "go_on"]
+__all__ = ["begin", "go_on", "run_whole"]
 
 
 @asynccontextmanager
@@ -62,15 +62,36 @@ async def begin(
         handed: Messages that come after the request, from who handed it over.
     """
     check_options(options)
-    async with AsyncExitStack() as stack:
-        journal = await _open(options, stack)
-        plan = await plan_run(agent, request, options, journal, child=child, handed=handed)
-        if journal is None:
-            epoch = None
-        else:
-            await _refuse_known(plan, journal)
-            epoch = await journal.claim(plan.run_id)
-        yield LiveRun(Sitting(plan, epoch=epoch), watch=watch)
+    where = _place(options)
+    if where is None:
+        sitting = await _sit_down(agent, request, options, None, child=child, handed=handed)
+        yield LiveRun(sitting, watch=watch)
+        return
+    async with open_journal(where) as journal:
+        sitting = await _sit_down(agent, request, options, journal, child=child, handed=handed)
+        yield LiveRun(sitting, watch=watch)
+
+
+async def run_whole(
+    agent: Agent[Any] | AgentSpec, request: Request | str, options: RunOptions, *, child: Child
+) -> AgentResult[Any]:
+    """Open what a new run needs, live it to its end, and close it all.
+
+    Args:
+        agent: Who works on it.
+        request: What is asked.
+        options: Of the call.
+        child: Starts a run inside this one.
+
+    Raises:
+        asyncio.CancelledError: The caller was cancelled; the run was finalised first.
+    """
+    check_options(options)
+    where = _place(options)
+    if where is None or isinstance(where, MemoryJournal):
+        return await live_through(await _sit_down(agent, request, options, where, child=child))
+    async with open_journal(where) as journal:
+        return await live_through(await _sit_down(agent, request, options, journal, child=child))
 
 
 @asynccontextmanager
@@ -107,21 +128,39 @@ async def go_on(
             yield _typed(past.result, to_agent(agent, options.get("engine")))
 
 
-async def _open(options: RunOptions, stack: AsyncExitStack) -> Journal | None:
+async def _sit_down(
+    agent: Agent[Any] | AgentSpec,
+    request: Request | str,
+    options: RunOptions,
+    journal: Journal | None,
+    *,
+    child: Child,
+    handed: Sequence[Message] = (),
+) -> Sitting:
+    """Plan a new run and take its log."""
+    plan = await plan_run(agent, request, options, journal, child=child, handed=handed)
+    if journal is None:
+        return Sitting(plan)
+    if plan.request.run_id or plan.resume_from is not None:
+        # Chosen by the caller; an id of ours is random.
+        await _refuse_known(plan.run_id, journal)
+    return Sitting(plan, epoch=await journal.claim(plan.run_id))
+
+
+def _place(options: RunOptions) -> Where | None:
+    """Where the log goes: as the call says, else to that of the run round it."""
     where = options.get("journal")
     parent = current_run.get()
     if where is None and parent is not None:
         # A journal belongs to one event loop; a run in another one opens its file again.
         is_here = parent.loop is asyncio.get_running_loop()
         where = parent.journal if is_here else getattr(parent.journal, "path", None)
-    return None if where is None else await stack.enter_async_context(open_journal(where))
+    return where
 
 
-async def _refuse_known(plan: Plan, journal: Journal) -> None:
-    """Refuse an id that the caller chose and the journal has; a new one is random."""
-    if plan.request.run_id or plan.resume_from is not None:
-        async for _ in journal.events(plan.run_id):
-            raise Misuse(f"the journal has a run {plan.run_id!r} already: go on with resume(...)")
+async def _refuse_known(run_id: str, journal: Journal) -> None:
+    async for _ in journal.events(run_id):
+        raise Misuse(f"the journal has a run {run_id!r} already: go on with resume(...)")
 
 
 def _typed(result: AgentResult[Json], agent: Agent[Any]) -> AgentResult[Any]:

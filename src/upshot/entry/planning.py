@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
-import msgspec
+from msgspec.structs import replace
 
 from ..clock import SYSTEM_CLOCK
 from ..contract import (
@@ -18,26 +18,26 @@ from ..contract import (
     ArtifactStore,
     Budget,
     Checkpoint,
-    Decider,
     Engine,
     Journal,
     Message,
     Model,
-    Observer,
     Request,
-    handoffs_of,
 )
 from ..engines import LoopEngine
 from ..errors import Misuse
 from ..models import resolve
-from ..runs import Child, OutputType, Past, Plan, RunOptions, current_run, handoff_tools
+from ..runs import Child, Past, Plan, RunOptions, current_run, handoff_tools
 from ..tools import resolve_tools
 from .arguments import check_hooks, items_of, losses_of, object_of, to_request
+from .known import HOOKS, Known, known_of
 
 __all__ = ["agent_of_spec", "plan_again", "plan_run", "read_on", "read_past", "to_agent"]
 
 # Made once: looking its numbers over would be a good part of what a short run costs.
 _USUAL_BUDGET = Budget()
+# What a call may give and still be planned like the last one of its agent.
+_PLAIN = frozenset({"journal"})
 
 
 async def read_past(run_id: str, journal: Journal) -> Past:
@@ -83,8 +83,42 @@ async def plan_run(
         Misuse: One is wrong; the message names it.
     """
     agent = to_agent(agent, options.get("engine"))
+    known = known_of(agent)
+    if not options.keys() <= _PLAIN or handed or current_run.get() is not None:
+        return await _plan(known, agent, request, options, journal, child=child, handed=handed)
+    if known.usual is not None:
+        return _plan_as_usual(known.usual, request, journal)
+    plan = await _plan(known, agent, request, options, journal, child=child, handed=handed)
+    if known.is_fixed:
+        known.usual = plan
+    return plan
+
+
+def _plan_as_usual(usual: Plan, request: Request | str, journal: Journal | None) -> Plan:
+    """The plan of a run without options: it differs from any other in these fields alone."""
+    asked = to_request(request)
+    return replace(
+        usual,
+        request=asked,
+        run_id=_run_id(asked, {}),
+        journal=journal,
+        artifact_store=_artifact_store({}, journal),
+        warnings=losses_of(request, {}),
+    )
+
+
+async def _plan(
+    known: Known,
+    agent: Agent[Any],
+    request: Request | str,
+    options: RunOptions,
+    journal: Journal | None,
+    *,
+    child: Child,
+    handed: Sequence[Message],
+) -> Plan:
     given, request = request, to_request(request)
-    _check_hooks(agent, options)
+    _check_hooks(options)
     engine = options.get("engine") or agent.engine or LoopEngine()
     model = _model(agent, engine, options)
     budget = options.get("budget") or agent.budget or _USUAL_BUDGET
@@ -101,17 +135,18 @@ async def plan_run(
         run_id=run_id,
         engine=engine,
         model=model,
-        output=OutputType.of(agent.output_type),
+        output=known.output,
         settings=_settings(agent, options),
         retry=options.get("retry", agent.retry),
         budget=budget,
-        tools=_tools(agent, options),
+        tools=_tools(agent, options) if known.tools is None else known.tools,
         host=options.get("host"),
         observers=items_of(options, "observers"),
         deciders=items_of(options, "deciders"),
         committers=items_of(options, "committers"),
         prepare=options.get("prepare"),
-        handoffs=handoffs_of(agent),
+        handoffs=known.handoffs,
+        spec=known.spec or agent.spec(),
         handed=handed,
         history=await _history(request, options, journal),
         artifacts=items_of(options, "artifacts"),
@@ -153,7 +188,7 @@ async def plan_again(
     launch = logged.get("launch")
     if isinstance(launch, dict):
         options.setdefault("launch", launch)
-    request = msgspec.structs.replace(started.request, run_id=run_id)
+    request = replace(started.request, run_id=run_id)
     return await plan_run(agent, request, cast("RunOptions", options), journal, child=child)
 
 
@@ -211,11 +246,10 @@ def _run_id(request: Request, options: RunOptions) -> str:
     return checkpoint.exec_id
 
 
-def _check_hooks(agent: Agent[Any], options: RunOptions) -> None:
-    for name, role in (("observers", Observer), ("deciders", Decider)):
-        methods = [method for method in vars(role) if not method.startswith("_")]
-        items = (*getattr(agent, name), *items_of(options, name))
-        check_hooks(name, items, methods)
+def _check_hooks(options: RunOptions) -> None:
+    for name, methods in HOOKS.items():
+        if options.get(name):
+            check_hooks(name, items_of(options, name), methods)
 
 
 def _check_checkpoint(checkpoint: Checkpoint | None, engine: Engine) -> None:
@@ -270,6 +304,8 @@ def _settings(agent: Agent[Any], options: RunOptions) -> Any:
 def _tools(agent: Agent[Any], options: RunOptions) -> Any:
     named = items_of(options, "tools")
     own = named if agent.tools is None else agent.tools
+    if not own and not agent.handoffs:
+        return ()
     if agent.handoffs:
         own = (*own, *handoff_tools(agent.handoffs))
     return resolve_tools(own, named=named)

@@ -2,7 +2,7 @@
 
 from .board import Board
 from .discard import DiscardOnInterruptCauses
-from .handle import LiveRun
+from .handle import LiveRun, live_through
 from .handoff import handoff_tools
 from .host import RunHost
 from .lifecycle import Sitting
@@ -43,5 +43,6 @@ __all__ = [
     "current_run",
     "handoff_tools",
     "listen",
+    "live_through",
     "run_in_own_loop",
 ]

@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..contract import Artifact, ArtifactStored, Event, RunInfo, ToolRecord, ToolSettled
+import msgspec
+
+from ..contract import (
+    Artifact,
+    ArtifactStored,
+    Event,
+    ModelRequest,
+    ModelResponse,
+    RunInfo,
+    ToolRecord,
+    ToolSettled,
+)
+from ..errors import Misuse
 from ..tools import Toolbox
+from .calls import ModelCaller
 from .handoff import Handoffs
 from .past import to_artifact
 from .plan import Plan
@@ -22,7 +35,7 @@ class Box:
         info: Its identity.
         recorder: Its log.
         handoffs: Those that it may make.
-        deadline: Monotonic moment at which its time is over, None for never.
+        caller: The way to its model; the time of its account is the tools' too.
 
     Attributes:
         stored: Large outputs that were stored.
@@ -35,14 +48,14 @@ class Box:
         info: RunInfo,
         recorder: Recorder,
         handoffs: Handoffs,
-        deadline: float | None,
+        caller: ModelCaller,
     ) -> None:
         self.stored: list[Artifact] = []
         self._plan = plan
         self._info = info
         self._recorder = recorder
         self._handoffs = handoffs
-        self._deadline = deadline
+        self._caller = caller
         self._made: Toolbox | None = None
         self._is_cancelled = False
 
@@ -100,13 +113,27 @@ class Box:
             identity=self._info,
             parent_run_id=plan.parent_run_id,
             attempt=lambda: recorder.attempt,
-            deadline=self._deadline,
+            deadline=self._caller.ledger.deadline,
             dependencies=plan.dependencies,
             emit=self._emit,
             barrier=recorder.barrier,
             offered=handoffs.offered if handoffs.are_filtered else None,
             at_start=handoffs.judge if handoffs else None,
+            repair=self._repair if any(tool.repair for tool in plan.tools) else None,
         )
+
+    async def _repair(self, request: ModelRequest) -> ModelResponse:
+        """Have the run's own model correct arguments; it counts like any call of it."""
+        plan = self._plan
+        if plan.model is None:
+            raise Misuse("the run has no model that could correct arguments")
+        if plan.settings is not None:
+            # Of what it may be told, all but what concerns tools: none are offered here.
+            settings = msgspec.structs.replace(
+                plan.settings, tool_choice=None, parallel_tool_calls=None
+            )
+            request = msgspec.structs.replace(request, settings=settings)
+        return await self._caller.call(plan.model, request, purpose="repair")
 
     def _emit(self, event: Event) -> None:
         if isinstance(event, ArtifactStored):

@@ -50,8 +50,16 @@ class ModelCaller:
         self.retry = retry
         self.clock = clock
 
-    async def call(self, model: Model, request: ModelRequest) -> ModelResponse:
+    async def call(
+        self, model: Model, request: ModelRequest, *, purpose: str = ""
+    ) -> ModelResponse:
         """Ask *model*.
+
+        Args:
+            model: Whom to ask.
+            request: What to send.
+            purpose: What for, "" for a turn of the engine's; only these are shown to watchers
+                while they come, and are the run's last reply.
 
         Returns:
             What came of it; an error is a value here too.
@@ -66,24 +74,31 @@ class ModelCaller:
         self.ledger.turns += 1
         turn = self.ledger.turns - self.turns_before
         self.recorder.emit(
-            ModelStarted(model=model.name, turn=turn, messages=len(request.messages))
+            ModelStarted(
+                model=model.name, turn=turn, messages=len(request.messages), purpose=purpose
+            )
         )
         # What was done so far must be safe before more money is spent on it.
         await self.recorder.barrier()
-        asking = _Asking(self, model, request, turn)
+        asking = _Asking(self, model, request, turn, purpose)
         response = await asking.ask()
-        self.note(response)
+        self.note(response, purpose=purpose)
         self.recorder.emit(
             ModelReplied(
-                model=model.name, turn=turn, tries=asking.failed_tries + 1, response=response
+                model=model.name,
+                turn=turn,
+                tries=asking.failed_tries + 1,
+                response=response,
+                purpose=purpose,
             )
         )
         return response
 
-    def note(self, response: ModelResponse) -> None:
+    def note(self, response: ModelResponse, *, purpose: str = "") -> None:
         """Count *response*, which was just received or stands in the log."""
         self.ledger.add(response)
-        self.last = response
+        if not purpose:
+            self.last = response
         if response.rate_limit is not None:
             self.last_limited = response
 
@@ -91,8 +106,11 @@ class ModelCaller:
 class _Asking:
     """One model call with its tries."""
 
-    def __init__(self, caller: ModelCaller, model: Model, request: ModelRequest, turn: int) -> None:
+    def __init__(
+        self, caller: ModelCaller, model: Model, request: ModelRequest, turn: int, purpose: str
+    ) -> None:
         self.failed_tries = 0
+        self._purpose = purpose
         self._caller = caller
         self._model = model
         self._request = request
@@ -104,7 +122,7 @@ class _Asking:
         caller = self._caller
         stream = getattr(self._model, "stream", None)
         try:
-            if caller.recorder.watched and callable(stream):
+            if caller.recorder.watched and callable(stream) and not self._purpose:
                 return await self._show()
             response, _ = await call_with_retry(
                 self._call,
@@ -148,7 +166,7 @@ class _Asking:
 
     def _on_retry(self, tries: int, wait_s: float, response: ModelResponse) -> None:
         self.failed_tries, self._in_flight = tries, False
-        self._caller.note(response)
+        self._caller.note(response, purpose=self._purpose)
         self._caller.recorder.emit(
             ModelRetried(
                 model=self._model.name,

@@ -13,7 +13,7 @@ __all__ = ["changes_since"]
 
 def changes_since(past: Past, plan: Plan) -> Iterator[RunWarning]:
     """Warn of an agent that was changed since the last sitting, and of tools that were."""
-    now = plan.agent.spec()
+    now = plan.spec
     changed = [
         name for name in now.__struct_fields__ if getattr(now, name) != getattr(past.agent, name)
     ]

@@ -10,7 +10,7 @@ from ..contract import AgentError, ErrorCode, Interrupt, Origin, Pending, Status
 from ..errors import JournalError
 from .signals import Aborted, Failed, Interrupted, Parked
 
-__all__ = ["Ending", "StopReason", "classify", "internal_error"]
+__all__ = ["COMPLETED", "Ending", "StopReason", "classify", "internal_error"]
 
 StopReason = Literal["", "interrupt", "cancel", "deadline", "caller"]
 
@@ -33,6 +33,9 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     exception: BaseException | None = None
 
 
+COMPLETED = Ending()
+
+
 def classify(
     exception: BaseException | None,
     *,
@@ -53,7 +56,7 @@ def classify(
     """
     match exception:
         case None:
-            return Ending()
+            return COMPLETED
         case Interrupted(interrupt=wish):
             return _interrupted(interrupt or wish, exception)
         case Parked(pending=pending):

@@ -88,15 +88,13 @@ class Equipment:
             retry=plan.retry,
             clock=plan.clock,
         )
-        self.handoffs = Handoffs(
-            plan.handoffs, info=info, recorder=recorder, board=lambda: self.board
-        )
+        self.handoffs = Handoffs(plan.handoffs, info=info, recorder=recorder, board=self.board)
         self.box = Box(
             plan,
             info=info,
             recorder=recorder,
             handoffs=self.handoffs,
-            deadline=self.ledger.deadline,
+            caller=self.caller,
         )
         self.host = RunHost(
             plan.host,
@@ -153,9 +151,14 @@ class Equipment:
         if callable(go_on_after):
             go_on_after(past.responses, conversation=past.board.messages())
 
+    def use_board(self, board: Board) -> None:
+        """Have the engine work on *board* from now on, and log what it changes."""
+        self.board = self.handoffs.board = board
+        board.watch(self.recorder.emit)
+
     def take_board(self, past: Past) -> None:
         """Go on with the board that the log shows."""
-        self.board = past.board
+        self.board = self.handoffs.board = past.board
         for record in past.records[past.records_before :]:
             # The process may have ended between the call's end and the word of it.
             self.handoffs.note(record)

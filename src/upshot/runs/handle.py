@@ -35,7 +35,7 @@ else:
 
     T = TypeVar("T")
 
-__all__ = ["MAX_WAITING_DELTAS", "LiveRun", "conclude"]
+__all__ = ["MAX_WAITING_DELTAS", "LiveRun", "conclude", "live_through"]
 
 MAX_WAITING_DELTAS = 10_000
 _PIECES = (TextDelta, ReasoningDelta, ToolCallDelta, ToolProgress)
@@ -176,6 +176,20 @@ class LiveRun(Generic[T]):
             self._sitting.end("caller")
             await conclude(self._task, within_s=CALLER_GRACE_S)
             raise
+
+
+async def live_through(sitting: Sitting) -> AgentResult[Any]:
+    """Live *sitting* to its end; a cancel of the waiting task cancels the run, and is re-raised.
+
+    The run is finalised first, so that its log and its observers learn of its end.
+    """
+    if not sitting.is_bare:
+        return await LiveRun[Any](sitting, watch=False).finish()
+    # Only the engine is waited for, and it has a task of its own: a cancel cuts nothing else.
+    result = await sitting.live()
+    if sitting.stop == "caller":
+        raise asyncio.CancelledError
+    return result
 
 
 async def conclude(task: asyncio.Task[Any], *, within_s: float) -> None:

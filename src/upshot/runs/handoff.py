@@ -50,7 +50,11 @@ class Handoffs:
         handoffs: Those of the agent.
         info: The run.
         recorder: Its log, which keeps the one that was taken.
-        board: Gives the board as it is now, for filters.
+        board: What filters are shown.
+
+    Attributes:
+        info: The run.
+        board: Replaced with that of every attempt.
     """
 
     def __init__(
@@ -59,12 +63,12 @@ class Handoffs:
         *,
         info: RunInfo,
         recorder: Recorder,
-        board: Callable[[], Board],
+        board: Board,
     ) -> None:
         self.info = info
+        self.board = board
         self._by_tool = {_name_of(handoff): handoff for handoff in handoffs}
         self._recorder = recorder
-        self._board = board
 
     def __bool__(self) -> bool:
         return bool(self._by_tool)
@@ -115,7 +119,7 @@ class Handoffs:
             state[HANDOFF_STATE_KEY] = to_free_json(self._recorder.handoff)[0]
 
     def _is_shown(self, handoff: Handoff) -> bool:
-        return _is_shown(handoff, self.info, self._board(), self._hide)
+        return _is_shown(handoff, self.info, self.board, self._hide)
 
     def _hide(self, handoff: Handoff, error: Exception) -> None:
         message = raised(f"filter of the hand-off to {handoff.to_agent_id!r}", error)

@@ -88,6 +88,10 @@ class Hooks:
         self._recorder = recorder
         self._wait = wait
 
+    def __bool__(self) -> bool:
+        """Whether there is any."""
+        return bool(self._observers or self._deciders or self._committers)
+
     async def tell(self, name: str, *facts: object) -> None:
         """Call ``name(info, *facts)`` on every observer that has it; a raise is a warning."""
         for observer in self._observers:

@@ -20,6 +20,7 @@ from ..contract import (
 __all__ = ["Ledger", "deadline_error"]
 
 _ZERO = Decimal(0)
+_NOTHING = Usage()
 
 
 class _Call(NamedTuple):
@@ -61,7 +62,7 @@ class Ledger:
         self.turns = 0
         self._calls: list[_Call] = []
         self._summed = 0
-        self._usage = Usage()
+        self._usage = _NOTHING
         self._costs: list[Cost] = []
         self._unpriced = 0
         self._mark = 0
@@ -82,6 +83,8 @@ class Ledger:
     @property
     def cost(self) -> Cost | None:
         """Money for all priced calls, the others counted; None where none was priced."""
+        if not self._calls:
+            return None
         self._sum_up()
         total = Cost.of_calls(self._costs)
         if total is None:
@@ -106,7 +109,7 @@ class Ledger:
     def since_mark(self) -> tuple[Usage, Cost | None]:
         """Usage and cost since the last call of this, or since the start."""
         calls, self._mark = self._calls[self._mark :], len(self._calls)
-        usage = Usage()
+        usage = _NOTHING
         for call in calls:
             usage = usage + call.usage
         return usage, Cost.of_calls(call.cost for call in calls if call.cost or not call.free)

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from ..contract import (
     OUTPUT_VAR,
@@ -30,16 +31,18 @@ from ..contract import (
 )
 from ..contract import Board as BoardRole
 from ..errors import JournalError
+from ..journal.memory import MemoryJournal
 from ..tools.fence import is_fenced
 from .board import Board
 from .callback import call
 from .change import changes_since
 from .disposition import is_committed, note_verdict, wants_revision, with_verdict
-from .ending import Ending, StopReason, classify, internal_error
+from .ending import COMPLETED, Ending, StopReason, classify, internal_error
 from .equipment import Equipment
 from .handoff import current_handoffs
 from .hooks import Verdict
 from .ledger import deadline_error
+from .listeners import anybody_listens
 from .past import Past
 from .phase import FINAL, FIRST, Cue, Phase, cue_of_ending, cue_of_verdict, follow
 from .plan import Parent, Plan
@@ -76,7 +79,7 @@ class Sitting:
         self.phase = FIRST
         self._attempt, self._feedback = 1, ""
         self._verdict = Verdict()
-        self._ending = Ending()
+        self._ending = COMPLETED
         self._result: AgentResult[Any] | None = None
         self._interrupt: Interrupt | None = None
         self._has_begun = False
@@ -100,6 +103,19 @@ class Sitting:
         """Cancel the engine; the run ends as *reason* says."""
         self._parts.scope.end(reason)
 
+    @property
+    def stop(self) -> StopReason:
+        """Why the engine was cancelled from outside, "" if it was not."""
+        return self._parts.scope.stop
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether nothing but the engine is ever waited for, and nobody listens."""
+        plan = self.plan
+        is_instant = plan.journal is None or isinstance(plan.journal, MemoryJournal)
+        is_alone = plan.host is None and plan.prepare is None and not self._parts.hooks
+        return is_instant and is_alone and not anybody_listens()
+
     # -- the life
 
     async def live(self) -> AgentResult[Any]:
@@ -119,6 +135,16 @@ class Sitting:
         if self._result is None:
             self._result = self._parts.result(self._ending)
         return self._result
+
+    def _amend(self, **facts: Any) -> AgentResult[Any]:
+        """The result with some facts changed: another one, for hooks may hold what they saw."""
+        if self._parts.hooks:
+            self._result = msgspec.structs.replace(self._told, **facts)
+        else:
+            result = self._told
+            for name, fact in facts.items():
+                force_setattr(result, name, fact)
+        return self._told
 
     def _take_fault(self, error: BaseException) -> Cue:
         """A closing loop, a lost log or a fault of ours: the run still ends whole."""
@@ -169,7 +195,7 @@ class Sitting:
         plan = self.plan
         self.recorder.emit(
             RunStarted(
-                agent=plan.agent.spec(),
+                agent=plan.spec,
                 request=plan.request,
                 parent_run_id=plan.parent_run_id,
                 depth=self._parts.depth,
@@ -185,7 +211,7 @@ class Sitting:
         self.recorder.emit(
             RunResumed(
                 answers=self._answers,
-                agent=self.plan.agent.spec(),
+                agent=self.plan.spec,
                 interrupted_calls=tuple(past.unsettled),
             )
         )
@@ -248,8 +274,7 @@ class Sitting:
         parts.box.new_turn()
         if any(map(is_fenced, board.messages())):
             parts.box.tools.distrust("an earlier run")
-        board.watch(self.recorder.emit)
-        parts.board = board
+        parts.use_board(board)
 
     async def _work(self) -> Cue:
         """Have the engine work on the board."""
@@ -307,6 +332,8 @@ class Sitting:
             self._parts.board.set(OUTPUT_VAR, to_free_json(value)[0])
 
     def _classify(self, error: BaseException | None) -> Ending:
+        if error is None:
+            return COMPLETED
         parts = self._parts
         return classify(
             error,
@@ -359,7 +386,7 @@ class Sitting:
                 reason = await self._parts.hooks.commit(self.plan.request, self._told)
             event = Committed(committed=committed and not reason, reason=reason)
             self.recorder.emit(event)
-        self._result = msgspec.structs.replace(self._told, committed=event.committed)
+        self._amend(committed=event.committed)
         return Cue.DISPOSED
 
     # -- the end
@@ -369,11 +396,8 @@ class Sitting:
         parts = self._parts
         parts.scope.is_final = True
         parts.box.warn_of_leftovers()
-        self._result = result = msgspec.structs.replace(
-            self._told,
-            attempt_log=tuple(parts.report.lines),
-            warnings=tuple(self.recorder.warnings),
-        )
+        lines, warnings = tuple(parts.report.lines), tuple(self.recorder.warnings)
+        result = self._amend(attempt_log=lines, warnings=warnings)
         if self._has_begun:
             await parts.hooks.tell("on_run_end", result)
         return Cue.TOLD

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from ..contract import Event, ModelResponse
 from .plan import Plan
 
-__all__ = ["Listener", "Opener", "listen", "listeners_of"]
+__all__ = ["Listener", "Opener", "anybody_listens", "listen", "listeners_of"]
 
 # Takes events, and what engines report that called a model by other ways; it must not wait.
 Listener: TypeAlias = Callable[[Event | ModelResponse], None]
@@ -35,6 +35,11 @@ def listen(opener: Opener) -> Callable[[], None]:
         _openers = tuple(known for known in _openers if known is not opener)
 
     return end
+
+
+def anybody_listens() -> bool:
+    """Whether anybody is asked at each sitting."""
+    return bool(_openers)
 
 
 def listeners_of(plan: Plan) -> Iterator[Listener]:

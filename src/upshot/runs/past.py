@@ -234,7 +234,8 @@ class Past:
         self.turns += 1
         self.lost_calls -= 1
         self.responses.append(event.response)
-        self.reply = event.response
+        if not event.purpose:
+            self.reply = event.response
 
     def _tool_started(self, event: ToolStarted) -> None:
         self.unsettled[event.call.id] = event

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from ..clock import SYSTEM_CLOCK
 from ..contract import (
     Agent,
+    AgentSpec,
     ArtifactStore,
     Budget,
     Checkpoint,
@@ -33,12 +35,14 @@ from .output import OutputType
 
 __all__ = ["Child", "Parent", "Plan"]
 
+# One for all runs that name none, for it is frozen.
+_BUDGET = Budget()
+
 # Starts a run inside a run: (agent, request, options) to its result.
 Child = Callable[..., Awaitable[Any]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Parent:
+class Parent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What a run started inside a run inherits.
 
     Attributes:
@@ -60,13 +64,13 @@ class Parent:
     policy: Policy | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A run before it begins: who works on what, with what, within which limits.
 
     Attributes:
         handed: Messages that come after the request, from who handed it over.
         warnings: Told when the run begins.
+        spec: The agent in names only.
 
     The others: see ``RunOptions``.
     """
@@ -79,7 +83,7 @@ class Plan:
     output: OutputType
     settings: ModelSettings | None = None
     retry: Retry | None = None
-    budget: Budget = field(default_factory=Budget)
+    budget: Budget = _BUDGET
     tools: tuple[Tool, ...] = ()
     handoffs: tuple[Handoff, ...] = ()
     host: object = None
@@ -90,7 +94,7 @@ class Plan:
     history: Sequence[Message] = ()
     handed: Sequence[Message] = ()
     artifacts: tuple[str, ...] = ()
-    attributes: JsonObject = field(default_factory=dict[str, Any])
+    attributes: JsonObject = {}
     parent: Parent | None = None
     parent_run_id: str = ""
     resume_from: Checkpoint | None = None
@@ -102,9 +106,10 @@ class Plan:
     policy: Policy | None = None
     secrets: tuple[str, ...] = ()
     clock: Clock = SYSTEM_CLOCK
-    launch: JsonObject = field(default_factory=dict[str, Any])
+    launch: JsonObject = {}
     child: Child | None = None
     warnings: tuple[RunWarning, ...] = ()
+    spec: AgentSpec = AgentSpec()
 
     @property
     def depth(self) -> int:

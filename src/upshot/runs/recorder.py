@@ -26,6 +26,7 @@ from .listeners import Listener
 __all__ = ["Recorder"]
 
 _DELTAS = frozenset(DELTAS)
+_KEPT = frozenset({RunSettled, Warned, HandoffEvent})
 # Bound once: this runs for every event of every run.
 _set = force_setattr
 
@@ -90,28 +91,36 @@ class Recorder:
         """
         if self.is_settled or not isinstance(event, RunEvent):
             return
-        kind = type(event)
+        kind, journal = type(event), self._journal
         durable = kind not in _DELTAS
         seq = self.seq + durable
         part = 0 if durable else self._part + 1
         # Nobody can have seen an event that is neither logged nor watched nor in the result.
-        if self._journal is not None or self._watchers or kind is HandoffEvent:
+        if journal is not None or self._watchers or kind is HandoffEvent:
             _set(event, "run_id", self.run_id)
             _set(event, "attempt", self.attempt)
             _set(event, "time", self._clock.now())
             _set(event, "seq", seq)
             _set(event, "part", part)
-            if durable and self._journal is not None:
-                self._journal.append(event, epoch=self._epoch)
+            if durable and journal is not None:
+                journal.append(event, epoch=self._epoch)
         self.seq, self._part = seq, part
-        if kind is RunSettled:
-            self.is_settled = True
-        elif isinstance(event, Warned):
-            self.warnings.append(event.warning)
-        elif isinstance(event, HandoffEvent) and self.handoff is None:
-            self.handoff = event
+        if kind in _KEPT:
+            self._keep(event)
         for watcher in self._watchers:
             watcher(event)
+
+    def _keep(self, event: Event) -> None:
+        """Take from *event* what the run itself has to know."""
+        match event:
+            case RunSettled():
+                self.is_settled = True
+            case Warned():
+                self.warnings.append(event.warning)
+            case HandoffEvent() if self.handoff is None:
+                self.handoff = event
+            case _:
+                pass
 
     def leave_journal(self) -> None:
         """Log nothing more, since the log cannot be written; watchers are still told."""

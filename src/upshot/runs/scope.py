@@ -63,24 +63,30 @@ class Scope:
         Returns:
             What it returned and what it raised; one of them is None.
         """
-        self._task = task = self._loop.create_task(work)
-        task.add_done_callback(lambda _: self._let_go())
+        self._over = self._loop.create_future()
+        self._task = task = self._loop.create_task(self._do(work))
+        # For work that is cancelled before its first step.
+        task.add_done_callback(self._let_go)
         if self.stop:
             self._cancel(task)
         self._watch()
-        while not (task.done() or self.abandoned):
-            self._over = self._loop.create_future()
+        while True:
             try:
                 await self._over
             except asyncio.CancelledError:
-                # Only a closing loop cancels the sitting itself; the run still ends whole.
+                # The caller's, or that of a closing loop; the run still ends whole.
                 self.end("caller")
+            if task.done() or self.abandoned:
+                break
+            self._over = self._loop.create_future()
         self._unwatch()
         if self.abandoned and not task.done():
             # An exception of abandoned work is nobody's any more.
             task.add_done_callback(_forget)
             return None, asyncio.CancelledError()
         if task.cancelled():
+            # It may have been cancelled before its first step.
+            work.close()
             return None, asyncio.CancelledError()
         error = task.exception()
         return (None, error) if error is not None else (task.result(), None)
@@ -144,11 +150,18 @@ class Scope:
             timer.cancel()
         self._timers.clear()
 
+    async def _do(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            return await work
+        finally:
+            # Sooner than a callback: who waits wakes up in the loop's very next round.
+            self._let_go()
+
     def _give_up(self) -> None:
         self.abandoned = True
         self._let_go()
 
-    def _let_go(self) -> None:
+    def _let_go(self, _: object = None) -> None:
         if self._over is not None and not self._over.done():
             self._over.set_result(None)
 

@@ -40,11 +40,13 @@ async def seed_board(plan: Plan, info: RunInfo, *, feedback: str, wait: Wait) ->
         board = made if isinstance(made, Board) else Board.restore(made.snapshot())
     else:
         board = Board()
-        board.extend(plan.history)
+        if plan.history:
+            board.extend(plan.history)
         board.append(plan.request.to_message())
         for name, value in plan.request.inputs.items():
             board.set(name, to_free_json(value)[0])
-    board.extend(plan.handed)
+    if plan.handed:
+        board.extend(plan.handed)
     if feedback:
         board.append(Message("user", feedback))
     board.mark_seeded()
@@ -53,15 +55,13 @@ async def seed_board(plan: Plan, info: RunInfo, *, feedback: str, wait: Wait) ->
 
 def changes_of(board: Board) -> Iterator[BoardChanged]:
     """The facts of which the log can fold *board* again: first its seed, then the rest."""
-    snapshot = board.snapshot()
-    variables = snapshot.variables
-    seeded = {name: count for name, count in snapshot.seeded.items() if count}
-    for channel, count in seeded.items():
-        messages = snapshot.channels[channel][:count]
-        yield BoardChanged(channel=channel, messages=messages, variables=variables, seeded=True)
-        variables = {}
-    if not seeded:
+    variables, is_bare = board.variables(), True
+    for channel in board.channels():
+        if messages := board.seeded(channel):
+            yield BoardChanged(channel=channel, messages=messages, variables=variables, seeded=True)
+            variables, is_bare = {}, False
+    if is_bare:
         yield BoardChanged(variables=variables, seeded=True)
-    for channel, messages in snapshot.channels.items():
-        if produced := messages[seeded.get(channel, 0) :]:
-            yield BoardChanged(channel=channel, messages=produced)
+    for channel in board.channels():
+        if produced := board.messages(channel)[len(board.seeded(channel)) :]:
+            yield BoardChanged(channel=channel, messages=tuple(produced))
