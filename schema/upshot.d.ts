@@ -1409,6 +1409,11 @@ export interface ModelReplied {
    * @defaultValue `{"kind": "model_response", "schema_version": 1}`
    */
   response?: ModelResponse;
+  /**
+   * As in `ModelStarted`.
+   * @defaultValue `""`
+   */
+  purpose?: string;
 }
 
 /** What came of one model call: an answer, calls, or an error as a value. */
@@ -1582,6 +1587,11 @@ export interface ModelStarted {
    * @defaultValue `0`
    */
   messages?: number;
+  /**
+   * "repair" for one that corrects the arguments of a call; "" for the engine's.
+   * @defaultValue `""`
+   */
+  purpose?: string;
 }
 
 /** Where an error or a warning arose. Open. */

@@ -112,11 +112,13 @@ class ModelStarted(RunEvent, frozen=True, kw_only=True):
         model: "provider:name".
         turn: Which turn of the attempt, from 1.
         messages: How many messages are sent.
+        purpose: "repair" for one that corrects the arguments of a call; "" for the engine's.
     """
 
     model: str = ""
     turn: int = 0
     messages: int = 0
+    purpose: str = ""
 
 
 class ModelRetried(RunEvent, frozen=True, kw_only=True):
@@ -186,12 +188,14 @@ class ModelReplied(RunEvent, frozen=True, kw_only=True):
         turn: Which turn of the attempt.
         tries: How many tries it took.
         response: What came of the last one.
+        purpose: As in ``ModelStarted``.
     """
 
     model: str = ""
     turn: int = 0
     tries: int = 1
     response: ModelResponse = ModelResponse()
+    purpose: str = ""
 
 
 class ToolStarted(RunEvent, frozen=True, kw_only=True):

@@ -46,6 +46,7 @@ def reopen(desk: Desk, parked: Case, answer: CallAnswer) -> Case:
     """
     case, digest = desk.open(parked.call, parked.label), parked.digest
     case.source, case.edited, case.asks = parked.source, parked.edited, parked.asks
+    case.refused, case.mended = parked.refused, parked.mended
     expired = parked.pending is not None and desk.is_expired(parked.pending)
     if expired and not isinstance(answer, Deny):
         tell_outdated(desk, case)

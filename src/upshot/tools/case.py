@@ -21,6 +21,7 @@ from ..contract import (
 from ..errors import Misuse
 from .canonical import canonical_json
 from .catalog import Catalog
+from .check import Refused
 from .definition import Tool
 from .turn import Turn
 
@@ -48,6 +49,8 @@ class Case:
         answered: Whether somebody's answer is at hand, so that nobody else is asked.
         distrusted: Whether that is because untrusted results are in the context.
         edited: Whether a hook or a person has changed the arguments.
+        refused: What was wrong before a model corrected the arguments; None where none has.
+        mended: What a model corrected them to; None where none has.
         dry: Whether nobody is asked and nothing is done: what would come of it is wanted.
         granted: Digest of what a person let pass, "" for none.
         approval: Who let it run, or did not.
@@ -88,6 +91,7 @@ class Case:
         "idempotency_key",
         "label",
         "lossy",
+        "mended",
         "mode",
         "opened",
         "outcome",
@@ -95,6 +99,7 @@ class Case:
         "pending",
         "place",
         "redactions",
+        "refused",
         "resources",
         "run_started",
         "source",
@@ -124,6 +129,8 @@ class Case:
         self.coercions: tuple[Coercion, ...] = ()
         self.trace: list[GateVerdict] = []
         self.asks = ""
+        self.refused: Refused | None = None
+        self.mended: str | JsonObject | None = None
         self.answered = self.distrusted = self.dry = False
         self.edited = False
         self.granted = ""

@@ -60,6 +60,7 @@ class Tool:
         limits: What such a process may use; None is no limit.
         verify: Asked whether a call whose effect is unknown took effect, before anybody
             decides to repeat it; see ``VerifyHook``. None leaves it unknown.
+        repair: Whether a model is asked once to correct arguments that do not fit.
         retries: How often a failed body is run again at once, where nothing is unknown.
         error_key: A returned mapping with something truthy under it is a failure; None
             switches that off.
@@ -87,6 +88,7 @@ class Tool:
     isolation: Literal["process"] | None = None
     limits: ProcessLimits | None = None
     verify: VerifyHook | None = None
+    repair: bool = False
     retries: int = 0
     error_key: str | None = "error"
     concurrency: int | None = None
@@ -287,6 +289,7 @@ def tool(
     limits: ProcessLimits | None = None,
     retries: int = 0,
     verify: VerifyHook | None = None,
+    repair: bool = False,
     error_key: str | None = "error",
     concurrency: int | None = None,
     trust: str = "",

@@ -56,7 +56,7 @@ def take_up(desk: Desk, case: Case, started: ToolStarted) -> None:
     tool = desk.catalog.known(case.tool_name)
     case.idempotency_key = started.idempotency_key
     if tool is not None and (not tool.may_write or tool.idempotent):
-        case.granted = ANY_ARGUMENTS
+        case.granted, case.mended = ANY_ARGUMENTS, started.arguments
         return
     case.tool, case.arguments, case.started_at = tool, started.arguments, started.time
     case.outcome = ToolFailure(

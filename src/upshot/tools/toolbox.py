@@ -41,6 +41,7 @@ from .gates import Approver, GateChoice, PreToolHook, passage_of
 from .kit import kit_of, resolve_tools
 from .ledger import Barrier, Emit, JournalLedger, Ledger
 from .lending import Lending
+from .repair import AskModel, Repair
 from .resumption import restore_records, take_up
 from .secrets import Secrets
 from .turn import ReplayScope, Turn
@@ -76,6 +77,7 @@ class Toolbox(Lending):
         secrets: Iterable[str] = (),
         web_mode: bool = True,
         parallel: bool = True,
+        repair: AskModel | None = None,
         replay_scope: ReplayScope = "turn",
         journal: Journal | None = None,
         clock: Clock | None = None,
@@ -107,6 +109,8 @@ class Toolbox(Lending):
             web_mode: Whether tools that declare the network may run; the older name of
                 ``Policy(network=)``.
             parallel: Whether bodies of one reply may run together.
+            repair: Asked once to correct arguments that do not fit, for tools with
+                ``repair=True``: the ``call`` of a model. None leaves such calls denied.
             replay_scope: How long a success denies its repetition: "turn", or as long as the
                 Toolbox lives and what ``restore`` brings in ("run", "context").
             journal: Where events are logged when no run does that.
@@ -136,19 +140,22 @@ class Toolbox(Lending):
         self._batches: set[Batch] = set()
         self._untrusted: set[tuple[str, str]] = set()
         self.records: list[ToolRecord] = []
-        ledger = Ledger(emit, barrier)
+        masks = Secrets(secrets)
         get_attempt = attempt if callable(attempt) else lambda: attempt
+        ledger: Ledger = Ledger(emit, barrier)
         if journal is not None and emit is None:
             ledger = JournalLedger(journal, run_id, clock=clock, attempt=get_attempt)
+        mend = None if repair is None else Repair(repair, masks)
+        way = passage_of(gates, hook=on_pre_tool_use, approve=approve, policy=policy, repair=mend)
         self._desk = Desk(
             run_id=run_id,
             parent_run_id=parent_run_id,
             attempt=get_attempt,
             catalog=Catalog(kit, partial(make_reader, store, run_id), offered),
-            passage=passage_of(gates, hook=on_pre_tool_use, approve=approve, policy=policy),
+            passage=way,
             clock=clock,
             ledger=ledger,
-            secrets=Secrets(secrets),
+            secrets=masks,
             store=store,
             workers=workers or WORKERS,
             dependencies=dependencies,
@@ -336,8 +343,10 @@ class Toolbox(Lending):
         for case in cases:
             if case.call_id in started:
                 take_up(self._desk, case, started[case.call_id])
-            else:
-                case.answered = case.call_id in asked and case.call_id in answers
+            elif case.call_id in asked:
+                # People were asked about these, whatever a model had to correct first.
+                case.mended = asked[case.call_id].arguments
+                case.answered = case.call_id in answers
         outcomes = await self._run(cases)
         return outcomes + await self._answer_again(asked, answers)
 

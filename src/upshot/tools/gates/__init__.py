@@ -8,6 +8,7 @@ from ...contract import Policy
 from ...errors import Misuse
 from ..gate import Gate
 from ..passage import Passage
+from ..repair import Repair
 from .approval import ApprovalGate, Approver
 from .arguments import ArgumentsGate
 from .block import BlockGate
@@ -50,7 +51,11 @@ _NEEDED = ("known_tool", "arguments")
 
 
 def standard_gates(
-    *, hook: PreToolHook | None, approve: Approver | None, policy: Policy | None
+    *,
+    hook: PreToolHook | None,
+    approve: Approver | None,
+    policy: Policy | None,
+    repair: Repair | None = None,
 ) -> tuple[Gate, ...]:
     """The gates that are asked unless somebody chooses others, in order.
 
@@ -58,6 +63,7 @@ def standard_gates(
         hook: The caller's own hook, None for none.
         approve: Who approves at once, None for nobody.
         policy: The caller's rules, None for none.
+        repair: Who corrects arguments, None for nobody.
     """
     found: list[Gate | None] = [
         CancelledGate(),
@@ -67,7 +73,7 @@ def standard_gates(
         None if policy is None else PolicyGate(policy),
         BlockGate(),
         RateGate(),
-        ArgumentsGate(),
+        ArgumentsGate(repair),
         ReplayGate(),
         ProgressGate(),
         None if hook is None else HookGate(hook),
@@ -83,6 +89,7 @@ def passage_of(
     hook: PreToolHook | None,
     approve: Approver | None,
     policy: Policy | None,
+    repair: Repair | None,
 ) -> Passage:
     """The way through the gates that a caller wants.
 
@@ -92,13 +99,15 @@ def passage_of(
         hook: As for ``standard_gates``, like the others.
         approve: As there.
         policy: As there.
+        repair: As there.
 
     Raises:
         Misuse: A gate is missing without which no call can be read.
     """
-    if chosen is None and hook is None and approve is None and policy is None:
+    if all(one is None for one in (chosen, hook, approve, policy, repair)):
         return _standard_passage()
-    return Passage(_choose(chosen, standard_gates(hook=hook, approve=approve, policy=policy)))
+    standard = standard_gates(hook=hook, approve=approve, policy=policy, repair=repair)
+    return Passage(_choose(chosen, standard))
 
 
 @cache
