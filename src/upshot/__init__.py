@@ -152,12 +152,16 @@ if TYPE_CHECKING:
     from .tools import (
         Allow,
         Ask,
+        Circuit,
         EditArguments,
+        ProcessLimits,
+        Rate,
         Refuse,
         Tool,
         Toolbox,
         ToolContext,
         ToolError,
+        ToolSet,
         open_mcp,
         tool,
     )
@@ -190,6 +194,7 @@ __all__ = [
     "Budget",
     "Checkpoint",
     "CheckpointSaved",
+    "Circuit",
     "Clock",
     "Committed",
     "Conversation",
@@ -249,8 +254,10 @@ __all__ = [
     "Policy",
     "Price",
     "Prices",
+    "ProcessLimits",
     "QuestionAnswered",
     "QuestionAsked",
+    "Rate",
     "RateLimitState",
     "RateLimitWindow",
     "Reasoning",
@@ -294,6 +301,7 @@ __all__ = [
     "ToolOutcome",
     "ToolProgress",
     "ToolRecord",
+    "ToolSet",
     "ToolSettled",
     "ToolSpec",
     "ToolStarted",
@@ -358,7 +366,10 @@ _HOMES = {
         "Run RunOptions handoff_tools "
     ),
     "wire": ("Price "),
-    "tools": ("Allow Ask EditArguments Refuse Tool ToolContext ToolError Toolbox open_mcp tool "),
+    "tools": (
+        "Allow Ask Circuit EditArguments ProcessLimits Rate Refuse Tool ToolContext ToolError "
+        "ToolSet Toolbox open_mcp tool "
+    ),
 }
 
 __getattr__: Callable[[str], object] = lazy_names(__name__, globals(), _HOMES)

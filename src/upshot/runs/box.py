@@ -58,6 +58,7 @@ class Box:
         self._caller = caller
         self._made: Toolbox | None = None
         self._is_cancelled = False
+        self._source = ""
 
     @property
     def tools(self) -> Toolbox:
@@ -66,12 +67,25 @@ class Box:
             self._made = self._make()
             if self._is_cancelled:
                 self._made.cancel(running=False)
+            if self._source:
+                self._made.distrust(self._source)
         return self._made
 
     @property
     def records(self) -> Sequence[ToolRecord]:
         """One record for every settled call, in order."""
         return () if self._made is None else self._made.records
+
+    @property
+    def tainted(self) -> str:
+        """Whose untrusted words are in the context, "" for nobody's."""
+        return self._source if self._made is None else self._made.tainted
+
+    def distrust(self, source: str) -> None:
+        """Tell that untrusted words of *source* are in the context."""
+        self._source = self._source or source
+        if self._made is not None:
+            self._made.distrust(source)
 
     def restore(self, records: Iterable[ToolRecord]) -> None:
         """Take in what the log says of earlier calls of this turn."""

@@ -273,7 +273,9 @@ class Sitting:
             self.recorder.emit(change)
         parts.box.new_turn()
         if any(map(is_fenced, board.messages())):
-            parts.box.tools.distrust("an earlier run")
+            parts.box.distrust("an earlier run")
+        if (outer := self.plan.context) is not None and outer.tainted:
+            parts.box.distrust(f"{outer.tainted}, in the outer run")
         parts.use_board(board)
 
     async def _work(self) -> Cue:
@@ -283,6 +285,8 @@ class Sitting:
         if parts.scope.abandoned:
             message = "the engine ignored its cancellation and was left behind"
             self.recorder.warn(RunWarning(code="abandoned", message=message, origin=Origin.ENGINE))
+        if (outer := self.plan.context) is not None and parts.box.tainted:
+            outer.distrust(f"{parts.box.tainted}, in a run inside")
         self._ending = ending = self._classify(error)
         if ending.interrupt is not None:
             self._note_interrupt(ending.interrupt)
@@ -307,6 +311,7 @@ class Sitting:
                 clock=plan.clock,
                 loop=asyncio.get_running_loop(),
                 policy=plan.policy,
+                box=parts.box,
             )
         )
         current_handoffs.set(parts.handoffs)

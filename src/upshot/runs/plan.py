@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -42,6 +42,19 @@ _BUDGET = Budget()
 Child = Callable[..., Awaitable[Any]]
 
 
+class Context(Protocol):
+    """What the runs inside a run have to know of its messages."""
+
+    @property
+    def tainted(self) -> str:
+        """Whose untrusted words are among them, "" for nobody's."""
+        ...
+
+    def distrust(self, source: str) -> None:
+        """Tell that untrusted words of *source* are among them."""
+        ...
+
+
 class Parent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What a run started inside a run inherits.
 
@@ -53,6 +66,7 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         clock: Its time.
         loop: The event loop in which it lives.
         policy: Its rules on tools, None for none.
+        box: Its tools, which know whether strangers' words are in its context.
     """
 
     run_id: str
@@ -62,6 +76,7 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     clock: Clock
     loop: asyncio.AbstractEventLoop
     policy: Policy | None = None
+    box: Context | None = None
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -110,6 +125,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     child: Child | None = None
     warnings: tuple[RunWarning, ...] = ()
     spec: AgentSpec = AgentSpec()
+
+    @property
+    def context(self) -> Context | None:
+        """What surrounds it: the tools of the run that it is inside of, None for none."""
+        return None if self.parent is None else self.parent.box
 
     @property
     def depth(self) -> int:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .mcp import McpTools, open_mcp
     from .rate import Circuit, Rate
     from .toolbox import Toolbox
+    from .toolset import ToolSet
     from .workers import Workers
 
 __all__ = [
@@ -56,6 +57,7 @@ __all__ = [
     "ToolCall",
     "ToolContext",
     "ToolError",
+    "ToolSet",
     "Toolbox",
     "Workers",
     "open_mcp",
@@ -85,6 +87,7 @@ _HOMES = {
     "mcp": "McpTools open_mcp",
     "rate": "Circuit Rate",
     "toolbox": "Toolbox",
+    "toolset": "ToolSet",
     "workers": "Workers",
 }
 

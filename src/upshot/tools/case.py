@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Mapping
+from contextvars import ContextVar
 from datetime import datetime
 
 from ..contract import (
@@ -25,7 +26,10 @@ from .check import Refused
 from .definition import Tool
 from .turn import Turn
 
-__all__ = ["Case"]
+__all__ = ["Case", "running_case"]
+
+running_case: ContextVar[Case | None] = ContextVar("upshot_case", default=None)
+"""The call whose body is running in this context."""
 
 
 class Case:
@@ -65,6 +69,8 @@ class Case:
         opened: When the call came in, on the monotonic clock.
         paused_s: Seconds that people took.
         lossy: Paths of output values that JSON cannot hold.
+        trust: "untrusted" where its body has brought in words of strangers, whatever the tool
+            declares; else "".
         redactions: How many secrets were masked in its output.
         place: Which gate is next.
         wait: What a gate waits for, None for nothing.
@@ -106,6 +112,7 @@ class Case:
         "started_at",
         "tool",
         "trace",
+        "trust",
         "turn",
         "values",
         "wait",
@@ -148,6 +155,7 @@ class Case:
         self.lossy: tuple[str, ...] = ()
         self.outcome: ToolOutcome | None = None
         self.redactions = 0
+        self.trust = ""
         self.wait: asyncio.Future[object] | None = None
         self._digest = ""
 

@@ -179,7 +179,7 @@ class Desk:
             return ""
         # What is read back is as it was when it was stored.
         is_read_back = tool.name == READER_NAME and case.given.get("id") in self.untrusted
-        return UNTRUSTED if tool.trust or is_read_back else ""
+        return UNTRUSTED if tool.trust or case.trust or is_read_back else ""
 
     def distrust(self, outcome: ToolOutcome) -> None:
         """Take note of an outcome that strangers may have written."""

@@ -10,7 +10,7 @@ import msgspec
 
 from ..contract import DELTAS, Clock, Event, Journal, RunEvent
 
-__all__ = ["Barrier", "Emit", "JournalLedger", "Ledger"]
+__all__ = ["Barrier", "Emit", "JournalLedger", "Ledger", "ledger_of"]
 
 Emit: TypeAlias = Callable[[Event], None]
 Barrier: TypeAlias = Callable[[], Awaitable[None]]
@@ -89,3 +89,18 @@ class JournalLedger(Ledger):
             JournalError: It could not be written.
         """
         await self._journal.durable(self._run_id, self._seq)
+
+
+def ledger_of(
+    journal: Journal | None,
+    emit: Emit | None,
+    barrier: Barrier | None,
+    *,
+    run_id: str,
+    clock: Clock,
+    attempt: Callable[[], int],
+) -> Ledger:
+    """The ledger of a Toolbox: a run's where it hands *emit* in, else the journal's own."""
+    if journal is None or emit is not None:
+        return Ledger(emit, barrier)
+    return JournalLedger(journal, run_id, clock=clock, attempt=attempt)

@@ -31,15 +31,15 @@ from ..errors import Misuse
 from .answering import CallAnswer, read_answer, reopen, tell_outdated
 from .artifacts import InMemoryArtifacts, make_reader
 from .batch import Batch
-from .case import Case
+from .case import Case, running_case
 from .catalog import Catalog, Offered
 from .definition import Tool
 from .desk import AtStart, Desk
 from .dry_run import DryRun
-from .fence import fence
+from .fence import UNTRUSTED, fence
 from .gates import Approver, GateChoice, PreToolHook, passage_of
 from .kit import kit_of, resolve_tools
-from .ledger import Barrier, Emit, JournalLedger, Ledger
+from .ledger import Barrier, Emit, ledger_of
 from .lending import Lending
 from .repair import AskModel, Repair
 from .resumption import restore_records, take_up
@@ -135,32 +135,30 @@ class Toolbox(Lending):
         run_id = (identity.run_id if identity else "") or f"box-{random.token_hex(8)}"
         store = artifacts or InMemoryArtifacts()
         self._scope: ReplayScope = replay_scope
-        self._in_run = identity is not None
         self._parked: dict[str, Case] = {}
         self._batches: set[Batch] = set()
         self._untrusted: set[tuple[str, str]] = set()
         self.records: list[ToolRecord] = []
         masks = Secrets(secrets)
-        get_attempt = attempt if callable(attempt) else lambda: attempt
-        ledger: Ledger = Ledger(emit, barrier)
-        if journal is not None and emit is None:
-            ledger = JournalLedger(journal, run_id, clock=clock, attempt=get_attempt)
+        count = attempt if callable(attempt) else lambda: attempt
+        log = ledger_of(journal, emit, barrier, run_id=run_id, clock=clock, attempt=count)
+        turn = Turn(clock, budget or _USUAL_BUDGET, deadline=deadline, in_run=identity is not None)
         mend = None if repair is None else Repair(repair, masks)
         way = passage_of(gates, hook=on_pre_tool_use, approve=approve, policy=policy, repair=mend)
         self._desk = Desk(
             run_id=run_id,
             parent_run_id=parent_run_id,
-            attempt=get_attempt,
+            attempt=count,
             catalog=Catalog(kit, partial(make_reader, store, run_id), offered),
             passage=way,
             clock=clock,
-            ledger=ledger,
+            ledger=log,
             secrets=masks,
             store=store,
             workers=workers or WORKERS,
             dependencies=dependencies,
             parallel=parallel,
-            turn=Turn(clock, budget or _USUAL_BUDGET, deadline=deadline),
+            turn=turn,
             at_start=at_start,
         )
 
@@ -203,7 +201,7 @@ class Toolbox(Lending):
 
     def new_turn(self) -> None:
         """Begin a tool turn: what was blocked is free again, and calls may be repeated."""
-        self._desk.turn = self._desk.turn.following(self._scope, in_run=self._in_run)
+        self._desk.turn = self._desk.turn.following(self._scope)
 
     def cancel(self, *, running: bool = True) -> None:
         """Deny what has not started, until ``new_turn()``, and end bodies that are *running*."""
@@ -277,8 +275,19 @@ class Toolbox(Lending):
         return f"{text}\n\n{note}" if note else text
 
     def distrust(self, source: str) -> None:
-        """Tell that untrusted words of *source* are in the context already."""
-        self._desk.turn.tainted = self._desk.turn.tainted or source
+        """Tell that untrusted words of *source* are in the context already.
+
+        Told by the body of a call, the result of that call is as untrusted as they are.
+        """
+        turn, case = self._desk.turn, running_case.get()
+        turn.tainted = turn.tainted or source
+        if case is not None and case.turn is turn:
+            case.trust = UNTRUSTED
+
+    @property
+    def tainted(self) -> str:
+        """Whose untrusted words are in the context, "" for nobody's."""
+        return self._desk.turn.tainted
 
     async def answer(self, answers: Iterable[AnyAnswer]) -> list[ToolOutcome]:
         """Go on with parked calls that people have answered for.

@@ -35,7 +35,14 @@ class Turn:
         replay: Which calls succeeded already.
     """
 
-    def __init__(self, clock: Clock, budget: Budget, *, deadline: float | None = None) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        budget: Budget,
+        *,
+        deadline: float | None = None,
+        in_run: bool = False,
+    ) -> None:
         """Begin.
 
         Args:
@@ -43,7 +50,9 @@ class Turn:
             budget: The limits.
             deadline: When the time is over, on the monotonic clock; None counts
                 ``budget.deadline_s`` from now.
+            in_run: Whether the budget is a run's and goes on in the turns that follow.
         """
+        self._in_run = in_run
         self.clock = clock
         self.budget = budget
         self.cancelled = False
@@ -60,14 +69,15 @@ class Turn:
             deadline = clock.monotonic() + budget.deadline_s
         self._deadline = deadline
 
-    def following(self, scope: ReplayScope, *, in_run: bool) -> Turn:
+    def following(self, scope: ReplayScope) -> Turn:
         """The next turn.
 
         Args:
             scope: How long successes are remembered.
-            in_run: Whether the budget is a run's and goes on, or begins anew.
         """
-        after = Turn(self.clock, self.budget, deadline=self._deadline if in_run else None)
+        in_run = self._in_run
+        deadline = self._deadline if in_run else None
+        after = Turn(self.clock, self.budget, deadline=deadline, in_run=in_run)
         # What a person said is final, and what the model has read stays read.
         after.consent, after.tainted, after.meters = self.consent, self.tainted, self.meters
         if in_run:

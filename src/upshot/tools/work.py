@@ -17,7 +17,7 @@ from ..contract import (
     outcome_is_retryable,
 )
 from .artifacts import READER_NAME
-from .case import Case
+from .case import Case, running_case
 from .conclusion import conclude
 from .context import CancelToken, ToolContext
 from .desk import Desk
@@ -107,7 +107,11 @@ class Work:
         if timeout_s is not None and timeout_s <= 0:
             ending: Ending = Stopped(cancelled=False, started=False)
         else:
-            ending = await self._execute(timeout_s, deadline)
+            outer = running_case.set(case)
+            try:
+                ending = await self._execute(timeout_s, deadline)
+            finally:
+                running_case.reset(outer)
         if isinstance(ending, Stopped) and not ending.ended:
             self._desk.leftover[self._tool.name] += 1
         outcome = conclude(
