@@ -87,6 +87,7 @@ if TYPE_CHECKING:
         Request,
         RequestConfig,
         Resource,
+        ResultView,
         Retry,
         Role,
         RunEvent,
@@ -131,7 +132,17 @@ if TYPE_CHECKING:
         to_contract,
         to_execution_result,
     )
-    from .engines import Graph, GraphEngine, LoopEngine, ScriptEngine
+    from .engines import (
+        BrokenMachine,
+        Graph,
+        GraphEngine,
+        LoopEngine,
+        Machine,
+        MachineEngine,
+        MachineFault,
+        ScriptEngine,
+        load_machine,
+    )
     from .entry import reopen, resume, run, run_sync, run_with_handoffs, start
     from .errors import JournalError, Misuse, RunFailed, UpshotError
     from .journal import open_journal
@@ -191,6 +202,7 @@ __all__ = [
     "Board",
     "BoardChanged",
     "BoardSnapshot",
+    "BrokenMachine",
     "Budget",
     "Checkpoint",
     "CheckpointSaved",
@@ -233,6 +245,9 @@ __all__ = [
     "LiveRun",
     "LoopEngine",
     "MAIN_CHANNEL",
+    "Machine",
+    "MachineEngine",
+    "MachineFault",
     "Message",
     "Misuse",
     "Model",
@@ -266,6 +281,7 @@ __all__ = [
     "Request",
     "RequestConfig",
     "Resource",
+    "ResultView",
     "ResumeOptions",
     "Retry",
     "Role",
@@ -317,6 +333,7 @@ __all__ = [
     "from_contract",
     "handoff_tool_name",
     "handoff_tools",
+    "load_machine",
     "open_journal",
     "open_mcp",
     "outcome_blocks_tool",
@@ -347,7 +364,7 @@ _HOMES = {
         "ModelResponse ModelRetried ModelSettings ModelStarted OUTPUT_VAR Observer Origin Part "
         "Pending PendingApproval PendingExternal PendingQuestion Policy QuestionAnswered "
         "QuestionAsked RateLimitState RateLimitWindow Reasoning ReasoningDelta Request "
-        "RequestConfig Resource "
+        "RequestConfig Resource ResultView "
         "Retry Role RunEvent RunInfo RunInterrupted RunResumed RunSettled RunStarted RunSummary "
         "RunWarning Skill Status StepSettled StepStarted TOOL_MESSAGE_MAX_CHARS Text TextDelta "
         "ToolArtifactReference ToolCall ToolCallDelta ToolDenied ToolExecutionResult ToolFailure "
@@ -356,7 +373,10 @@ _HOMES = {
         "outcome_blocks_tool outcome_is_error outcome_is_retryable outcome_to_model_content "
         "to_contract to_execution_result "
     ),
-    "engines": ("Graph GraphEngine LoopEngine ScriptEngine "),
+    "engines": (
+        "BrokenMachine Graph GraphEngine LoopEngine Machine MachineEngine MachineFault "
+        "ScriptEngine load_machine "
+    ),
     "entry": ("reopen resume run run_sync run_with_handoffs start "),
     "errors": ("JournalError Misuse RunFailed UpshotError "),
     "journal": ("open_journal "),

@@ -110,6 +110,7 @@ if TYPE_CHECKING:
     from .request import ModelInput, ModelRequest, Request, RequestConfig
     from .response import ModelResponse
     from .result import OUTPUT_VAR, AgentResult, AttemptLine, RunWarning
+    from .result_view import ResultView
     from .roles import (
         AnyResult,
         ArtifactStore,
@@ -248,6 +249,7 @@ __all__ = [
     "Request",
     "RequestConfig",
     "Resource",
+    "ResultView",
     "Retry",
     "Role",
     "Run",
@@ -356,6 +358,7 @@ _HOMES = {
     "request": "ModelInput ModelRequest Request RequestConfig",
     "response": "ModelResponse",
     "result": "AgentResult AttemptLine OUTPUT_VAR RunWarning",
+    "result_view": "ResultView",
     "roles": (
         "AnyResult ArtifactStore Board Clock Decider Engine Host Journal Model Observer Run "
         "RunSummary StreamItem Tool ToolRunner "

@@ -20,7 +20,13 @@ __all__ = ["Trip"]
 
 
 class Trip:
-    """One pass of the engine through its graph.
+    """One pass of an engine through its graph or machine.
+
+    Args:
+        run: The run.
+        host: Its host.
+        board: The run's own.
+        name: Of what is gone through, for the keys of its steps.
 
     Attributes:
         run: The run.
@@ -29,10 +35,10 @@ class Trip:
         questions: Keeps questions in the order in which they were first asked.
     """
 
-    def __init__(self, run: Run, host: RunHost, board: Board) -> None:
+    def __init__(self, run: Run, host: RunHost, board: Board, *, name: str = "graph") -> None:
         self.run = run
         self.host = host
-        self.key = f"graph-{run.attempt}/"
+        self.key = f"{name}-{run.attempt}/"
         self.questions = Turnstile(host, f"{self.key}question-")
         self._board = board
         # How many messages of each channel an earlier sitting has put on the board.

@@ -1,0 +1,89 @@
+"""The cast: the agents that a machine describes itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import msgspec
+
+from ..contract import Agent, JsonObject, ModelSettings
+from ..errors import Misuse
+from .machine_document import Listing, Piece, Scalar, Table
+from .machine_fault import nearest
+from .machine_table import TableReader, plain
+
+__all__ = ["Cast", "read_cast"]
+
+# None: one that has to be given to the engine.
+Cast = Mapping[str, Agent[Any] | None]
+
+
+def read_cast(piece: Piece | None, reader: TableReader) -> Cast:
+    """Read the agents of a machine.
+
+    Args:
+        piece: A list of names; or by name a model, the description of an agent, or null.
+        reader: Keeps what is wrong with them.
+    """
+    if piece is None:
+        return {}
+    if isinstance(piece, Listing):
+        names = (reader.name(item, "the name of an agent") for item in piece.items)
+        return {name: None for name in names if name}
+    table = reader.mapping(piece, "agents by name")
+    if table is None:
+        return {}
+    return {name: _agent(name, inner, reader) for name, inner in table.items.items()}
+
+
+def _agent(name: str, piece: Piece, reader: TableReader) -> Agent[Any] | None:
+    if isinstance(piece, Scalar):
+        if piece.value is None:
+            return None
+        model = reader.text(piece, "a model, such as openai:gpt-5")
+        return _made(name, piece, {"model": model or None}, reader)
+    table = reader.table(piece, "agent", "an agent")
+    return None if table is None else _made(name, table, _fields(table, reader), reader)
+
+
+def _fields(table: Table, reader: TableReader) -> dict[str, Any]:
+    items, given = table.items, dict[str, Any]()
+    for key in ("model", "name", "instructions"):
+        if key in items:
+            given[key] = reader.text(items[key], f"the {key} of an agent") or None
+    if "tools" in items:
+        tools = reader.listing(items["tools"], "names of tools")
+        names = [] if tools is None else tools.items
+        given["tools"] = [reader.text(tool, "the name of a tool") for tool in names]
+    if "output_schema" in items:
+        schema = reader.mapping(items["output_schema"], "the JSON Schema of an agent's output")
+        given["output_type"] = None if schema is None else plain(schema)
+    if "settings" in items:
+        given["settings"] = _settings(items["settings"], reader)
+    return given
+
+
+def _settings(piece: Piece, reader: TableReader) -> ModelSettings | None:
+    table = reader.mapping(piece, "the settings of an agent's model")
+    if table is None:
+        return None
+    known = ModelSettings.__struct_fields__
+    for name, mark in table.marks.items():
+        if name not in known:
+            reader.tell(mark, f"the key {name!r}", nearest(name, known, "a setting of models"),
+                        kind="unknown_key")  # fmt: skip
+    data = cast("JsonObject", plain(table))
+    try:
+        return msgspec.convert({name: data[name] for name in data if name in known}, ModelSettings)
+    except (msgspec.ValidationError, Misuse) as problem:
+        reader.tell(table.mark, " ".join(str(problem).split()), "settings of a model", kind="type")
+        return None
+
+
+def _made(name: str, piece: Piece, given: dict[str, Any], reader: TableReader) -> Agent[Any] | None:
+    try:
+        return Agent[Any](name, **given)
+    except Misuse as problem:
+        reader.tell(piece.mark, str(problem), "an agent")
+        return None

@@ -1,0 +1,221 @@
+"""The crew of a machine: its agents and functions, found before anything begins."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
+
+import msgspec
+
+from ..contract import (
+    Agent,
+    AgentResult,
+    Engine,
+    Json,
+    ModelResponse,
+    Request,
+    Status,
+    coerce_result,
+    to_free_json,
+)
+from ..errors import Misuse
+from ..runs import Aborted, Failed, Interrupted, Parked, Run, RunHost
+from .machine_fault import nearest
+from .machine_outcome import Outcome
+from .machine_state import Machine, Task
+
+__all__ = ["Crew", "Executor", "MachineAgent"]
+
+
+@runtime_checkable
+class Executor(Protocol):
+    """An agent of another kind: whatever it returns goes through ``coerce_result``."""
+
+    async def execute(self, input: Any, context: Any) -> Any:
+        """Work on the input; the context is a copy."""
+        ...
+
+
+MachineAgent: TypeAlias = Agent[Any] | Engine | Executor
+
+
+class Crew:
+    """Who does what the states of a machine ask for.
+
+    Args:
+        machine: The machine.
+        agents: By name; they win over those that the machine describes itself.
+        functions: By name.
+        tools: What agents name that the machine describes.
+
+    Raises:
+        Misuse: Somebody is missing or of no use; all that are missing are named.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        *,
+        agents: Mapping[str, MachineAgent],
+        functions: Mapping[str, Callable[..., Any]],
+        tools: Iterable[object],
+    ) -> None:
+        self._functions = dict(functions)
+        self._tools = tuple(tools)
+        self._given = {name: _checked(name, agent) for name, agent in agents.items()}
+        for name, function in self._functions.items():
+            if not callable(cast("object", function)):
+                raise Misuse(f"functions[{name!r}] is a {type(function).__name__}: give a function")
+        self._agents: dict[int, Agent[Any] | Executor] = {}
+        self._find_all(machine)
+
+    def _find_all(self, machine: Machine) -> None:
+        missing: list[str] = []
+        for holder, task in machine.tasks():
+            if task.kind == "agent":
+                # A sub-machine may call the agents of the machine round it.
+                described = holder.agents.get(task.name) or machine.agents.get(task.name)
+                agent = self._given.get(task.name) or described
+                if agent is None:
+                    known = (*self._given, *machine.agents, *holder.agents)
+                    missing.append(_missing("agent", task, known))
+                else:
+                    self._agents[id(task)] = agent
+            elif task.kind == "function" and task.name not in self._functions:
+                missing.append(_missing("function", task, self._functions))
+        if missing:
+            raise Misuse("; ".join(dict.fromkeys(missing)))
+
+    async def call(self, task: Task, given: Json) -> Outcome:
+        """Call a function with its input as keywords.
+
+        Returns:
+            What it returned, or the failure that it raised.
+
+        Raises:
+            Failed: Its input is no mapping.
+        """
+        keywords = {} if task.input is None else given
+        if not isinstance(keywords, dict):
+            message = f"{task.mark}: the input of the function {task.name!r} is no mapping"
+            raise Failed("invalid_request", message)
+        try:
+            value = self._functions[task.name](**keywords)
+            value = await value if inspect.isawaitable(value) else value
+        except (Parked, Interrupted, Aborted):
+            raise
+        except Exception as error:
+            # The edge to a user's function: what it raises is a failure of the state.
+            return Outcome.raised(error)
+        if isinstance(value, AgentResult | ModelResponse):
+            return Outcome.of(coerce_result(cast("object", value)))
+        return Outcome(to_free_json(value)[0])
+
+    async def ask(
+        self, task: Task, given: Json, context: Mapping[str, Json], *, run: Run, host: RunHost
+    ) -> Outcome:
+        """Have an agent work on its input.
+
+        Returns:
+            What came of it.
+
+        Raises:
+            Parked: It waits for people.
+        """
+        agent = self._agents[id(task)]
+        if not isinstance(agent, Agent):
+            return await _execute(agent, given, deepcopy(dict(context)), run=run, host=host)
+        options: dict[str, Any] = {}
+        if self._tools and any(isinstance(tool, str) for tool in agent.tools or ()):
+            options["tools"] = self._tools
+        if task.retry is not None:
+            # Retry lives in one place: a state that says how leaves none to the model call.
+            options["retry"] = None
+        model = _model_for(agent, run)
+        if model is not None:
+            options["model"] = model
+        result = await run.child(agent, _request(given), **options)
+        if result.status is Status.INPUT_REQUIRED:
+            raise Parked(*result.pending)
+        outcome = Outcome.of(result)
+        outcome.say = result.content or ""
+        return outcome
+
+
+async def _execute(
+    agent: Executor, given: Json, context: dict[str, Json], *, run: Run, host: RunHost
+) -> Outcome:
+    try:
+        value = await agent.execute(given, context)
+    except (Parked, Interrupted, Aborted):
+        raise
+    except Exception as error:
+        # The edge to a foreign agent: what it raises is a failure of the state.
+        return Outcome.raised(error)
+    result = coerce_result(value)
+    if result.parent_run_id != run.id and (result.usage or result.cost is not None):
+        # A run that it started in here has been counted already.
+        await host.report_usage(ModelResponse(usage=result.usage, cost=result.cost))
+    outcome = Outcome.of(result)
+    outcome.say = result.content or ""
+    return outcome
+
+
+def _checked(name: str, agent: object) -> Agent[Any] | Executor:
+    if isinstance(agent, Agent):
+        return cast("Agent[Any]", agent)
+    execute = getattr(agent, "execute", None)
+    if not callable(execute):
+        raise Misuse(
+            f"agents[{name!r}] is a {type(agent).__name__}: give an Agent, an Engine, or an "
+            "object with async execute(input, context)"
+        )
+    if _takes_input(execute):
+        return cast("Executor", agent)
+    return Agent[Any](name, engine=cast("Engine", agent))
+
+
+def _takes_input(execute: Callable[..., object]) -> bool:
+    """Whether it is ``execute(input, context)``; an engine's takes run, host and board."""
+    try:
+        parameters = inspect.signature(execute).parameters
+    except (TypeError, ValueError):
+        return False
+    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    places = [one for one in parameters.values() if one.kind in plain]
+    needed = [one for one in places if one.default is inspect.Parameter.empty]
+    return len(needed) <= 2 <= len(places)
+
+
+def _missing(what: str, task: Task, known: Iterable[str]) -> str:
+    wanted = nearest(task.name, dict.fromkeys(known), f"one of those given, {what}s={{...}}")
+    return f"{task.mark}: there is no {what} {task.name!r}: expected {wanted}"
+
+
+def _model_for(agent: Agent[Any], run: Run) -> object:
+    """The model of the run, where the call named one or the agent has none of its own."""
+    try:
+        model = run.model
+    except Misuse:
+        return None
+    own = run.agent.model
+    is_own = model is own or (isinstance(own, str) and model.name == own)
+    return None if is_own and (agent.model is not None or agent.engine is not None) else model
+
+
+def _request(given: Json) -> Request:
+    """What an agent is asked: a text; the ``message`` of a mapping; else the whole as JSON."""
+    if isinstance(given, str):
+        return Request(given)
+    if not isinstance(given, dict):
+        return Request(_written(given))
+    message = given.get("message")
+    if isinstance(message, str):
+        return Request(message, inputs={n: v for n, v in given.items() if n != "message"})
+    return Request(_written(given), inputs=given)
+
+
+def _written(value: Json) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,335 @@
+"""Documents: the text of a machine as pieces that know their place.
+
+YAML is read from the parser's events and never by loading objects. Plain words mean what YAML
+1.2 says: ``yes`` and ``no`` are texts, so states may be called so. An alias is not copied, and
+what all aliases come to is counted, so a text of a few lines cannot become a large machine.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, cast
+
+from ..errors import Misuse
+from .machine_fault import MachineFault, Mark
+
+__all__ = ["MAX_BYTES", "Listing", "Piece", "Scalar", "Table", "read_data", "read_yaml"]
+
+MAX_BYTES = 1_000_000
+_MAX_DEPTH = 64
+_MAX_PIECES = 50_000
+
+_INTEGER = re.compile(r"[-+]?[0-9]{1,30}|0o[0-7]{1,30}|0x[0-9a-fA-F]{1,30}")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,4})?")
+_WORDS: dict[str, bool | None] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_ITEMS_WANTED = f"at most {_MAX_PIECES} values, aliases counted as often as they are used"
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A text, number, truth value or null.
+
+    Attributes:
+        mark: Where it begins.
+        value: What it is.
+        text: As it is written, quotes taken off.
+        style: How YAML has it: "" plain, a quotation mark, "|" or ">".
+    """
+
+    mark: Mark
+    value: str | float | bool | None
+    text: str = ""
+    style: str = ""
+    weight: int = 1
+
+
+@dataclass(slots=True)
+class Listing:
+    """Several pieces in order."""
+
+    mark: Mark
+    items: list[Piece] = field(default_factory=list["Piece"])
+    weight: int = 1
+
+
+@dataclass(slots=True)
+class Table:
+    """Pieces by name, in order; a name that stands twice is told and its first piece kept."""
+
+    mark: Mark
+    items: dict[str, Piece] = field(default_factory=dict[str, "Piece"])
+    marks: dict[str, Mark] = field(default_factory=dict[str, Mark])
+    weight: int = 1
+
+
+Piece: TypeAlias = Scalar | Listing | Table
+
+
+def read_data(data: object, faults: list[MachineFault], *, file: str = "") -> Piece | None:
+    """Make pieces of plain data.
+
+    Args:
+        data: Mappings, lists, texts, numbers, truth values and None.
+        faults: Takes what is wrong with it.
+        file: What its places are told of.
+
+    Returns:
+        The whole; None where it is too large or holds itself.
+    """
+    try:
+        return _Pieces(faults, file).of(data, "", 0)
+    except _TooLarge as problem:
+        faults.append(_too_large(Mark(file), str(problem)))
+        return None
+
+
+def read_yaml(text: str, faults: list[MachineFault], *, file: str = "") -> Piece | None:
+    """Make pieces of a YAML text, of which JSON is a part.
+
+    Args:
+        text: One document.
+        faults: Takes what is wrong with it.
+        file: What its places are told of.
+
+    Returns:
+        The whole; None where it is empty or cannot be read to its end.
+
+    Raises:
+        Misuse: The extra is not installed.
+    """
+    try:
+        # Not an import statement: it is an extra without type stubs.
+        yaml: Any = importlib.import_module("yaml")
+    except ImportError as error:
+        raise Misuse("a machine in YAML needs an extra: pip install 'upshot[machine]'") from error
+    if len(text.encode("utf-8", "replace")) > MAX_BYTES:
+        faults.append(_too_large(Mark(file, 1, 1), f"more than {MAX_BYTES:,} bytes"))
+        return None
+    composer = _Composer(faults, file)
+    try:
+        composer.take(yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+    except _TooLarge as problem:
+        faults.append(_too_large(composer.mark, str(problem)))
+        return None
+    except yaml.YAMLError as error:
+        faults.append(_unreadable(error, file))
+        return None
+    return composer.root
+
+
+class _TooLarge(Exception):
+    """It is deeper or larger than any machine."""
+
+
+def _too_large(mark: Mark, found: str) -> MachineFault:
+    return MachineFault(mark, found, f"a machine of a size that a person can read: {_LIMITS}")
+
+
+_LIMITS = f"{MAX_BYTES:,} bytes, {_MAX_DEPTH} levels, {_ITEMS_WANTED}"
+
+
+def _unreadable(error: Any, file: str) -> MachineFault:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None)
+    said = " ".join(str(problem or error).split())
+    # YAML counts from 0, people from 1.
+    place = Mark(file, mark.line + 1, mark.column + 1) if mark else Mark(file, 1, 1)
+    return MachineFault(place, f"this is no YAML ({said})", "one YAML document", kind="yaml")
+
+
+class _Pieces:
+    """Pieces of plain data."""
+
+    def __init__(self, faults: list[MachineFault], file: str) -> None:
+        self._faults = faults
+        self._file = file
+        self._count = 0
+
+    def of(self, value: object, path: str, depth: int) -> Piece:
+        self._count += 1
+        if depth > _MAX_DEPTH or self._count > _MAX_PIECES:
+            raise _TooLarge("this much data")
+        mark = Mark(self._file, path=path)
+        if isinstance(value, Mapping):
+            table = Table(mark)
+            for name, item in cast("Mapping[object, object]", value).items():
+                at = Mark(self._file, path=_below(path, str(name)))
+                if not isinstance(name, str):
+                    self._faults.append(MachineFault(at, f"the key {name!r}", "a text as key"))
+                table.marks[str(name)] = at
+                table.items[str(name)] = self.of(item, at.path, depth + 1)
+            return table
+        if isinstance(value, list | tuple):
+            items = enumerate(cast("Iterable[object]", value))
+            return Listing(mark, [self.of(item, f"{path}[{n}]", depth + 1) for n, item in items])
+        if isinstance(value, str):
+            return Scalar(mark, str(value), str(value), '"')
+        if value is None or isinstance(value, bool | int | float):
+            return Scalar(mark, value, _written(value))
+        found = f"{type(value).__name__} {value!r:.40}"
+        wanted = "a mapping, list, text, number, true, false or null"
+        self._faults.append(MachineFault(mark, found, wanted, kind="type"))
+        return Scalar(mark, None)
+
+
+def _written(value: object) -> str:
+    """A value as YAML and CEL write it."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return str(value)
+
+
+def _below(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+class _Composer:
+    """Pieces of YAML events, on a stack of its own: depth of the text is no depth of calls."""
+
+    def __init__(self, faults: list[MachineFault], file: str) -> None:
+        self.root: Piece | None = None
+        self.mark = Mark(file, 1, 1)
+        self._faults = faults
+        self._file = file
+        self._open: list[Listing | Table] = []
+        # For each mapping that is open, the key whose value comes next.
+        self._keys: list[Scalar | None] = []
+        self._anchors: dict[str, Piece | None] = {}
+        self._names: list[str | None] = []
+        self._documents = 0
+
+    def take(self, events: Iterable[Any]) -> None:
+        for event in events:
+            kind = type(event).__name__
+            start = event.start_mark
+            path = self._path()
+            self.mark = Mark(self._file, start.line + 1, start.column + 1, path)
+            if kind == "ScalarEvent":
+                self._refuse_tag(event)
+                self._place(self._named(event, self._scalar(event)))
+            elif kind == "AliasEvent":
+                self._place(self._alias(event.anchor))
+            elif kind in ("MappingStartEvent", "SequenceStartEvent"):
+                self._refuse_tag(event)
+                self._begin(Table(self.mark) if kind[0] == "M" else Listing(self.mark), event)
+            elif kind in ("MappingEndEvent", "SequenceEndEvent"):
+                self._end()
+            elif kind == "DocumentStartEvent":
+                self._documents += 1
+                if self._documents > 1:
+                    self._tell("another document", "one document in a file")
+                    return
+
+    def _begin(self, piece: Listing | Table, event: Any) -> None:
+        if len(self._open) >= _MAX_DEPTH:
+            raise _TooLarge(f"more than {_MAX_DEPTH} levels")
+        if event.anchor:
+            # It cannot be used before it is whole.
+            self._anchors[event.anchor] = None
+        self._names.append(event.anchor)
+        self._open.append(piece)
+        self._keys.append(None)
+
+    def _end(self) -> None:
+        piece, anchor = self._open.pop(), self._names.pop()
+        key = self._keys.pop()
+        if key is not None:
+            self._tell(f"the key {key.text!r} without a value", "a value")
+        if anchor:
+            self._anchors[anchor] = piece
+        self._place(piece)
+
+    def _place(self, piece: Piece) -> None:
+        """Put a whole piece where it belongs."""
+        if not self._open:
+            self.root = self.root or piece
+            return
+        holder = self._open[-1]
+        holder.weight += piece.weight
+        if holder.weight > _MAX_PIECES:
+            raise _TooLarge("more values than any machine has")
+        if isinstance(holder, Listing):
+            holder.items.append(piece)
+            return
+        key = self._keys[-1]
+        if key is not None:
+            self._keys[-1] = None
+            if key.text in holder.items:
+                first = holder.marks[key.text].line
+                found = f"the key {key.text!r} a second time"
+                mark = key.mark._replace(path=_below(self._path(), key.text))
+                wanted = f"each key once; it stands in line {first} too"
+                self._faults.append(MachineFault(mark, found, wanted, kind="duplicate"))
+            else:
+                holder.items[key.text], holder.marks[key.text] = piece, key.mark
+        elif isinstance(piece, Scalar):
+            path = _below(piece.mark.path, piece.text)
+            self._keys[-1] = Scalar(piece.mark._replace(path=path), piece.value, piece.text)
+        else:
+            self._faults.append(MachineFault(piece.mark, "a key that is no text", "a text as key"))
+            self._keys[-1] = Scalar(piece.mark, None, "?")
+
+    def _path(self) -> str:
+        path = ""
+        for holder, key in zip(self._open, self._keys, strict=True):
+            if isinstance(holder, Listing):
+                path = f"{path}[{len(holder.items)}]"
+            elif key is not None:
+                path = _below(path, key.text)
+        return path
+
+    def _named(self, event: Any, piece: Scalar) -> Scalar:
+        if event.anchor:
+            self._anchors[event.anchor] = piece
+        return piece
+
+    def _scalar(self, event: Any) -> Scalar:
+        style = event.style or ""
+        # libyaml does not decode what surrogates stand for; a text must be writable.
+        text = cast("str", event.value)
+        plain = style == "" and event.tag is None
+        return Scalar(self.mark, _resolve(text) if plain else text, text, style)
+
+    def _alias(self, name: str) -> Piece:
+        piece = self._anchors.get(name)
+        if piece is None:
+            held = name in self._anchors
+            found = f"the alias *{name} " + (
+                "inside of what it stands for" if held else "of nothing"
+            )
+            self._tell(found, f"an anchor &{name} before it")
+            return Scalar(self.mark, None)
+        return piece
+
+    def _refuse_tag(self, event: Any) -> None:
+        if event.tag is not None and event.tag not in _TAGS:
+            self._tell(f"the tag {event.tag}", "no tags: a machine is plain data")
+
+    def _tell(self, found: str, expected: str) -> None:
+        self._faults.append(MachineFault(self.mark, found, expected, kind="yaml"))
+
+
+# What "!" and "!!str" and the like come to.
+_TAGS = {"!", *(f"tag:yaml.org,2002:{name}" for name in ("str", "map", "seq"))}
+
+
+def _resolve(text: str) -> str | float | bool | None:
+    """What a plain word means in YAML 1.2.
+
+    Source:
+        YAML 1.2.2, section 10.3.2, the core schema.
+    """
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INTEGER.fullmatch(text):
+        return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    return text

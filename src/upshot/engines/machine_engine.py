@@ -1,0 +1,100 @@
+"""MachineEngine: drives a run from state to state of a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
+
+from ..contract import MAIN_CHANNEL, OUTPUT_VAR, Checkpoint, Clock, JsonObject, Role
+from ..errors import Misuse
+from ..runs import Board, Run, RunHost
+from .graph_trip import Trip
+from .machine_crew import Crew, MachineAgent
+from .machine_hooks import MachineHooks
+from .machine_state import Machine
+from .machine_walk import Surroundings, walk_machine
+
+__all__ = ["MachineEngine"]
+
+
+class MachineEngine:
+    """Goes through *machine*; each state is a step of the log, and is not entered again on resume.
+
+    The context begins with what the machine says, under what is on the board: the inputs of the
+    request. Its variables are those of the board. The answer is the ``output`` of the final
+    state, or what came of the last state that did something.
+
+    Args:
+        machine: As ``load_machine`` gives it.
+        agents: By name, over those that the machine describes itself: Agents, Engines, or
+            objects with ``async execute(input, context)``, whose return goes through
+            ``coerce_result``.
+        functions: By name, sync or async; they get the state's input as keywords.
+        hooks: Any object with some of on_state_enter, on_state_exit, on_transition, on_error,
+            sync or async.
+        clock: What retries wait on; None is the run's clock.
+        tools: What agents name that the machine describes.
+
+    Raises:
+        Misuse: An agent or function is missing; all that are missing are named.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        *,
+        agents: Mapping[str, MachineAgent] | None = None,
+        functions: Mapping[str, Callable[..., object]] | None = None,
+        hooks: object = None,
+        clock: Clock | None = None,
+        tools: Iterable[object] = (),
+    ) -> None:
+        if not isinstance(machine, Machine):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+            kind = type(machine).__name__
+            raise Misuse(f"a MachineEngine drives a Machine, not a {kind}: load_machine(path)")
+        self.machine = machine
+        self._crew = Crew(machine, agents=agents or {}, functions=functions or {}, tools=tools)
+        self._hooks = MachineHooks(hooks)
+        self._clock = clock
+
+    def can_resume(self, checkpoint: Checkpoint) -> bool:
+        """Whether the checkpoint is named after a state; the machine is then entered there."""
+        return checkpoint.step in self.machine.states
+
+    async def execute(self, run: Run, host: RunHost, board: Board) -> Board:
+        """Go through the machine from its initial state, or from the one a checkpoint names.
+
+        Raises:
+            Interrupted: A wish to stop was followed between states.
+            Failed: A failure that nothing leads on from, a dead end, the step limit, a broken
+                expression, or a hook that raised.
+            Parked: People are waited for.
+        """
+        trip = Trip(run, host, board, name="machine")
+        first = await trip.begin()
+        point = run.resume_from if run.attempt == 1 else None
+        variables = first.variables()
+        around = Surroundings(trip, self._crew, self._hooks, self._clock)
+        try:
+            outcome = await walk_machine(
+                around,
+                self.machine,
+                key=trip.key,
+                given=_given(run, first, variables),
+                context={**deepcopy(self.machine.context), **variables},
+                commit=trip.commit,
+                start="" if point is None else point.step,
+            )
+        finally:
+            # What was done stays in the result, whatever ended the walk.
+            trip.flush()
+        if outcome.payload is not None:
+            board.set(OUTPUT_VAR, outcome.payload)
+        return board
+
+
+def _given(run: Run, board: Board, variables: JsonObject) -> JsonObject:
+    """What expressions see as ``input``: what the request names, and its text as message."""
+    asked = [message for message in board.messages(MAIN_CHANNEL) if message.role is Role.USER]
+    text = asked[-1].text if asked else run.request.to_message().text
+    return {"message": text, **run.request.inputs}

@@ -1,0 +1,303 @@
+"""Expressions: the conditions and values of a machine, in the Common Expression Language.
+
+Each is parsed once. What it reads is known from then on: an evaluation hands over only these
+parts of the context, so its cost does not grow with the rest, and a name that is nowhere is a
+fault before anything runs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Collection, Mapping
+from functools import cache
+from typing import Any, cast
+
+from ..contract import ErrorCode, Json, JsonObject, UnserializableError, to_free_json
+from ..errors import Misuse
+from ..runs import Failed
+from .machine_fault import Mark, nearest
+from .machine_reading import Path, bound_names, fill, only_path, paths_of, pick, position, shortest
+from .machine_scope import RESULT_FIELDS, Scope, is_free
+
+__all__ = ["MAX_EXPRESSION_CHARS", "BadExpression", "Expression"]
+
+# The parser calls itself for each operator, and has no limit of its own.
+MAX_EXPRESSION_CHARS = 2_000
+_MAX_SAID = 300
+
+_AT = re.compile(r"<input>:(\d+):(\d+): (?:Syntax error: )?(.*)")
+# fmt: off
+_NATIVE = frozenset((
+    "all", "bytes", "double", "duration", "dyn", "endsWith", "exists", "exists_one", "filter",
+    "getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear", "getFullYear", "getHours",
+    "getMilliseconds", "getMinutes", "getMonth", "getSeconds", "has", "int", "map", "matches",
+    "size", "startsWith", "string", "timestamp", "type", "uint",
+))
+# fmt: on
+# Types are values, and can be compared with what type() gives.
+_TYPES = frozenset(
+    ("bool", "bytes", "double", "dyn", "int", "list", "map", "null_type", "string", "type", "uint")
+)
+_LIBRARIES = frozenset(("math", "strings", "sets", "lists", "base64"))
+
+
+class BadExpression(Exception):
+    """A text is no expression, or reads what is nowhere.
+
+    Attributes:
+        found: What is wrong with it.
+        expected: What should stand there.
+        line: In the text, from 1.
+        column: In the line, from 1.
+    """
+
+    def __init__(self, found: str, expected: str, line: int = 1, column: int = 1) -> None:
+        super().__init__(f"{found}: expected {expected}")
+        self.found = found
+        self.expected = expected
+        self.line = line
+        self.column = column
+
+
+class Expression:
+    """One expression, parsed.
+
+    Args:
+        source: Its text.
+        mark: Where it stands.
+        items: Names that it can read besides context, input, output and result.
+
+    Attributes:
+        source: Its text.
+        mark: Where it stands.
+
+    Raises:
+        BadExpression: It cannot be parsed or reads what is nowhere.
+        Misuse: The extra is not installed.
+    """
+
+    __slots__ = ("_functions", "_path", "_program", "_reads", "mark", "source")
+
+    def __init__(self, source: str, mark: Mark, items: Collection[str] = ()) -> None:
+        self.source = source
+        self.mark = mark
+        if len(source) > MAX_EXPRESSION_CHARS:
+            found = f"an expression of {len(source)} characters"
+            raise BadExpression(found, f"at most {MAX_EXPRESSION_CHARS}: split it")
+        self._program = _parse(source)
+        self._functions = _check_functions(self._program, source)
+        self._reads = _check_reads(source, items)
+        path = only_path(source)
+        self._path: Path = path if path is not None and path[0] in self._reads else ()
+
+    @property
+    def reads_result(self) -> bool:
+        """Whether it looks at the whole result, so that it can tell a failure."""
+        return "result" in self._reads
+
+    @property
+    def reads(self) -> Collection[str]:
+        """The names that it reads."""
+        return self._reads.keys()
+
+    def holds(self, scope: Scope) -> bool:
+        """Evaluate a condition.
+
+        Raises:
+            Failed: It cannot be evaluated or gives no truth value; code invalid_request.
+        """
+        value = self._evaluate(scope)
+        if not isinstance(value, bool):
+            raise self._broken(f"gives {_shown(value)}: a condition gives true or false")
+        return value
+
+    def value(self, scope: Scope) -> Json:
+        """Evaluate it, to JSON of its own that may be changed.
+
+        Raises:
+            Failed: It cannot be evaluated; code invalid_request.
+        """
+        value = self._evaluate(scope)
+        if value is None or isinstance(value, str | int):
+            return value
+        try:
+            return to_free_json(value)[0]
+        except UnserializableError as error:
+            raise self._broken(str(error)) from error
+
+    def _evaluate(self, scope: Scope) -> Any:
+        if self._path:
+            # A value that is only handed on keeps its form; CEL knows no integer over 64 bits.
+            return self._look_up(scope)
+        try:
+            return self._execute(pick(scope, self._reads))
+        except KeyError as error:
+            if "result" in self._reads:
+                again = self._with_nulls(scope)
+                if again is not None:
+                    return again[0]
+            raise self._broken(_said(error)) from error
+        except Exception as error:
+            # The edge to the library: whatever it raises is what is wrong with the expression.
+            raise self._broken(_said(error)) from error
+
+    def _execute(self, names: JsonObject) -> Any:
+        if not self._functions:
+            return self._program.execute(names)
+        context = _cel().Context(names, self._functions)
+        return self._program.execute(context)
+
+    def _with_nulls(self, scope: Scope) -> tuple[Any] | None:
+        """Evaluate it with null for what the result does not know; None where that is no help."""
+        names = pick(scope, self._reads)
+        names["result"] = fill(names["result"], self._reads["result"])
+        try:
+            return (self._execute(names),)
+        except KeyError:
+            return None
+        except Exception as error:
+            # The same edge as above.
+            raise self._broken(_said(error)) from error
+
+    def _look_up(self, scope: Scope) -> Any:
+        root, *names = self._path
+        value: Any = scope[root]
+        if not names:
+            return dict(value) if root == "result" else value
+        for place, name in enumerate(names):
+            if not isinstance(value, Mapping):
+                before = ".".join(self._path[: place + 1])
+                raise self._broken(f"{before} is {_shown(value)}, which has no fields")
+            if name not in value:
+                if root == "result" and not is_free(tuple(names)):
+                    return None
+                raise self._broken(f"there is no {'.'.join(self._path[: place + 2])}")
+            value = cast("Mapping[str, Any]", value)[name]
+        return value
+
+    def _broken(self, why: str) -> Failed:
+        mark = self.mark
+        return Failed(
+            ErrorCode.INVALID_REQUEST,
+            f"{mark}: the expression {self.source.strip()!r:.200} is broken: {why}",
+            details={
+                "file": mark.file,
+                "line": mark.line,
+                "column": mark.column,
+                "path": mark.path,
+                "expression": self.source,
+            },
+        )
+
+    def __repr__(self) -> str:
+        return f"Expression({self.source!r})"
+
+
+@cache
+def _cel() -> Any:
+    try:
+        # Not an import statement: it is an extra, and loading it takes its time.
+        return importlib.import_module("cel")
+    except ImportError as error:
+        raise Misuse(
+            "a machine's expressions need an extra: pip install 'upshot[machine]'"
+        ) from error
+
+
+@cache
+def _library() -> Mapping[str, Any]:
+    _cel()
+    return importlib.import_module("cel.stdlib").STDLIB_FUNCTIONS
+
+
+@cache
+def _short_names() -> frozenset[str]:
+    return frozenset(name.rpartition(".")[2] for name in _library())
+
+
+def _parse(source: str) -> Any:
+    try:
+        return _cel().compile(source)
+    except ValueError as error:
+        faults = _AT.findall(str(error))
+        line, column, said = faults[0] if faults else ("1", "1", str(error))
+        raise BadExpression(
+            f"the broken expression {source.strip()!r:.120} ({_short(said)})",
+            "an expression in CEL, such as context.count < 3",
+            int(line),
+            int(column),
+        ) from error
+
+
+def _short(said: str) -> str:
+    """What the parser says without the list of all that could stand there."""
+    return " ".join(said.partition(" expecting {")[0].split())[:_MAX_SAID]
+
+
+def _check_functions(program: Any, source: str) -> Mapping[str, Any]:
+    """The functions of the library that it needs."""
+    called = [name for name in program.functions() if name.isidentifier() and name not in _NATIVE]
+    # Operators have names between underscores or after an @.
+    called = [name for name in called if not name.startswith("_")]
+    if not called:
+        return {}
+    known = _short_names()
+    for name in called:
+        if name not in known:
+            wanted = nearest(name, sorted(_NATIVE | known), "a function of CEL")
+            line, column = _place_of(source, name)
+            raise BadExpression(f"the function {name!r}", wanted, line, column)
+    return _of_library(called)
+
+
+def _of_library(called: Collection[str]) -> Mapping[str, Any]:
+    library = _library().items()
+    return {name: made for name, made in library if name.rpartition(".")[2] in called}
+
+
+def _check_reads(source: str, items: Collection[str]) -> dict[str, tuple[Path, ...]]:
+    """What is read of each name; an empty path is all of it."""
+    bound = bound_names(source)
+    known = ("context", "input", "output", "result", *items)
+    reads: dict[str, set[Path]] = {}
+    for path, line, column in paths_of(source):
+        root, rest = path[0], path[1:]
+        if root in known:
+            reads.setdefault(root, set()).add(rest)
+            if root == "result" and rest:
+                _check_result(rest, line, column)
+        elif root not in bound and root not in _TYPES and root not in _LIBRARIES:
+            wanted = nearest(root, known, "a name that is there")
+            raise BadExpression(f"the name {root!r}", wanted, line, column)
+    return {root: shortest(paths) for root, paths in reads.items()}
+
+
+def _check_result(path: Path, line: int, column: int) -> None:
+    if path[0] not in RESULT_FIELDS:
+        wanted = nearest(path[0], RESULT_FIELDS, "a field of the result")
+        raise BadExpression(f"result.{path[0]}", wanted, line, column)
+
+
+def _place_of(source: str, name: str) -> tuple[int, int]:
+    found = re.search(rf"\b{re.escape(name)}\b", source)
+    return (1, 1) if found is None else position(source, found.start())
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, KeyError):
+        return f"there is no {error.args[0] if error.args else 'such key'!r}"
+    said = " ".join(str(error).split())
+    return said.partition(". CEL does not coerce")[0][:_MAX_SAID] or type(error).__name__
+
+
+def _shown(value: object) -> str:
+    names: dict[type, str] = {
+        bool: "a truth value",
+        str: "a text",
+        dict: "a mapping",
+        list: "a list",
+    }
+    if value is None:
+        return "null"
+    return names.get(type(value), f"the {type(value).__name__} {value!r:.40}")

@@ -1,0 +1,168 @@
+"""Outcome: what came of a state's work, as a value that the log keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from ..contract import (
+    AgentError,
+    AgentResult,
+    Cost,
+    ErrorCode,
+    Json,
+    JsonObject,
+    Status,
+    Usage,
+    coerce_result,
+    from_contract,
+    to_contract,
+    to_free_json,
+)
+
+__all__ = ["NOTHING", "Outcome", "summed"]
+
+_STATUS_OF = {ErrorCode.CANCELED: Status.CANCELED, ErrorCode.INTERRUPTED: Status.INTERRUPTED}
+
+
+class Outcome:
+    """What came of a state, an item or a member.
+
+    Args:
+        payload: What expressions see as ``output``.
+        result: The whole result; None makes one of the payload when it is asked for.
+        exception: What code raised that should not, None for everything else.
+        say: What an agent answered, which becomes a message; "" for nothing.
+
+    Attributes:
+        payload: What expressions see as ``output``.
+        exception: What code raised that should not.
+        say: What an agent answered.
+    """
+
+    __slots__ = ("_form", "_result", "exception", "payload", "say")
+
+    def __init__(
+        self,
+        payload: Json = None,
+        result: AgentResult[Any] | None = None,
+        *,
+        exception: Exception | None = None,
+        say: str = "",
+    ) -> None:
+        self.payload = payload
+        self.exception = exception
+        self.say = say
+        self._result = result
+        self._form: JsonObject | None = None
+
+    @classmethod
+    def of(cls, result: AgentResult[Any], *, exception: Exception | None = None) -> Outcome:
+        """What came of something that has a result."""
+        return cls(_payload(result), result, exception=exception)
+
+    @classmethod
+    def failed(cls, error: AgentError) -> Outcome:
+        """A failure."""
+        status = _STATUS_OF.get(error.code, Status.FAILED)
+        return cls.of(AgentResult[Any](status=status, error=error))
+
+    @classmethod
+    def raised(cls, exception: Exception) -> Outcome:
+        """What code raised: a failure that the code meant, or a bug."""
+        result = coerce_result(exception)
+        meant = isinstance(getattr(exception, "error", None), AgentError)
+        return cls.of(result, exception=None if meant else exception)
+
+    @classmethod
+    def read(cls, form: JsonObject) -> Outcome:
+        """What the log says came of something."""
+        outcome = cls(form.get("output"))
+        result = form.get("result")
+        if isinstance(result, dict):
+            outcome._form = result
+        return outcome
+
+    @property
+    def result(self) -> AgentResult[Any]:
+        """The whole result."""
+        if self._result is None:
+            if self._form is not None:
+                self._result = from_contract(self._form)
+            else:
+                content = self.payload if isinstance(self.payload, str) else None
+                self._result = AgentResult[Any](output=self.payload, content=content)
+        return self._result
+
+    @property
+    def error(self) -> AgentError | None:
+        """What went wrong, None for a success."""
+        if self._result is None and self._form is None:
+            return None
+        return self.result.error
+
+    @property
+    def answer(self) -> Json:
+        """What a machine gives that ends with it: a text as it is, else the payload."""
+        if self._result is None and self._form is None:
+            return self.payload
+        if self.payload == {"content": self.result.content}:
+            return self.result.content
+        return None if self.error is not None else self.payload
+
+    @property
+    def spent(self) -> tuple[Usage, Cost | None] | None:
+        """What it used, None for what uses nothing."""
+        if self._result is None and self._form is None:
+            return None
+        return self.result.usage, self.result.cost
+
+    def to_form(self) -> dict[str, object]:
+        """It as JSON, for the log."""
+        form: dict[str, object] = {}
+        if self.payload is not None:
+            form["output"] = self.payload
+        if self._form is not None:
+            form["result"] = self._form
+        elif self._result is not None:
+            form["result"] = to_contract(self._result)
+        return form
+
+    def named(self, name: str) -> Outcome:
+        """This failure, with the name of the item or member that failed."""
+        error = self.error
+        if error is None:
+            return self
+        told = replace(error, details={**error.details, "member": name})
+        return Outcome.of(replace(self.result, error=told), exception=self.exception)
+
+
+NOTHING = Outcome({})
+
+
+def summed(outcomes: Iterable[Outcome]) -> tuple[Usage, Cost | None] | None:
+    """What several used in all, None where nothing was."""
+    spent = [one for outcome in outcomes if (one := outcome.spent) is not None]
+    if not spent:
+        return None
+    usage = spent[0][0]
+    for more, _ in spent[1:]:
+        usage = usage + more
+    # A function that called no model has no price, and misses none.
+    return usage, Cost.of_calls(_costs(spent))
+
+
+def _costs(spent: Sequence[tuple[Usage, Cost | None]]) -> list[Cost | None]:
+    return [cost for usage, cost in spent if cost is not None or usage]
+
+
+def _payload(result: AgentResult[Any]) -> Json:
+    """A mapping as it is, a text as ``{"content": text}``, any other value as it is."""
+    output: object = result.output
+    if isinstance(output, dict):
+        return to_free_json(cast("object", output))[0]
+    if output is None or output == result.content:
+        return {} if result.content is None else {"content": result.content}
+    return to_free_json(output)[0]

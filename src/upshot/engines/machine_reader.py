@@ -1,0 +1,279 @@
+"""Reading a machine: pieces of a document become states, and all that is wrong is told at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from ..contract import JsonObject
+from .machine_cast import read_cast
+from .machine_document import Listing, Piece, Scalar, Table
+from .machine_expression import Expression
+from .machine_fault import MachineFault, Mark
+from .machine_form import SPEC
+from .machine_formula import Fields
+from .machine_review import find_initial, review
+from .machine_state import Each, Machine, Retrying, State, Task, Transition
+from .machine_table import TableReader, plain, shown
+
+__all__ = ["Inner", "read_machine"]
+
+# Reads the machine that a text names, as seen from the place where it stands.
+Inner = Callable[[str, Mark], Machine | None]
+
+_TASKS = ("agent", "function", "machine")
+_WORKS = (*_TASKS, "parallel", "wait")
+# What a key needs one of beside it.
+_BESIDE: dict[str, tuple[str, ...]] = {
+    "foreach": _TASKS,
+    "as": ("foreach",),
+    "key": ("foreach",),
+    "at_once": ("foreach",),
+    "retry": (*_TASKS, "parallel"),
+    "input": _WORKS,
+}
+_ROOTS = ("context", "input", "output", "result")
+
+
+def read_machine(
+    piece: Piece, faults: list[MachineFault], *, name: str, inner: Inner
+) -> Machine | None:
+    """Read a machine.
+
+    Args:
+        piece: The whole of a document.
+        faults: Takes all that is wrong with it.
+        name: What it is called where it does not say so.
+        inner: Reads a machine that it names by its file.
+
+    Returns:
+        The machine; None where there are faults.
+    """
+    mine: list[MachineFault] = []
+    machine = _Reader(mine, inner).machine(piece, name)
+    faults += mine
+    return None if any(fault.severity == "fault" for fault in mine) else machine
+
+
+class _Reader(TableReader):
+    def __init__(self, faults: list[MachineFault], inner: Inner) -> None:
+        super().__init__(faults)
+        self._inner = inner
+
+    def machine(self, piece: Piece, name: str) -> Machine | None:
+        table = self.table(piece, "machine", "a machine")
+        if table is None:
+            return None
+        items = table.items
+        self._check_spec(table)
+        if "name" in items:
+            name = self.text(items["name"], "the name of the machine") or name
+        context, cast_ = self._context(items.get("context")), read_cast(items.get("agents"), self)
+        max_steps = self._max_steps(items.get("settings"))
+        states, initial = self._states(items.get("states"))
+        return Machine(
+            name,
+            states,
+            initial,
+            context=context,
+            agents=cast_,
+            max_steps=max_steps,
+            file=table.mark.file,
+            warnings=tuple(fault for fault in self.faults if fault.severity == "warning"),
+            data=cast("JsonObject", plain(table)),
+        )
+
+    def _check_spec(self, table: Table) -> None:
+        spec = table.items.get("spec")
+        if spec is None:
+            self.warn(table.mark, "a machine without 'spec'", f"spec: {SPEC}", kind="no_spec")
+        elif not isinstance(spec, Scalar) or spec.text != SPEC:
+            self.tell(spec.mark, shown(spec), f"the form {SPEC!r}", kind="spec")
+
+    def _context(self, piece: Piece | None) -> JsonObject:
+        if piece is None or (isinstance(piece, Scalar) and piece.value is None):
+            return {}
+        table = self.mapping(piece, "what the context begins with")
+        return {} if table is None else cast("JsonObject", plain(table))
+
+    def _max_steps(self, piece: Piece | None) -> int | None:
+        table = None if piece is None else self.table(piece, "settings", "the settings")
+        if table is None or "max_steps" not in table.items:
+            return None
+        return self.count(table.items["max_steps"], "how many states may be entered")
+
+    def _states(self, piece: Piece | None) -> tuple[Mapping[str, State], str]:
+        table = None if piece is None else self.mapping(piece, "states by name")
+        if table is None:
+            return {}, ""
+        if not table.items:
+            self.tell(table.mark, "no states", "states by name", kind="missing_key")
+        states = {
+            name: self._state(name, inner, table.marks[name]) for name, inner in table.items.items()
+        }
+        initial = find_initial(states, table, self)
+        review(states, table, initial, self)
+        return states, initial
+
+    def _state(self, name: str, piece: Piece, mark: Mark) -> State:
+        table = self.table(piece, "state", "a state")
+        if table is None:
+            return State(name, mark=mark)
+        self._check_keys(table)
+        items = table.items
+        each = self._each(table)
+        names = () if each is None else (each.name,)
+        return State(
+            name,
+            mark=mark,
+            is_final=self._is_final(table),
+            task=self._task(table, names),
+            each=each,
+            members=self._members(items.get("parallel")),
+            wait=self.name(items["wait"], "a name for what is waited for")
+            if "wait" in items
+            else "",
+            input=self.values(items["input"], names) if "input" in items else None,
+            output=self.values(items["output"]) if "output" in items else None,
+            keeps=self._keeps(items.get("output_to_context")),
+            on_error=self._on_error(items.get("on_error")),
+            transitions=self._transitions(items.get("transitions")),
+        )
+
+    def _check_keys(self, table: Table) -> None:
+        items, marks = table.items, table.marks
+        works = [key for key in items if key in _WORKS]
+        for extra in works[1:]:
+            wanted = f"one of {', '.join(_WORKS)}"
+            self.tell(marks[extra], f"{extra!r} beside {works[0]!r}", wanted, kind="combination")
+        for key, needed in _BESIDE.items():
+            if key in items and not any(other in items for other in needed):
+                self.tell(marks[key], f"{key!r} in a state without {' or '.join(needed)}",
+                          f"{' or '.join(needed)} beside it", kind="combination")  # fmt: skip
+
+    def _is_final(self, table: Table) -> bool:
+        items = table.items
+        kind = items.get("type")
+        word = kind.text if isinstance(kind, Scalar) else ""
+        if kind is not None and word not in ("initial", "final"):
+            self.tell(kind.mark, shown(kind), "initial or final", kind="type")
+        is_final = word == "final"
+        transitions = items.get("transitions")
+        if is_final and isinstance(transitions, Listing) and transitions.items:
+            wanted = "none: the machine ends there"
+            self.tell(table.marks["transitions"], "transitions of a final state", wanted,
+                      kind="combination")  # fmt: skip
+        if not is_final and "output" in items:
+            wanted = "it in a final state; others have output_to_context"
+            self.tell(table.marks["output"], "'output' in a state that is not final", wanted,
+                      kind="combination")  # fmt: skip
+        return is_final
+
+    def _each(self, table: Table) -> Each | None:
+        items = table.items
+        if "foreach" not in items:
+            return None
+        name = self.text(items["as"], "a name for the item") if "as" in items else "item"
+        if not name.isidentifier() or name in _ROOTS:
+            if name:
+                wanted = f"a name of letters, digits and _ that is none of {', '.join(_ROOTS)}"
+                self.tell(items["as"].mark, f"the name {name!r}", wanted)
+            name = "item"
+        listed = self.expression(items["foreach"], "a list or mapping of items")
+        key = self.expression(items["key"], "a key", (name,)) if "key" in items else None
+        at_once = self.count(items["at_once"], "items at a time") if "at_once" in items else None
+        nothing = Expression("[]", table.mark)
+        return Each(listed or nothing, name, key, at_once)
+
+    def _task(self, table: Table, names: tuple[str, ...]) -> Task | None:
+        items = table.items
+        kind = next((kind for kind in _TASKS if kind in items), None)
+        if kind is None:
+            return None
+        piece, machine = items[kind], None
+        if kind == "machine":
+            machine, name = self._inner_machine(piece)
+        else:
+            name = self.name(piece, f"the name of the {kind}")
+        return Task(
+            kind,
+            name,
+            machine=machine,
+            input=self.values(items["input"], names) if "input" in items else None,
+            retry=self._retry(items.get("retry")),
+            mark=piece.mark,
+        )
+
+    def _inner_machine(self, piece: Piece) -> tuple[Machine | None, str]:
+        if isinstance(piece, Table):
+            machine = _Reader(self.faults, self._inner).machine(piece, "machine")
+            return machine, "" if machine is None else machine.name
+        path = self.text(piece, "the file of a machine, or the machine itself")
+        machine = self._inner(path, piece.mark) if path else None
+        return machine, path
+
+    def _members(self, piece: Piece | None) -> Mapping[str, Task]:
+        table = None if piece is None else self.mapping(piece, "what is done, by name")
+        if table is None:
+            return {}
+        if not table.items:
+            self.tell(table.mark, "nothing", "what is done, by name", kind="type")
+        members: dict[str, Task] = {}
+        for name, inner in table.items.items():
+            member = self.table(inner, "task", "a member of parallel")
+            if member is None:
+                continue
+            self._check_keys(member)
+            task = self._task(member, ())
+            if task is None:
+                wanted = f"one of {', '.join(_TASKS)}"
+                self.tell(table.marks[name], f"the member {name!r} that does nothing", wanted)
+            else:
+                members[name] = task
+        return members
+
+    def _retry(self, piece: Piece | None) -> Retrying | None:
+        table = None if piece is None else self.table(piece, "retry", "a retry")
+        if table is None:
+            return None
+        items, given = table.items, dict[str, Any]()
+        if "max_attempts" in items:
+            given["max_attempts"] = self.count(items["max_attempts"], "tries in all")
+        if "backoff_s" in items:
+            given["backoff_s"] = self.seconds(items["backoff_s"], "before the second try")
+        return Retrying(**{name: value for name, value in given.items() if value is not None})
+
+    def _keeps(self, piece: Piece | None) -> Fields:
+        table = None if piece is None else self.mapping(piece, "values of the context, by name")
+        return Fields({}) if table is None else self.fields(table)
+
+    def _on_error(self, piece: Piece | None) -> Mapping[str, str]:
+        if piece is None:
+            return {}
+        if not isinstance(piece, Table):
+            name = self.name(piece, "the name of a state, or states by error code")
+            return {"": name} if name else {}
+        routes: dict[str, str] = {}
+        for code, inner in piece.items.items():
+            name = self.name(inner, "the name of a state")
+            if name:
+                routes["" if code == "default" else code] = name
+        return routes
+
+    def _transitions(self, piece: Piece | None) -> tuple[Transition, ...]:
+        listing = None if piece is None else self.listing(piece, "transitions")
+        if listing is None:
+            return ()
+        return tuple(filter(None, map(self._transition, listing.items)))
+
+    def _transition(self, piece: Piece) -> Transition | None:
+        table = self.table(piece, "transition", "a transition")
+        if table is None:
+            return None
+        items, when = table.items, None
+        if "when" in items:
+            when = self.expression(items["when"], "a condition")
+        if "to" not in items:
+            return None
+        to = self.name(items["to"], "the name of a state")
+        return Transition(to, when, items["to"].mark)

@@ -1,0 +1,185 @@
+"""Machine: states and the ways between them, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
+from typing import Any
+
+from ..contract import Agent, JsonObject
+from .machine_expression import Expression
+from .machine_fault import MachineFault, Mark
+from .machine_formula import Fields, Formula
+
+__all__ = ["Each", "Machine", "Retrying", "State", "Task", "Transition"]
+
+_NO_FIELDS = Fields({})
+
+
+@dataclass(frozen=True)
+class Transition:
+    """A way to another state.
+
+    Attributes:
+        to: Its name.
+        when: The condition, None for always.
+        mark: Where it stands.
+    """
+
+    to: str
+    when: Expression | None = None
+    mark: Mark = Mark()
+
+
+@dataclass(frozen=True)
+class Retrying:
+    """How often something is tried.
+
+    Attributes:
+        max_attempts: At least 1.
+        backoff_s: Seconds before the second; doubled for each one after it.
+    """
+
+    max_attempts: int = 1
+    backoff_s: float = 0.5
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is done in a state, or for one item or member of it.
+
+    Attributes:
+        kind: What does it: "agent", "function" or "machine".
+        name: Of the agent or function; for people, of the machine.
+        machine: The sub-machine, None otherwise.
+        input: What it is given, None for what the machine was given.
+        retry: How often it is tried; None leaves that to the agent.
+        mark: Where it stands.
+    """
+
+    kind: str
+    name: str
+    _: KW_ONLY
+    machine: Machine | None = None
+    input: Formula | None = None
+    retry: Retrying | None = None
+    mark: Mark = Mark()
+
+
+@dataclass(frozen=True)
+class Each:
+    """The same is done for every item.
+
+    Attributes:
+        items: Gives a list, or a mapping, whose values are the items.
+        name: Under which expressions find the item.
+        key: Under which its output is kept; None makes a list of the outputs.
+        at_once: How many at most at the same time, None for all.
+    """
+
+    items: Expression
+    name: str = "item"
+    key: Expression | None = None
+    at_once: int | None = None
+
+
+@dataclass(frozen=True)
+class State:
+    """One state.
+
+    Attributes:
+        name: Its name.
+        mark: Where it stands.
+        is_final: Whether the machine ends in it.
+        task: What is done, None for nothing, or for members or a question.
+        each: For which items; None for once.
+        members: What is done at the same time, by name.
+        wait: What is waited for, "" for nothing.
+        input: What the question is given.
+        output: What the machine gives when it ends here, None for the output of the last state.
+        keeps: What is put into the context.
+        on_error: Where a failure leads, by its code; "" is any other.
+        transitions: In the order in which they are tried.
+    """
+
+    name: str
+    _: KW_ONLY
+    mark: Mark = Mark()
+    is_final: bool = False
+    task: Task | None = None
+    each: Each | None = None
+    members: Mapping[str, Task] = field(default_factory=dict[str, Task])
+    wait: str = ""
+    input: Formula | None = None
+    output: Formula | None = None
+    keeps: Fields = _NO_FIELDS
+    on_error: Mapping[str, str] = field(default_factory=dict[str, str])
+    transitions: tuple[Transition, ...] = ()
+
+    @cached_property
+    def tasks(self) -> tuple[Task, ...]:
+        """All that is done in it."""
+        return (*([] if self.task is None else [self.task]), *self.members.values())
+
+    @cached_property
+    def asks(self) -> bool:
+        """Whether a person may be asked in it."""
+        return bool(self.wait) or any(
+            task.machine is not None and task.machine.asks for task in self.tasks
+        )
+
+    @cached_property
+    def works(self) -> bool:
+        """Whether anything is done in it but finding the way on."""
+        return bool(self.tasks or self.wait)
+
+    def targets(self) -> Iterator[str]:
+        """Where it may lead without a hook."""
+        yield from (transition.to for transition in self.transitions)
+        yield from self.on_error.values()
+
+
+@dataclass(frozen=True, eq=False)
+class Machine:
+    """States and the ways between them, read by ``load_machine`` and driven by a MachineEngine.
+
+    Attributes:
+        name: Of the machine.
+        states: By name, in the order of the text.
+        initial: The name of the first.
+        context: What the context begins with.
+        agents: Those that it describes itself, by name; None for one that has to be given.
+        max_steps: How many states may be entered; None is the run's ``max_turns``, and never
+            less than there are states.
+        file: Where it was read from, "" for data.
+        warnings: What may be meant so, and may not.
+        data: What it was made of, as plain data.
+    """
+
+    name: str
+    states: Mapping[str, State]
+    initial: str
+    _: KW_ONLY
+    context: JsonObject = field(default_factory=dict[str, Any])
+    agents: Mapping[str, Agent[Any] | None] = field(default_factory=dict[str, "Agent[Any] | None"])
+    max_steps: int | None = None
+    file: str = ""
+    warnings: tuple[MachineFault, ...] = ()
+    data: JsonObject = field(default_factory=dict[str, Any])
+
+    @cached_property
+    def asks(self) -> bool:
+        """Whether a person may be asked in it."""
+        return any(state.asks for state in self.states.values())
+
+    def tasks(self) -> Iterator[tuple[Machine, Task]]:
+        """All that is done in it and its sub-machines, each with the machine it stands in."""
+        for state in self.states.values():
+            for task in state.tasks:
+                yield self, task
+                if task.machine is not None:
+                    yield from task.machine.tasks()
+
+    def __repr__(self) -> str:
+        return f"Machine({self.name!r}, states={list(self.states)})"

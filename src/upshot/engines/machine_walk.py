@@ -1,0 +1,180 @@
+"""Walk: goes through a machine from state to state until it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from typing import Any, NamedTuple
+
+from ..contract import AgentResult, Clock, ErrorCode, Json, JsonObject
+from ..runs import Failed
+from .graph_board import Change
+from .graph_trip import Trip
+from .machine_context import MachineContext
+from .machine_crew import Crew
+from .machine_hooks import MachineHooks
+from .machine_outcome import NOTHING, Outcome, summed
+from .machine_scope import Scope
+from .machine_state import Machine, State
+from .machine_visit import Done, Visit
+from .machine_work import Worker
+
+__all__ = ["Surroundings", "walk_machine"]
+
+
+class Surroundings(NamedTuple):
+    """What all machines of one run share.
+
+    Attributes:
+        trip: The run, its host and its log.
+        crew: Agents and functions.
+        hooks: The user's.
+        clock: What retries wait on, None for the run's.
+    """
+
+    trip: Trip
+    crew: Crew
+    hooks: MachineHooks
+    clock: Clock | None
+
+
+async def walk_machine(
+    around: Surroundings,
+    machine: Machine,
+    *,
+    key: str,
+    given: JsonObject,
+    context: JsonObject,
+    prefix: str = "",
+    commit: Callable[[Sequence[Change]], None] | None = None,
+    start: str = "",
+) -> Outcome:
+    """Go through *machine* from its initial state until it ends.
+
+    Args:
+        around: What is shared.
+        machine: What is gone through.
+        key: What the keys of its steps begin with.
+        given: What expressions see as ``input``.
+        context: What the context begins with.
+        prefix: The sub-machines that it stands in, for the names of states.
+        commit: Told what each state changed.
+        start: Another state to start at.
+
+    Returns:
+        What it gives; its result holds what all states used.
+
+    Raises:
+        Failed: A failure that nothing leads on from, a dead end, the step limit, a broken
+            expression, or a hook that raised.
+        Interrupted: A wish to stop was followed between states.
+        Parked: People are waited for.
+    """
+    walk = _Walk(around, machine, key=key, given=given, context=context, prefix=prefix)
+    return await walk.go(start or machine.initial, commit)
+
+
+class _Walk:
+    def __init__(
+        self,
+        around: Surroundings,
+        machine: Machine,
+        *,
+        key: str,
+        given: JsonObject,
+        context: JsonObject,
+        prefix: str,
+    ) -> None:
+        self._around = around
+        self._machine = machine
+        self._key = key
+        self._prefix = prefix
+        self._given = given
+        self._context = MachineContext(context)
+        self._last: Outcome = NOTHING
+        self._visits: dict[str, int] = {}
+        self._worker = Worker(
+            around.trip,
+            around.crew,
+            self._descend,
+            given=given,
+            context=self._context.values,
+            prefix=prefix,
+            clock=around.clock,
+        )
+        limit, most = machine.max_steps, around.trip.run.budget.max_turns
+        if limit is None and most is not None:
+            limit = max(most, len(machine.states))
+        self._limit = limit
+
+    async def go(self, start: str, commit: Callable[[Sequence[Change]], None] | None) -> Outcome:
+        name, steps, said = start, 0, ""
+        outcomes: list[Outcome] = []
+        while True:
+            await self._around.trip.stop_if_asked()
+            steps += 1
+            self._check_limit(steps, name)
+            done = await self._visit(self._machine.states[name])
+            if commit is not None:
+                commit((done.change,))
+            if done.outcome is not self._last and done.outcome.spent is not None:
+                outcomes.append(done.outcome)
+            said = next((m.text for _, added in done.change.messages for m in added), said)
+            self._last = done.outcome
+            if not done.to:
+                return _whole(done.answer, said, outcomes)
+            name = done.to
+
+    async def _visit(self, state: State) -> Done:
+        visit = self._visits[state.name] = self._visits.get(state.name, 0) + 1
+        around, last = self._around, self._last
+
+        def work(state: State, key: str, scope: Scope) -> Any:
+            return self._worker.work(state, key, scope, last)
+
+        return await Visit(
+            around.trip,
+            around.hooks,
+            machine=self._machine,
+            state=state,
+            key=f"{self._key}{state.name}#{visit}",
+            name=self._prefix + state.name,
+            context=self._context,
+            given=self._given,
+            last=last,
+        ).take(work)
+
+    async def _descend(self, machine: Machine, key: str, prefix: str, given: JsonObject) -> Outcome:
+        try:
+            return await walk_machine(
+                self._around,
+                machine,
+                key=key,
+                given=given,
+                context=deepcopy(machine.context),
+                prefix=prefix,
+            )
+        except Failed as failure:
+            # A sub-machine's failure is that of the state that it is in.
+            return Outcome.failed(failure.error)
+
+    def _check_limit(self, steps: int, name: str) -> None:
+        limit = self._limit
+        if limit is not None and steps > limit:
+            raise Failed(
+                ErrorCode.MAX_TURNS,
+                f"The limit of {limit} steps is reached before the state "
+                f"{self._prefix + name!r}: raise settings.max_steps or Budget(max_turns=).",
+                details={"dimension": "steps", "limit": limit, "used": limit},
+            )
+
+
+def _whole(answer: Json, said: str, outcomes: Sequence[Outcome]) -> Outcome:
+    """What a machine gives, with what its states used."""
+    spent = summed(outcomes)
+    if spent is None and not said:
+        return Outcome(answer)
+    usage, cost = spent or (None, None)
+    used: dict[str, Any] = {} if usage is None else {"usage": usage, "cost": cost}
+    result = AgentResult[Any](output=answer, content=said or None, **used)
+    return Outcome(answer, result, say=said)

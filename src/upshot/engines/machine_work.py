@@ -1,0 +1,240 @@
+"""Working in a state: its task, tried again where it says so; for items and members at once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, cast
+
+from ..contract import (
+    AgentResult,
+    Clock,
+    Effect,
+    ErrorCode,
+    Json,
+    JsonObject,
+    to_free_json,
+)
+from ..runs import Failed, current_run
+from .graph_crowd import together
+from .graph_trip import Trip
+from .machine_crew import Crew
+from .machine_outcome import Outcome, summed
+from .machine_scope import Scope
+from .machine_state import Machine, Retrying, State, Task
+
+__all__ = ["Descend", "Worker", "wait_before_retry"]
+
+# Goes through a sub-machine: (machine, key, name, input) to its outcome.
+Descend = Callable[[Machine, str, str, JsonObject], Awaitable[Outcome]]
+
+_ONCE = Retrying()
+_MAX_DOUBLINGS = 64
+# The most that chance adds to a wait, as a part of it.
+_JITTER = 0.5
+
+
+class Worker:
+    """Does what one machine's states ask for.
+
+    Args:
+        trip: What all states of the run share.
+        crew: Agents and functions.
+        descend: Goes through a sub-machine.
+        given: What the machine was given.
+        context: The machine's, which agents get a copy of.
+        prefix: The sub-machines that it stands in, for the names of states.
+        clock: What retries wait on, None for the run's.
+    """
+
+    def __init__(
+        self,
+        trip: Trip,
+        crew: Crew,
+        descend: Descend,
+        *,
+        given: JsonObject,
+        context: Mapping[str, Json],
+        prefix: str,
+        clock: Clock | None,
+    ) -> None:
+        self._trip = trip
+        self._crew = crew
+        self._descend = descend
+        self._given = given
+        self._context = context
+        self._prefix = prefix
+        self._clock = clock
+
+    async def work(self, state: State, key: str, scope: Scope, last: Outcome) -> Outcome:
+        """Do what *state* does.
+
+        Returns:
+            What came of it; a failure is a value here. A state that does nothing hands on
+            what came of the one before.
+
+        Raises:
+            Failed: An expression is broken.
+            Parked: People are waited for.
+        """
+        if state.wait:
+            return await self._wait_for(state, key, scope)
+        if state.each is not None and state.task is not None:
+            return await self._for_each(state, state.task, key, scope)
+        if state.members:
+            return await self._all_at_once(state, key, scope)
+        if state.task is None:
+            return last
+        return await self._try(state.task, key, scope, self._prefix + state.name)
+
+    async def _wait_for(self, state: State, key: str, scope: Scope) -> Outcome:
+        question, choices = state.wait, list[str]()
+        given = state.input.value(scope) if state.input is not None else None
+        if isinstance(given, str):
+            question = given
+        elif isinstance(given, dict):
+            question = str(given.get("question", question))
+            listed = given.get("choices")
+            choices = [str(one) for one in listed] if isinstance(listed, list) else []
+        answer = await self._trip.questions.ask(key, question, tuple(choices))
+        return Outcome(answer)
+
+    async def _for_each(self, state: State, task: Task, key: str, scope: Scope) -> Outcome:
+        each = state.each
+        assert each is not None
+        found = each.items.value(scope)
+        names: Sequence[str]
+        if isinstance(found, dict):
+            names, items = list(found), list(found.values())
+        elif isinstance(found, list):
+            names, items = [str(number) for number in range(len(found))], found
+        else:
+            mark, kind = each.items.mark, type(found).__name__
+            message = f"{mark}: foreach found no list or mapping but a {kind}"
+            raise Failed(ErrorCode.INVALID_REQUEST, message)
+        scopes = [scope.but(each.name, item) for item in items]
+        is_keyed = each.key is not None or isinstance(found, dict)
+        if each.key is not None:
+            names = [_key_of(each.key.value(one)) for one in scopes]
+            _refuse_twins(names, str(each.key.mark))
+        works = [
+            self._one(task, f"{key}/{number}", one, f"{self._prefix}{state.name}", name)
+            for number, (name, one) in enumerate(zip(names, scopes, strict=True))
+        ]
+        return await _gather(works, names if is_keyed else None, at_once=each.at_once)
+
+    async def _all_at_once(self, state: State, key: str, scope: Scope) -> Outcome:
+        works = [
+            self._one(task, f"{key}/{name}", scope, f"{self._prefix}{state.name}", name)
+            for name, task in state.members.items()
+        ]
+        return await _gather(works, list(state.members))
+
+    async def _one(self, task: Task, key: str, scope: Scope, state: str, name: str) -> Outcome:
+        """An item or member; it is a step of its own, so that it is not done again."""
+        made: list[Outcome] = []
+
+        async def body() -> dict[str, object]:
+            outcome = await self._try(task, key, scope, f"{state}/{name}")
+            if outcome.error is not None:
+                # What failed is no finished step.
+                raise _Broken(outcome.named(name))
+            made.append(outcome)
+            return outcome.to_form()
+
+        if task.machine is not None and task.machine.asks:
+            form = cast("JsonObject", to_free_json(await body())[0])
+        else:
+            form = await self._trip.host.once(key, Effect.WRITE, body, idempotent=True)
+        return made[0] if made else Outcome.read(cast("JsonObject", form))
+
+    async def _try(self, task: Task, key: str, scope: Scope, name: str) -> Outcome:
+        """Do *task* as often as it may be tried."""
+        given = self._given if task.input is None else task.input.value(scope)
+        given = to_free_json(given)[0] if task.input is None else given
+        retry, tries = task.retry or _ONCE, 1
+        while True:
+            outcome = await self._do(task, key if tries == 1 else f"{key}~{tries}", given, name)
+            if outcome.error is None or tries >= retry.max_attempts:
+                return outcome
+            if not await wait_before_retry(outcome, retry, tries, self._clock):
+                return outcome
+            await self._trip.stop_if_asked()
+            tries += 1
+
+    async def _do(self, task: Task, key: str, given: Json, name: str) -> Outcome:
+        if task.kind == "function":
+            return await self._crew.call(task, given)
+        if task.machine is None:
+            run, host = self._trip.run, self._trip.host
+            return await self._crew.ask(task, given, self._context, run=run, host=host)
+        if not isinstance(given, dict):
+            message = f"{task.mark}: the input of the machine {task.name!r} is no mapping"
+            raise Failed(ErrorCode.INVALID_REQUEST, message)
+        return await self._descend(task.machine, f"{key}/", f"{name}/", given)
+
+
+async def wait_before_retry(
+    outcome: Outcome, retry: Retrying, tries: int, clock: Clock | None
+) -> bool:
+    """Wait before the next try; False where it would not help or there is no time.
+
+    Args:
+        outcome: A failure.
+        retry: How often, and the first wait.
+        tries: How often it was tried.
+        clock: What is waited on, None for the run's.
+    """
+    error, scope = outcome.error, current_run.get()
+    if error is None or scope is None or not (error.retryable or outcome.exception is not None):
+        return False
+    # What a provider says is a floor; chance only adds.
+    wait_s = max(retry.backoff_s * 2 ** min(tries - 1, _MAX_DOUBLINGS), error.retry_after_s or 0.0)
+    wait_s *= 1 + random.random() * _JITTER
+    deadline = scope.ledger.deadline
+    if deadline is not None and scope.clock.monotonic() + wait_s >= deadline:
+        return False
+    await (clock or scope.clock).sleep(wait_s)
+    return True
+
+
+class _Broken(Failed):
+    """An item or member failed, so that the others are given up."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        error = outcome.error
+        assert error is not None
+        super().__init__(error)
+        self.outcome = outcome
+
+
+async def _gather(
+    works: Sequence[Any], names: Sequence[str] | None, *, at_once: int | None = None
+) -> Outcome:
+    """All outcomes as one: a list, or a mapping of *names*; the first failure is that of all."""
+    if not works:
+        return Outcome([] if names is None else {})
+    try:
+        outcomes = await together(works, at_once=at_once)
+    except _Broken as broken:
+        return broken.outcome
+    payloads: list[Json] = [outcome.payload for outcome in outcomes]
+    payload: Json = payloads if names is None else dict(zip(names, payloads, strict=True))
+    spent = summed(outcomes)
+    if spent is None:
+        return Outcome(payload)
+    usage, cost = spent
+    return Outcome(payload, AgentResult[Any](output=payload, usage=usage, cost=cost))
+
+
+def _key_of(value: Json) -> str:
+    return value if isinstance(value, str) else str(value)
+
+
+def _refuse_twins(names: Sequence[str], place: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            message = f"{place}: two items of foreach have the key {name!r}"
+            raise Failed(ErrorCode.CONFLICT, message, details={"key": name})
+        seen.add(name)
