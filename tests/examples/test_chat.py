@@ -1,0 +1,73 @@
+"""The terminal chat, as a process that is typed at."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+from tests.examples.conftest import ROOT
+from tests.processes import watched
+
+FILE = ROOT / "examples" / "chat" / "chat.py"
+
+
+def chat() -> subprocess.Popen[str]:
+    pipe = subprocess.PIPE
+    return watched(
+        subprocess.Popen(
+            [sys.executable, "-W", "error", FILE],
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            text=True,
+        )
+    )
+
+
+def read_until(process: subprocess.Popen[str], word: str) -> None:
+    assert process.stdout is not None
+    assert any(word in line for line in process.stdout), f"it never said {word}"
+
+
+def said(*lines: str) -> str:
+    with chat() as process:
+        out, err = process.communicate("".join(f"{line}\n" for line in lines))
+    assert (process.returncode, err) == (0, "")
+    return out
+
+
+def test_it_is_short() -> None:
+    assert len(FILE.read_text().splitlines()) < 60
+
+
+def test_it_shows_tools_and_answers_and_remembers_what_was_said() -> None:
+    out = said("Where is order 3?", "Please send it.", "y")
+    assert "  . find_parcel {'order': 3}\n" in out
+    assert '{"result":"on shelf 3"}' in out
+    assert "  ? send_parcel {'order': 3} [y/N] y\n" in out
+    assert "The parcel of order 3 is sent.\n" in out
+
+
+def test_a_no_is_a_no() -> None:
+    out = said("Send order 3.", "n")
+    assert '"blocked":true' in out
+    assert "The parcel of order 3 is still here." in out
+
+
+def test_ctrl_c_stops_the_reply_and_not_the_chat() -> None:
+    with chat() as process:
+        assert process.stdin is not None
+        process.stdin.write("Where is order 99?\n")
+        process.stdin.flush()
+        read_until(process, "find_parcel")
+        process.send_signal(signal.SIGINT)
+        read_until(process, "canceled")
+        out, err = process.communicate("hello\n")
+    assert (process.returncode, err) == (0, "")
+    assert "Ask me where the parcel of an order is" in out
+
+
+def test_every_line_fits_80_columns() -> None:
+    out = said("hello", "Where is order 3?", "Send it.", "n")
+    assert max(map(len, out.splitlines())) <= 80
