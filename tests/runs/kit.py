@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from upshot import Event, Journal, Message, ModelResponse, ToolCall, Usage
+from upshot.journal import MemoryJournal
 
 ADD = ToolCall("call-1", "add", {"a": 1, "b": 2})
 
@@ -80,3 +81,22 @@ async def log_of(journal: Journal, run_id: str) -> list[Event]:
 
 def kinds(events: list[Event]) -> list[str]:
     return [event.kind for event in events]
+
+
+class Ordered(MemoryJournal):
+    """A journal that knows in which order the events of all its runs came."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.order: list[Event] = []
+
+    def append(self, event: Event, *, epoch: int | None = None) -> None:
+        super().append(event, epoch=epoch)
+        self.order.append(event)
+
+    def cut(self, length: int) -> Ordered:
+        """What it held when its process died after so many events."""
+        shorter = Ordered()
+        for event in self.order[:length]:
+            shorter.append(event)
+        return shorter

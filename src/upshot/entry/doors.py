@@ -42,9 +42,9 @@ async def run(
         JournalError: The journal cannot be opened.
         asyncio.CancelledError: The caller was cancelled; the run was finalised first.
     """
-    from .opening import run_whole
+    from .opening import run_child, run_whole
 
-    return await run_whole(agent, request, options, child=run)
+    return await run_whole(agent, request, options, child=run_child)
 
 
 def run_sync(
@@ -80,9 +80,9 @@ async def start(
         Misuse: An argument is wrong; nothing was begun.
         JournalError: The journal cannot be opened.
     """
-    from .opening import begin
+    from .opening import begin, run_child
 
-    async with begin(agent, request, options, watch=True, child=run) as live, live:
+    async with begin(agent, request, options, watch=True, child=run_child) as live, live:
         yield live
 
 
@@ -115,9 +115,9 @@ async def resume(
         JournalError: The journal cannot be opened or read, or another process has the run.
     """
     from ..contract import AgentResult
-    from .opening import go_on
+    from .opening import go_on, run_child
 
-    going = go_on(run_id, agent, journal, answers, options, watch=False, child=run)
+    going = go_on(run_id, agent, journal, answers, options, watch=False, child=run_child)
     async with going as live:
         if isinstance(live, AgentResult):
             return cast("AgentResult[T]", live)
@@ -144,9 +144,9 @@ async def reopen(
     """
     from ..contract import AgentResult
     from ..errors import Misuse
-    from .opening import go_on
+    from .opening import go_on, run_child
 
-    going = go_on(run_id, agent, journal, answers, options, watch=True, child=run)
+    going = go_on(run_id, agent, journal, answers, options, watch=True, child=run_child)
     async with going as live:
         if isinstance(live, AgentResult):
             raise Misuse(f"run {run_id} has ended: its result is in the journal")
@@ -186,7 +186,8 @@ async def run_with_handoffs(
         JournalError: The journal cannot be opened.
         asyncio.CancelledError: The caller was cancelled; the run was finalised first.
     """
+    from .opening import run_child
     from .relay import relay
 
-    going = relay(agents, request, options, start=start, max_depth=max_depth, child=run)
+    going = relay(agents, request, options, start=start, max_depth=max_depth, child=run_child)
     return await going

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Unpack, cast
 
-import msgspec
+from msgspec.structs import replace
 
 from ..contract import (
     Agent,
@@ -36,9 +36,9 @@ from ..runs import (
 )
 from .answering import check_answers
 from .arguments import check_options
-from .planning import plan_again, plan_run, read_on, read_past, to_agent
+from .planning import plan_again, plan_run, read_children, read_on, read_past, to_agent
 
-__all__ = ["begin", "go_on", "run_whole"]
+__all__ = ["begin", "go_on", "run_child", "run_whole"]
 
 
 @asynccontextmanager
@@ -94,6 +94,38 @@ async def run_whole(
         return await live_through(await _sit_down(agent, request, options, journal, child=child))
 
 
+async def run_child(
+    agent: Agent[Any] | AgentSpec,
+    request: Request | str,
+    *,
+    again: bool = False,
+    **options: Unpack[RunOptions],
+) -> AgentResult[Any]:
+    """Run an agent inside a run.
+
+    Args:
+        agent: Who works on it.
+        request: What is asked.
+        again: Whether the run that the request names may have begun in an earlier sitting; it
+            then goes on, or gives its result.
+        options: Of the call.
+    """
+    where = _place(options) if again else None
+    if where is None or not isinstance(request, Request):
+        return await run_whole(agent, request, options, child=run_child)
+    async with open_journal(where) as journal:
+        async for _ in journal.events(request.run_id):
+            break
+        else:
+            return await run_whole(agent, request, options, child=run_child)
+        rest = cast("ResumeOptions", {**options, "journal": None})
+        going = go_on(
+            request.run_id, agent, journal, (), rest, watch=False, child=run_child, is_known=True
+        )
+        async with going as live:
+            return live if isinstance(live, AgentResult) else await live.finish()
+
+
 @asynccontextmanager
 async def go_on(
     run_id: str,
@@ -104,8 +136,14 @@ async def go_on(
     *,
     watch: bool,
     child: Child,
+    is_known: bool = False,
 ) -> AsyncGenerator[LiveRun[Any] | AgentResult[Json]]:
     """Read a run's log and go on with it.
+
+    Args:
+        is_known: Whether the run round it has counted what it used until now.
+
+    The others: see ``resume``.
 
     Yields:
         The run in flight; its result where it has ended.
@@ -120,6 +158,8 @@ async def go_on(
             epoch = await opened.claim(run_id)
             # Who had the run until now may have gone on with it meanwhile.
             await read_on(past, run_id, opened)
+            await read_children(past, opened)
+            plan = replace(plan, is_known=is_known)
             if not past.ended:
                 sitting = Sitting(plan, past=past, answers=tuple(answers), epoch=epoch)
                 yield LiveRun(sitting, watch=watch)
@@ -172,5 +212,5 @@ def _typed(result: AgentResult[Json], agent: Agent[Any]) -> AgentResult[Any]:
     except ValueError as error:
         message = f"agent {agent.id!r} has another output type than the run had: {error}"
         warning = RunWarning(code="agent_changed", message=message, origin=Origin.CALLER)
-        return msgspec.structs.replace(result, warnings=(*result.warnings, warning))
-    return msgspec.structs.replace(result, output=output)
+        return replace(result, warnings=(*result.warnings, warning))
+    return replace(result, output=output)

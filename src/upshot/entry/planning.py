@@ -27,12 +27,20 @@ from ..contract import (
 from ..engines import LoopEngine
 from ..errors import Misuse
 from ..models import resolve
-from ..runs import Child, Past, Plan, RunOptions, current_run, handoff_tools
+from ..runs import Child, Past, Plan, RunOptions, current_run, handoff_tools, spent_in
 from ..tools import resolve_tools
 from .arguments import check_hooks, items_of, losses_of, object_of, to_request
 from .known import HOOKS, Known, known_of
 
-__all__ = ["agent_of_spec", "plan_again", "plan_run", "read_on", "read_past", "to_agent"]
+__all__ = [
+    "agent_of_spec",
+    "plan_again",
+    "plan_run",
+    "read_children",
+    "read_on",
+    "read_past",
+    "to_agent",
+]
 
 # Made once: looking its numbers over would be a good part of what a short run costs.
 _USUAL_BUDGET = Budget()
@@ -61,6 +69,18 @@ async def read_on(past: Past, run_id: str, journal: Journal) -> None:
     """Fold what was logged since *past* was read."""
     async for event in journal.events(run_id, after=past.seq):
         past.add(event)
+
+
+async def read_children(past: Past, journal: Journal) -> None:
+    """Find out what runs inside a run used that had not ended when its log was written."""
+    for run_id, spent in past.children.items():
+        if spent is not None and spent.is_final:
+            continue
+        child = Past()
+        await read_on(child, run_id, journal)
+        if child.started is not None:
+            await read_children(child, journal)
+            past.children[run_id] = spent_in(child)
 
 
 async def plan_run(

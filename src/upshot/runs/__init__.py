@@ -1,5 +1,6 @@
 """A run's life, whatever the engine that drives it."""
 
+from .account import spent_in
 from .board import Board
 from .discard import DiscardOnInterruptCauses
 from .handle import LiveRun, live_through
@@ -45,4 +46,5 @@ __all__ = [
     "listen",
     "live_through",
     "run_in_own_loop",
+    "spent_in",
 ]

@@ -9,15 +9,17 @@ import msgspec
 from ..contract import (
     Artifact,
     ArtifactStored,
+    DeniedReason,
     Event,
     ModelRequest,
     ModelResponse,
     RunInfo,
     ToolRecord,
     ToolSettled,
+    ToolStarted,
 )
 from ..errors import Misuse
-from ..tools import Toolbox
+from ..tools import Case, Denial, Toolbox
 from .calls import ModelCaller
 from .handoff import Handoffs
 from .past import to_artifact
@@ -132,9 +134,16 @@ class Box:
             emit=self._emit,
             barrier=recorder.barrier,
             offered=handoffs.offered if handoffs.are_filtered else None,
-            at_start=handoffs.judge if handoffs else None,
+            at_start=self._judge if handoffs or self._caller.ledger.limits_tools else None,
             repair=self._repair if any(tool.repair for tool in plan.tools) else None,
         )
+
+    def _judge(self, case: Case) -> Denial | None:
+        """Deny a body at its start: a further hand-off, or one over a limit shared with kin."""
+        spent = self._caller.ledger.tools_spent(case.tool_name)
+        if spent:
+            return Denial(DeniedReason.BUDGET, spent)
+        return self._handoffs.judge(case)
 
     async def _repair(self, request: ModelRequest) -> ModelResponse:
         """Have the run's own model correct arguments; it counts like any call of it."""
@@ -153,5 +162,7 @@ class Box:
         if isinstance(event, ArtifactStored):
             self.stored.append(to_artifact(event))
         self._recorder.emit(event)
+        if isinstance(event, ToolStarted):
+            self._caller.ledger.count_tool(event.call.name)
         if isinstance(event, ToolSettled):
             self._handoffs.note(event.record)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..contract import AgentResult, RunInfo
+from .account import restore
 from .board import Board
 from .box import Box
 from .calls import ModelCaller
@@ -129,14 +130,10 @@ class Equipment:
 
     def take_up(self, past: Past) -> None:
         """Go on with the account and the tools where earlier sittings left them."""
-        for response in past.responses[: past.responses_before]:
-            self.caller.note(response)
-        self.ledger.since_mark()
-        for response in past.responses[past.responses_before :]:
-            self.caller.note(response)
-        for _ in range(past.lost_calls):
-            self.ledger.add_unfinished()
-        self.ledger.turns = past.turns
+        # Who has this run inside has counted what it used until now.
+        self.ledger.is_known = self.plan.is_known
+        restore(self.ledger, past, self.caller.note)
+        self.ledger.is_known = False
         self.caller.turns_before = past.turns_before
         self.box.restore(past.records[: past.records_before])
         self.box.new_turn()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -24,17 +26,22 @@ _NOTHING = Usage()
 
 
 class _Call(NamedTuple):
-    """One model call, as far as it counts.
+    """One model call, or all those of a run inside, as far as they count.
 
     Attributes:
-        usage: Its tokens.
-        cost: Its money, None where it had no price.
-        free: Whether it was turned away, so that no price is missing.
+        usage: Their tokens.
+        cost: Their money, None where none had a price.
+        unpriced: How many prices are missing; those of refused calls are not.
     """
 
     usage: Usage
     cost: Cost | None
-    free: bool
+    unpriced: int
+
+    @property
+    def costs(self) -> list[Cost | None]:
+        """Its money as that of single calls."""
+        return [None] * self.unpriced if self.cost is None else [self.cost]
 
 
 class Ledger:
@@ -53,6 +60,8 @@ class Ledger:
         budget: The limits.
         turns: Model calls that were begun, retries of one not counted.
         deadline: Monotonic moment at which the time is over, None for never.
+        tool_calls: Tool calls that were started, by name, those of runs inside included.
+        is_known: Set while what the run round this one knows already is counted.
     """
 
     def __init__(
@@ -66,6 +75,8 @@ class Ledger:
         self._costs: list[Cost] = []
         self._unpriced = 0
         self._mark = 0
+        self.tool_calls: Counter[str] = Counter()
+        self.is_known = False
         self._parent = parent
         self._clock = clock
         limit_s = budget.deadline_s
@@ -104,7 +115,7 @@ class Ledger:
             missing = 0 if usage or usage.unmeasured_calls else 1
             calls = max(0, 1 - usage.api_calls)
             usage = usage + Usage(api_calls=calls, unmeasured_calls=missing)
-        self._add(_Call(usage, response.cost, refused))
+        self._add(_Call(usage, response.cost, 0 if refused else 1))
 
     def since_mark(self) -> tuple[Usage, Cost | None]:
         """Usage and cost since the last call of this, or since the start."""
@@ -112,15 +123,27 @@ class Ledger:
         usage = _NOTHING
         for call in calls:
             usage = usage + call.usage
-        return usage, Cost.of_calls(call.cost for call in calls if call.cost or not call.free)
+        return usage, Cost.of_calls(cost for call in calls for cost in call.costs)
 
     def add_unfinished(self) -> None:
         """Count a model call that was cut off before it answered."""
-        self._add(_Call(Usage(api_calls=1, unmeasured_calls=1), None, free=False))
+        self._add(_Call(Usage(api_calls=1, unmeasured_calls=1), None, 1))
+
+    def add_spent(self, usage: Usage, cost: Cost | None, tools: Mapping[str, int]) -> None:
+        """Count what a run inside this one used in earlier sittings."""
+        self._add(_Call(usage, cost, usage.api_calls))
+        for name, calls in tools.items():
+            self.count_tool(name, calls)
+
+    def count_tool(self, name: str, calls: int = 1) -> None:
+        """Count tool calls whose bodies were started."""
+        self.tool_calls[name] += calls
+        if self._parent is not None and not self.is_known:
+            self._parent.count_tool(name, calls)
 
     def _add(self, call: _Call) -> None:
         self._calls.append(call)
-        if self._parent is not None:
+        if self._parent is not None and not self.is_known:
             self._parent._add(call)
 
     def _sum_up(self) -> None:
@@ -128,8 +151,8 @@ class Ledger:
             self._usage = self._usage + call.usage
             if call.cost is not None:
                 self._costs.append(call.cost)
-            elif not call.free:
-                self._unpriced += 1
+            else:
+                self._unpriced += call.unpriced
         self._summed = len(self._calls)
 
     def too_deep(self, depth: int) -> AgentError | None:
@@ -158,6 +181,23 @@ class Ledger:
         if found is None and self._parent is not None:
             found = self._parent.spent_by_children()
         return found
+
+    @property
+    def limits_tools(self) -> bool:
+        """Whether tool calls are limited, here or in a run round this one."""
+        budget = self.budget
+        has_limit = budget.max_tool_calls is not None or budget.max_calls_per_tool is not None
+        return has_limit or (self._parent is not None and self._parent.limits_tools)
+
+    def tools_spent(self, name: str) -> str:
+        """Which limit leaves no room for one more call of the tool, "" if none."""
+        limit, limit_of_tool = self.budget.max_tool_calls, self.budget.max_calls_per_tool
+        used, used_of_tool = self.tool_calls.total(), self.tool_calls[name]
+        if limit is not None and used >= limit:
+            return f"max_tool_calls: {used} of {limit} are used, runs inside included"
+        if limit_of_tool is not None and used_of_tool >= limit_of_tool:
+            return f"max_calls_per_tool: {used_of_tool} of {limit_of_tool} of {name} are used"
+        return "" if self._parent is None else self._parent.tools_spent(name)
 
     def _own_limit(self) -> AgentError | None:
         limit = self.budget.max_turns

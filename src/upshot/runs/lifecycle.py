@@ -6,6 +6,7 @@ What comes after what stands in the table of ``phase``; here is what is done in 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
@@ -19,6 +20,7 @@ from ..contract import (
     AttemptEnded,
     AttemptStarted,
     Committed,
+    Event,
     Interrupt,
     Origin,
     RunInterrupted,
@@ -27,6 +29,7 @@ from ..contract import (
     RunStarted,
     RunWarning,
     Status,
+    StepStarted,
     to_free_json,
 )
 from ..contract import Board as BoardRole
@@ -41,6 +44,7 @@ from .ending import COMPLETED, Ending, StopReason, classify, internal_error
 from .equipment import Equipment
 from .handoff import current_handoffs
 from .hooks import Verdict
+from .kin import settled_step, step_of
 from .ledger import deadline_error
 from .listeners import anybody_listens
 from .past import Past
@@ -170,10 +174,23 @@ class Sitting:
             recorder.emit(RunSettled(result=result))
         return Cue.BROKEN
 
+    def _tell_parent(self, event: Event) -> None:
+        """Log in the run round this one that it began or ended, and what it used."""
+        parent = self.plan.parent
+        if parent is None or parent.tell is None:
+            return
+        # A log that is lost, or a loop that is closed, is that run's own concern.
+        with contextlib.suppress(JournalError, RuntimeError):
+            if parent.loop is asyncio.get_running_loop():
+                parent.tell(event)
+            else:
+                parent.loop.call_soon_threadsafe(parent.tell, event)
+
     # -- opening
 
     async def _open(self) -> Cue:
         past, plan = self._past, self.plan
+        self._tell_parent(StepStarted(key=step_of(self.info.run_id)))
         if past is None:
             self._start()
         else:
@@ -311,6 +328,7 @@ class Sitting:
                 clock=plan.clock,
                 loop=asyncio.get_running_loop(),
                 policy=plan.policy,
+                tell=self.recorder.emit,
                 box=parts.box,
             )
         )
@@ -415,6 +433,7 @@ class Sitting:
             result = self._result = msgspec.structs.replace(result, warnings=warnings)
         self.recorder.emit(RunSettled(result=result))
         await self.recorder.barrier()
+        self._tell_parent(settled_step(result, self._parts.ledger.tool_calls))
         await self._parts.host.drain(self._parts.scope.wait)
         return Cue.WAITS if result.status is Status.INPUT_REQUIRED else Cue.CLOSED
 

@@ -56,6 +56,7 @@ from ..contract import (
 from ..errors import JournalError
 from .board import Board
 from .host import Steps
+from .kin import Spent, child_of, spent_of
 
 __all__ = ["CallAnswer", "Past", "to_artifact"]
 
@@ -86,6 +87,8 @@ class Past:
         lost_calls: How many models were asked and never answered, since the process ended.
         stored: Large outputs that were stored.
         steps: Keyed steps and answers.
+        children: What runs inside this one used, by their id; None where the log does not say.
+        children_before: Ids of those that belong to earlier attempts.
         asked: What people were asked about calls that are not settled, by call id.
         questions: Ids of questions that nobody has answered.
         answers: What people answered for calls that are not settled, by call id.
@@ -121,6 +124,8 @@ class Past:
         self.lost_calls = 0
         self.stored: list[Artifact] = []
         self.steps = Steps()
+        self.children: dict[str, Spent | None] = {}
+        self.children_before: frozenset[str] = frozenset()
         self.asked: dict[str, PendingApproval] = {}
         self.questions: set[str] = set()
         self.answers: dict[str, CallAnswer] = {}
@@ -280,10 +285,18 @@ class Past:
                 self.reply = None
 
     def _step_started(self, event: StepStarted) -> None:
-        self.steps.started[event.key] = event.effect
+        child = child_of(event.key)
+        if child is None:
+            self.steps.started[event.key] = event.effect
+        else:
+            self.children[child] = None
 
     def _step_settled(self, event: StepSettled) -> None:
-        self.steps.settled[event.key] = event
+        child = child_of(event.key)
+        if child is None:
+            self.steps.settled[event.key] = event
+        else:
+            self.children[child] = spent_of(event.value)
 
     def _run_interrupted(self, event: RunInterrupted) -> None:
         self.interrupt = event.interrupt
@@ -301,6 +314,7 @@ class Past:
         self.turns_before = self.turns
         self.responses_before = len(self.responses)
         self.records_before = len(self.records)
+        self.children_before = frozenset(self.children)
 
     def _run_committed(self, event: Committed) -> None:
         self.committed = event

@@ -17,6 +17,7 @@ from ..contract import (
     Checkpoint,
     Clock,
     Engine,
+    Event,
     Handoff,
     Journal,
     JsonObject,
@@ -66,6 +67,7 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         clock: Its time.
         loop: The event loop in which it lives.
         policy: Its rules on tools, None for none.
+        tell: Logs what it has to know of the inner one; None where nobody does.
         box: Its tools, which know whether strangers' words are in its context.
     """
 
@@ -76,6 +78,7 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     clock: Clock
     loop: asyncio.AbstractEventLoop
     policy: Policy | None = None
+    tell: Callable[[Event], None] | None = None
     box: Context | None = None
 
 
@@ -86,6 +89,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         handed: Messages that come after the request, from who handed it over.
         warnings: Told when the run begins.
         spec: The agent in names only.
+        is_known: Whether the run round it has counted what its log says that it used.
 
     The others: see ``RunOptions``.
     """
@@ -125,6 +129,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     child: Child | None = None
     warnings: tuple[RunWarning, ...] = ()
     spec: AgentSpec = AgentSpec()
+    is_known: bool = False
 
     @property
     def context(self) -> Context | None:

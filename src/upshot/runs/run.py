@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from msgspec.structs import replace
+
 from ..contract import (
     Agent,
+    AgentResult,
     Budget,
     Checkpoint,
     Engine,
@@ -20,6 +24,7 @@ from ..contract import (
     PendingApproval,
     Request,
     RunInfo,
+    Status,
     ToolOutcome,
     ToolStarted,
 )
@@ -27,6 +32,7 @@ from ..errors import Misuse
 from ..tools import Toolbox
 from .box import Box
 from .calls import ModelCaller
+from .kin import child_id
 from .output import OutputType
 from .past import CallAnswer
 from .plan import Plan
@@ -84,6 +90,7 @@ class Run:
         self._plan = plan
         self._box = box
         self._caller = caller
+        self._children: dict[str, asyncio.Future[AgentResult[Any]]] = {}
 
     @property
     def tools(self) -> Toolbox:
@@ -135,17 +142,55 @@ class Run:
         """
         return await self._caller.call(model or self.model, request)
 
-    async def child(self, agent: Agent[Any], request: Request | str, **options: Any) -> Any:
+    async def child(
+        self,
+        agent: Agent[Any],
+        request: Request | str,
+        *,
+        key: str | None = None,
+        **options: Any,
+    ) -> Any:
         """Run another agent inside this run; it shares budget, log and deadline.
 
         Args:
             agent: Who works on it.
             request: What is asked.
+            key: Names the child, unique in the run, over all its attempts and sittings. One that
+                has ended hands back its result and is not run again; one that was cut off or is
+                parked goes on from its log. None starts another child each time.
             options: As for ``run``.
 
         Returns:
             The child's AgentResult.
+
+        Raises:
+            Misuse: An argument is wrong, or the request of a child with a key names a run_id.
         """
-        if self._plan.child is None:
+        start = self._plan.child
+        if start is None:
             raise Misuse("this run was not started by upshot.run, so it cannot start children")
-        return await self._plan.child(agent, request, **options)
+        if key is None:
+            return await start(agent, request, **options)
+        if key in self._children:
+            return await asyncio.shield(self._children[key])
+        asked = _named(request, child_id(self.id, key))
+        future = self._children[key] = asyncio.get_running_loop().create_future()
+        try:
+            result = await start(agent, asked, again=True, **options)
+        except BaseException as error:
+            del self._children[key]
+            future.set_exception(error)
+            future.exception()
+            raise
+        if result.status is Status.INPUT_REQUIRED:
+            # There is more to come of it once people have answered.
+            del self._children[key]
+        future.set_result(result)
+        return result
+
+
+def _named(request: Request | str, run_id: str) -> Request:
+    asked = request if isinstance(request, Request) else Request(request)
+    if asked.run_id:
+        raise Misuse(f"a child with a key cannot be called {asked.run_id!r}: its id is of its key")
+    return replace(asked, run_id=run_id)

@@ -1,0 +1,76 @@
+"""Kin: what a run's log says of the runs that were started inside it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ..contract import (
+    AgentResult,
+    Cost,
+    Effect,
+    Json,
+    Status,
+    StepSettled,
+    Usage,
+)
+
+__all__ = ["Spent", "child_id", "child_of", "settled_step", "spent_of", "step_of"]
+
+_PREFIX = "child:"
+_ID_CHARS = 16
+
+
+class Spent(msgspec.Struct, frozen=True):
+    """What all sittings of a run used so far, the runs inside it included.
+
+    Attributes:
+        usage: Tokens.
+        cost: Money, None where nothing had a price.
+        tools: Tool calls that were started, by name.
+        is_final: Whether it has ended.
+    """
+
+    usage: Usage = Usage()
+    cost: Cost | None = None
+    tools: dict[str, int] = {}
+    is_final: bool = False
+
+
+def child_id(parent_run_id: str, key: str) -> str:
+    """The id of the run that *key* stands for inside another; the same in every sitting."""
+    digest = hashlib.sha256(f"{parent_run_id}\n{key}".encode(errors="surrogatepass"))
+    return f"run-{digest.hexdigest()[:_ID_CHARS]}"
+
+
+def step_of(run_id: str) -> str:
+    """The key of the step that a run inside another is in the other's log."""
+    return f"{_PREFIX}{run_id}"
+
+
+def child_of(step: str) -> str | None:
+    """The run that a step is; None where it is another kind of step."""
+    return step.removeprefix(_PREFIX) if step.startswith(_PREFIX) else None
+
+
+def settled_step(result: AgentResult[Any], tools: Mapping[str, int]) -> StepSettled:
+    """What the outer log keeps of a sitting that ended with *result*."""
+    is_final = result.status is not Status.INPUT_REQUIRED
+    spent = Spent(result.usage, result.cost, dict(tools), is_final)
+    return StepSettled(
+        key=step_of(result.run_id),
+        effect=Effect.APPLIED,
+        value=msgspec.to_builtins(spent),
+        error=result.error if is_final else None,
+    )
+
+
+def spent_of(value: Json) -> Spent | None:
+    """Read what ``settled_step`` wrote; None where it is not of that form."""
+    try:
+        return msgspec.convert(value, Spent)
+    except msgspec.ValidationError:
+        return None
