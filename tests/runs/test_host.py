@@ -12,6 +12,7 @@ from upshot import (
     Agent,
     Answer,
     Checkpoint,
+    FinalizeDecision,
     Interrupt,
     Interrupted,
     Parked,
@@ -170,6 +171,37 @@ async def test_without_anybody_to_ask_the_run_parks_and_goes_on_with_the_answers
     )
     assert (done.status, done.output) == (Status.COMPLETED, ["Ada", "fun"])
     assert len(done.attempt_log) == 1
+
+
+async def test_a_key_finds_its_answer_whatever_else_is_asked() -> None:
+    asked = ["Who?"]
+
+    async def work(run: Any, host: Any, board: Any) -> Any:
+        return [await host.ask_user(question, key=question) for question in asked]
+
+    agent, journal = Agent("a", engine=Do(work)), MemoryJournal()
+    parked = await run(agent, "?", journal=journal)
+    asked.insert(0, "When?")
+    answers = [Answer("Who?", "Ada")]
+    again = await resume(parked.run_id, agent, journal=journal, answers=answers)
+    assert [pending.id for pending in again.pending] == ["When?"]
+    answers = [Answer("When?", "Now")]
+    done = await resume(parked.run_id, agent, journal=journal, answers=answers)
+    assert done.output == ["Now", "Ada"]
+
+
+async def test_questions_without_a_key_are_numbered_in_each_attempt() -> None:
+    class Again:
+        def before_finalize(self, *_: Any) -> Any:
+            return FinalizeDecision.revise("Again.", "why")
+
+    agent, journal = asking().but(deciders=[Again()]), MemoryJournal()
+    result = await run(agent, "?", journal=journal, max_attempts=2)
+    for answer in "abcd":
+        (pending,) = result.pending
+        given = [Answer(pending.id, answer)]
+        result = await resume(result.run_id, agent, journal=journal, answers=given)
+    assert (result.attempts, result.output) == (2, ["c", "d"])
 
 
 @pytest.mark.parametrize("error", [RuntimeError("no line"), Parked()])

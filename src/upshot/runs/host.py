@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
@@ -85,7 +86,7 @@ class RunHost:
         self._steps = steps
         self._report = report
         self._running: dict[str, asyncio.Future[Json]] = {}
-        self._questions = 0
+        self._questions: Counter[int] = Counter()
         self._audience = self._audience_of("publish")
         self._usage = self._audience_of("report_usage")
         if self._audience is not None:
@@ -117,8 +118,18 @@ class RunHost:
                 self.interrupt = asked if isinstance(asked, Interrupt) else Interrupt()
         return self.interrupt
 
-    async def ask_user(self, question: str, *, choices: tuple[str, ...] = ()) -> Json:
+    async def ask_user(
+        self, question: str, *, choices: tuple[str, ...] = (), key: str | None = None
+    ) -> Json:
         """Ask a person.
+
+        Args:
+            question: What is asked.
+            choices: What may be answered; empty for anything.
+            key: Names the question, unique in the run, so that its answer is found in every
+                sitting and attempt whatever else is asked; it is the ``id`` of an ``Answer``.
+                None numbers the questions of an attempt, which is right for an engine that asks
+                them in the same order again.
 
         Returns:
             The answer, from the log where an earlier sitting has it.
@@ -126,8 +137,10 @@ class RunHost:
         Raises:
             Parked: Nobody can answer now.
         """
-        self._questions += 1
-        key = f"question-{self._recorder.attempt}-{self._questions}"
+        if key is None:
+            self._questions[self._recorder.attempt] += 1
+            place = self._questions[self._recorder.attempt]
+            key = f"question-{self._recorder.attempt}-{place}"
         if key in self._steps.answers:
             return self._steps.answers[key]
         pending = PendingQuestion(id=key, question=question, choices=choices)
@@ -143,6 +156,7 @@ class RunHost:
             # A host that cannot ask is no reason to fail: the question stays open.
             self._warn("ask_user", error)
             raise Parked(pending) from error
+        self._steps.answers[key] = answer
         self._recorder.emit(QuestionAnswered(id=key, value=answer))
         return answer
 
