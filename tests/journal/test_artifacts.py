@@ -1,12 +1,14 @@
+import contextlib
 import hashlib
 import sqlite3
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from upshot.contract import RunStarted
-from upshot.errors import JournalError
-from upshot.journal import MemoryArtifactStore, MemoryJournal, SqliteJournal, artifacts
+from upshot.contract import AgentResult, RunSettled, RunStarted
+from upshot.errors import JournalError, Misuse
+from upshot.journal import MemoryArtifactStore, MemoryJournal, Pruned, SqliteJournal, artifacts
 
 TEXT = "first line\nsecond line\nthird\n"
 
@@ -133,3 +135,88 @@ async def test_artifacts_go_with_an_exported_run(tmp_path: Path):
     assert (await memory.artifacts.read(file.id, run_id="r"))["text"] == "\x00data"
     await memory.export("r", tmp_path / "again.jsonl")
     assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "run.jsonl").read_bytes()
+
+
+LATER = datetime.now(UTC) + timedelta(hours=2)
+
+
+async def put(store: MemoryArtifactStore, *sizes: int, run_id: str = "r") -> list[str]:
+    return [(await store.put(run_id, "call-1", b"x" * size, "text/plain")).id for size in sizes]
+
+
+async def there(store: MemoryArtifactStore, ids: list[str], run_id: str = "r") -> list[bool]:
+    found: list[bool] = []
+    for id in ids:
+        try:
+            await store.read(id, run_id=run_id, limit=1)
+        except KeyError:
+            found.append(False)
+        else:
+            found.append(True)
+    return found
+
+
+async def test_what_is_old_goes(store: MemoryArtifactStore):
+    ids = await put(store, 10, 20)
+    assert await store.prune(max_age_s=3 * 3600, now=LATER) == Pruned()
+    assert await there(store, ids) == [True, True]
+    assert await store.prune(max_age_s=3600, now=LATER) == Pruned(count=2, size_bytes=30)
+    assert await there(store, ids) == [False, False]
+
+
+async def test_the_oldest_go_until_the_rest_fits(store: MemoryArtifactStore):
+    ids = await put(store, 10, 20, 30)
+    assert await store.prune(max_bytes=50) == Pruned(count=1, size_bytes=10)
+    assert await there(store, ids) == [False, True, True]
+
+
+async def test_only_one_run_can_be_pruned(store: MemoryArtifactStore):
+    mine, others = await put(store, 10), await put(store, 10, run_id="other")
+    await store.prune(max_bytes=0, run_id="r")
+    assert (await there(store, mine), await there(store, others, "other")) == ([False], [True])
+
+
+@pytest.mark.parametrize("limits", [{}, {"max_bytes": -1}, {"max_age_s": float("nan")}], ids=str)
+async def test_a_limit_that_cannot_be_kept_is_misuse(
+    store: MemoryArtifactStore, limits: dict[str, float]
+):
+    with pytest.raises(Misuse):
+        await store.prune(**limits)  # type: ignore[arg-type]
+
+
+async def test_what_a_run_that_goes_on_has_stored_stays(tmp_path: Path):
+    journal = await SqliteJournal.open(tmp_path / "runs.db")
+    journal.append(RunStarted(run_id="r", seq=1, time=LATER))
+    ids = await put(journal.artifacts, 10)  # type: ignore[arg-type]
+    assert await journal.artifacts.prune(max_bytes=0) == Pruned()
+    journal.append(RunSettled(run_id="r", seq=2, time=LATER, result=AgentResult(run_id="r")))
+    assert (await journal.artifacts.prune(max_bytes=0)).count == len(ids)
+    await journal.aclose()
+
+
+async def test_memory_has_an_end():
+    store = MemoryArtifactStore(max_bytes=100)
+    first = await put(store, 40, 40, run_id="old")
+    await put(store, 50)
+    assert await there(store, first, "old") == [False, True]
+    with pytest.raises(OSError, match="full"):
+        await put(store, 60)
+
+
+async def test_a_file_of_an_earlier_version_gets_the_new_column(tmp_path: Path):
+    path = tmp_path / "runs.db"
+    journal = await SqliteJournal.open(path)
+    journal.append(RunStarted(run_id="r", seq=1, time=datetime.now(UTC)))
+    journal.append(
+        RunSettled(run_id="r", seq=2, time=datetime.now(UTC), result=AgentResult(run_id="r"))
+    )
+    ids = await put(journal.artifacts, 10)  # type: ignore[arg-type]
+    await journal.aclose()
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("ALTER TABLE artifacts DROP COLUMN stored_at")
+    again = await SqliteJournal.open(path)
+    assert await there(again.artifacts, ids) == [True]  # type: ignore[arg-type]
+    assert (await again.artifacts.prune(max_age_s=3600)).count == 0
+    assert (await again.artifacts.prune(max_age_s=3600, now=LATER)).count == 1
+    await put(again.artifacts, 10)  # type: ignore[arg-type]
+    await again.aclose()

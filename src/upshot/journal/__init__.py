@@ -6,11 +6,19 @@ from .artifacts import MemoryArtifactStore
 from .damage import Damage
 from .memory import MemoryJournal
 from .place import open_journal
+from .retention import Pruned
 
 if TYPE_CHECKING:
     from .sqlite import SqliteJournal
 
-__all__ = ["Damage", "MemoryArtifactStore", "MemoryJournal", "SqliteJournal", "open_journal"]
+__all__ = [
+    "Damage",
+    "MemoryArtifactStore",
+    "MemoryJournal",
+    "Pruned",
+    "SqliteJournal",
+    "open_journal",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -5,14 +5,20 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
+from collections.abc import Iterable
+from datetime import datetime
 from typing import NoReturn
 
+from ..clock import SYSTEM_CLOCK
 from ..contract import File, JsonObject, read_page
 from ..contract.value import Tagged
+from .retention import Kept, Pruned, check_limits, choose_old
 
 __all__ = ["MemoryArtifactStore", "StoredArtifact", "read_artifact", "store"]
 
 MAX_BYTES = 500_000_000
+# All that a store in memory keeps; a file has no such limit.
+MAX_BYTES_IN_MEMORY = 500_000_000
 _SUMMARY_CHARS = 200
 # Above this the hash would keep the loop for more than a millisecond.
 _HASH_HERE_BYTES = 500_000
@@ -30,6 +36,7 @@ class StoredArtifact(Tagged, frozen=True, kw_only=True):
         lines: How many lines its text has, None where it is no text.
         summary: At most 200 characters that say what is in it.
         data: The bytes (base64 in JSON).
+        stored_at: When it was stored, unix seconds; None where an old log does not say.
     """
 
     id: str
@@ -40,6 +47,7 @@ class StoredArtifact(Tagged, frozen=True, kw_only=True):
     lines: int | None = None
     summary: str = ""
     data: bytes
+    stored_at: float | None = None
 
     @property
     def file(self) -> File:
@@ -80,9 +88,16 @@ def refuse_id(id: str) -> NoReturn:
 
 
 class MemoryArtifactStore:
-    """Keeps artifacts in memory; plays the role ArtifactStore."""
+    """Keeps artifacts in memory; plays the role ArtifactStore.
 
-    def __init__(self) -> None:
+    Args:
+        max_bytes: How much it keeps in all; then the oldest of other runs go, and without any
+            it refuses. 500 MB unless given.
+    """
+
+    def __init__(self, *, max_bytes: int = MAX_BYTES_IN_MEMORY) -> None:
+        self._max_bytes = max_bytes
+        self._size_bytes = 0
         self._kept: dict[str, StoredArtifact] = {}
 
     async def put(self, run_id: str, call_id: str, data: bytes, media_type: str) -> File:
@@ -92,9 +107,10 @@ class MemoryArtifactStore:
             The reference to it: id, media_type, size_bytes, sha256, lines, summary.
 
         Raises:
-            OSError: It is too large.
+            OSError: It is too large, or the run's artifacts are in all.
         """
         artifact = await store(run_id, call_id, data, media_type)
+        self._make_room(run_id, len(data))
         self.keep(artifact)
         return artifact.file
 
@@ -124,10 +140,56 @@ class MemoryArtifactStore:
     def keep(self, artifact: StoredArtifact) -> None:
         """Take an artifact that has its id already."""
         self._kept[artifact.id] = artifact
+        self._size_bytes += len(artifact.data)
+
+    async def prune(
+        self,
+        *,
+        max_age_s: float | None = None,
+        max_bytes: int | None = None,
+        run_id: str = "",
+        now: datetime | None = None,
+    ) -> Pruned:
+        """Let old artifacts go; reading one then is as if it had never been.
+
+        Args:
+            max_age_s: Those that are older go, in seconds; None lets no one go for its age.
+            max_bytes: Of the others the oldest go until they are no larger than this
+                together; None is no limit.
+            run_id: Only this run's; "" is all.
+            now: The time to tell ages by, timezone-aware; None is the present.
+
+        Raises:
+            Misuse: No limit is given, or one is below 0.
+        """
+        check_limits(max_age_s, max_bytes)
+        rows = [_row(one) for one in self._kept.values() if run_id in ("", one.run_id)]
+        at = (now or SYSTEM_CLOCK.now()).timestamp()
+        gone = choose_old(rows, max_age_s=max_age_s, max_bytes=max_bytes, now=at)
+        self._drop(gone)
+        return Pruned.of(gone)
 
     def of_run(self, run_id: str) -> list[StoredArtifact]:
         """All artifacts of a run, in the order in which they were stored."""
         return [artifact for artifact in self._kept.values() if artifact.run_id == run_id]
+
+    def _make_room(self, run_id: str, size_bytes: int) -> None:
+        over = self._size_bytes + size_bytes - self._max_bytes
+        if over <= 0:
+            return
+        others = [_row(one) for one in self._kept.values() if one.run_id != run_id]
+        rest = sum(one.size_bytes for one in others) - over
+        if rest < 0:
+            raise OSError(f"the store is full: it keeps {self._max_bytes} bytes in memory")
+        self._drop(choose_old(others, max_age_s=None, max_bytes=rest, now=0.0))
+
+    def _drop(self, gone: Iterable[Kept]) -> None:
+        for one in gone:
+            self._size_bytes -= len(self._kept.pop(one.id).data)
+
+
+def _row(artifact: StoredArtifact) -> Kept:
+    return Kept(artifact.id, len(artifact.data), artifact.stored_at)
 
 
 def _describe(run_id: str, call_id: str, data: bytes, media_type: str) -> StoredArtifact:
@@ -146,4 +208,5 @@ def _describe(run_id: str, call_id: str, data: bytes, media_type: str) -> Stored
         lines=lines,
         summary=opening[:_SUMMARY_CHARS] or f"{media_type}, {len(data)} bytes",
         data=data,
+        stored_at=SYSTEM_CLOCK.now().timestamp(),
     )

@@ -52,12 +52,15 @@ _TABLES = (
         sha256 TEXT NOT NULL,
         lines INTEGER,
         data BLOB NOT NULL,
-        summary TEXT NOT NULL
+        summary TEXT NOT NULL,
+        stored_at REAL
     )""",
     "CREATE INDEX artifacts_of_run ON artifacts (run_id)",
     f"PRAGMA application_id = {_APPLICATION_ID}",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
+# Columns that came after the first version, all nullable.
+_LATER_COLUMNS = (("artifacts", "stored_at", "REAL"),)
 
 
 def open_database(path: str, *, create: bool = True) -> sqlite3.Connection:
@@ -140,6 +143,7 @@ def _prepare(connection: sqlite3.Connection, path: str) -> None:
     _use_wal(connection, path)
     connection.execute("PRAGMA synchronous = FULL")
     if not fresh:
+        _add_columns(connection)
         return
     connection.execute("BEGIN IMMEDIATE")
     # Another process may have been faster.
@@ -147,6 +151,24 @@ def _prepare(connection: sqlite3.Connection, path: str) -> None:
         for statement in _TABLES:
             connection.execute(statement)
     connection.execute("COMMIT")
+
+
+def _add_columns(connection: sqlite3.Connection) -> None:
+    """Bring tables of an earlier version up to date; that version can still use them."""
+    for table, column, kind in _LATER_COLUMNS:
+        with_it = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+        if column in with_it:
+            continue
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
+        except sqlite3.OperationalError as error:
+            # Another process may have been faster.
+            connection.execute("ROLLBACK")
+            if "duplicate column" not in str(error):
+                raise
+        else:
+            connection.execute("COMMIT")
 
 
 def _is_fresh(connection: sqlite3.Connection, path: str) -> bool:

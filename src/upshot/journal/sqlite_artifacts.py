@@ -5,16 +5,25 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import Protocol, TypeVar
 
+from ..clock import SYSTEM_CLOCK
 from ..contract import File, JsonObject
 from ..errors import JournalError
 from .artifacts import read_artifact, refuse_id, store
+from .retention import Kept, Pruned, check_limits, choose_old
 from .transfer import insert_artifact
 
 __all__ = ["SqliteArtifactStore"]
 
 T = TypeVar("T")
+# What waits for people goes on reading its artifacts. Rows of an earlier version have no time.
+_ENDED = """SELECT a.id, a.size_bytes, coalesce(a.stored_at, r.updated_at)
+    FROM artifacts AS a LEFT JOIN runs AS r ON r.run_id = a.run_id
+    WHERE coalesce(r.status, '') NOT IN ('running', 'input_required')
+    AND (?1 = '' OR a.run_id = ?1)"""
+_DELETE = "DELETE FROM artifacts WHERE id = ?"
 _SELECT = "SELECT data, sha256 FROM artifacts WHERE id = ? AND run_id = ?"
 
 
@@ -88,3 +97,40 @@ class SqliteArtifactStore:
 
         await self._database.flush()
         return await self._database.read(find)
+
+    async def prune(
+        self,
+        *,
+        max_age_s: float | None = None,
+        max_bytes: int | None = None,
+        run_id: str = "",
+        now: datetime | None = None,
+    ) -> Pruned:
+        """Let old artifacts of runs that have ended go.
+
+        Reading one then is as if it had never been. The file keeps its size, and new events
+        take the room; SQLite's ``VACUUM`` makes it smaller.
+
+        Args:
+            max_age_s: Those that are older go, in seconds; None lets no one go for its age.
+            max_bytes: Of the others the oldest go until they are no larger than this
+                together; None is no limit.
+            run_id: Only this run's; "" is all.
+            now: The time to tell ages by, timezone-aware; None is the present.
+
+        Raises:
+            Misuse: No limit is given, or one is below 0.
+            JournalError: The journal is damaged or closed.
+        """
+        check_limits(max_age_s, max_bytes)
+        at = (now or SYSTEM_CLOCK.now()).timestamp()
+        gone: list[Kept] = []
+
+        def prune(connection: sqlite3.Connection) -> None:
+            rows = map(Kept._make, connection.execute(_ENDED, (run_id,)))
+            gone.extend(choose_old(rows, max_age_s=max_age_s, max_bytes=max_bytes, now=at))
+            connection.executemany(_DELETE, [(one.id,) for one in gone])
+
+        self._database.post(prune, 0)
+        await self._database.flush()
+        return Pruned.of(gone)

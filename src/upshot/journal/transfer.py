@@ -18,10 +18,10 @@ from .stored import read_bodies, scan_run
 __all__ = ["export_run", "import_run", "insert_artifact"]
 
 _INSERT = """INSERT INTO artifacts
-    (id, run_id, call_id, media_type, size_bytes, sha256, lines, data, summary)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
-_SELECT = """SELECT id, run_id, call_id, media_type, sha256, lines, summary, data
-    FROM artifacts WHERE run_id = ? ORDER BY rowid"""
+    (id, run_id, call_id, media_type, size_bytes, sha256, lines, data, summary, stored_at)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_SELECT = """SELECT id, run_id, call_id, media_type, sha256, lines, summary, data,
+    stored_at FROM artifacts WHERE run_id = ? ORDER BY rowid"""
 _CHUNK = 200
 
 
@@ -85,6 +85,7 @@ def insert_artifact(connection: sqlite3.Connection, artifact: StoredArtifact) ->
             file.lines,
             artifact.data,
             file.summary,
+            artifact.stored_at,
         ),
     )
 
@@ -106,4 +107,14 @@ def _read_artifacts(connection: sqlite3.Connection, run_id: str) -> Iterator[Sto
         yield msgspec.convert(dict(zip(_COLUMNS, row, strict=True)), StoredArtifact)
 
 
-_COLUMNS = ("id", "run_id", "call_id", "media_type", "sha256", "lines", "summary", "data")
+_COLUMNS = (
+    "id",
+    "run_id",
+    "call_id",
+    "media_type",
+    "sha256",
+    "lines",
+    "summary",
+    "data",
+    "stored_at",
+)

@@ -38,13 +38,25 @@ class _Stored:
 
 
 class InMemoryArtifacts:
-    """An artifact store that lasts as long as the object."""
+    """An artifact store that lasts as long as the object.
 
-    def __init__(self) -> None:
+    Args:
+        max_bytes: How much it keeps in all; then it refuses more. 500 MB unless given.
+    """
+
+    def __init__(self, *, max_bytes: int = 500_000_000) -> None:
+        self._left_bytes = max_bytes
         self._stored: dict[str, _Stored] = {}
 
     async def put(self, run_id: str, call_id: str, data: bytes, media_type: str) -> File:
-        """Keep *data*; see ``ArtifactStore``."""
+        """Keep *data*; see ``ArtifactStore``.
+
+        Raises:
+            OSError: It is full.
+        """
+        if len(data) > self._left_bytes:
+            raise OSError(f"the store in memory has room for {self._left_bytes} more bytes")
+        self._left_bytes -= len(data)
         text = data.decode("utf-8", "replace")
         id = f"art-{secrets.token_hex(8)}"
         self._stored[id] = _Stored(run_id, text)
