@@ -52,6 +52,9 @@ _JOURNAL = click.option(
     help="The log of runs.",
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
+_ANSWER = click.option(
+    "--answer", multiple=True, type=(str, str), metavar="ID TEXT", help="Answer a question."
+)
 _MARKDOWN = click.option("--markdown", is_flag=True, help="Lay the answer out on a terminal.")
 _PROGRESS = click.option(
     "--progress",
@@ -145,6 +148,7 @@ def run(
 @_BASE_URL
 @_TOOLS
 @_JOURNAL
+@_ANSWER
 @click.option("--stream", is_flag=True, help="Print text as it comes.")
 @_MARKDOWN
 @_JSON
@@ -157,6 +161,7 @@ def resume(
     base_url: str,
     tools: tuple[str, ...],
     journal: str,
+    answer: tuple[tuple[str, str], ...],
     stream: bool,
     markdown: bool,
     as_json: bool,
@@ -166,11 +171,19 @@ def resume(
 
     RUN is an id, a beginning of one, or last. The agent and its model are those that it was
     started with, unless others are named. Of a run that has ended, the result is printed.
+    Other answers than to questions are given with approve.
     """
     if stream and as_json:
         raise click.UsageError("--stream and --json exclude each other")
     asked = Asked(target=target, model=model, base_url=base_url, tools=tools)
     shown = Shown(as_json=as_json, stream=stream, markdown=markdown, progress=progress)
+    if answer:
+        given = Given(answer=answer)
+        return _run(
+            lambda terminal: answer_run(
+                wanted, given, asked, terminal, journal=journal, shown=shown, goes_on=True
+            )
+        )
     return _run(
         lambda terminal: resume_agent(wanted, asked, terminal, journal=journal, shown=shown)
     )
@@ -189,9 +202,7 @@ def resume(
 @click.option(
     "--edit", multiple=True, type=(str, str), metavar="ID JSON", help="Run it with these arguments."
 )
-@click.option(
-    "--answer", multiple=True, type=(str, str), metavar="ID TEXT", help="Answer a question."
-)
+@_ANSWER
 @click.option("--by", default="", metavar="NAME", help="Who answers. Default: the user.")
 @click.option("--resume/--no-resume", "goes_on", default=True, help="Go on with the run.")
 @_MODEL

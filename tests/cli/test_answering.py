@@ -1,0 +1,75 @@
+"""A question of a run, answered from the command line in another sitting."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Command
+
+AGENT = """\
+import upshot
+
+async def script(run, host, board):
+    print("asked")
+    name = await host.ask_user("Who is it for?")
+    size = await host.ask_user("How large?", choices=("S", "M"))
+    return f"{name}: {size}"
+
+agent = upshot.Agent("asker", engine=upshot.ScriptEngine(script))
+"""
+
+
+@pytest.fixture(autouse=True)
+def parked(command: Command) -> None:
+    """A run that waits for an answer."""
+    Path("agent.py").write_text(AGENT, "utf-8")
+    code, _, err = command("run", "agent.py", "A shirt.", "--run-id", "run-1")
+    assert code == 3, err
+
+
+def shown(command: Command) -> Any:
+    return json.loads(command("show", "run-1", "--json")[1])
+
+
+def test_one_question_after_the_other_is_answered(command: Command) -> None:
+    code, out, err = command("resume", "run-1", "--answer", "1", "Ann")
+    assert (code, out) == (3, "")
+    assert "upshot approve run-1" in err
+    (pending,) = shown(command)["pending"]
+    assert (pending["question"], pending["choices"]) == ("How large?", ["S", "M"])
+    code, out, _ = command("resume", "last", "--answer", pending["id"], "M")
+    assert (code, out) == (0, "Ann: M\n")
+    assert shown(command)["status"] == "completed"
+
+
+def test_an_answer_is_kept_for_a_later_sitting(command: Command) -> None:
+    assert command("approve", "last", "--answer", "1", "Ann", "--no-resume")[0] == 0
+    assert command("resume", "last")[0] == 3
+    assert shown(command)["pending"][0]["question"] == "How large?"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--answer", "nope", "x"), "nothing that waits is called nope"),
+        (("--answer", "1", "x", "--answer", "1", "y"), "answered twice"),
+    ],
+)
+def test_what_cannot_be_an_answer_is_misuse(
+    command: Command, arguments: tuple[str, ...], said: str
+) -> None:
+    code, _, err = command("resume", "last", *arguments)
+    assert code == 2
+    assert said in err
+
+
+def test_a_run_that_has_ended_takes_no_answer(command: Command) -> None:
+    command("resume", "last", "--answer", "1", "Ann")
+    command("resume", "last", "--answer", "1", "M")
+    code, _, err = command("resume", "last", "--answer", "1", "L")
+    assert code == 2
+    assert "waits for nobody" in err
