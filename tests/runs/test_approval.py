@@ -26,6 +26,7 @@ from upshot import (
     run,
     tool,
 )
+from upshot.journal import MemoryJournal
 
 FETCH = ToolCall("f", "fetch")
 
@@ -199,3 +200,62 @@ async def test_a_journal_in_memory_serves_as_well() -> None:
         await run(office.agent(), Request("go", run_id="run-1"), journal=journal)
         result = await resume("run-1", office.agent(), journal=journal, answers=[Approve("1")])
     assert result.status == "completed"
+
+
+async def cut_at(kind: str, where: str) -> MemoryJournal:
+    """The log as it was just after the first event of *kind*."""
+    cut = MemoryJournal()
+    async with open_journal(where) as journal:
+        async for event in journal.events("run-1"):
+            cut.append(event)
+            if event.kind == kind:
+                break
+    return cut
+
+
+def shredder(about: str = "Shred.") -> Agent[Any]:
+    @tool(effect="write", idempotent=True, approval=True, description=about)
+    async def shred(paper: str = "a") -> str:
+        return paper
+
+    replies = (
+        measured(None, ToolCall("1", "shred")),
+        measured(None, ToolCall("2", "shred", {"paper": "b"}), ToolCall("3", "shred")),
+        measured("Done."),
+    )
+    return Agent("office", model=ScriptedModel(replies), tools=[shred])
+
+
+async def cut_off(where: str, always: str) -> MemoryJournal:
+    """A log that ends while a call runs that somebody has let run."""
+    await run(shredder(), Request("go", run_id="run-1"), journal=where)
+    answers = [Approve("1", always=always)]
+    await resume("run-1", shredder(), journal=where, answers=answers)
+    return await cut_at("tool_started", where)
+
+
+@pytest.mark.parametrize(
+    ("always", "asked"), [("tool", []), ("arguments", ["2"]), ("", ["2"])], ids=str
+)
+async def test_a_yes_for_good_outlives_a_process_that_dies_before_the_call_ends(
+    where: str, always: str, asked: list[str]
+) -> None:
+    result = await resume("run-1", shredder(), journal=await cut_off(where, always))
+    first = result.tool_records[0]
+    assert first.approval is not None
+    assert (first.outcome.kind, first.approval.scope) == ("tool_execution_result", always)
+    assert [one.call_id for one in result.pending] == asked  # type: ignore[union-attr]
+
+
+async def test_a_yes_for_good_does_not_hold_for_what_the_tool_became_meanwhile(where: str) -> None:
+    cut = await cut_off(where, "tool")
+    result = await resume("run-1", shredder("Shred it all."), journal=cut)
+    assert [one.call_id for one in result.pending] == ["2"]  # type: ignore[union-attr]
+
+
+async def test_a_yes_for_good_that_was_heard_and_not_acted_on_is_acted_on_later(where: str) -> None:
+    await cut_off(where, "tool")
+    cut = await cut_at("approval_answered", where)
+    result = await resume("run-1", shredder(), journal=cut)
+    kinds = [outcome.kind for outcome in result.tool_outcomes]
+    assert (result.status, kinds[:2]) == ("completed", ["tool_execution_result"] * 2)

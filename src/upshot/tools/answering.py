@@ -10,7 +10,7 @@ from .case import Case
 from .desk import Desk
 from .gates.approval import ANY_ARGUMENTS
 
-__all__ = ["CallAnswer", "read_answer", "reopen", "tell_outdated"]
+__all__ = ["CallAnswer", "read_answer", "recall", "reopen", "tell_outdated"]
 
 CallAnswer: TypeAlias = Approve | Deny | Edit
 
@@ -56,7 +56,30 @@ def reopen(desk: Desk, parked: Case, answer: CallAnswer) -> Case:
     elif isinstance(answer, Edit):
         # They are the person's own words: there is nothing left to ask.
         case.source, case.edited, case.granted = answer.arguments, True, ANY_ARGUMENTS
-    case.approval = ApprovalRecord(
+    case.approval = _record(desk, answer, digest)
+    # Before the gates are asked again: it is them who refuse what a person refused.
+    version = parked.known_tool.version
+    desk.turn.consent.learn(case.approval, tool_name=case.tool_name, tool_version=version)
+    desk.ledger.emit(desk.secrets.mask(ApprovalAnswered(answer=answer, digest=digest)))
+    return case
+
+
+def recall(desk: Desk, case: Case, answer: CallAnswer, digest: str) -> None:
+    """Keep what somebody said of a call that had started when its process ended.
+
+    Args:
+        desk: The Toolbox's.
+        case: The call, taken up.
+        answer: What was said.
+        digest: Of what was asked.
+    """
+    case.approval = _record(desk, answer, digest)
+    version = case.known_tool.version
+    desk.turn.consent.learn(case.approval, tool_name=case.tool_name, tool_version=version)
+
+
+def _record(desk: Desk, answer: CallAnswer, digest: str) -> ApprovalRecord:
+    return ApprovalRecord(
         decision=_DECISIONS[type(answer)],
         by=answer.by,
         at=desk.clock.now(),
@@ -64,11 +87,6 @@ def reopen(desk: Desk, parked: Case, answer: CallAnswer) -> Case:
         reason=answer.reason if isinstance(answer, Deny) else "",
         scope=_SCOPE_OF_NO if isinstance(answer, Deny) else getattr(answer, "always", ""),
     )
-    # Before the gates are asked again: it is them who refuse what a person refused.
-    version = parked.known_tool.version
-    desk.turn.consent.learn(case.approval, tool_name=case.tool_name, tool_version=version)
-    desk.ledger.emit(desk.secrets.mask(ApprovalAnswered(answer=answer, digest=digest)))
-    return case
 
 
 def tell_outdated(desk: Desk, case: Case) -> None:

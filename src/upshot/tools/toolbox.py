@@ -28,7 +28,7 @@ from ..contract import (
     outcome_to_model_content,
 )
 from ..errors import Misuse
-from .answering import CallAnswer, read_answer, reopen, tell_outdated
+from .answering import CallAnswer, read_answer, recall, reopen, tell_outdated
 from .artifacts import InMemoryArtifacts, make_reader
 from .batch import Batch
 from .case import Case, running_case
@@ -352,12 +352,26 @@ class Toolbox(Lending):
         for case in cases:
             if case.call_id in started:
                 take_up(self._desk, case, started[case.call_id])
+                self._recall(case, started[case.call_id], asked, answers)
             elif case.call_id in asked:
                 # People were asked about these, whatever a model had to correct first.
                 case.mended = asked[case.call_id].arguments
                 case.answered = case.call_id in answers
         outcomes = await self._run(cases)
         return outcomes + await self._answer_again(asked, answers)
+
+    def _recall(
+        self,
+        case: Case,
+        started: ToolStarted,
+        asked: Mapping[str, PendingApproval],
+        answers: Mapping[str, CallAnswer],
+    ) -> None:
+        # What was said of another version of the tool is not said of this one.
+        case.tool = self.find(case.tool_name)
+        is_same = case.tool is not None and case.tool.version == started.tool_version
+        if is_same and case.call_id in asked and case.call_id in answers:
+            recall(self._desk, case, answers[case.call_id], asked[case.call_id].digest)
 
     async def _answer_again(
         self, asked: Mapping[str, PendingApproval], answers: Mapping[str, CallAnswer]
