@@ -21,6 +21,7 @@ from upshot import (
     GraphEngine,
     Interrupted,
     LoopEngine,
+    MachineEngine,
     ModelRequest,
     ModelResponse,
     Parked,
@@ -31,6 +32,7 @@ from upshot import (
     ScriptEngine,
     ToolCall,
     Usage,
+    load_machine,
     resolve,
     resume,
     run,
@@ -225,15 +227,26 @@ def inner() -> Agent[Any]:
     return Agent("inner", model=ScriptedModel([measured("Hi")]))
 
 
+MACHINE: Any = {
+    "spec": "upshot.machine/1",
+    "name": "one",
+    "states": {
+        "begin": {"type": "initial", "transitions": [{"to": "ask"}]},
+        "ask": {"type": "final", "agent": "inner"},
+    },
+}
+
+
 @pytest.mark.parametrize(
     "engine",
     [
         LoopEngine(),
         ScriptEngine(call_model),
         GraphEngine(Graph(nodes={"n": AgentTask(inner(), "?")}, edges=[], start="n")),
+        MachineEngine(load_machine(MACHINE), agents={"inner": inner()}),
         Do(lambda run, host, board: host.report_usage(measured("Hi"))),
     ],
-    ids=["loop", "script", "graph", "reported"],
+    ids=["loop", "script", "graph", "machine", "reported"],
 )
 async def test_every_engine_is_measured_and_nothing_is_counted_twice(
     sight: Sight, engine: Any

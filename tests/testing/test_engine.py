@@ -16,9 +16,11 @@ from upshot import (
     GraphEngine,
     Interrupted,
     LoopEngine,
+    MachineEngine,
     Message,
     ModelRequest,
     ScriptEngine,
+    load_machine,
 )
 from upshot.engines import AgentTask
 from upshot.testing import EngineContract
@@ -73,6 +75,20 @@ class TestGraph(EngineContract):
                 start="plan",
             )
         )
+
+
+class TestMachine(EngineContract):
+    def make(self) -> Engine:
+        states = {
+            "plan": {
+                "type": "initial",
+                "output_to_context": {"plan": "'short'"},
+                "transitions": [{"to": "write"}],
+            },
+            "write": {"type": "final", "agent": "writer", "input": {"plan": "context.plan"}},
+        }
+        machine = load_machine({"spec": "upshot.machine/1", "name": "two", "states": states})
+        return MachineEngine(machine, agents={"writer": Agent("writer", model=self.model)})
 
 
 class TestForeign(EngineContract):

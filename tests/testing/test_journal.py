@@ -1,0 +1,206 @@
+"""The suite of journals: each check is tried on a journal that breaks it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from upshot import Event, JournalError, Misuse
+from upshot.contract import DELTAS
+from upshot.journal import MemoryJournal
+from upshot.testing import JournalContract
+
+
+class Backwards(MemoryJournal):
+    async def events(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
+        told = [event async for event in super().events(run_id, after)]
+        for event in reversed(told):
+            yield event
+
+
+class Late(MemoryJournal):
+    """Shows only what somebody has waited for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.safe = 0
+
+    async def durable(self, run_id: str, seq: int) -> None:
+        await super().durable(run_id, seq)
+        self.safe = max(self.safe, seq)
+
+    async def events(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
+        async for event in super().events(run_id, after):
+            if event.seq <= self.safe:  # type: ignore[union-attr]
+                yield event
+
+
+class Deaf(MemoryJournal):
+    """Does not listen to ``after``."""
+
+    async def events(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
+        async for event in super().events(run_id):
+            yield event
+
+
+class Short(MemoryJournal):
+    """Reads one page."""
+
+    async def events(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
+        async for event in super().events(run_id, after):
+            if event.seq > after + 100:  # type: ignore[union-attr]
+                return
+            yield event
+
+
+class Prudish(MemoryJournal):
+    """Takes an unknown run for a mistake."""
+
+    async def events(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
+        if not await self.last_seq(run_id):
+            raise JournalError(f"there is no run {run_id}")
+        async for event in super().events(run_id, after):
+            yield event
+
+
+class Mixing(MemoryJournal):
+    """Has one log for all."""
+
+    def append(self, event: Any, *, epoch: int | None = None) -> None:
+        seq = self.count = getattr(self, "count", 0) + 1
+        super().append(replace(event, run_id="all", seq=seq), epoch=epoch)
+
+    async def events(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
+        async for event in super().events("all", after):
+            yield event
+
+
+class Lax(MemoryJournal):
+    """Takes anything, with the seq that it likes."""
+
+    def append(self, event: Any, *, epoch: int | None = None) -> None:
+        if isinstance(event, DELTAS):
+            return
+        log = self._open().get(event.run_id)
+        seq = 1 if log is None else len(log.events) + 1
+        super().append(replace(event, seq=seq))
+
+
+class Constant(MemoryJournal):
+    async def claim(self, run_id: str, *, cut: bool = False) -> int:
+        self._logs.setdefault(run_id, await self._made())
+        return 0
+
+    async def _made(self) -> Any:
+        other = MemoryJournal()
+        await other.claim("x")
+        made = other._logs["x"]
+        made.epoch = 0
+        return made
+
+
+class Single(MemoryJournal):
+    """Lets one wait at a time, in order."""
+
+    async def durable(self, run_id: str, seq: int) -> None:
+        assert seq > getattr(self, "waited", 0), "somebody waited for more already"
+        self.waited = seq
+        await super().durable(run_id, seq)
+
+
+class Hopeful(MemoryJournal):
+    async def durable(self, run_id: str, seq: int) -> None:
+        return None
+
+
+class Vague(MemoryJournal):
+    """Lists runs without their facts, in the order of their ids, claimed ones too."""
+
+    async def runs(self, status: str | None = None) -> Any:
+        known = [log.summary(run_id) for run_id, log in sorted(self._open().items())]
+        return [replace(one, request="", status="running") for one in known]
+
+
+class Greedy(MemoryJournal):
+    """Writes a file whatever there is, and takes any in again."""
+
+    async def export(self, run_id: str, path: Any) -> int:
+        try:
+            return await super().export(run_id, path)
+        except Misuse:
+            Path(path).write_bytes(b"")
+            return 0
+
+    async def import_(self, path: Any) -> str:
+        self._logs.pop("run-1", None)
+        return await super().import_(path)
+
+
+class Lossy(MemoryJournal):
+    async def import_(self, path: Any) -> str:
+        run_id = await super().import_(path)
+        del self._logs[run_id].events[-1]
+        return run_id
+
+
+class Partial(MemoryJournal):
+    """Takes what it can read."""
+
+    async def import_(self, path: Any) -> str:
+        try:
+            return await super().import_(path)
+        except JournalError:
+            lines = Path(path).read_bytes().splitlines(keepends=True)
+            Path(path).write_bytes(b"".join(lines[:2]))
+            raise JournalError("it is damaged somewhere") from None
+
+
+class Undead(MemoryJournal):
+    async def aclose(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("broken", "check"),
+    [
+        (Backwards, "test_events_come_back_equal_and_in_order"),
+        (Late, "test_events_are_read_before_anybody_asked_for_safety"),
+        (Deaf, "test_reading_begins_after_the_seq_that_is_named"),
+        (Short, "test_a_long_run_is_read_whole"),
+        (Prudish, "test_a_run_that_is_not_there_has_no_events"),
+        (Mixing, "test_runs_do_not_mix"),
+        (Lax, "test_a_gap_is_refused"),
+        (Lax, "test_a_repeated_seq_is_refused"),
+        (Lax, "test_a_delta_is_refused"),
+        (Constant, "test_claims_count_up"),
+        (Lax, "test_an_old_epoch_can_no_longer_append"),
+        (Single, "test_many_may_wait_for_one_event"),
+        (Hopeful, "test_an_event_that_nobody_appended_is_never_safe"),
+        (Vague, "test_the_list_of_runs_says_what_each_is"),
+        (Vague, "test_the_list_of_runs_follows_their_status"),
+        (Vague, "test_the_list_of_runs_has_the_newest_first"),
+        (Vague, "test_a_run_that_was_only_claimed_is_not_listed"),
+        (Lossy, "test_what_was_exported_is_imported_equal"),
+        (Greedy, "test_an_import_never_changes_a_run"),
+        (Greedy, "test_an_export_of_nothing_is_misuse"),
+        (Partial, "test_a_damaged_import_takes_nothing"),
+        (Undead, "test_a_closed_journal_takes_nothing"),
+    ],
+)
+def test_a_broken_journal_is_found_out(broken: Any, check: str) -> None:
+    class Suite(JournalContract):
+        def make(self) -> Any:
+            return broken()
+
+    with pytest.raises((AssertionError, JournalError)):
+        getattr(Suite(), check)()
+
+
+def test_every_check_of_the_suite_is_tried() -> None:
+    marks: Any = test_a_broken_journal_is_found_out.pytestmark  # type: ignore[attr-defined]
+    tried = {check for _, check in marks[0].args[1]}
+    assert tried == {name for name in dir(JournalContract) if name.startswith("test_")}
