@@ -283,3 +283,9 @@ def test_a_broken_engine_is_found_out(broken: Any, check: str) -> None:
 def test_an_engine_that_nobody_made_is_told() -> None:
     with pytest.raises(NotImplementedError, match="make"):
         EngineContract().test_it_answers()
+
+
+def test_every_check_of_the_suite_is_tried() -> None:
+    marks: Any = test_a_broken_engine_is_found_out.pytestmark  # type: ignore[attr-defined]
+    tried = {check for _, check in marks[0].args[1]}
+    assert tried == {name for name in dir(EngineContract) if name.startswith("test_")}

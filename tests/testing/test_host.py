@@ -198,3 +198,9 @@ def test_a_host_with_wishes_says_how_it_is_made_to_wish() -> None:
 
     with pytest.raises(NotImplementedError, match="interrupt"):
         Suite().test_its_wish_to_stop_is_seen()
+
+
+def test_every_check_of_the_suite_is_tried() -> None:
+    marks: Any = test_a_broken_host_is_found_out.pytestmark  # type: ignore[attr-defined]
+    tried = {check for _, check in marks[0].args[1]}
+    assert tried == {name for name in dir(HostContract) if name.startswith("test_")}
