@@ -98,3 +98,17 @@ def plain(a: int) -> int:
 
 # Its name in this module still means the function.
 renamed = tool(effect="read", isolation="process", name="plus")(plain)
+
+
+@tool(effect="write", isolation="process", timeout_s=5.0, resources=["ledger"])
+def note(path: str, text: str, after_s: float = 0.0, fault: str = "") -> str:
+    time.sleep(after_s)
+    with Path(path).open("a") as file:
+        file.write(f"{text}\n")
+    if fault == "exit":
+        os._exit(3)
+    if fault == "raise":
+        raise ValueError("after the effect")
+    if fault == "hang":
+        time.sleep(LONG_S)
+    return text
