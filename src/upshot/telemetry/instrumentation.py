@@ -11,7 +11,7 @@ from ..runs import Listener, Plan, listen
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
-    from opentelemetry.trace import TracerProvider
+    from opentelemetry.trace import Tracer, TracerProvider
 
     from .meters import Meters
     from .words import Content
@@ -86,6 +86,7 @@ class Instrumentation:
         self._tracer_provider = tracer_provider
         self._meter_provider = meter_provider
         self._meters: Meters | None = None
+        self._tracer: Tracer | None = None
         self._end: Callable[[], None] | None = None
 
     @property
@@ -99,8 +100,11 @@ class Instrumentation:
 
     def open(self, meters: Meters) -> None:
         """Begin with the next run."""
+        from opentelemetry import trace
+
         if self._end is None:
             self._meters = meters
+            self._tracer = trace.get_tracer("upshot", tracer_provider=self._tracer_provider)
             self._end = listen(self._listener)
             _active.append(self)
 
@@ -123,14 +127,11 @@ class Instrumentation:
         self.close()
 
     def _listener(self, plan: Plan) -> Listener | None:
-        from opentelemetry import trace
-
         from .sitting import SittingTelemetry
 
-        if self._meters is None:
+        if self._meters is None or self._tracer is None:
             return None
-        tracer = trace.get_tracer("upshot", tracer_provider=self._tracer_provider)
-        return SittingTelemetry(plan, tracer, self._meters, self._content_of(plan)).take
+        return SittingTelemetry(plan, self._tracer, self._meters, self._content_of(plan)).take
 
     def _content_of(self, plan: Plan) -> Content | None:
         from .words import Content
