@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.runs.kit import measured
+from tests.runs.kit import Ordered, measured
 from upshot import (
     Agent,
     Budget,
     Cost,
     ErrorCode,
+    FinalizeDecision,
     Handoff,
     Message,
     Misuse,
@@ -20,6 +21,7 @@ from upshot import (
     ScriptedModel,
     Status,
     ToolCall,
+    resume,
     run_with_handoffs,
 )
 
@@ -152,3 +154,24 @@ async def test_only_the_first_run_takes_the_requests_id() -> None:
 async def test_what_is_plainly_wrong_is_misuse(agents: Any, options: Any) -> None:
     with pytest.raises(Misuse):
         await run_with_handoffs(agents, "Go.", model=ScriptedModel(["x"]), **options)
+
+
+async def test_a_receiver_that_is_taken_up_and_revised_keeps_the_messages_so_far() -> None:
+    class Again:
+        def before_finalize(self, *_: Any) -> FinalizeDecision:
+            return FinalizeDecision.revise("Shorter.", "long")
+
+    journal, seen = Ordered(), Seen()
+    agents = [scripted("triage", to("tech", "line 7"), handoffs=["tech"]), scripted("tech", "Ok.")]
+    await run_with_handoffs(agents, "It crashes.", journal=journal)
+    replied = [n for n, event in enumerate(journal.order) if event.kind == "model_replied"]
+    before = journal.cut(replied[-1])
+    tech = agents[1].but(model=ScriptedModel(["Ok.", "K."]), deciders=[Again(), seen])
+    run_id = before.order[-1].run_id
+    result = await resume(run_id, tech, journal=before, max_attempts=2)
+    assert result.attempts == 2
+    board = result.last_board
+    said = [message.text for message in board.messages()]  # type: ignore[attr-defined]
+    assert said[0] == "It crashes."
+    assert "line 7" in said[3]
+    assert said[4:] == ["Shorter.", "K."]

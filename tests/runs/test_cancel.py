@@ -328,3 +328,23 @@ async def test_a_thread_that_is_left_behind_is_told_in_the_result():
     assert codes == ["abandoned_tool", "leftover_calls"]
     logged = (await log_of(journal, result.run_id))[-1]
     assert logged.result.warnings == result.warnings  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("watched_", [True, False], ids=["streamed", "whole"])
+async def test_no_failed_call_is_tried_again_after_an_interrupt(*, watched_: bool) -> None:
+    lives: list[LiveRun[Any]] = []
+
+    class Clock(FakeClock):
+        async def sleep(self, delay_s: float) -> None:
+            lives[0].interrupt("user_cancel", "enough")
+            await super().sleep(delay_s)
+
+    busy = AgentError("rate_limit", "busy", retryable=True)
+    model = ScriptedModel([busy, "Late."])
+    if not watched_:
+        model.stream = None  # type: ignore[assignment, method-assign]
+    async with start(Agent("a", model=model), "?", clock=Clock()) as live:
+        lives.append(live)
+        result = await live.result()
+    assert (result.status, result.detail) == (Status.INTERRUPTED, "enough")
+    assert result.usage.api_calls == 1

@@ -19,8 +19,11 @@ class ScriptEngine:
     """Runs a function of ``(run, host, board)``.
 
     What it returns is the output; None leaves the answer on the board. A resumed run calls
-    it again from its top: what must not be done twice belongs into ``host.once``, whose
-    steps give what the log says came of them, and the board is as the run left it.
+    it again from its top, on the board as the run left it. What it asks through ``run`` and
+    ``host`` is then handed back from the log: replies of models in the order of the calls,
+    outcomes of tools by their call id, answers of people, children and ``host.once`` by
+    their keys; a message that it appends again stands there once. All else that must not be
+    done twice belongs into ``host.once``.
 
     Args:
         script: An async function.
@@ -41,5 +44,8 @@ class ScriptEngine:
         Returns:
             What it returned.
         """
+        if run.engine is self:
+            # As a part of another engine it is called for the first time, or not again.
+            run.hand_back(board)
         made = self._script(run, host, board)
         return await made if inspect.isawaitable(made) else made

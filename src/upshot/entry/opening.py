@@ -159,7 +159,7 @@ async def go_on(
             # Who had the run until now may have gone on with it meanwhile.
             await read_on(past, run_id, opened)
             await read_children(past, opened)
-            plan = replace(plan, is_known=is_known)
+            plan = replace(plan, is_known=is_known, seed=tuple(past.seed))
             if not past.ended:
                 sitting = Sitting(plan, past=past, answers=tuple(answers), epoch=epoch)
                 yield LiveRun(sitting, watch=watch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 
 from ..contract import (
@@ -35,6 +36,7 @@ class Board:
         self._seeded: dict[str, int] = {}
         self._produced: list[Message] = []
         self._on_change = on_change
+        self._again: dict[str, deque[Message]] = {}
 
     @classmethod
     def restore(cls, snapshot: BoardSnapshot) -> Board:
@@ -51,6 +53,13 @@ class Board:
         ]
         return board
 
+    def begin_again(self) -> None:
+        """Have what was produced on it so far appended again without a trace, in its order."""
+        self._again = {
+            channel: deque(messages[self._seeded.get(channel, 0) :])
+            for channel, messages in self._channels.items()
+        }
+
     def append(self, message: Message, channel: str = MAIN_CHANNEL) -> None:
         """Add *message* at the end of *channel*.
 
@@ -65,6 +74,8 @@ class Board:
         for message in added:
             if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
                 raise Misuse(f"a board takes Message values, not {type(message).__name__}")
+        if self._again:
+            added = self._without_known(added, channel)
         self._conversation(channel).extend(added)
         self._produced.extend(added)
         if self._on_change is not None and added:
@@ -154,6 +165,16 @@ class Board:
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name}: {len(messages)}" for name, messages in self._channels.items())
         return f"Board({{{sizes}}}, variables={list(self._variables)})"
+
+    def _without_known(self, added: tuple[Message, ...], channel: str) -> tuple[Message, ...]:
+        known = self._again.get(channel, deque[Message]())
+        while added and known and added[0] == known[0]:
+            known.popleft()
+            added = added[1:]
+        if added:
+            # From here on it is another story, or goes beyond what stands here.
+            known.clear()
+        return added
 
     def _conversation(self, channel: str) -> Conversation:
         conversation = self._channels.get(channel)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 from ..contract import (
     Clock,
+    Interrupt,
     Model,
     ModelReplied,
     ModelRequest,
@@ -20,7 +21,7 @@ from ..models import call_with_retry, stream_with_retry
 from .hooks import Hooks
 from .ledger import Ledger
 from .recorder import Recorder
-from .signals import Failed
+from .signals import Failed, Interrupted
 
 __all__ = ["ModelCaller"]
 
@@ -32,6 +33,7 @@ class ModelCaller:
         last: The last reply, None before the first.
         last_limited: The last reply that carried rate-limit windows, None before the first.
         turns_before: Model calls of earlier attempts.
+        interrupt: The wish to stop, None without one; no failed call is tried again after it.
         recorder: The log.
         ledger: The account.
         retry: How failed calls are tried again; None is not at all.
@@ -44,6 +46,7 @@ class ModelCaller:
         self.last: ModelResponse | None = None
         self.last_limited: ModelResponse | None = None
         self.turns_before = 0
+        self.interrupt: Interrupt | None = None
         self.recorder = recorder
         self.ledger = ledger
         self._hooks = hooks
@@ -51,7 +54,12 @@ class ModelCaller:
         self.clock = clock
 
     async def call(
-        self, model: Model, request: ModelRequest, *, purpose: str = ""
+        self,
+        model: Model,
+        request: ModelRequest,
+        *,
+        purpose: str = "",
+        turn: int | None = None,
     ) -> ModelResponse:
         """Ask *model*.
 
@@ -60,6 +68,7 @@ class ModelCaller:
             request: What to send.
             purpose: What for, "" for a turn of the engine's; only these are shown to watchers
                 while they come, and are the run's last reply.
+            turn: Which turn it is, where an earlier sitting began it and was cut off.
 
         Returns:
             What came of it; an error is a value here too.
@@ -72,7 +81,8 @@ class ModelCaller:
             raise Failed(spent)
         request = await self._hooks.before_model(request)
         self.ledger.turns += 1
-        turn = self.ledger.turns - self.turns_before
+        if turn is None:
+            turn = self.ledger.turns - self.turns_before
         self.recorder.emit(
             ModelStarted(
                 model=model.name, turn=turn, messages=len(request.messages), purpose=purpose
@@ -156,12 +166,23 @@ class _Asking:
                 caller.recorder.emit(item)
         return response
 
-    async def _call(self) -> ModelResponse:
+    def _begin_try(self) -> None:
+        """Begin a try, if nobody wished that the run stop while it was waited for.
+
+        Raises:
+            Interrupted: Somebody did.
+        """
+        wish = self._caller.interrupt
+        if wish is not None and self.failed_tries:
+            raise Interrupted(wish.cause, wish.detail)
         self._in_flight = True
+
+    async def _call(self) -> ModelResponse:
+        self._begin_try()
         return await self._model.call(self._request)
 
     def _stream(self) -> AsyncIterator[StreamItem]:
-        self._in_flight = True
+        self._begin_try()
         return self._model.stream(self._request)
 
     def _on_retry(self, tries: int, wait_s: float, response: ModelResponse) -> None:

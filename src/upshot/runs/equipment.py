@@ -159,8 +159,5 @@ class Equipment:
         for record in past.records[past.records_before :]:
             # The process may have ended between the call's end and the word of it.
             self.handoffs.note(record)
-        self.run.settled = {key: record.outcome for key, record in past.settled.items()}
-        self.run.unsettled = dict(past.unsettled)
-        self.run.reply = past.reply
-        self.run.asked, self.run.answers = dict(past.asked), dict(past.answers)
+        self.run.take_up(past)
         self.board.watch(self.recorder.emit)

@@ -245,7 +245,7 @@ class RunHost:
         if effect is not Effect.READ:
             await self._recorder.barrier()
         try:
-            value, _ = to_free_json(await call(body))
+            value, lossy = to_free_json(await call(body))
         except Signal:
             raise
         except Exception as error:
@@ -253,6 +253,7 @@ class RunHost:
             self._settle(key, Effect.UNKNOWN, None, internal_error(error, Origin.ENGINE))
             raise
         applied = Effect.NONE if effect is Effect.READ else Effect.APPLIED
+        self._recorder.warn_of_losses(f"step {key!r}", lossy)
         self._settle(key, applied, value, None)
         return value
 

@@ -94,7 +94,7 @@ class Sitting:
         """Wish that the run stop at its next safe point; after a grace it is cancelled."""
         parts = self._parts
         if parts.host.interrupt is None and not parts.scope.is_final:
-            parts.host.interrupt = interrupt
+            parts.host.interrupt = parts.caller.interrupt = interrupt
             parts.box.cancel()
             parts.scope.end_soon("interrupt")
             self._note_interrupt(interrupt)
@@ -282,7 +282,7 @@ class Sitting:
 
     async def _seed(self) -> None:
         parts = self._parts
-        parts.run.settled, parts.run.unsettled, parts.run.reply = {}, {}, None
+        parts.run.take_up(None)
         board = await seed_board(
             self.plan, self.info, feedback=self._feedback, wait=parts.scope.wait
         )
@@ -352,7 +352,9 @@ class Sitting:
             board: BoardRole = value  # pyright: ignore[reportAssignmentType]  # by its methods
             self._parts.board.adopt(board)
         else:
-            self._parts.board.set(OUTPUT_VAR, to_free_json(value)[0])
+            output, lossy = to_free_json(value)
+            self.recorder.warn_of_losses("output", lossy)
+            self._parts.board.set(OUTPUT_VAR, output)
 
     def _classify(self, error: BaseException | None) -> Ending:
         if error is None:

@@ -84,6 +84,9 @@ class Past:
         unsettled: Tool calls of the last reply that started and have no outcome, by id.
         settled: Outcomes of the last reply's calls that the board does not show, by id.
         reply: A reply that is not on the board yet, or the error that ended the attempt.
+        models: Which model was asked in each turn of the attempt, in order.
+        replies: What it replied, by turn.
+        seed: What the board of the first attempt was started with.
         lost_calls: How many models were asked and never answered, since the process ended.
         stored: Large outputs that were stored.
         steps: Keyed steps and answers.
@@ -122,6 +125,9 @@ class Past:
         self.settled: dict[str, ToolRecord] = {}
         self.reply: ModelResponse | None = None
         self.lost_calls = 0
+        self.models: dict[int, str] = {}
+        self.replies: dict[int, ModelResponse] = {}
+        self.seed: list[BoardChanged] = []
         self.stored: list[Artifact] = []
         self.steps = Steps()
         self.children: dict[str, Spent | None] = {}
@@ -227,10 +233,13 @@ class Past:
         self.reply = self.line = self.handoff = None
         self.decisions = []
         self.settled, self.unsettled = {}, {}
+        self.models, self.replies = {}, {}
 
-    def _model_started(self, _: ModelStarted) -> None:
+    def _model_started(self, event: ModelStarted) -> None:
         # Taken back by the answer.
         self.lost_calls += 1
+        if not event.purpose:
+            self.models.setdefault(event.turn, event.model)
 
     def _model_retried(self, event: ModelRetried) -> None:
         self.responses.append(event.response)
@@ -240,7 +249,7 @@ class Past:
         self.lost_calls -= 1
         self.responses.append(event.response)
         if not event.purpose:
-            self.reply = event.response
+            self.reply = self.replies[event.turn] = event.response
 
     def _tool_started(self, event: ToolStarted) -> None:
         self.unsettled[event.call.id] = event
@@ -276,6 +285,8 @@ class Past:
         for message in event.messages:
             self.settled.pop(message.tool_call_id or "", None)
         if event.seeded:
+            if self.attempt == 1:
+                self.seed = [*self.seed, event] if self._is_seeding else [event]
             self._is_seeding = True
             self.board.mark_seeded()
         elif any(message.role is Role.ASSISTANT for message in event.messages):

@@ -13,6 +13,7 @@ from ..contract import (
     Agent,
     AgentSpec,
     ArtifactStore,
+    BoardChanged,
     Budget,
     Checkpoint,
     Clock,
@@ -89,6 +90,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         handed: Messages that come after the request, from who handed it over.
         warnings: Told when the run begins.
         spec: The agent in names only.
+        seed: What the board of the first attempt was started with, in an earlier sitting.
         is_known: Whether the run round it has counted what its log says that it used.
 
     The others: see ``RunOptions``.
@@ -130,6 +132,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     warnings: tuple[RunWarning, ...] = ()
     spec: AgentSpec = AgentSpec()
     is_known: bool = False
+    seed: tuple[BoardChanged, ...] = ()
 
     @property
     def context(self) -> Context | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from msgspec.structs import force_setattr
 
@@ -129,6 +129,12 @@ class Recorder:
     def warn(self, warning: RunWarning) -> None:
         """Log a warning and keep it for the result."""
         self.emit(Warned(warning=warning))
+
+    def warn_of_losses(self, name: str, paths: Iterable[str]) -> None:
+        """Tell which parts of a value of the engine's JSON cannot hold, by their paths in it."""
+        for path in paths:
+            message = f"{name}{path} holds what JSON cannot: it was replaced"
+            self.warn(RunWarning(code="lossy_value", message=message, origin=Origin.ENGINE))
 
     def _warn_of_listener(self, error: Exception) -> None:
         message = raised("a listener of all runs", error)

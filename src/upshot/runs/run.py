@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from msgspec.structs import replace
 
@@ -21,23 +21,33 @@ from ..contract import (
     ModelRequest,
     ModelResponse,
     ModelSettings,
+    Origin,
     PendingApproval,
     Request,
     RunInfo,
+    RunWarning,
     Status,
     ToolOutcome,
     ToolStarted,
 )
 from ..errors import Misuse
 from ..tools import Toolbox
+from .again import Again, ToolsAgain
+from .board import Board
 from .box import Box
 from .calls import ModelCaller
 from .kin import child_id
 from .output import OutputType
-from .past import CallAnswer
+from .past import CallAnswer, Past
 from .plan import Plan
 
 __all__ = ["Run"]
+
+_DIVERGED = RunWarning(
+    code="replay_diverged",
+    message="the engine asked another model than before the run was taken up: it is asked anew",
+    origin=Origin.ENGINE,
+)
 
 
 class Run:
@@ -90,11 +100,15 @@ class Run:
         self._plan = plan
         self._box = box
         self._caller = caller
+        self._past: Past | None = None
+        self._again: Again | None = None
         self._children: dict[str, asyncio.Future[AgentResult[Any]]] = {}
 
     @property
     def tools(self) -> Toolbox:
         """The tools on offer, and the way to call them."""
+        if self._again is not None:
+            return cast("Toolbox", ToolsAgain(self._box.tools, self._again))
         return self._box.tools
 
     @property
@@ -140,7 +154,42 @@ class Run:
         Raises:
             Failed: A budget is spent; let it through.
         """
-        return await self._caller.call(model or self.model, request)
+        model = model or self.model
+        again, turn = self._again, None
+        if again is not None:
+            turn = again.turn(model.name)
+            if again.diverged:
+                again.diverged = False
+                self._caller.recorder.warn(_DIVERGED)
+            reply = None if turn is None else again.reply(turn)
+            if reply is not None:
+                return reply
+        return await self._caller.call(model, request, turn=turn)
+
+    def take_up(self, past: Past | None) -> None:
+        """Show the engine what the log has of its attempt; None is a new one."""
+        self._past, self._again = past, None
+        self.settled, self.unsettled, self.reply = {}, {}, None
+        if past is not None:
+            self.settled = {key: record.outcome for key, record in past.settled.items()}
+            self.unsettled = dict(past.unsettled)
+            self.reply = past.reply
+            self.asked, self.answers = dict(past.asked), dict(past.answers)
+
+    def hand_back(self, board: Board) -> None:
+        """Give what the log has of this attempt instead of asking anew, from now on.
+
+        For an engine that is called again from its top when a run goes on: its model calls get
+        the logged replies in the order in which they were made, its tool calls their outcomes by
+        call id, and a message that stands on the board already is not appended twice. Nothing
+        changes in a run that is new.
+
+        Args:
+            board: That of the attempt.
+        """
+        if self._past is not None:
+            self._again, self._past = Again(self._past), None
+            board.begin_again()
 
     async def child(
         self,

@@ -38,6 +38,9 @@ async def seed_board(plan: Plan, info: RunInfo, *, feedback: str, wait: Wait) ->
                 "prepare returned None: return the Board that the run shall start with"
             )
         board = made if isinstance(made, Board) else Board.restore(made.snapshot())
+    elif plan.seed and not plan.history:
+        # Neither history nor what was handed over is known to who goes on with a run.
+        return _again(plan, feedback)
     else:
         board = Board()
         if plan.history:
@@ -47,6 +50,17 @@ async def seed_board(plan: Plan, info: RunInfo, *, feedback: str, wait: Wait) ->
             board.set(name, to_free_json(value)[0])
     if plan.handed:
         board.extend(plan.handed)
+    if feedback:
+        board.append(Message("user", feedback))
+    board.mark_seeded()
+    return board
+
+
+def _again(plan: Plan, feedback: str) -> Board:
+    """The board that the first attempt was started with, for another one."""
+    board = Board()
+    for change in plan.seed:
+        board.apply(change)
     if feedback:
         board.append(Message("user", feedback))
     board.mark_seeded()
