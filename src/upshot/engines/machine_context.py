@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import cast
 
 import msgspec
@@ -62,7 +63,9 @@ class MachineContext:
             What was set.
         """
         changed = cast("JsonObject", form.get("set", {}))
-        self.values.update(changed)
+        for name, value in changed.items():
+            # What stands in the log is not for hooks to change.
+            self.values[name] = deepcopy(value) if isinstance(value, list | dict) else value
         for name in cast("list[str]", form.get("drop", ())):
             self.values.pop(name, None)
         return changed

@@ -11,7 +11,7 @@ from .machine_document import Listing, Piece, Scalar, Table
 from .machine_expression import Expression
 from .machine_fault import MachineFault, Mark
 from .machine_form import SPEC
-from .machine_formula import Fields
+from .machine_formula import Fields, Formula
 from .machine_review import find_initial, review
 from .machine_state import Each, Machine, Retrying, State, Task, Transition
 from .machine_table import TableReader, plain, shown
@@ -123,17 +123,18 @@ class _Reader(TableReader):
         items = table.items
         each = self._each(table)
         names = () if each is None else (each.name,)
+        given = self.values(items["input"], names) if "input" in items else None
+        retry = self._retry(items.get("retry"))
+        wait = self.name(items["wait"], "a name for what is waited for") if "wait" in items else ""
         return State(
             name,
             mark=mark,
             is_final=self._is_final(table),
-            task=self._task(table, names),
+            task=self._task(table, given, retry),
             each=each,
-            members=self._members(items.get("parallel")),
-            wait=self.name(items["wait"], "a name for what is waited for")
-            if "wait" in items
-            else "",
-            input=self.values(items["input"], names) if "input" in items else None,
+            members=self._members(items.get("parallel"), given, retry),
+            wait=wait,
+            input=given,
             output=self.values(items["output"]) if "output" in items else None,
             keeps=self._keeps(items.get("output_to_context")),
             on_error=self._on_error(items.get("on_error")),
@@ -185,7 +186,7 @@ class _Reader(TableReader):
         nothing = Expression("[]", table.mark)
         return Each(listed or nothing, name, key, at_once)
 
-    def _task(self, table: Table, names: tuple[str, ...]) -> Task | None:
+    def _task(self, table: Table, given: Formula | None, retry: Retrying | None) -> Task | None:
         items = table.items
         kind = next((kind for kind in _TASKS if kind in items), None)
         if kind is None:
@@ -195,14 +196,7 @@ class _Reader(TableReader):
             machine, name = self._inner_machine(piece)
         else:
             name = self.name(piece, f"the name of the {kind}")
-        return Task(
-            kind,
-            name,
-            machine=machine,
-            input=self.values(items["input"], names) if "input" in items else None,
-            retry=self._retry(items.get("retry")),
-            mark=piece.mark,
-        )
+        return Task(kind, name, machine=machine, input=given, retry=retry, mark=piece.mark)
 
     def _inner_machine(self, piece: Piece) -> tuple[Machine | None, str]:
         if isinstance(piece, Table):
@@ -212,7 +206,10 @@ class _Reader(TableReader):
         machine = self._inner(path, piece.mark) if path else None
         return machine, path
 
-    def _members(self, piece: Piece | None) -> Mapping[str, Task]:
+    def _members(
+        self, piece: Piece | None, given: Formula | None, retry: Retrying | None
+    ) -> Mapping[str, Task]:
+        """The members of a parallel; what the state says of input and retry holds for all."""
         table = None if piece is None else self.mapping(piece, "what is done, by name")
         if table is None:
             return {}
@@ -224,7 +221,12 @@ class _Reader(TableReader):
             if member is None:
                 continue
             self._check_keys(member)
-            task = self._task(member, ())
+            items = member.items
+            task = self._task(
+                member,
+                self.values(items["input"]) if "input" in items else given,
+                self._retry(items["retry"]) if "retry" in items else retry,
+            )
             if task is None:
                 wanted = f"one of {', '.join(_TASKS)}"
                 self.tell(table.marks[name], f"the member {name!r} that does nothing", wanted)

@@ -180,7 +180,7 @@ class Visit:
     async def _ask_hooks(self, outcome: Outcome) -> tuple[Outcome, str]:
         """The outcome as the hooks leave it, and the state that they name, "" for none."""
         context, to = self._context.values, ""
-        if outcome.exception is not None:
+        if outcome.exception is not None and outcome is not self._last:
             told = await self._hooks.call("on_error", self._name, outcome.exception, context)
             to = told if isinstance(told, str) else ""
         if not self._hooks.has("on_state_exit"):

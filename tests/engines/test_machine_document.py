@@ -1,0 +1,157 @@
+"""Documents: YAML and plain data as pieces with places, however odd the text."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from upshot.engines.machine_document import MAX_BYTES, Piece, Scalar, Table, read_data, read_yaml
+from upshot.engines.machine_fault import MachineFault
+from upshot.engines.machine_table import plain
+
+
+def read(text: str) -> tuple[Any, list[MachineFault]]:
+    faults: list[MachineFault] = []
+    piece = read_yaml(text, faults)
+    return None if piece is None else plain(piece), faults
+
+
+def value_at(text: str, *path: str) -> Piece:
+    piece = read_yaml(text, [])
+    for name in path:
+        assert isinstance(piece, Table)
+        piece = piece.items[name]
+    assert piece is not None
+    return piece
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1", 1), ("-1", -1), ("0o17", 15), ("0xff", 255), ("1.5", 1.5), ("1e3", 1000.0),
+        ("true", True), ("False", False), ("null", None), ("~", None), ("yes", "yes"),
+        ("no", "no"), ("on", "on"), ("2024-01-01", "2024-01-01"), ("'1'", "1"), ('"true"', "true"),
+        ("1_000", "1_000"), ("12:30", "12:30"), ("=", "="), ("<<", "<<"),
+    ],
+)  # fmt: skip
+def test_plain_words_mean_what_the_core_schema_says(text: str, value: Any) -> None:
+    assert read(f"a: {text}")[0] == {"a": value}
+    assert type(read(f"a: {text}")[0]["a"]) is type(value)
+
+
+def test_every_piece_knows_its_place() -> None:
+    piece = value_at("a:\n  - b: 1\n    c: two", "a")
+    inner = piece.items[0].items["c"]  # type: ignore[union-attr, index]
+    assert (inner.mark.line, inner.mark.column, inner.mark.path) == (3, 8, "a[0].c")
+
+
+def test_a_key_that_stands_twice_is_told_with_both_places() -> None:
+    found, faults = read("a: 1\nb: 2\na: 3")
+    assert found == {"a": 1, "b": 2}
+    assert [str(fault) for fault in faults] == [
+        "machine:3:1: the key 'a' a second time: expected each key once; it stands in line 1 too"
+    ]
+
+
+def test_an_alias_is_what_its_anchor_is() -> None:
+    assert read("a: &x [1, 2]\nb: *x\nc: [*x]")[0] == {"a": [1, 2], "b": [1, 2], "c": [[1, 2]]}
+
+
+BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "\n".join(
+    f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30)
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [BOMB, "a: " + "[" * 100_000, "a: " + "{" * 100_000, "- " * 100_000,
+     "x: " + "y" * MAX_BYTES, "- 1\n" * 100_000],
+    ids=["aliases", "lists", "mappings", "block lists", "bytes", "items"],
+)  # fmt: skip
+def test_what_no_person_can_read_is_refused(text: str) -> None:
+    found, faults = read(text)
+    assert found is None
+    assert "of a size that a person can read" in faults[-1].expected
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: [1", "this is no YAML"), ("a:\n\tb: 1", "this is no YAML"), ("\x00", "no YAML"),
+        ("a: *x", "the alias *x of nothing"), ("a: &x [*x]", "inside of what it stands for"),
+        ("a: !!python/object:os.system x", "the tag"), ("a: !x 1", "the tag !x"),
+        ("? [1]\n: 2", "a key that is no text"), ("a: 1\n---\nb: 2", "another document"),
+    ],
+)  # fmt: skip
+def test_what_is_no_plain_data_is_told(text: str, said: str) -> None:
+    assert said in read(text)[1][0].found
+
+
+def test_a_text_that_yaml_cannot_read_is_told_by_its_place() -> None:
+    (fault,) = read("a: 1\nb: {c: ]}")[1]
+    assert (fault.mark.line, fault.mark.column) == (2, 8)
+
+
+@given(st.text())
+@example("a: &a\n  <<: *a")
+def test_any_text_can_be_read(text: str) -> None:
+    read_yaml(text, [])
+
+
+@given(st.text(alphabet="ab:-?[]{},&*!|>'\"#%@` \n\t"))
+def test_any_text_of_marks_can_be_read(text: str) -> None:
+    read_yaml(text, [])
+
+
+NAMES = st.text(max_size=5)
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=9) | FLOATS,
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+DATA = st.dictionaries(NAMES, JSON, max_size=4)
+
+
+@given(DATA)
+def test_plain_data_is_what_it_was(data: dict[str, Any]) -> None:
+    faults: list[MachineFault] = []
+    piece = read_data(data, faults)
+    assert piece is not None
+    assert plain(piece) == data
+    assert not faults
+
+
+@given(DATA)
+def test_json_is_read(data: dict[str, Any]) -> None:
+    text = json.dumps(data, ensure_ascii=False)
+    assert read(text)[0] == data or not text.isprintable()
+
+
+def test_data_that_is_none_is_told_by_its_path() -> None:
+    faults: list[MachineFault] = []
+    read_data({"a": [{"b": {1}}], 2: 3}, faults)
+    assert [str(fault) for fault in faults] == [
+        "a[0].b: set {1}: expected a mapping, list, text, number, true, false or null",
+        "2: the key 2: expected a text as key",
+    ]
+
+
+def test_data_that_holds_itself_is_refused() -> None:
+    data: dict[str, Any] = {}
+    data["a"] = data
+    faults: list[MachineFault] = []
+    assert read_data(data, faults) is None
+    assert faults
+
+
+def test_a_scalar_keeps_how_it_is_written() -> None:
+    piece = value_at("a: 'x y'", "a")
+    assert isinstance(piece, Scalar)
+    assert (piece.style, piece.text) == ("'", "x y")

@@ -1,0 +1,241 @@
+"""Machines that are cut off anywhere, parked or killed: finished states are not entered again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.engines.machine_kit import AGENT, cut_and_resumed, engine_of, go, logged, talker
+from upshot import (
+    Answer,
+    BoardSnapshot,
+    Checkpoint,
+    Message,
+    Misuse,
+    Status,
+    resume,
+    run,
+)
+from upshot.journal import MemoryJournal
+
+STATES = """
+    a:
+      type: initial
+      function: f
+      input: {name: '"a"'}
+      output_to_context: {n: output}
+      transitions: [{to: b}]
+    b:
+      foreach: '[1, 2]'
+      function: f
+      input: {name: '"b" + string(item)'}
+      output_to_context: {all: output}
+      transitions: [{to: c}]
+    c:
+      parallel: {x: {function: f, input: {name: '"x"'}}, y: {agent: talker}}
+      output_to_context: {both: output}
+      transitions: [{to: d}]
+    d:
+      machine:
+        states:
+          p: {type: initial, function: f, input: {name: '"p"'}, transitions: [{to: q}]}
+          q: {type: final, output: {p: output}}
+      transitions: [{to: e}]
+    e: {type: final, output: {n: context.n, all: context.all, both: context.both, d: output.p}}
+"""
+EXPECTED = {"n": 1, "all": [1, 1], "both": {"x": 1, "y": {"content": "hi"}}, "d": 1}
+
+
+class Work:
+    """A function that counts its calls."""
+
+    def __init__(self) -> None:
+        self.done: Counter[str] = Counter()
+
+    def __call__(self, name: str) -> int:
+        self.done[name] += 1
+        return 1
+
+
+async def test_a_machine_that_is_cut_anywhere_goes_on_after_its_finished_states() -> None:
+    whole, log = await logged(
+        engine_of(STATES, functions={"f": Work()}, agents={"talker": talker("hi")})
+    )
+    assert whole.output == EXPECTED
+    for place in range(1, len(log)):
+        work = Work()
+        agents = {"talker": talker("hi")}
+        events = [event for event in log[:place] if event.run_id == "run-1"]
+        result, _ = await cut_and_resumed(
+            engine_of(STATES, functions={"f": work}, agents=agents), events
+        )
+        assert result.output == EXPECTED
+        settled = {e.key for e in events if e.kind == "step_settled"}
+        for step, name in (
+            ("a#1", "a"),
+            ("b#1/0", "b1"),
+            ("b#1/1", "b2"),
+            ("c#1/x", "x"),
+            ("d#1/p#1", "p"),
+        ):
+            again = 0 if f"machine-1/{step}" in settled else 1
+            assert work.done[name] == again, (place, name)
+
+
+async def test_the_board_of_a_resumed_run_is_that_of_one_that_was_never_cut() -> None:
+    given_ = {"functions": {"f": Work()}, "agents": {"talker": talker("hi")}}
+    whole, log = await logged(engine_of(STATES, **given_))
+    for place in range(2, len(log), 3):
+        made = engine_of(STATES, functions={"f": Work()}, agents={"talker": talker("hi")})
+        result, _ = await cut_and_resumed(made, log[:place])
+        assert result.last_board == whole.last_board
+        assert result.content == whole.content
+
+
+# ---- people
+
+WAITING = """
+    a: {type: initial, function: f, input: {name: '"a"'}, transitions: [{to: ask}]}
+    ask:
+      wait: approval
+      output_to_context: {said: output}
+      transitions: [{when: 'output == "yes"', to: b}, {to: c}]
+    b: {type: final, output: {said: context.said}}
+    c: {type: final, output: {no: context.said}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"), [("yes", {"said": "yes"}), ({"x": 1}, {"no": {"x": 1}})]
+)
+async def test_a_wait_state_parks_and_goes_on_by_the_answer(answer: Any, expected: Any) -> None:
+    journal, work = MemoryJournal(), Work()
+    made = engine_of(WAITING, functions={"f": work})
+    parked = await go(made, journal=journal)
+    assert parked.status is Status.INPUT_REQUIRED
+    (question,) = parked.pending
+    assert question.question == "approval"  # type: ignore[union-attr]
+    answers = [Answer(question.id, answer)]  # type: ignore[union-attr]
+    result = await resume("run-1", AGENT, journal=journal, engine=made, answers=answers)
+    assert result.output == expected
+    assert work.done == {"a": 1}
+
+
+async def test_a_state_that_waits_is_entered_once() -> None:
+    class Hooks:
+        def __init__(self) -> None:
+            self.entered: list[str] = []
+
+        def on_state_enter(self, state_name: str, context: dict[str, Any]) -> None:
+            self.entered.append(state_name)
+            context["entered"] = len(self.entered)
+
+    hooks, journal = Hooks(), MemoryJournal()
+    made = engine_of(WAITING, functions={"f": Work()}, hooks=hooks)
+    parked = await go(made, journal=journal)
+    for _ in range(2):
+        # Somebody looks again before anybody has answered.
+        parked = await resume("run-1", AGENT, journal=journal, engine=made)
+        assert parked.status is Status.INPUT_REQUIRED
+    answers = [Answer(parked.pending[0].id, "yes")]  # type: ignore[union-attr]
+    await resume("run-1", AGENT, journal=journal, engine=made, answers=answers)
+    assert hooks.entered == ["a", "ask", "b"]
+
+
+async def test_a_wait_state_may_word_its_question() -> None:
+    made = engine_of(
+        """
+        ask:
+          type: initial
+          wait: approval
+          input: {question: '"Pay " + string(context.n) + "?"', choices: ['"yes"', '"no"']}
+          transitions: [{to: b}]
+        b: {type: final, output: output}
+        """
+    )
+    journal = MemoryJournal()
+    parked = await go(made, journal=journal, inputs={"n": 5})
+    (question,) = parked.pending
+    assert (question.question, question.choices) == ("Pay 5?", ("yes", "no"))  # type: ignore[union-attr]
+
+
+async def test_a_person_who_is_there_is_asked_at_once() -> None:
+    class Host:
+        async def ask_user(self, question: str) -> str:
+            return "yes"
+
+    made = engine_of(WAITING, functions={"f": Work()})
+    assert (await go(made, host=Host())).output == {"said": "yes"}
+
+
+def waiting_for(name: str) -> str:
+    """A sub-machine that waits."""
+    first = f"w: {{type: initial, wait: {name}, transitions: [{{to: v}}]}}"
+    return f"{{machine: {{states: {{{first}, v: {{type: final, output: output}}}}}}}}"
+
+
+async def test_several_waits_at_the_same_time_are_all_told_and_go_on_in_any_order() -> None:
+    left, right = waiting_for("left"), waiting_for("right")
+    states = f"""
+        a:
+          type: initial
+          parallel: {{left: {left}, right: {right}}}
+          transitions: [{{to: b}}]
+        b: {{type: final, output: output}}
+    """
+    journal, made = MemoryJournal(), engine_of(states)
+    parked = await go(made, journal=journal)
+    asked: dict[str, str] = {wait.question: wait.id for wait in parked.pending}  # type: ignore[union-attr]
+    assert asked.keys() == {"left", "right"}
+    one = await resume(
+        "run-1", AGENT, journal=journal, engine=made, answers=[Answer(asked["right"], 2)]
+    )
+    assert one.status is Status.INPUT_REQUIRED
+    done = await resume(
+        "run-1", AGENT, journal=journal, engine=made, answers=[Answer(asked["left"], 1)]
+    )
+    assert done.output == {"left": 1, "right": 2}
+
+
+async def test_a_finished_member_is_not_done_again_while_another_waits() -> None:
+    states = f"""
+        a:
+          type: initial
+          parallel: {{left: {waiting_for("w")}, right: {{function: f, input: {{name: '"right"'}}}}}}
+          transitions: [{{to: b}}]
+        b: {{type: final, output: output}}
+    """
+    journal, work = MemoryJournal(), Work()
+    made = engine_of(states, functions={"f": work})
+    parked = await go(made, journal=journal)
+    answers = [Answer(parked.pending[0].id, "x")]  # type: ignore[union-attr]
+    result = await resume("run-1", AGENT, journal=journal, engine=made, answers=answers)
+    assert result.output == {"left": "x", "right": 1}
+    assert work.done == {"right": 1}
+
+
+# ---- checkpoints
+
+
+async def test_a_checkpoint_that_names_a_state_enters_the_machine_there() -> None:
+    work = Work()
+    board = BoardSnapshot(channels={"main": (Message("user", "Go."),)}, variables={"n": 1})
+    made = engine_of(
+        """
+        a: {type: initial, function: f, input: {name: '"a"'}, transitions: [{to: b}]}
+        b: {function: f, input: {name: '"b"'}, transitions: [{to: c}]}
+        c: {type: final, output: context}
+        """,
+        functions={"f": work},
+    )
+    result = await run(AGENT, "Go.", engine=made, resume_from=Checkpoint("run-9", "b", board=board))
+    assert result.output == {"n": 1}
+    assert work.done == {"b": 1}
+
+
+async def test_a_checkpoint_of_an_unknown_state_is_misuse() -> None:
+    made = engine_of(WAITING, functions={"f": Work()})
+    with pytest.raises(Misuse):
+        await run(AGENT, "Go.", engine=made, resume_from=Checkpoint("run-9", "zz"))
