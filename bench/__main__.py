@@ -10,6 +10,7 @@ from bench.graph_node import graph_node
 from bench.headers import headers
 from bench.in_flight import in_flight
 from bench.lifecycle import lifecycle
+from bench.parallel import gates, parallel
 from bench.start_up import start_up
 from bench.streaming import streaming
 from bench.tool_step import long_run, tool_step
@@ -24,6 +25,8 @@ CASES = {
     "streaming": streaming,
     "in_flight": in_flight,
     "in_process": in_process,
+    "gates": gates,
+    "parallel": parallel,
     "graph_node": graph_node,
     "headers": headers,
     "journal": journal,

@@ -55,6 +55,7 @@ class Case:
         edited: Whether a hook or a person has changed the arguments.
         refused: What was wrong before a model corrected the arguments; None where none has.
         mended: What a model corrected them to; None where none has.
+        content: What the model reads of its outcome, None where nobody has written it yet.
         dry: Whether nobody is asked and nothing is done: what would come of it is wanted.
         granted: Digest of what a person let pass, "" for none.
         approval: Who let it run, or did not.
@@ -88,6 +89,7 @@ class Case:
         "call",
         "catalog",
         "coercions",
+        "content",
         "distrusted",
         "dry",
         "edited",
@@ -154,6 +156,7 @@ class Case:
         self.paused_s = 0.0
         self.lossy: tuple[str, ...] = ()
         self.outcome: ToolOutcome | None = None
+        self.content: str | None = None
         self.redactions = 0
         self.trust = ""
         self.wait: asyncio.Future[object] | None = None

@@ -129,6 +129,9 @@ def round_integers(value: JsonObject, schema: JsonObject, coercions: list[Coerci
     Returns:
         *value* itself where nothing is to be changed.
     """
+    # Most arguments are texts and whole numbers.
+    if not any(isinstance(item, float | dict | list) for item in value.values()):
+        return value
     for path, number in list(_integral_floats(value, ())):
         types = set(_types_at(schema, schema, path))
         if "integer" in types and "number" not in types:

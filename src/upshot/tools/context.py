@@ -22,6 +22,9 @@ __all__ = ["CancelToken", "Progress", "ToolContext"]
 
 Progress: TypeAlias = Callable[[str, Json], None]
 
+# Held for a few steps only, when a token is set or first waited for.
+_MAKING = threading.Lock()
+
 
 class CancelToken:
     """Tells a body that nobody waits for it any more; safe to look at from any thread.
@@ -29,18 +32,20 @@ class CancelToken:
     It is true once it is set, so ``if context.cancelled: return`` works.
     """
 
-    # Not an asyncio.Event: plain tools look at it from their threads.
-    __slots__ = ("_event",)
+    # Not an asyncio.Event: plain tools look at it from their threads. Every call has a token
+    # and hardly any body waits for it, so that an event is made by the first that does.
+    __slots__ = ("_event", "_is_set")
 
     def __init__(self) -> None:
-        self._event = threading.Event()
+        self._is_set = False
+        self._event: threading.Event | None = None
 
     def __bool__(self) -> bool:
-        return self._event.is_set()
+        return self._is_set
 
     def is_set(self) -> bool:
         """Whether the work shall stop."""
-        return self._event.is_set()
+        return self._is_set
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Block the calling thread until it is set, or for *timeout_s* seconds.
@@ -48,11 +53,19 @@ class CancelToken:
         Returns:
             Whether it is set. For plain tools only: it would stop an event loop.
         """
+        with _MAKING:
+            if self._event is None:
+                self._event = threading.Event()
+                if self._is_set:
+                    self._event.set()
         return self._event.wait(timeout_s)
 
     def set(self) -> None:
         """Ask the body to stop."""
-        self._event.set()
+        with _MAKING:
+            self._is_set = True
+            if self._event is not None:
+                self._event.set()
 
 
 @dataclass(frozen=True, eq=False)

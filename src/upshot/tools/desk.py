@@ -228,7 +228,7 @@ class Desk:
             declared_effect=None if tool is None else tool.declared_effect,
             effect=outcome.effect,
             argument_bytes=len(_encode(case.arguments)) if ran else 0,
-            output_bytes=len(outcome_to_model_content(outcome).encode()) if ran else 0,
+            output_bytes=_output_bytes(case, outcome) if ran else 0,
             artifact_id=outcome.artifact_id if isinstance(outcome, ToolArtifactReference) else "",
             mode=case.mode,
             idempotency_key=case.idempotency_key,
@@ -245,3 +245,8 @@ class Desk:
 
 def _to_ms(seconds: float) -> int:
     return max(0, round(seconds * 1000))
+
+
+def _output_bytes(case: Case, outcome: ToolOutcome) -> int:
+    content = outcome_to_model_content(outcome) if case.content is None else case.content
+    return len(content) if content.isascii() else len(content.encode())

@@ -41,6 +41,7 @@ class Locks:
     def __init__(self) -> None:
         self._claims: list[Claim] = []
         self._writers = 0
+        self._waiting = 0
 
     def enter(self, claim: Claim) -> bool:
         """Stand in line; returns whether the body may run now, else ``wait`` has to follow."""
@@ -49,6 +50,7 @@ class Locks:
         self._writers += claim.writes
         if not free:
             claim.free = asyncio.get_running_loop().create_future()
+            self._waiting += 1
         return free
 
     async def wait(self, claim: Claim) -> None:
@@ -60,6 +62,10 @@ class Locks:
         """The body has ended, or does not want to run any more."""
         self._claims.remove(claim)
         self._writers -= claim.writes
+        if claim.free is not None:
+            self._waiting -= 1
+        if not self._waiting:
+            return
         for place, other in enumerate(self._claims):
             free = other.free
             if free is not None and not free.done() and self._is_free(other, place):

@@ -31,11 +31,13 @@ class Fitted(msgspec.Struct, frozen=True):
 
     Attributes:
         outcome: The result itself, a reference to it, or its head and tail.
+        content: What the model reads of it, None where that was not looked at.
         artifact: Where it was stored, None if it was not.
         warning: Why it could not be stored, None if it could or need not be.
     """
 
     outcome: ToolExecutionResult | ToolArtifactReference
+    content: str | None = None
     artifact: File | None = None
     warning: RunWarning | None = None
 
@@ -54,8 +56,9 @@ async def fit_output(
     Returns:
         What the model gets. A store that refuses leaves head and tail, with a warning.
     """
-    if len(outcome_to_model_content(result)) <= TOOL_MESSAGE_MAX_CHARS:
-        return Fitted(result)
+    content = outcome_to_model_content(result)
+    if len(content) <= TOOL_MESSAGE_MAX_CHARS:
+        return Fitted(result, content)
     # One text is kept as it is, so that its lines can be read and searched as lines.
     text, media_type = _to_text(result.output)
     data = text.encode()

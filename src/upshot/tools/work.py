@@ -227,6 +227,7 @@ class Work:
         except asyncio.CancelledError:
             # The body has ended, so the call has its outcome, cancelled or not.
             fitted = Fitted(cut_output(outcome))
+        case.content = fitted.content
         if fitted.artifact is not None:
             desk.catalog.offers_reader = True
             desk.ledger.emit(ArtifactStored(call_id=case.call_id, artifact=fitted.artifact))
