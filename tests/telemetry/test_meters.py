@@ -131,6 +131,17 @@ async def test_a_failed_run_is_a_failure_whose_tokens_count(sight: Sight) -> Non
     assert sight.total("flatagents.agent.tokens") == 15
 
 
+async def test_a_run_names_the_model_that_its_engine_chose(sight: Sight) -> None:
+    other = ScriptedModel(["Hi"], name="anthropic:claude")
+
+    async def choose(run: Any, host: Any, board: Any) -> None:
+        await run.call_model(ModelRequest.of("?"), model=other)
+
+    await run(agent(), "?", engine=ScriptEngine(choose))
+    ((_, told),) = sight.points("flatagents.agent.executions")
+    assert (told["provider"], told["model"]) == ("anthropic", "claude")
+
+
 async def test_a_run_without_a_model_names_none(sight: Sight) -> None:
     await run(Agent("a"), "?", engine=ScriptEngine(answer))
     (point,) = sight.points("flatagents.agent.executions")

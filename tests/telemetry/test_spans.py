@@ -23,6 +23,7 @@ from upshot import (
     Graph,
     GraphEngine,
     Interrupted,
+    ModelReplied,
     Parked,
     Request,
     Retry,
@@ -30,9 +31,11 @@ from upshot import (
     ScriptEngine,
     ToolCall,
     ToolError,
+    ToolStarted,
     resume,
     run,
     run_sync,
+    run_with_handoffs,
     start,
     tool,
 )
@@ -96,7 +99,33 @@ async def test_a_model_call_says_what_it_used(sight: Sight) -> None:
         "gen_ai.usage.output_tokens": 5,
     }
     assert span.kind is SpanKind.CLIENT
+    assert is_inside(span, sight.span("invoke_agent"))
     assert facts(sight.span("invoke_agent"))["gen_ai.usage.output_tokens"] == 5
+
+
+async def test_a_model_call_says_of_which_conversation_it_is(sight: Sight) -> None:
+    await run(adding("Three."), Request("How much?", context_id="talk-1"))
+    told = [facts(span)["gen_ai.conversation.id"] for span in sight.spans("chat")]
+    assert told == ["talk-1", "talk-1"]
+
+
+async def test_a_reply_that_an_engine_tells_of_alone_is_a_span(sight: Sight) -> None:
+    replied = ModelReplied(model="theirs:one", turn=1, response=measured("Hi", duration_ms=250))
+    engine = Do(lambda run, host, board: host.publish(replied))
+    await run(Agent("a"), "Hi", engine=engine, clock=FakeClock())
+    span = sight.span("chat one")
+    assert facts(span)["gen_ai.provider.name"] == "theirs"
+    assert (span.end_time or 0) - (span.start_time or 0) == 250_000_000
+    assert facts(sight.span("invoke_agent"))["gen_ai.request.model"] == "one"
+
+
+async def test_a_handed_over_run_says_to_whom(sight: Sight) -> None:
+    call = ToolCall("c", "transfer_to_tech")
+    triage = Agent("triage", model=ScriptedModel([call]), handoffs=["tech"])
+    await run_with_handoffs([triage, Agent("tech", model=ScriptedModel(["Fixed."]))], "Help!")
+    first, second = sight.spans("invoke_agent")
+    assert facts(first)["upshot.handoff.to_agent_id"] == "tech"
+    assert second.name == "invoke_agent tech"
 
 
 async def test_of_a_fallback_the_model_that_answered_is_named(sight: Sight) -> None:
@@ -108,15 +137,22 @@ async def test_of_a_fallback_the_model_that_answered_is_named(sight: Sight) -> N
 
 
 async def test_every_try_of_a_model_call_is_a_span_and_the_wait_is_none(sight: Sight) -> None:
-    agent = Agent("a", model=ScriptedModel([LIMITED, "Hi"]), retry=Retry())
-    result = await run(agent, "Hi", clock=FakeClock())
+    clock = FakeClock()
+
+    def slowly(messages: Any) -> str:
+        clock.advance(3)
+        return "Hi"
+
+    agent = Agent("a", model=ScriptedModel([LIMITED, slowly]), retry=Retry())
+    result = await run(agent, "Hi", clock=clock)
     assert result.success
     failed, answered = sight.spans("chat")
     assert facts(failed)["error.type"] == "rate_limit"
     assert failed.status.status_code is StatusCode.ERROR
     assert "error.type" not in facts(answered)
     assert (answered.start_time or 0) - (failed.end_time or 0) >= 2_000_000_000
-    assert answered.start_time == answered.end_time
+    took = (answered.end_time or 0) - (answered.start_time or 0)
+    assert took == pytest.approx(3_000_000_000, abs=1_000_000)
 
 
 async def test_a_try_that_was_only_waited_for_is_no_span(sight: Sight) -> None:
@@ -166,6 +202,14 @@ async def test_a_tool_that_failed_is_an_error_in_a_run_that_did_not(
     assert facts(span)["error.type"] == told
     assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, told)
     assert sight.span("invoke_agent").status.status_code is StatusCode.UNSET
+
+
+async def test_a_tool_call_whose_end_nobody_tells_ends_with_the_run(sight: Sight) -> None:
+    started = ToolStarted(call=ToolCall("c", "theirs"))
+    await run(Agent("a"), "Hi", engine=Do(lambda run, host, board: host.publish(started)))
+    span = sight.span("execute_tool theirs")
+    assert facts(span)["error.type"] == "interrupted"
+    assert is_inside(span, sight.span("invoke_agent"))
 
 
 async def test_a_denied_call_is_told_and_is_no_span(sight: Sight) -> None:

@@ -151,8 +151,6 @@ class SittingTelemetry:
         for tool in self._tools.values():
             tool.span.set_attribute("error.type", why or "interrupted")
             self._close(tool, ended)
-        self._calls.clear()
-        self._tools.clear()
         self._end_run(result, ended)
 
     def _end_run(self, result: AnyResult, ended: int) -> None:
