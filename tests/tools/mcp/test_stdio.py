@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from upshot.contract import Effect, ToolFailure, ToolProgress, ToolTimeout
+from upshot.contract import Effect, ToolArtifactReference, ToolFailure, ToolProgress, ToolTimeout
 from upshot.errors import Misuse
 from upshot.tools import Toolbox, ToolCall, open_mcp
 
@@ -245,3 +245,10 @@ async def test_a_server_that_does_not_start_is_misuse(options, told):
     with pytest.raises(Misuse, match=told):
         async with open_mcp("s", **options):
             pass
+
+
+async def test_thirty_one_megabytes_become_an_artifact(log):
+    async with small(log) as tools:
+        outcome = await one(tools, "s_show", {"kind": "large"})
+    assert isinstance(outcome, ToolArtifactReference)
+    assert outcome.size_bytes == 31 * 1024 * 1024

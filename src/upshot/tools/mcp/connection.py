@@ -9,17 +9,15 @@ from tempfile import TemporaryFile
 from typing import IO, TypeAlias, cast
 
 import httpx2
-from mcp import Client, StdioServerParameters
-from mcp.client.stdio import stdio_client
+from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from .server import Server
+from .stdio import MAX_LINE_BYTES, open_stdio
 from .watch import watch
 
 __all__ = ["CannotConnect", "Connection", "Line"]
 
-# What is still read of one event; the rule for large outputs then stores it.
-_MAX_EVENT_BYTES = 64 * 1024 * 1024
 # The server gets two seconds to leave by itself, two after TERM, and is then killed.
 _CLOSE_S = 10.0
 _STDERR_CHARS = 500
@@ -135,11 +133,7 @@ class Connection:
 
     @asynccontextmanager
     async def _over_stdio(self, line: Line) -> AsyncGenerator[Client]:
-        server = self._server
-        parameters = StdioServerParameters(
-            command=server.command[0], args=list(server.command[1:]), env=server.env, cwd=server.cwd
-        )
-        opened = stdio_client(parameters, errlog=self._stderr)  # pyright: ignore[reportArgumentType]  # any file will do
+        opened = open_stdio(self._server, stderr=self._stderr)
         async with self._client(line, watch(opened, line.drop)) as client:
             yield client
 
@@ -148,7 +142,7 @@ class Connection:
         limits = httpx2.Timeout(self._timeout_s, read=None)
         async with httpx2.AsyncClient(headers=self._server.headers, timeout=limits) as http:
             opened = streamable_http_client(
-                self._server.url, http_client=http, max_sse_event_size=_MAX_EVENT_BYTES
+                self._server.url, http_client=http, max_sse_event_size=MAX_LINE_BYTES
             )
             async with self._client(line, opened) as client:
                 yield client
