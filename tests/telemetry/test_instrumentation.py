@@ -60,9 +60,12 @@ async def test_a_run_under_way_is_recorded_to_its_end() -> None:
     assert len(sight.spans()) == 2
 
 
-def test_another_choice_of_content_for_the_same_providers_is_misuse(sight: Sight) -> None:
-    with pytest.raises(Misuse, match="instrumented already with content=False"):
-        instrument(tracer_provider=sight.tracers, meter_provider=sight.meters, content=True)
+@pytest.mark.parametrize("other", [{"content": True}, {"prefix": "mine"}])
+def test_another_choice_for_the_same_providers_is_misuse(
+    sight: Sight, other: dict[str, Any]
+) -> None:
+    with pytest.raises(Misuse, match="already with prefix='flatagents' and content=False"):
+        instrument(tracer_provider=sight.tracers, meter_provider=sight.meters, **other)
 
 
 def test_an_empty_prefix_is_misuse() -> None:

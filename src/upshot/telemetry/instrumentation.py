@@ -11,10 +11,9 @@ from ..runs import Listener, Plan, listen
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
-    from opentelemetry.trace import Tracer, TracerProvider
+    from opentelemetry.trace import TracerProvider
 
     from .meters import Meters
-    from .words import Content
 
 __all__ = ["Instrumentation", "instrument"]
 
@@ -30,8 +29,8 @@ def instrument(
 ) -> Instrumentation:
     """Have every run that begins from now on make OpenTelemetry spans and metrics.
 
-    Asked again for the same providers and prefix it gives the same instrumentation, so that
-    nothing is counted twice.
+    Asked again for the same providers it gives the same instrumentation, so that nothing is
+    counted twice.
 
     Args:
         tracer_provider: Where spans go; None is the global provider, which is never set here.
@@ -45,7 +44,7 @@ def instrument(
 
     Raises:
         Misuse: OpenTelemetry is not installed, the prefix is empty, or the same providers are
-            instrumented already with another choice of *content*.
+            instrumented already with another prefix or choice of *content*.
     """
     try:
         from .meters import Meters
@@ -53,22 +52,25 @@ def instrument(
         raise Misuse("telemetry needs the extra: pip install 'upshot[otel]'") from error
     if not prefix:
         raise Misuse('prefix is empty: give a word such as "flatagents"')
-    asked = Instrumentation(tracer_provider, meter_provider, prefix, content=content)
+    target = _target_of(tracer_provider, meter_provider)
     for known in _active:
-        if known.target == asked.target:
-            if known.content != content:
+        if _target_of(known.tracer_provider, known.meter_provider) == target:
+            if (known.prefix, known.content) != (prefix, content):
                 raise Misuse(
-                    f"runs are instrumented already with content={known.content}: close that first"
+                    f"runs are instrumented already with prefix={known.prefix!r} and "
+                    f"content={known.content}: close that first"
                 )
             return known
-    asked.open(Meters(meter_provider, prefix))
-    return asked
+    meters = Meters(meter_provider, prefix)
+    return Instrumentation(tracer_provider, meter_provider, prefix, meters, content=content)
 
 
 class Instrumentation:
     """Telemetry that is on until ``close()``; made by ``instrument``.
 
     Attributes:
+        tracer_provider: Where spans go; None is the global provider.
+        meter_provider: Where metrics go; None is the global provider.
         prefix: What the names of the twelve metrics begin with.
         content: Whether texts are recorded.
     """
@@ -78,35 +80,20 @@ class Instrumentation:
         tracer_provider: TracerProvider | None,
         meter_provider: MeterProvider | None,
         prefix: str,
+        meters: Meters,
         *,
         content: bool,
     ) -> None:
-        self.prefix = prefix
-        self.content = content
-        self._tracer_provider = tracer_provider
-        self._meter_provider = meter_provider
-        self._meters: Meters | None = None
-        self._tracer: Tracer | None = None
-        self._end: Callable[[], None] | None = None
-
-    @property
-    def target(self) -> tuple[int, int, str]:
-        """Where it all goes; the global providers may be set later than this was asked for."""
-        from opentelemetry import metrics, trace
-
-        tracers = self._tracer_provider or trace.get_tracer_provider()
-        meters = self._meter_provider or metrics.get_meter_provider()
-        return id(tracers), id(meters), self.prefix
-
-    def open(self, meters: Meters) -> None:
-        """Begin with the next run."""
         from opentelemetry import trace
 
-        if self._end is None:
-            self._meters = meters
-            self._tracer = trace.get_tracer("upshot", tracer_provider=self._tracer_provider)
-            self._end = listen(self._listener)
-            _active.append(self)
+        self.tracer_provider = tracer_provider
+        self.meter_provider = meter_provider
+        self.prefix = prefix
+        self.content = content
+        self._meters = meters
+        self._tracer = trace.get_tracer("upshot", tracer_provider=tracer_provider)
+        self._end: Callable[[], None] | None = listen(self._listener)
+        _active.append(self)
 
     def close(self) -> None:
         """End it; runs under way are still recorded to their end. May be called again."""
@@ -126,14 +113,19 @@ class Instrumentation:
     ) -> None:
         self.close()
 
-    def _listener(self, plan: Plan) -> Listener | None:
+    def _listener(self, plan: Plan) -> Listener:
         from .sitting import SittingTelemetry
-
-        if self._meters is None or self._tracer is None:
-            return None
-        return SittingTelemetry(plan, self._tracer, self._meters, self._content_of(plan)).take
-
-    def _content_of(self, plan: Plan) -> Content | None:
         from .words import Content
 
-        return Content(plan.secrets) if self.content else None
+        content = Content(plan.secrets) if self.content else None
+        return SittingTelemetry(plan, self._tracer, self._meters, content).take
+
+
+def _target_of(
+    tracer_provider: TracerProvider | None, meter_provider: MeterProvider | None
+) -> tuple[int, int]:
+    """Where it all goes; the global providers may be set later than they were asked for."""
+    from opentelemetry import metrics, trace
+
+    tracers = tracer_provider or trace.get_tracer_provider()
+    return id(tracers), id(meter_provider or metrics.get_meter_provider())
