@@ -22,7 +22,11 @@ def _with_integers(value: Json) -> Json:
     if isinstance(value, float):
         return int(value) if value.is_integer() else value
     if isinstance(value, dict):
-        return {name: _with_integers(item) for name, item in value.items()}
+        # Most arguments are texts, and a call for each of them would be most of the work.
+        return {
+            name: item if type(item) is str else _with_integers(item)
+            for name, item in value.items()
+        }
     if isinstance(value, list):
         return [_with_integers(item) for item in value]
     return value

@@ -122,14 +122,14 @@ class ArgumentCheck:
 
 
 def _parse(arguments: str | Mapping[str, Json], coercions: list[Coercion]) -> object:
-    # The reader of wire JSON also takes what providers really send, such as raw newlines.
-    from ..wire.document import parse_json
-
     if not isinstance(arguments, str):
         try:
             return to_free_json(arguments)[0]
         except UnserializableError:
             return None
+    # The reader of wire JSON also takes what providers really send, such as raw newlines.
+    from ..wire.document import parse_json
+
     if not arguments.strip():
         return {}
     value = parse_json(arguments)

@@ -168,15 +168,19 @@ async def run_thread(
         How it ended. A cancel of the caller comes back as ``Stopped``.
     """
     loop = asyncio.get_running_loop()
-    over: asyncio.Future[Ending] = loop.create_future()
+    over: asyncio.Future[Ending | None] = loop.create_future()
     given_up = False
     # A thread begins with an empty context; tasks copy theirs by themselves.
     context = contextvars.copy_context()
 
+    found: Ending | None = None
+
     def deliver(ending: Ending) -> None:
+        nonlocal found
         if given_up:
             late()
-        _wake(over, ending)
+        found = ending
+        _wake(over)
 
     def work() -> None:
         ending = context.run(_call, body)
@@ -189,14 +193,14 @@ async def run_thread(
     job = Job(work)
     workers.submit(job)
     cancelled = await _until(over, timeout_s)
-    if over.done():
-        return over.result()
+    if found is not None:
+        return found
     token.set()
     if not job.started and workers.withdraw(job):
         return Stopped(cancelled, started=False)
-    if not over.done():
-        await _until(over, _THREAD_GRACE_S)
-    if over.done():
+    over = loop.create_future()
+    await _until(over, _THREAD_GRACE_S)
+    if found is not None:
         return Stopped(cancelled)
     given_up = True
     workers.write_off(job)
@@ -233,19 +237,23 @@ def _ending_of(task: asyncio.Task[Ending]) -> Ending:
     return task.result()
 
 
-def _wake(
-    future: asyncio.Future[Ending] | asyncio.Future[Ending | None], value: object = None
-) -> None:
+def _wake(future: asyncio.Future[Ending | None], value: Ending | None = None) -> None:
     if not future.done():
-        cast("asyncio.Future[object]", future).set_result(value)
+        future.set_result(value)
 
 
-async def _until(future: asyncio.Future[Ending], delay_s: float | None) -> bool:
+async def _until(future: asyncio.Future[Ending | None], delay_s: float | None) -> bool:
     """Wait for *future* or *delay_s*; returns whether the caller was cancelled meanwhile."""
+    # Not asyncio.wait: it takes the loop once more round.
+    loop = asyncio.get_running_loop()
+    timer = None if delay_s is None else loop.call_later(delay_s, _wake, future)
     try:
-        await asyncio.wait((future,), timeout=delay_s)
+        await future
     except asyncio.CancelledError:
         return True
+    finally:
+        if timer is not None:
+            timer.cancel()
     return False
 
 

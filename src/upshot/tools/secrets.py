@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -38,19 +38,28 @@ _PLAIN = frozenset(
 class Secrets:
     """Masks registered strings in texts and values.
 
+    Args:
+        texts: What is registered.
+        mark: What stands in the place of each, from its number and of how many JSON texts within
+            one another its place was a part; None puts ``MASK`` everywhere.
+
     Attributes:
         masked: How many places were masked so far.
+
+    Raises:
+        Misuse: *texts* is no list of strings.
     """
 
-    def __init__(self, texts: Iterable[str]) -> None:
-        forms: set[str] = set()
-        for text in (None,) if isinstance(texts, str) else texts:
+    def __init__(
+        self, texts: Iterable[str], *, mark: Callable[[int, int], str] | None = None
+    ) -> None:
+        self._marks: dict[str, str] = {}
+        for number, text in enumerate((None,) if isinstance(texts, str) else texts, 1):
             if not isinstance(text, str):
                 raise Misuse("secrets are a list of strings: secrets=[...]")
-            # In JSON text a secret may stand escaped.
-            clean = clean_text(text)
-            forms |= {text, clean, msgspec.json.encode(clean).decode()[1:-1]}
-        longest_first = sorted((form for form in forms if form), key=len, reverse=True)
+            for depth, form in _forms(text):
+                self._marks.setdefault(form, MASK if mark is None else mark(number, depth))
+        longest_first = sorted(filter(None, self._marks), key=len, reverse=True)
         self._pattern = (
             re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
         )
@@ -59,11 +68,27 @@ class Secrets:
     def __bool__(self) -> bool:
         return self._pattern is not None
 
+    def lifted(self) -> Secrets:
+        """What puts the registered strings back where their marks stand."""
+        lifting = Secrets(())
+        lifting._marks = {mark: form for form, mark in reversed(self._marks.items())}
+        if self._pattern is not None:
+            lifting._pattern = re.compile("|".join(map(re.escape, lifting._marks)))
+        return lifting
+
+    def open_end(self, text: str) -> int:
+        """How many characters at the end of *text* may be the beginning of a secret."""
+        longest = max(map(len, self._marks), default=0)
+        for count in range(min(longest - 1, len(text)), 0, -1):
+            if any(form.startswith(text[-count:]) for form in self._marks):
+                return count
+        return 0
+
     def mask_text(self, text: str) -> str:
         """*text* with every secret replaced by ``MASK``."""
         if self._pattern is None:
             return text
-        text, count = self._pattern.subn(MASK, text)
+        text, count = self._pattern.subn(lambda found: self._marks[found[0]], text)
         self.masked += count
         return text
 
@@ -88,10 +113,21 @@ class Secrets:
             return items if isinstance(value, list) else tuple(items)
         if isinstance(value, msgspec.Struct):
             return self._mask_struct(value)
+        if isinstance(value, str):
+            return self._mask_word(value)
         if isinstance(value, int | float) and not isinstance(value, bool):
             masked = self.mask_text(text := repr(value))
             return value if masked == text else masked
         return value
+
+    def _mask_word(self, word: str) -> str:
+        masked = self.mask_text(str(word))
+        try:
+            # An open list of words takes a new one.
+            return word if masked == word else type(word)(masked)
+        except ValueError:
+            # Of a closed list the word is ours, and tells nothing.
+            return word
 
     def _mask_struct(self, value: msgspec.Struct) -> msgspec.Struct:
         changes: dict[str, Any] = {}
@@ -103,3 +139,12 @@ class Secrets:
             if masked != field:
                 changes[name] = masked
         return msgspec.structs.replace(value, **changes) if changes else value
+
+
+def _forms(text: str) -> Iterator[tuple[int, str]]:
+    """*text* as it may stand: as it is, and escaped in JSON text, or in JSON text within that."""
+    yield 0, text
+    form = clean_text(text)
+    for depth in range(3):
+        yield depth, form
+        form = msgspec.json.encode(form).decode()[1:-1]
