@@ -143,13 +143,24 @@ if TYPE_CHECKING:
         ScriptEngine,
         load_machine,
     )
-    from .entry import reopen, resume, run, run_sync, run_with_handoffs, start
+    from .entry import (
+        Replay,
+        fork,
+        reopen,
+        replay,
+        resume,
+        run,
+        run_sync,
+        run_with_handoffs,
+        start,
+    )
     from .errors import JournalError, Misuse, RunFailed, UpshotError
     from .journal import open_journal
     from .models import Fallback, Prices, ScriptedModel, resolve
     from .runs import (
         Aborted,
         Board,
+        Difference,
         DiscardOnInterruptCauses,
         Failed,
         Interrupted,
@@ -216,6 +227,7 @@ __all__ = [
     "Decider",
     "DeniedReason",
     "Deny",
+    "Difference",
     "DiscardOnInterruptCauses",
     "Edit",
     "EditArguments",
@@ -278,6 +290,7 @@ __all__ = [
     "Reasoning",
     "ReasoningDelta",
     "Refuse",
+    "Replay",
     "Request",
     "RequestConfig",
     "Resource",
@@ -330,6 +343,7 @@ __all__ = [
     "coerce_result",
     "decode",
     "encode",
+    "fork",
     "from_contract",
     "handoff_tool_name",
     "handoff_tools",
@@ -341,6 +355,7 @@ __all__ = [
     "outcome_is_retryable",
     "outcome_to_model_content",
     "reopen",
+    "replay",
     "resolve",
     "resume",
     "run",
@@ -377,13 +392,13 @@ _HOMES = {
         "BrokenMachine Graph GraphEngine LoopEngine Machine MachineEngine MachineFault "
         "ScriptEngine load_machine "
     ),
-    "entry": ("reopen resume run run_sync run_with_handoffs start "),
+    "entry": ("Replay fork reopen replay resume run run_sync run_with_handoffs start "),
     "errors": ("JournalError Misuse RunFailed UpshotError "),
     "journal": ("open_journal "),
     "models": ("Fallback Prices ScriptedModel resolve "),
     "runs": (
-        "Aborted Board DiscardOnInterruptCauses Failed Interrupted LiveRun Parked ResumeOptions "
-        "Run RunOptions handoff_tools "
+        "Aborted Board Difference DiscardOnInterruptCauses Failed Interrupted LiveRun Parked "
+        "ResumeOptions Run RunOptions handoff_tools "
     ),
     "wire": ("Price "),
     "tools": (

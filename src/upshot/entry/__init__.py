@@ -1,12 +1,25 @@
 """The doors to a run."""
 
-from .doors import reopen, resume, run, run_sync, run_with_handoffs, start
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..lazy import lazy_names
+from .doors import fork, reopen, replay, resume, run, run_sync, run_with_handoffs, start
+
+if TYPE_CHECKING:
+    from .replaying import Replay
 
 __all__ = [
+    "Replay",
+    "fork",
     "reopen",
+    "replay",
     "resume",
     "run",
     "run_sync",
     "run_with_handoffs",
     "start",
 ]
+
+__getattr__ = lazy_names(__name__, globals(), {"replaying": "Replay"})

@@ -1,4 +1,4 @@
-"""The doors to a run: ``run``, ``run_sync``, ``start`` and ``resume``.
+"""The doors to a run: ``run``, ``run_sync``, ``start``, ``resume``, ``fork`` and ``replay``.
 
 They resolve names, open the log and call the lifecycle; nothing below imports them. What
 they need is loaded at the first run, so that importing them costs next to nothing.
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
     from ..contract import Agent, AgentResult, AgentSpec, AnyAnswer, Request
     from ..runs import LiveRun, ResumeOptions, RunOptions, Where
+    from .replaying import Replay
 
     T = TypeVar("T", default=str)
 
-__all__ = ["reopen", "resume", "run", "run_sync", "run_with_handoffs", "start"]
+__all__ = ["fork", "reopen", "replay", "resume", "run", "run_sync", "run_with_handoffs", "start"]
 
 
 async def run(
@@ -152,6 +153,63 @@ async def reopen(
             raise Misuse(f"run {run_id} has ended: its result is in the journal")
         async with live:
             yield live
+
+
+async def fork(run_id: str, *, at: int, journal: Where) -> str:
+    """Begin a new run where another one stood; the other stays as it is.
+
+    The new run has the events of the other up to *at*, its artifacts under ids of their own,
+    what people answered and allowed until then, and what it had used. Go on with it by
+    ``resume``; what waits there for people can be answered otherwise. Runs inside it that had
+    ended by then are shared; others are run anew.
+
+    Args:
+        run_id: The other run.
+        at: The last event to keep, its ``seq``, from 1.
+        journal: Where its log is, and where that of the new run goes.
+
+    Returns:
+        The id of the new run.
+
+    Raises:
+        Misuse: There is no such run or event, or the run has ended there.
+        JournalError: The journal cannot be opened, read or written.
+    """
+    from .forking import fork_run
+
+    return await fork_run(run_id, at=at, journal=journal)
+
+
+async def replay(
+    run_id: str,
+    agent: Agent[Any] | AgentSpec,
+    *,
+    journal: Where,
+    **options: Unpack[ResumeOptions],
+) -> Replay:
+    """Run *agent* against what was recorded of a run, and say where it first does otherwise.
+
+    Nothing outside is touched: replies of models, outcomes of tools, answers of people, keyed
+    steps and runs inside it come from the record, and what is not there is not done. Neither
+    observers, committers, approvers nor the host are called, and nothing is written; deciders,
+    instructions and the engine are what is tried.
+
+    Args:
+        run_id: A run, ended or not.
+        agent: Who worked on it, or who shall be compared.
+        journal: Where its log is.
+        options: See ``ResumeOptions``; those that belong to the world outside do nothing.
+
+    Returns:
+        The first difference, None where there is none, and what the replayed run ended with.
+
+    Raises:
+        Misuse: There is no such run, or an argument is wrong.
+        JournalError: The journal cannot be opened or read.
+    """
+    from .replaying import replay_run
+
+    return await replay_run(run_id, agent, journal=journal, options=options)
 
 
 async def run_with_handoffs(

@@ -38,7 +38,7 @@ from .answering import check_answers
 from .arguments import check_options
 from .planning import plan_again, plan_run, read_children, read_on, read_past, to_agent
 
-__all__ = ["begin", "go_on", "run_child", "run_whole"]
+__all__ = ["begin", "go_on", "run_child", "run_whole", "typed"]
 
 
 @asynccontextmanager
@@ -86,6 +86,9 @@ async def run_whole(
     Raises:
         asyncio.CancelledError: The caller was cancelled; the run was finalised first.
     """
+    outer = current_run.get()
+    if outer is not None and outer.stand_in is not None:
+        return await outer.stand_in(agent, request, **options)
     check_options(options)
     where = _place(options)
     if where is None or isinstance(where, MemoryJournal):
@@ -165,7 +168,7 @@ async def go_on(
                 yield LiveRun(sitting, watch=watch)
                 return
         if past.result is not None:
-            yield _typed(past.result, to_agent(agent, options.get("engine")))
+            yield typed(past.result, to_agent(agent, options.get("engine")))
 
 
 async def _sit_down(
@@ -203,7 +206,7 @@ async def _refuse_known(run_id: str, journal: Journal) -> None:
         raise Misuse(f"the journal has a run {run_id!r} already: go on with resume(...)")
 
 
-def _typed(result: AgentResult[Json], agent: Agent[Any]) -> AgentResult[Any]:
+def typed(result: AgentResult[Json], agent: Agent[Any]) -> AgentResult[Any]:
     """*result*, read from JSON, with its output as the type that *agent* asks for."""
     if not result.success:
         return result

@@ -2,10 +2,12 @@
 
 from .account import spent_in
 from .board import Board
+from .difference import Difference, facts_of, first_difference, missing_call
 from .discard import DiscardOnInterruptCauses
 from .handle import LiveRun, live_through
 from .handoff import handoff_tools
 from .host import RunHost
+from .kin import FORKED_FROM
 from .lifecycle import Sitting
 from .listeners import Listener, listen
 from .options import Approver, Committer, History, ResumeOptions, RunOptions, Seeder, Where
@@ -13,6 +15,7 @@ from .output import OutputType
 from .own_loop import run_in_own_loop
 from .past import Past
 from .plan import Child, Parent, Plan
+from .recording import Recording
 from .run import Run
 from .scope import current_run
 from .signals import Aborted, Failed, Interrupted, Parked
@@ -23,7 +26,9 @@ __all__ = [
     "Board",
     "Child",
     "Committer",
+    "Difference",
     "DiscardOnInterruptCauses",
+    "FORKED_FROM",
     "Failed",
     "History",
     "Interrupted",
@@ -34,16 +39,20 @@ __all__ = [
     "Parked",
     "Past",
     "Plan",
+    "Recording",
+    "ResumeOptions",
     "Run",
     "RunHost",
-    "ResumeOptions",
     "RunOptions",
     "Seeder",
     "Sitting",
     "Where",
     "current_run",
+    "facts_of",
+    "first_difference",
     "handoff_tools",
     "listen",
+    "missing_call",
     "live_through",
     "run_in_own_loop",
     "spent_in",

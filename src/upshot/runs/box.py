@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import cast
 
 import msgspec
 
@@ -24,7 +25,9 @@ from .calls import ModelCaller
 from .handoff import Handoffs
 from .past import to_artifact
 from .plan import Plan
+from .recorded_tools import RecordedTools
 from .recorder import Recorder
+from .recording import Recording
 
 __all__ = ["Box"]
 
@@ -38,6 +41,7 @@ class Box:
         recorder: Its log.
         handoffs: Those that it may make.
         caller: The way to its model; the time of its account is the tools' too.
+        record: What stands for the bodies of tools where a run is replayed; None runs them.
 
     Attributes:
         stored: Large outputs that were stored.
@@ -51,6 +55,7 @@ class Box:
         recorder: Recorder,
         handoffs: Handoffs,
         caller: ModelCaller,
+        record: Recording | None = None,
     ) -> None:
         self.stored: list[Artifact] = []
         self._plan = plan
@@ -58,6 +63,7 @@ class Box:
         self._recorder = recorder
         self._handoffs = handoffs
         self._caller = caller
+        self._record = record
         self._made: Toolbox | None = None
         self._is_cancelled = False
         self._source = ""
@@ -71,6 +77,8 @@ class Box:
                 self._made.cancel(running=False)
             if self._source:
                 self._made.distrust(self._source)
+        if self._record is not None:
+            return cast("Toolbox", RecordedTools(self._made, self._record, self._emit))
         return self._made
 
     @property
@@ -134,16 +142,30 @@ class Box:
             emit=self._emit,
             barrier=recorder.barrier,
             offered=handoffs.offered if handoffs.are_filtered else None,
-            at_start=self._judge if handoffs or self._caller.ledger.limits_tools else None,
+            at_start=self._judge if self._has_judgement else None,
             repair=self._repair if any(tool.repair for tool in plan.tools) else None,
+            spent=self._spent,
         )
+
+    @property
+    def _has_judgement(self) -> bool:
+        is_replay = self._record is not None
+        return bool(self._handoffs) or self._caller.ledger.limits_tools or is_replay
 
     def _judge(self, case: Case) -> Denial | None:
         """Deny a body at its start: a further hand-off, or one over a limit shared with kin."""
+        if self._record is not None:
+            # However an engine calls a tool: nothing outside is touched.
+            return Denial(DeniedReason.POLICY, "a run that is replayed calls no tool")
         spent = self._caller.ledger.tools_spent(case.tool_name)
         if spent:
             return Denial(DeniedReason.BUDGET, spent)
         return self._handoffs.judge(case)
+
+    def _spent(self) -> str:
+        # Turns are the engine's business: a call needs none.
+        error = self._caller.ledger.spent_by_children()
+        return "" if error is None else error.message
 
     async def _repair(self, request: ModelRequest) -> ModelResponse:
         """Have the run's own model correct arguments; it counts like any call of it."""

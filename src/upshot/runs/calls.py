@@ -21,6 +21,7 @@ from ..models import call_with_retry, stream_with_retry
 from .hooks import Hooks
 from .ledger import Ledger
 from .recorder import Recorder
+from .recording import Recording
 from .signals import Failed, Interrupted
 
 __all__ = ["ModelCaller"]
@@ -41,7 +42,14 @@ class ModelCaller:
     """
 
     def __init__(
-        self, *, recorder: Recorder, ledger: Ledger, hooks: Hooks, retry: Retry | None, clock: Clock
+        self,
+        *,
+        recorder: Recorder,
+        ledger: Ledger,
+        hooks: Hooks,
+        retry: Retry | None,
+        clock: Clock,
+        record: Recording | None = None,
     ) -> None:
         self.last: ModelResponse | None = None
         self.last_limited: ModelResponse | None = None
@@ -52,6 +60,7 @@ class ModelCaller:
         self._hooks = hooks
         self.retry = retry
         self.clock = clock
+        self._record = record
 
     async def call(
         self,
@@ -91,7 +100,10 @@ class ModelCaller:
         # What was done so far must be safe before more money is spent on it.
         await self.recorder.barrier()
         asking = _Asking(self, model, request, turn, purpose)
-        response = await asking.ask()
+        if self._record is None:
+            response = await asking.ask()
+        else:
+            response = self._record.reply(model.name)
         self.note(response, purpose=purpose)
         self.recorder.emit(
             ModelReplied(

@@ -17,6 +17,7 @@ from .ledger import Ledger
 from .past import Past
 from .plan import Plan
 from .recorder import Recorder
+from .recording import Recording
 from .report import Report
 from .run import Run
 from .scope import Scope
@@ -31,9 +32,11 @@ class Equipment:
         plan: What to do.
         past: What earlier sittings logged; None for a new run.
         epoch: Under which the log was claimed, None without a log.
+        record: What stands for the world outside where a run is replayed; None is the world.
 
     Attributes:
         plan: What to do.
+        record: As given.
         info: Whose run it is.
         depth: How deep the run is, 0 for a root run.
         recorder: The log.
@@ -49,8 +52,11 @@ class Equipment:
         board: What the engine works on; a new one for every attempt.
     """
 
-    def __init__(self, plan: Plan, past: Past | None, epoch: int | None) -> None:
+    def __init__(
+        self, plan: Plan, past: Past | None, epoch: int | None, record: Recording | None = None
+    ) -> None:
         self.plan = plan
+        self.record = record
         self.board = Board()
         self.info = info = RunInfo(
             agent_id=plan.agent.id,
@@ -74,21 +80,8 @@ class Equipment:
             spent_s=0.0 if past is None else past.spent_s,
         )
         self.scope = Scope(plan.clock, self.ledger.deadline)
-        self.hooks = Hooks(
-            (*plan.agent.observers, *plan.observers),
-            (*plan.agent.deciders, *plan.deciders),
-            plan.committers,
-            info=info,
-            recorder=recorder,
-            wait=self.scope.wait,
-        )
-        self.caller = ModelCaller(
-            recorder=recorder,
-            ledger=self.ledger,
-            hooks=self.hooks,
-            retry=plan.retry,
-            clock=plan.clock,
-        )
+        self.hooks = self._make_hooks()
+        self.caller = self._make_caller()
         self.handoffs = Handoffs(plan.handoffs, info=info, recorder=recorder, board=self.board)
         self.box = Box(
             plan,
@@ -96,20 +89,44 @@ class Equipment:
             recorder=recorder,
             handoffs=self.handoffs,
             caller=self.caller,
+            record=record,
         )
         self.host = RunHost(
             plan.host,
             recorder=recorder,
-            steps=past.steps if past is not None else Steps(),
+            steps=_steps_of(past, record),
             report=self.caller.note,
         )
-        self.run = Run(plan, info=info, depth=self.depth, box=self.box, caller=self.caller)
+        self.run = Run(
+            plan, info=info, depth=self.depth, box=self.box, caller=self.caller, past=past
+        )
         self.report = Report.of(
             plan,
             info=info,
             ledger=self.ledger,
             caller=self.caller,
             first_started_at=started.time if started else None,
+        )
+
+    def _make_hooks(self) -> Hooks:
+        plan = self.plan
+        return Hooks(
+            (*plan.agent.observers, *plan.observers),
+            (*plan.agent.deciders, *plan.deciders),
+            plan.committers,
+            info=self.info,
+            recorder=self.recorder,
+            wait=self.scope.wait,
+        )
+
+    def _make_caller(self) -> ModelCaller:
+        return ModelCaller(
+            recorder=self.recorder,
+            ledger=self.ledger,
+            hooks=self.hooks,
+            retry=self.plan.retry,
+            clock=self.plan.clock,
+            record=self.record,
         )
 
     def begin_attempt(self, number: int, feedback: str) -> None:
@@ -161,3 +178,9 @@ class Equipment:
             self.handoffs.note(record)
         self.run.take_up(past)
         self.board.watch(self.recorder.emit)
+
+
+def _steps_of(past: Past | None, record: Recording | None) -> Steps:
+    if record is not None:
+        return record.steps
+    return Steps() if past is None else past.steps

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -54,12 +54,14 @@ class Steps:
         settled: The last settlement by key.
         started: Effects of steps that began and have no settlement, by key.
         answers: Answers by question id.
+        on_miss: Called instead of a body whose step is not settled; None runs it.
     """
 
     def __init__(self) -> None:
         self.settled: dict[str, StepSettled] = {}
         self.started: dict[str, Effect] = {}
         self.answers: dict[str, Json] = {}
+        self.on_miss: Callable[[str], NoReturn] | None = None
 
 
 class RunHost:
@@ -235,6 +237,8 @@ class RunHost:
     async def _step(
         self, key: str, effect: Effect, body: Callable[[], Any], *, idempotent: bool
     ) -> Json:
+        if self._steps.on_miss is not None:
+            self._steps.on_miss(f"a step {key!r}")
         if key in self._steps.started and effect is not Effect.READ and not idempotent:
             raise Failed(
                 ErrorCode.INTERRUPTED,

@@ -13,13 +13,24 @@ from ..contract import (
     Cost,
     Effect,
     Json,
+    JsonObject,
     Status,
     StepSettled,
     Usage,
 )
 
-__all__ = ["Spent", "child_id", "child_of", "settled_step", "spent_of", "step_of"]
+__all__ = [
+    "FORKED_FROM",
+    "Spent",
+    "child_id",
+    "child_of",
+    "origins_of",
+    "settled_step",
+    "spent_of",
+    "step_of",
+]
 
+FORKED_FROM = "forked_from"
 _PREFIX = "child:"
 _ID_CHARS = 16
 
@@ -44,6 +55,13 @@ def child_id(parent_run_id: str, key: str) -> str:
     """The id of the run that *key* stands for inside another; the same in every sitting."""
     digest = hashlib.sha256(f"{parent_run_id}\n{key}".encode(errors="surrogatepass"))
     return f"run-{digest.hexdigest()[:_ID_CHARS]}"
+
+
+def origins_of(options: JsonObject) -> list[str]:
+    """The runs that a run was forked from, by the options in its first event, oldest first."""
+    found = options.get(FORKED_FROM)
+    items = found if isinstance(found, list) else []
+    return [str(item["run_id"]) for item in items if isinstance(item, dict) and "run_id" in item]
 
 
 def step_of(run_id: str) -> str:

@@ -50,8 +50,9 @@ from .listeners import anybody_listens
 from .past import Past
 from .phase import FINAL, FIRST, Cue, Phase, cue_of_ending, cue_of_verdict, follow
 from .plan import Parent, Plan
+from .recording import Recording
 from .scope import current_run
-from .seed import changes_of, seed_board
+from .seed import board_of, changes_of, seed_board
 
 __all__ = ["Sitting"]
 
@@ -64,6 +65,7 @@ class Sitting:
         past: What earlier sittings logged; None for a new run.
         answers: What people answered since.
         epoch: Under which the log was claimed, None without a log.
+        record: What stands for the world outside where a run is replayed; None is the world.
     """
 
     def __init__(
@@ -73,11 +75,12 @@ class Sitting:
         past: Past | None = None,
         answers: tuple[AnyAnswer, ...] = (),
         epoch: int | None = None,
+        record: Recording | None = None,
     ) -> None:
         self.plan = plan
         self._past = past
         self._answers = answers
-        self._parts = parts = Equipment(plan, past, epoch)
+        self._parts = parts = Equipment(plan, past, epoch, record)
         self.info = parts.info
         self.recorder = parts.recorder
         self.phase = FIRST
@@ -283,9 +286,12 @@ class Sitting:
     async def _seed(self) -> None:
         parts = self._parts
         parts.run.take_up(None)
-        board = await seed_board(
-            self.plan, self.info, feedback=self._feedback, wait=parts.scope.wait
-        )
+        if parts.record is None:
+            board = await seed_board(
+                self.plan, self.info, feedback=self._feedback, wait=parts.scope.wait
+            )
+        else:
+            board = board_of(parts.record.begin(self._attempt))
         for change in changes_of(board):
             self.recorder.emit(change)
         parts.box.new_turn()
@@ -330,6 +336,7 @@ class Sitting:
                 policy=plan.policy,
                 tell=self.recorder.emit,
                 box=parts.box,
+                stand_in=plan.child if parts.record is not None else None,
             )
         )
         current_handoffs.set(parts.handoffs)

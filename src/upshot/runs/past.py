@@ -145,31 +145,6 @@ class Past:
         self.warnings: list[RunWarning] = []
         self.result: AgentResult[Json] | None = None
         self._is_seeding = False
-        self._apply: dict[type[RunEvent], Callable[[Any], None]] = {
-            RunStarted: self._run_started,
-            RunResumed: self._run_resumed,
-            AttemptStarted: self._attempt_started,
-            ModelStarted: self._model_started,
-            ModelRetried: self._model_retried,
-            ModelReplied: self._model_replied,
-            ToolStarted: self._tool_started,
-            ToolSettled: self._tool_settled,
-            ArtifactStored: self._artifact_stored,
-            ApprovalRequested: self._approval_requested,
-            ApprovalAnswered: self._approval_answered,
-            QuestionAsked: self._question_asked,
-            QuestionAnswered: self._question_answered,
-            BoardChanged: self._board_changed,
-            StepStarted: self._step_started,
-            StepSettled: self._step_settled,
-            RunInterrupted: self._run_interrupted,
-            HandoffEvent: self._handed_over,
-            Decided: self._decided,
-            AttemptEnded: self._attempt_ended,
-            Warned: self._warned,
-            Committed: self._run_committed,
-            RunSettled: self._run_settled,
-        }
 
     @property
     def ended(self) -> bool:
@@ -198,9 +173,9 @@ class Past:
             # What comes after a seed says that it was whole; a cut seed is sown again.
             self._is_seeding = False
             self.is_seeded = not isinstance(event, RunResumed)
-        apply = self._apply.get(type(event))
+        apply = _APPLY.get(type(event))
         if apply is not None:
-            apply(event)
+            apply(self, event)
 
     def take_answers(self, answers: Iterable[AnyAnswer]) -> None:
         """Keep what people answered until it is asked for."""
@@ -224,6 +199,9 @@ class Past:
         self.take_answers(event.answers)
         self.agent = event.agent or self.agent
         self.result = None
+        if self.line is None:
+            # Deciders are asked anew about an attempt that was not concluded.
+            self.decisions = []
 
     def _attempt_started(self, event: AttemptStarted) -> None:
         self.attempt = event.attempt
@@ -335,6 +313,34 @@ class Past:
 
     def _run_settled(self, event: RunSettled) -> None:
         self.result = event.result
+
+
+# Only within this module is what is private of it touched.
+_APPLY: dict[type[RunEvent], Callable[[Past, Any], None]] = {
+    RunStarted: Past._run_started,  # pyright: ignore[reportPrivateUsage]
+    RunResumed: Past._run_resumed,  # pyright: ignore[reportPrivateUsage]
+    AttemptStarted: Past._attempt_started,  # pyright: ignore[reportPrivateUsage]
+    ModelStarted: Past._model_started,  # pyright: ignore[reportPrivateUsage]
+    ModelRetried: Past._model_retried,  # pyright: ignore[reportPrivateUsage]
+    ModelReplied: Past._model_replied,  # pyright: ignore[reportPrivateUsage]
+    ToolStarted: Past._tool_started,  # pyright: ignore[reportPrivateUsage]
+    ToolSettled: Past._tool_settled,  # pyright: ignore[reportPrivateUsage]
+    ArtifactStored: Past._artifact_stored,  # pyright: ignore[reportPrivateUsage]
+    ApprovalRequested: Past._approval_requested,  # pyright: ignore[reportPrivateUsage]
+    ApprovalAnswered: Past._approval_answered,  # pyright: ignore[reportPrivateUsage]
+    QuestionAsked: Past._question_asked,  # pyright: ignore[reportPrivateUsage]
+    QuestionAnswered: Past._question_answered,  # pyright: ignore[reportPrivateUsage]
+    BoardChanged: Past._board_changed,  # pyright: ignore[reportPrivateUsage]
+    StepStarted: Past._step_started,  # pyright: ignore[reportPrivateUsage]
+    StepSettled: Past._step_settled,  # pyright: ignore[reportPrivateUsage]
+    RunInterrupted: Past._run_interrupted,  # pyright: ignore[reportPrivateUsage]
+    HandoffEvent: Past._handed_over,  # pyright: ignore[reportPrivateUsage]
+    Decided: Past._decided,  # pyright: ignore[reportPrivateUsage]
+    AttemptEnded: Past._attempt_ended,  # pyright: ignore[reportPrivateUsage]
+    Warned: Past._warned,  # pyright: ignore[reportPrivateUsage]
+    Committed: Past._run_committed,  # pyright: ignore[reportPrivateUsage]
+    RunSettled: Past._run_settled,  # pyright: ignore[reportPrivateUsage]
+}
 
 
 def to_artifact(event: ArtifactStored) -> Artifact:

@@ -69,6 +69,7 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         loop: The event loop in which it lives.
         policy: Its rules on tools, None for none.
         tell: Logs what it has to know of the inner one; None where nobody does.
+        stand_in: Gives the results of runs inside it where it is replayed; None runs them.
         box: Its tools, which know whether strangers' words are in its context.
     """
 
@@ -81,6 +82,7 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     policy: Policy | None = None
     tell: Callable[[Event], None] | None = None
     box: Context | None = None
+    stand_in: Child | None = None
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):

@@ -22,6 +22,7 @@ from ..contract import (
 from .audience import Audience
 from .callback import raised
 from .listeners import Listener
+from .veil import Veil
 
 __all__ = ["Recorder"]
 
@@ -52,6 +53,7 @@ class Recorder:
         journal: Journal | None = None,
         epoch: int | None = None,
         seq: int = 0,
+        veil: Veil | None = None,
     ) -> None:
         self.run_id = run_id
         self.attempt = 0
@@ -64,6 +66,7 @@ class Recorder:
         self._clock = clock
         self._journal = journal
         self._epoch = epoch
+        self._veil = veil
         self._watchers: list[Callable[[Event], None]] = []
         self._listeners: list[Audience] = []
 
@@ -80,8 +83,9 @@ class Recorder:
 
     def report(self, response: ModelResponse) -> None:
         """Tell listeners of a model call that is no event, since an engine made it otherwise."""
+        shown = response if self._veil is None else self._veil.show(response)
         for listener in self._listeners:
-            listener.tell(response)
+            listener.tell(shown)
 
     def emit(self, event: Event) -> None:
         """Stamp *event*, which nobody else may hold yet, log it if durable, and tell watchers.
@@ -93,22 +97,45 @@ class Recorder:
             return
         kind, journal = type(event), self._journal
         durable = kind not in _DELTAS
+        if self._veil is not None and self._watchers:
+            if durable:
+                self._release(self._veil)
+            elif (shown := self._veil.hold(event)) is not None:
+                event = shown
+            else:
+                return
         seq = self.seq + durable
         part = 0 if durable else self._part + 1
         # Nobody can have seen an event that is neither logged nor watched nor in the result.
         if journal is not None or self._watchers or kind is HandoffEvent:
-            _set(event, "run_id", self.run_id)
-            _set(event, "attempt", self.attempt)
-            _set(event, "time", self._clock.now())
-            _set(event, "seq", seq)
-            _set(event, "part", part)
+            self._stamp(event, seq, part)
             if durable and journal is not None:
-                journal.append(event, epoch=self._epoch)
+                written = event if self._veil is None else self._veil.write(event)
+                journal.append(written, epoch=self._epoch)
         self.seq, self._part = seq, part
         if kind in _KEPT:
             self._keep(event)
+        if self._watchers:
+            self._tell(event)
+
+    def _stamp(self, event: Event, seq: int, part: int) -> None:
+        _set(event, "run_id", self.run_id)
+        _set(event, "attempt", self.attempt)
+        _set(event, "time", self._clock.now())
+        _set(event, "seq", seq)
+        _set(event, "part", part)
+
+    def _release(self, veil: Veil) -> None:
+        """Show what was kept back of the pieces before a durable event."""
+        for piece in veil.release():
+            self._part += 1
+            self._stamp(piece, self.seq, self._part)
+            self._tell(piece)
+
+    def _tell(self, event: Event) -> None:
+        shown = event if self._veil is None else self._veil.show(event)
         for watcher in self._watchers:
-            watcher(event)
+            watcher(shown)
 
     def _keep(self, event: Event) -> None:
         """Take from *event* what the run itself has to know."""

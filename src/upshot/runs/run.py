@@ -36,7 +36,7 @@ from .again import Again, ToolsAgain
 from .board import Board
 from .box import Box
 from .calls import ModelCaller
-from .kin import child_id
+from .kin import child_id, origins_of
 from .output import OutputType
 from .past import CallAnswer, Past
 from .plan import Plan
@@ -76,7 +76,14 @@ class Run:
     """
 
     def __init__(
-        self, plan: Plan, *, info: RunInfo, depth: int, box: Box, caller: ModelCaller
+        self,
+        plan: Plan,
+        *,
+        info: RunInfo,
+        depth: int,
+        box: Box,
+        caller: ModelCaller,
+        past: Past | None,
     ) -> None:
         self.id = info.run_id
         self.identity = info
@@ -100,6 +107,7 @@ class Run:
         self._plan = plan
         self._box = box
         self._caller = caller
+        self._log = past
         self._past: Past | None = None
         self._again: Again | None = None
         self._children: dict[str, asyncio.Future[AgentResult[Any]]] = {}
@@ -222,7 +230,7 @@ class Run:
             return await start(agent, request, **options)
         if key in self._children:
             return await asyncio.shield(self._children[key])
-        asked = _named(request, child_id(self.id, key))
+        asked = _named(request, self._child_id(key))
         future = self._children[key] = asyncio.get_running_loop().create_future()
         try:
             result = await start(agent, asked, again=True, **options)
@@ -236,6 +244,17 @@ class Run:
             del self._children[key]
         future.set_result(result)
         return result
+
+    def _child_id(self, key: str) -> str:
+        """The id of a child; one that had ended in a run that this one was forked from is it."""
+        past = self._log
+        if past is not None and past.started is not None:
+            for origin in origins_of(past.started.options):
+                run_id = child_id(origin, key)
+                spent = past.children.get(run_id)
+                if spent is not None and spent.is_final:
+                    return run_id
+        return child_id(self.id, key)
 
 
 def _named(request: Request | str, run_id: str) -> Request:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ..contract import BoardChanged, Message, RunInfo, to_free_json
 from .board import Board
 from .callback import Wait, call
 from .plan import Plan
 
-__all__ = ["changes_of", "seed_board"]
+__all__ = ["board_of", "changes_of", "seed_board"]
 
 
 async def seed_board(plan: Plan, info: RunInfo, *, feedback: str, wait: Wait) -> Board:
@@ -40,7 +40,7 @@ async def seed_board(plan: Plan, info: RunInfo, *, feedback: str, wait: Wait) ->
         board = made if isinstance(made, Board) else Board.restore(made.snapshot())
     elif plan.seed and not plan.history:
         # Neither history nor what was handed over is known to who goes on with a run.
-        return _again(plan, feedback)
+        return board_of(plan.seed, feedback)
     else:
         board = Board()
         if plan.history:
@@ -56,10 +56,10 @@ async def seed_board(plan: Plan, info: RunInfo, *, feedback: str, wait: Wait) ->
     return board
 
 
-def _again(plan: Plan, feedback: str) -> Board:
-    """The board that the first attempt was started with, for another one."""
+def board_of(changes: Iterable[BoardChanged], feedback: str = "") -> Board:
+    """A board that is seeded as the log says, and with *feedback* after that."""
     board = Board()
-    for change in plan.seed:
+    for change in changes:
         board.apply(change)
     if feedback:
         board.append(Message("user", feedback))

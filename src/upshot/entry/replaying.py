@@ -1,0 +1,120 @@
+"""Replaying: a run once more, against its record instead of the world outside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from ..contract import Agent, AgentResult, AgentSpec, Journal, Json, Request
+from ..errors import Misuse
+from ..journal import MemoryJournal, open_journal
+from ..runs import (
+    Difference,
+    Past,
+    Plan,
+    Recording,
+    ResumeOptions,
+    Sitting,
+    Where,
+    current_run,
+    facts_of,
+    first_difference,
+    missing_call,
+)
+from .arguments import check_options
+from .opening import typed
+from .planning import plan_again, read_on, read_past, to_agent
+
+__all__ = ["Replay", "replay_run"]
+
+# What belongs to the world outside; none of it is given to a run that is replayed.
+_OUTSIDE = ("approve", "artifact_store", "committers", "history", "host", "observers", "prepare")
+
+
+class Replay(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of replaying a run.
+
+    Attributes:
+        run_id: The run.
+        difference: The first thing that was done otherwise, None where nothing was.
+        compared: How many facts the record has.
+        result: What the replayed run ended with.
+    """
+
+    run_id: str
+    difference: Difference | None
+    compared: int
+    result: AgentResult[Any]
+
+    @property
+    def same(self) -> bool:
+        """Whether the run did what the record says."""
+        return self.difference is None
+
+
+async def replay_run(
+    run_id: str, agent: Agent[Any] | AgentSpec, *, journal: Where, options: ResumeOptions
+) -> Replay:
+    """See ``replay``."""
+    check_options({**options})
+    agent = to_agent(agent, options.get("engine"))
+    if current_run.get() is not None:
+        raise Misuse("a run cannot be replayed inside a run")
+    async with open_journal(journal, create=False) as opened:
+        await read_past(run_id, opened)
+        events = [event async for event in opened.events(run_id)]
+        record = Recording(events)
+        results = {child: await _result_of(child, opened) for child in record.children}
+        given = {name: one for name, one in options.items() if name not in _OUTSIDE}
+        quiet = agent.but(observers=())
+        plan = await plan_again(record.past, run_id, quiet, given, opened, child=_nobody)
+    copy = MemoryJournal()
+    children = _Children(record, results)
+    plan = replace(plan, journal=copy, artifact_store=copy.artifacts, child=children.start)
+    result = await _live(plan, copy, record)
+    again = [event async for event in copy.events(run_id)]
+    recorded = facts_of(events)
+    found = (
+        first_difference(recorded, facts_of(again, is_record=False)),
+        missing_call(events, again),
+    )
+    # What goes beyond the record has no place in it, and comes last.
+    found = sorted(filter(None, found), key=lambda one: one.seq or len(events) + 1)
+    difference = replace(found[0], asked=record.beyond) if found else None
+    return Replay(run_id=run_id, difference=difference, compared=len(recorded), result=result)
+
+
+async def _live(plan: Plan, journal: MemoryJournal, record: Recording) -> AgentResult[Any]:
+    epoch = await journal.claim(plan.run_id)
+    return await Sitting(plan, epoch=epoch, record=record).live()
+
+
+async def _result_of(run_id: str, journal: Journal) -> AgentResult[Json] | None:
+    past = Past()
+    await read_on(past, run_id, journal)
+    return past.result
+
+
+class _Children:
+    """The results of runs inside the run, as their logs have them."""
+
+    def __init__(self, record: Recording, results: dict[str, AgentResult[Any] | None]) -> None:
+        self._record = record
+        self._results = results
+
+    async def start(
+        self, agent: Agent[Any] | AgentSpec, request: Request | str, **_: Any
+    ) -> AgentResult[Any]:
+        """Give the result of the run that was started so."""
+        named = request.run_id if isinstance(request, Request) else ""
+        run_id = self._record.child(named)
+        result = self._results.get(run_id)
+        if result is None:
+            self._record.miss(f"the result of the run {run_id}")
+        return typed(result, to_agent(agent))
+
+
+async def _nobody(*_: Any, **__: Any) -> AgentResult[Any]:
+    raise Misuse("this run is replayed")

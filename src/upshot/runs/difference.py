@@ -1,0 +1,193 @@
+"""Difference: where a run that was replayed did another thing than the record says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import zip_longest
+from typing import NamedTuple
+
+from ..contract import (
+    HANDOFF_STATE_KEY,
+    AttemptEnded,
+    AttemptStarted,
+    BoardChanged,
+    Decided,
+    Event,
+    HandoffEvent,
+    Json,
+    JsonObject,
+    ModelReplied,
+    ModelStarted,
+    RunResumed,
+    RunSettled,
+    Status,
+    ToolSettled,
+    to_free_json,
+)
+from ..contract.value import Value
+
+__all__ = ["Difference", "Fact", "facts_of", "first_difference", "missing_call"]
+
+# How a run ends that somebody outside has stopped.
+_STOPPED = (Status.INTERRUPTED, Status.CANCELED)
+
+
+class Difference(Value, frozen=True, kw_only=True):
+    """The first thing that a replayed run did otherwise.
+
+    Attributes:
+        seq: Of the recorded event, 0 where the record has nothing more.
+        kind: The kind of the recorded event, or of the replayed one where there is none.
+        recorded: What the record says, None where it has nothing more.
+        replayed: What was done, None where nothing more was.
+        asked: What was asked for that the record does not have, "" if nothing was.
+    """
+
+    seq: int = 0
+    kind: str = ""
+    recorded: Json = None
+    replayed: Json = None
+    asked: str = ""
+
+
+class Fact(NamedTuple):
+    """What counts of an event, when two runs are compared.
+
+    Attributes:
+        seq: Its place in the log.
+        kind: Its kind.
+        said: What is compared.
+    """
+
+    seq: int
+    kind: str
+    said: Json
+
+
+_NOTHING = Fact(0, "", None)
+
+
+def facts_of(events: Iterable[Event], *, is_record: bool = True) -> list[Fact]:
+    """What counts of a log: what an engine asked for, what it wrote, and how it ended.
+
+    What a sitting lost that was cut off is left out, and so is the end of a run that somebody
+    outside has stopped.
+
+    Args:
+        events: The log.
+        is_record: Whether a model call without a reply was lost with its process; in a replay it
+            is what the record does not have.
+    """
+    facts: list[Fact] = []
+    asked: dict[int, Fact] = {}
+    began = attempt = 0
+    for event in events:
+        if isinstance(event, AttemptStarted):
+            if event.attempt == attempt:
+                # It was cut off before its board stood, and begun once more.
+                del facts[began:]
+            began, attempt, asked = len(facts), event.attempt, {}
+        if isinstance(event, RunResumed):
+            # Deciders that were cut off were asked anew.
+            while facts[began:] and facts[-1].kind == "decided":
+                facts.pop()
+        if isinstance(event, ModelStarted) and not event.purpose:
+            if event.turn in asked:
+                facts.remove(asked[event.turn])
+            asked[event.turn] = _fact(event, {"model": event.model, "messages": event.messages})
+            facts.append(asked[event.turn])
+            continue
+        if isinstance(event, ModelReplied):
+            asked.pop(event.turn, None)
+            continue
+        facts += (_fact(event, said) for said in _said_by(event))
+    lost = {fact.seq for fact in asked.values()} if is_record else set[int]()
+    return _without_stop([fact for fact in facts if fact.seq not in lost])
+
+
+def missing_call(recorded: Iterable[Event], replayed: Iterable[Event]) -> Difference | None:
+    """The first recorded tool call that was not made again, None where all were.
+
+    Their order is left aside: calls side by side settle as they come.
+    """
+    made = Counter(map(_call_of, _settled(replayed)))
+    for event in _settled(recorded):
+        call = _call_of(event)
+        if not made[call]:
+            said: Json = {"call_id": call[0], "tool_name": call[1]}
+            return Difference(seq=event.seq, kind=event.kind, recorded=said)
+        made[call] -= 1
+    return None
+
+
+def first_difference(recorded: list[Fact], replayed: list[Fact]) -> Difference | None:
+    """The first place at which two runs part, None where they do not.
+
+    A record that ends before the run did is compared as far as it goes.
+    """
+    is_whole = bool(recorded) and recorded[-1].kind == "run_settled"
+    for one, other in zip_longest(recorded, replayed, fillvalue=_NOTHING):
+        if one is _NOTHING and not is_whole:
+            return None
+        if (one.kind, one.said) != (other.kind, other.said):
+            replayed_fact = {"kind": other.kind, **_object(other.said)} if other.kind else None
+            kind = one.kind or other.kind
+            return Difference(seq=one.seq, kind=kind, recorded=one.said, replayed=replayed_fact)
+    return None
+
+
+def _settled(events: Iterable[Event]) -> Iterator[ToolSettled]:
+    return (event for event in events if isinstance(event, ToolSettled))
+
+
+def _call_of(event: ToolSettled) -> tuple[str, str]:
+    return event.record.call_id, event.record.tool_name
+
+
+def _without_stop(facts: list[Fact]) -> list[Fact]:
+    last = facts[-1] if facts else None
+    if last is None or last.kind != "run_settled" or _object(last.said)["status"] not in _STOPPED:
+        return facts
+    return [fact for fact in facts if fact.kind not in ("run_settled", "attempt_ended")]
+
+
+def _said_by(event: Event) -> Iterator[JsonObject]:
+    match event:
+        case AttemptStarted():
+            yield {"attempt": event.attempt, "feedback": event.feedback}
+        case BoardChanged(seeded=False):
+            # One by one: who was parked between two messages wrote them apart.
+            for message in event.messages:
+                yield _json({"channel": event.channel, "message": message})
+            for name, value in event.variables.items():
+                yield _json({"variable": name, "value": value})
+        case HandoffEvent():
+            yield {"to_agent_id": event.to_agent_id, "reason": event.reason, "note": event.note}
+        case Decided():
+            yield _json({"decider": event.decider, "decision": event.decision})
+        case AttemptEnded(line=line):
+            yield {
+                "status": str(line.status),
+                "content": line.content,
+                "reason": line.revise_reason,
+            }
+        case RunSettled(result=result) if result.status is not Status.INPUT_REQUIRED:
+            code = None if result.error is None else str(result.error.code)
+            state = {name: said for name, said in result.state.items() if name != HANDOFF_STATE_KEY}
+            said = {"status": str(result.status), "error": code, "state": state}
+            yield _json(said | {"output": result.output, "content": result.content})
+        case _:
+            pass
+
+
+def _fact(event: Event, said: Json) -> Fact:
+    return Fact(event.seq, event.kind, said)
+
+
+def _json(value: object) -> JsonObject:
+    return _object(to_free_json(value)[0])
+
+
+def _object(value: Json) -> JsonObject:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,118 @@
+"""Veil: what keeps the secrets of a run out of its log, its events and its result.
+
+The engine, the model and the tools work with the real values. What is written down holds a mark
+for each, which only a run with the same secrets can read back; what people see holds none.
+"""
+
+from __future__ import annotations
+
+import secrets as random
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from ..contract import (
+    AgentResult,
+    Event,
+    ReasoningDelta,
+    RunStarted,
+    TextDelta,
+    ToolCallDelta,
+    to_free_json,
+)
+from ..tools.secrets import Secrets
+
+__all__ = ["MARK_OPTION", "Veil", "lift", "name_marks"]
+
+V = TypeVar("V")
+
+MARK_OPTION = "secrets"
+"""Where run_started keeps what the marks of its log begin with."""
+
+# What comes in pieces, in which a secret may be cut in two, and the field that has it.
+_PIECES: dict[type, str] = {TextDelta: "text", ReasoningDelta: "text", ToolCallDelta: "arguments"}
+
+
+class Veil:
+    """Masks the secrets of one run.
+
+    Args:
+        texts: The secrets.
+        name: What the marks in the log begin with.
+    """
+
+    def __init__(self, texts: Sequence[str], *, name: str) -> None:
+        self._shown = Secrets(texts)
+        self._logged = Secrets(texts, mark=_marks(name))
+        self._held: dict[tuple[type, int], Event] = {}
+
+    def show(self, value: V) -> V:
+        """*value* as people may see it."""
+        return self._shown.mask(value)
+
+    def write(self, event: Event) -> Event:
+        """*event* as it may be written down."""
+        return self._logged.mask(event)
+
+    def show_result(self, result: AgentResult[Any]) -> AgentResult[Any]:
+        """*result* as people may see it; an output with a secret in it becomes plain JSON."""
+        plain = to_free_json(result.output)[0]
+        masked = self._shown.mask(plain)
+        if masked != plain:
+            result = msgspec.structs.replace(result, output=masked)
+        return self._shown.mask(result)
+
+    def hold(self, delta: Event) -> Event | None:
+        """Keep the end of a piece back that may be the beginning of a secret.
+
+        Returns:
+            What may be shown now of it and of what was kept back before; None for nothing yet.
+        """
+        field = _PIECES.get(type(delta))
+        if field is None:
+            return delta
+        key = (type(delta), getattr(delta, "index", 0))
+        before = self._held.pop(key, None)
+        text: str = getattr(delta, field)
+        if before is not None:
+            text = getattr(before, field) + text
+        kept = self._shown.open_end(text)
+        if kept:
+            self._held[key] = msgspec.structs.replace(delta, **{field: text[-kept:]})
+            text = text[:-kept]
+        return msgspec.structs.replace(delta, **{field: text}) if text else None
+
+    def release(self) -> Iterable[Event]:
+        """What was kept back and will not be gone on with."""
+        held, self._held = self._held, {}
+        return held.values()
+
+
+def name_marks() -> str:
+    """A name for the marks of a new log.
+
+    A model that could guess it could have the secrets put where it likes, so it is random, and no
+    model ever sees it.
+    """
+    return random.token_hex(6)
+
+
+def lift(texts: Sequence[str], started: RunStarted) -> Callable[[Event], Event] | None:
+    """What reads events back as they were before they were written down.
+
+    Args:
+        texts: The secrets, in the order in which the run that *started* had them.
+        started: Its first event.
+
+    Returns:
+        A function of an event; None where there is nothing to read back.
+    """
+    name = started.options.get(MARK_OPTION)
+    if not texts or not isinstance(name, str):
+        return None
+    return Secrets(texts, mark=_marks(name)).lifted().mask
+
+
+def _marks(name: str) -> Callable[[int, int], str]:
+    return lambda number, depth: f"<secret {name}.{number}.{depth}>"

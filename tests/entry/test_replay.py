@@ -1,0 +1,241 @@
+"""replay: the agent once more against its record, and where it first does otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.runs.kit import ADD, Ordered, add, measured
+from upshot import (
+    Agent,
+    Answer,
+    Approve,
+    Budget,
+    FinalizeDecision,
+    Misuse,
+    ModelRequest,
+    Request,
+    ScriptedModel,
+    ScriptEngine,
+    Status,
+    ToolCall,
+    replay,
+    resume,
+    run,
+    tool,
+)
+from upshot.models import ScriptedModel as Model
+
+TOUCHED: list[str] = []
+
+
+@tool(effect="destructive")
+async def remove(what: str) -> str:
+    """Remove something."""
+    TOUCHED.append(what)
+    return "gone"
+
+
+class Twice:
+    """Has the first attempt done again."""
+
+    def before_finalize(self, info: Any, request: Any, result: Any) -> Any:
+        return FinalizeDecision.revise("Shorter.", "long") if result.attempts == 1 else None
+
+
+class Never(Model):
+    """A model that must not be asked."""
+
+    def __init__(self) -> None:
+        super().__init__(["never"])
+
+    async def call(self, request: Any) -> Any:
+        TOUCHED.append("model")
+        raise AssertionError
+
+    stream = None  # type: ignore[assignment]
+
+
+def adding(*replies: Any, **changes: Any) -> Agent[Any]:
+    model = ScriptedModel(list(replies) or [measured("Let me see.", ADD), "3."])
+    return Agent("adding", model=model, tools=[add, remove]).but(**changes)
+
+
+async def inner(run: Any, host: Any, board: Any) -> Any:
+    return (await run.call_model(ModelRequest(board.messages()))).content
+
+
+async def script(run: Any, host: Any, board: Any) -> Any:
+    step = await host.once("step", "write", lambda: TOUCHED.append("step") or 7)
+    child = Agent("inner", engine=ScriptEngine(inner), model=run.model)
+    said = [(await run.child(child, "?", key=key)).output for key in ("k", None)]
+    name = await host.ask_user("Who?", key="who")
+    call = ToolCall("c", "remove", {"what": name})
+    (outcome,) = await run.tools.dispatch([call])
+    reply = await run.call_model(ModelRequest(board.messages()))
+    board.append(reply.to_message())
+    return [step, said, name, outcome.output]
+
+
+class Host:
+    def ask_user(self, question: str) -> str:
+        return "Ada"
+
+
+def scripted() -> Agent[Any]:
+    replies = ["One.", "Two.", "Three."]
+    return Agent("s", engine=ScriptEngine(script), model=ScriptedModel(replies), tools=[remove])
+
+
+CASES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "loop": (adding, {}),
+    "revised": (
+        lambda: adding(measured("Let me see.", ADD), "3.", "4.", deciders=[Twice()]),
+        {"max_attempts": 2},
+    ),
+    "failed": (lambda: adding(ADD), {}),
+    "turns": (lambda: adding(ADD, ADD, "x"), {"budget": Budget(max_turns=1)}),
+    "history": (lambda: adding("Hi."), {"history": [measured("Before.").to_message()]}),
+    "script": (scripted, {"approve": lambda _: True, "host": Host()}),
+    "prepared": (adding, {"prepare": lambda info, request: _board("other")}),
+}
+
+
+def _board(text: str) -> Any:
+    from upshot import Board, Message
+
+    board = Board()
+    board.append(Message("user", text))
+    return board
+
+
+async def recorded(name: str) -> tuple[Any, Ordered]:
+    make, options = CASES[name]
+    journal = Ordered()
+    result = await run(make(), Request("?", run_id="r"), journal=journal, **options)
+    TOUCHED.clear()
+    return result, journal
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_a_run_that_is_replayed_does_the_same_and_touches_nothing(name: str) -> None:
+    result, journal = await recorded(name)
+    make, options = CASES[name]
+    length = len(journal.order)
+    agent = make().but(model=Never())
+    given = {"budget": options["budget"]} if "budget" in options else {}
+    told = await replay("r", agent, journal=journal, **given)
+    assert told.difference is None
+    assert (told.same, told.run_id) == (True, "r")
+    assert told.compared > 2
+    assert (told.result.status, told.result.output) == (result.status, result.output)
+    assert told.result.messages == result.messages
+    assert len(told.result.tool_outcomes) == len(result.tool_outcomes)
+    assert TOUCHED == []
+    assert len(journal.order) == length
+
+
+@pytest.mark.parametrize("name", ["loop", "revised"])
+async def test_a_run_that_was_cut_off_is_replayed_as_far_as_it_goes(name: str) -> None:
+    result, journal = await recorded(name)
+    make, _ = CASES[name]
+    for length in range(2, len(journal.order)):
+        before = journal.cut(length)
+        assert (await replay("r", make(), journal=before)).difference is None, length
+        after = await resume("r", make(), journal=before)
+        assert after.output == result.output
+        assert (await replay("r", make(), journal=before)).difference is None, length
+
+
+async def test_a_parked_run_is_replayed_to_where_it_waits() -> None:
+    journal, calls = Ordered(), [ADD, ToolCall("r", "remove", {"what": "x"})]
+    parked = await run(adding(calls, "Done."), Request("?", run_id="r"), journal=journal)
+    told = await replay("r", adding(), journal=journal)
+    assert told.difference is None
+    assert told.result.status is Status.INPUT_REQUIRED
+    assert [one.id for one in told.result.pending] == [one.id for one in parked.pending]
+    await resume("r", adding(calls, "Done."), journal=journal, answers=[Approve("r")])
+    TOUCHED.clear()
+    told = await replay("r", adding(), journal=journal)
+    assert (told.difference, told.result.content, TOUCHED) == (None, "Done.", [])
+
+
+async def test_answers_come_from_the_record() -> None:
+    async def ask(run: Any, host: Any, board: Any) -> Any:
+        return await host.ask_user("Who?")
+
+    agent, journal = Agent("a", engine=ScriptEngine(ask)), Ordered()
+    parked = await run(agent, Request("?", run_id="r"), journal=journal)
+    answers = [Answer(parked.pending[0].id, "Ada")]
+    await resume("r", agent, journal=journal, answers=answers)
+    told = await replay("r", agent, journal=journal)
+    assert (told.difference, told.result.output) == (None, "Ada")
+
+
+DIFFERENT: dict[str, tuple[Any, str, str]] = {
+    "another question": (
+        lambda run, host, board: run.call_model(ModelRequest((*board.messages(),) * 2)),
+        "model_started",
+        "",
+    ),
+    "no question": (lambda run, host, board: "3.", "model_started", ""),
+    "another tool": (
+        lambda run, host, board: run.tools.dispatch([ToolCall("c", "remove", {"what": "x"})]),
+        "model_started",
+        "a call 'c' of remove with {'what': 'x'}",
+    ),
+    "another step": (
+        lambda run, host, board: host.once("new", "write", lambda: TOUCHED.append("new")),
+        "model_started",
+        "a step 'new'",
+    ),
+    "a run inside": (
+        lambda run_, host, board: run_.child(Agent("a", model=Never()), "?"),
+        "model_started",
+        "a run inside",
+    ),
+    "a run inside by hand": (
+        lambda run_, host, board: run(Agent("a", model=Never()), "?"),
+        "model_started",
+        "a run inside",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+async def test_the_first_difference_is_told(name: str) -> None:
+    work, kind, asked = DIFFERENT[name]
+    _, journal = await recorded("loop")
+    told = await replay("r", adding(engine=ScriptEngine(work)), journal=journal)
+    assert told.difference is not None
+    assert (told.difference.kind, told.difference.asked) == (kind, asked)
+    assert journal.order[told.difference.seq - 1].kind == kind
+    assert not told.same
+    assert TOUCHED == []
+
+
+async def test_a_call_with_other_arguments_is_told() -> None:
+    async def work(run: Any, host: Any, board: Any) -> Any:
+        reply = await run.call_model(ModelRequest(board.messages()))
+        board.append(reply.to_message())
+        await run.tools.dispatch([ToolCall("call-1", "add", {"a": 1, "b": 3})])
+
+    _, journal = await recorded("loop")
+    told = await replay("r", adding(engine=ScriptEngine(work)), journal=journal)
+    assert told.difference is not None
+    assert told.difference.recorded == {"call_id": "call-1", "tool_name": "add"}
+    assert told.difference.asked == "a call 'call-1' of add with {'a': 1, 'b': 3}"
+
+
+async def test_another_decision_is_told() -> None:
+    _, journal = await recorded("loop")
+    told = await replay("r", adding(deciders=[Twice()]), journal=journal)
+    assert told.difference is not None
+    assert told.difference.replayed is not None
+    assert told.difference.replayed["kind"] == "decided"  # type: ignore[index, call-overload]
+
+
+async def test_a_run_that_is_not_there_is_misuse() -> None:
+    with pytest.raises(Misuse, match="no run"):
+        await replay("r", adding(), journal=Ordered())

@@ -1,0 +1,83 @@
+"""The veil over the secrets of a run: what is written, what is shown, and what is read back."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from upshot.contract import (
+    BoardChanged,
+    Message,
+    RunStarted,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    decode,
+    encode,
+)
+from upshot.runs.veil import MARK_OPTION, Veil, lift
+
+SECRET = 'hunter2"\n'
+NAME = "5f3a"
+STARTED = RunStarted(options={MARK_OPTION: NAME})
+
+
+def change(text: str) -> BoardChanged:
+    call = ToolCall("c1", "login", msgspec.json.encode({"password": text}).decode())
+    return BoardChanged(messages=(Message("assistant", f"I try {text}", tool_calls=(call,)),))
+
+
+@pytest.mark.parametrize("secret", ["hunter2", SECRET, "pässwort", "\\n"])
+def test_what_is_written_holds_no_secret_and_is_read_back_whole(secret: str):
+    event = change(secret)
+    written = Veil([secret], name=NAME).write(event)
+    restore = lift([secret], STARTED)
+    assert restore is not None
+    assert secret.encode() not in encode(written)
+    assert restore(decode(encode(written), BoardChanged)) == event
+
+
+def test_what_is_shown_cannot_be_read_back():
+    shown = Veil(["hunter2"], name=NAME).show(change("hunter2"))
+    assert b"hunter2" not in encode(shown)
+    assert NAME.encode() not in encode(shown)
+
+
+@pytest.mark.parametrize(
+    ("texts", "started"),
+    [([], STARTED), (["hunter2"], RunStarted())],
+    ids=["no secrets now", "none then"],
+)
+def test_without_marks_or_secrets_there_is_nothing_to_read_back(texts, started):
+    assert lift(texts, started) is None
+
+
+@given(
+    st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=3),
+    st.lists(st.text("abc", max_size=5), max_size=8),
+)
+def test_no_cut_between_pieces_shows_a_secret(secrets: list[str], pieces: list[str]):
+    veil = Veil(secrets, name=NAME)
+    held = [veil.hold(TextDelta(text=piece)) for piece in pieces]
+    deltas = [*filter(None, held), *veil.release()]
+    shown = "".join(veil.show(delta).text for delta in deltas if isinstance(delta, TextDelta))
+    assert not any(secret in shown for secret in secrets)
+
+
+@given(st.lists(st.text("hunter2 ", max_size=5), max_size=8))
+def test_pieces_without_a_secret_come_whole(pieces: list[str]):
+    veil = Veil(["xyz"], name=NAME)
+    held = [veil.hold(TextDelta(text=piece)) for piece in pieces]
+    deltas = [*filter(None, held), *veil.release()]
+    assert "".join(d.text for d in deltas if isinstance(d, TextDelta)) == "".join(pieces)
+
+
+def test_pieces_of_two_calls_are_kept_apart():
+    veil = Veil(["hunter2"], name=NAME)
+    assert veil.hold(ToolCallDelta(index=0, arguments="hun")) is None
+    assert veil.hold(ToolCallDelta(index=1, arguments="ter2")) == ToolCallDelta(
+        index=1, arguments="ter2"
+    )
+    assert list(veil.release()) == [ToolCallDelta(index=0, arguments="hun")]
