@@ -78,8 +78,12 @@ class Secrets:
 
     def open_end(self, text: str) -> int:
         """How many characters at the end of *text* may be the beginning of a secret."""
-        longest = max(map(len, self._marks), default=0)
-        for count in range(min(longest - 1, len(text)), 0, -1):
+        if self._pattern is None:
+            return 0
+        # A whole secret is not cut in two for the sake of another that may begin in it.
+        whole_to = max((found.end() for found in self._pattern.finditer(text)), default=0)
+        longest = max(map(len, self._marks))
+        for count in range(min(longest - 1, len(text) - whole_to), 0, -1):
             if any(form.startswith(text[-count:]) for form in self._marks):
                 return count
         return 0
