@@ -319,7 +319,7 @@ export interface Answer {
   /** The answer. */
   value?: Json;
   /**
-   * Who says so, "" where unknown.
+   * Who says so, "" where unknown. Raises:
    * @defaultValue `""`
    */
   by?: string;
@@ -443,9 +443,9 @@ export interface Approve {
    * same arguments.
    * @defaultValue `""`
    */
-  always?: string;
+  always?: "" | "arguments" | "tool";
   /**
-   * Who says so, "" where unknown.
+   * Who says so, "" where unknown. Raises:
    * @defaultValue `""`
    */
   by?: string;
@@ -721,6 +721,8 @@ export interface Budget {
   max_tool_calls?: number | null;
   /** The most calls of one tool. */
   max_calls_per_tool?: number | null;
+  /** The most tool calls that are denied; then all others are. */
+  max_denials?: number | null;
   /** The most tokens of all model calls, children included. */
   max_tokens?: number | null;
   /** The most money, in US dollars. */
@@ -986,7 +988,7 @@ export interface Deny {
    */
   reason?: string;
   /**
-   * Who says so, "" where unknown.
+   * Who says so, "" where unknown. Raises:
    * @defaultValue `""`
    */
   by?: string;
@@ -1003,7 +1005,7 @@ export interface Edit {
    */
   arguments?: JsonObject;
   /**
-   * Who says so, "" where unknown.
+   * Who says so, "" where unknown. Raises:
    * @defaultValue `""`
    */
   by?: string;

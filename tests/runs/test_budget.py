@@ -276,3 +276,11 @@ async def test_an_error_that_no_try_would_mend_is_not_tried_again() -> None:
     model = ScriptedModel([AgentError("auth_error", "no key"), "Hi."])
     result = await run(Agent("a", model=model), "?")
     assert (result.success, len(model.calls)) == (False, 1)
+
+
+async def test_calls_of_a_reply_that_spent_the_tokens_do_not_run() -> None:
+    result = await run(adding(), "?", budget=Budget(max_tokens=30))
+    assert result.error is not None
+    assert result.error.code == "budget_exceeded"
+    kinds = [outcome.kind for outcome in result.tool_outcomes]
+    assert kinds == ["tool_execution_result", "tool_denied"]

@@ -20,6 +20,7 @@ class Budget(Value, frozen=True, kw_only=True):
         max_turns: The most model calls of an engine, and steps of a machine or graph.
         max_tool_calls: The most tool calls in all.
         max_calls_per_tool: The most calls of one tool.
+        max_denials: The most tool calls that are denied; then all others are.
         max_tokens: The most tokens of all model calls, children included.
         max_cost_usd: The most money, in US dollars.
         max_depth: How deep runs may start runs; the root has depth 0.
@@ -32,6 +33,7 @@ class Budget(Value, frozen=True, kw_only=True):
     max_turns: int | None = 50
     max_tool_calls: int | None = None
     max_calls_per_tool: int | None = None
+    max_denials: int | None = None
     max_tokens: int | None = None
     max_cost_usd: Decimal | None = None
     max_depth: int | None = 8

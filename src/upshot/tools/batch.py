@@ -260,6 +260,7 @@ class Batch:
         turn, tool = case.turn, case.tool
         # First the consequences, then the event: who reads it may already dispatch again.
         if isinstance(outcome, ToolDenied) or tool is None:
+            turn.denials += isinstance(outcome, ToolDenied)
             release(case)
         else:
             turn.replay.record(

@@ -72,6 +72,8 @@ class Desk:
         told: Warnings that were given already.
         made: How often a call with the same id and arguments was made.
         asked: What people were asked about calls that are not settled, by call id.
+        parked: Calls that wait for people, by id.
+        fenced: Calls whose results are shown as words of strangers, by id and tool.
         untrusted: Ids of artifacts that may hold words of strangers.
         slots: What limits how many bodies of a tool run at a time.
         processes: The same for bodies in processes of their own.
@@ -95,6 +97,8 @@ class Desk:
     told: set[str] = field(default_factory=set[str])
     made: Counter[str] = field(default_factory=Counter[str])
     asked: dict[str, PendingApproval] = field(default_factory=dict[str, PendingApproval])
+    parked: dict[str, Case] = field(default_factory=dict[str, Case])
+    fenced: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     untrusted: set[str] = field(default_factory=set[str])
     slots: dict[str, asyncio.Semaphore] = field(default_factory=dict[str, asyncio.Semaphore])
     processes: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_PROCESSES))

@@ -33,6 +33,7 @@ def restore_records(desk: Desk, records: Iterable[ToolRecord]) -> None:
         desk.turn.consent.learn_record(record)
         if record.trust:
             desk.distrust(record.outcome)
+        desk.turn.denials += isinstance(record.outcome, ToolDenied)
         if record.started_at is not None:
             desk.turn.claim(record.tool_name)
         tool = desk.catalog.known(record.tool_name)

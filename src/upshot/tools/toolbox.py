@@ -90,6 +90,7 @@ class Toolbox(Lending):
         offered: Offered | None = None,
         at_start: AtStart | None = None,
         deadline: float | None = None,
+        spent: Callable[[], str] | None = None,
         workers: Workers | None = None,
     ) -> None:
         """Make a Toolbox.
@@ -124,6 +125,7 @@ class Toolbox(Lending):
             offered: Gives the names that are on offer now; None offers all.
             at_start: Asked at once before a body starts; it has to be quick and may not raise.
             deadline: When the time is over, monotonic; None counts ``budget.deadline_s``.
+            spent: Says which limit that others count, such as tokens, is reached; "" for none.
             workers: Threads for plain tools; None is the process's own.
 
         Raises:
@@ -135,14 +137,13 @@ class Toolbox(Lending):
         run_id = (identity.run_id if identity else "") or f"box-{random.token_hex(8)}"
         store = artifacts or InMemoryArtifacts()
         self._scope: ReplayScope = replay_scope
-        self._parked: dict[str, Case] = {}
         self._batches: set[Batch] = set()
-        self._untrusted: set[tuple[str, str]] = set()
         self.records: list[ToolRecord] = []
         masks = Secrets(secrets)
         count = attempt if callable(attempt) else lambda: attempt
         log = ledger_of(journal, emit, barrier, run_id=run_id, clock=clock, attempt=count)
         turn = Turn(clock, budget or _USUAL_BUDGET, deadline=deadline, in_run=identity is not None)
+        turn.outer_spent = spent
         mend = None if repair is None else Repair(repair, masks)
         way = passage_of(gates, hook=on_pre_tool_use, approve=approve, policy=policy, repair=mend)
         self._desk = Desk(
@@ -180,7 +181,7 @@ class Toolbox(Lending):
     @property
     def pending(self) -> tuple[PendingApproval, ...]:
         """What people are asked about parked calls, in call order."""
-        found = (case.pending for case in self._parked.values())
+        found = (case.pending for case in self._desk.parked.values())
         return tuple(pending for pending in found if pending is not None)
 
     @property
@@ -269,7 +270,7 @@ class Toolbox(Lending):
             note after it where the same call gave the same result again and again.
         """
         text = outcome_to_model_content(outcome)
-        if (outcome.call_id, outcome.tool_name) in self._untrusted:
+        if (outcome.call_id, outcome.tool_name) in self._desk.fenced:
             text = fence(text, run_id=self.run_id, call_id=outcome.call_id)
         note = self._desk.turn.ladder.note_of(outcome)
         return f"{text}\n\n{note}" if note else text
@@ -305,13 +306,13 @@ class Toolbox(Lending):
             Misuse: No such call is parked, or the answer is of a kind that is not for calls.
         """
         given = [read_answer(answer) for answer in answers]
-        unknown = [one.call_id for one in given if one.call_id not in self._parked]
+        unknown = [one.call_id for one in given if one.call_id not in self._desk.parked]
         if unknown:
             raise Misuse(f"no call {unknown[0]!r} waits for an answer")
         by_call = {one.call_id: one for one in given}
         cases = [
-            reopen(self._desk, self._parked.pop(call_id), by_call[call_id])
-            for call_id in list(self._parked)
+            reopen(self._desk, self._desk.parked.pop(call_id), by_call[call_id])
+            for call_id in list(self._desk.parked)
             if call_id in by_call
         ]
         return await self._run(cases)
@@ -378,7 +379,7 @@ class Toolbox(Lending):
     ) -> list[ToolOutcome]:
         """Take the answers to questions that still are what they were."""
         valid: list[CallAnswer] = []
-        for call_id, case in self._parked.items():
+        for call_id, case in self._desk.parked.items():
             if call_id not in answers:
                 continue
             # A no holds whatever has changed since: they do not want it.
@@ -399,7 +400,7 @@ class Toolbox(Lending):
         restore_records(self._desk, earlier)
 
     def _note_untrusted(self, records: Iterable[ToolRecord]) -> None:
-        self._untrusted |= {(one.call_id, one.tool_name) for one in records if one.trust}
+        self._desk.fenced |= {(one.call_id, one.tool_name) for one in records if one.trust}
 
     async def _run(self, cases: Sequence[Case]) -> list[ToolOutcome]:
         batch = Batch(self._desk, cases)
@@ -410,7 +411,7 @@ class Toolbox(Lending):
             self._batches.discard(batch)
             self.records += batch.records
             self._note_untrusted(batch.records)
-            self._parked |= {case.call_id: case for case in cases if case.pending is not None}
+            self._desk.parked |= {case.call_id: case for case in cases if case.pending is not None}
         return [case.outcome for case in cases if case.outcome is not None]
 
 

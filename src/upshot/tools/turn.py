@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from ..contract import Budget, Clock
@@ -28,6 +29,8 @@ class Turn:
         blocked: Tools that may not be called again, with the reason.
         calls: How many bodies were started.
         calls_of: The same for each tool.
+        denials: How many calls were denied.
+        outer_spent: Says which limit that others count is reached, "" for none; None asks nobody.
         consent: What people said for good.
         ladder: Whether the same call is made again and again.
         meters: What is counted for rate limits and circuits of tools.
@@ -52,6 +55,7 @@ class Turn:
                 ``budget.deadline_s`` from now.
             in_run: Whether the budget is a run's and goes on in the turns that follow.
         """
+        self.outer_spent: Callable[[], str] | None = None
         self._in_run = in_run
         self.clock = clock
         self.budget = budget
@@ -59,6 +63,7 @@ class Turn:
         self.blocked: dict[str, str] = {}
         self.calls = 0
         self.calls_of: Counter[str] = Counter()
+        self.denials = 0
         self.consent = Consent()
         self.ladder = Ladder()
         self.tainted = ""
@@ -78,10 +83,12 @@ class Turn:
         in_run = self._in_run
         deadline = self._deadline if in_run else None
         after = Turn(self.clock, self.budget, deadline=deadline, in_run=in_run)
+        after.outer_spent = self.outer_spent
         # What a person said is final, and what the model has read stays read.
         after.consent, after.tainted, after.meters = self.consent, self.tainted, self.meters
         if in_run:
             after.calls, after.calls_of = self.calls, self.calls_of
+            after.denials = self.denials
         if scope != "turn":
             after.replay = self.replay
         return after
@@ -98,7 +105,10 @@ class Turn:
         used = self.calls_of[tool_name]
         if limit_of_tool is not None and used >= limit_of_tool:
             return f"max_calls_per_tool: {used} of {limit_of_tool} of {tool_name} are used"
-        return ""
+        most = self.budget.max_denials
+        if most is not None and self.denials >= most:
+            return f"max_denials: {self.denials} calls were denied"
+        return "" if self.outer_spent is None else self.outer_spent()
 
     def claim(self, tool_name: str) -> None:
         """Count one call."""

@@ -100,3 +100,24 @@ async def test_a_budget_denial_says_what_was_reached():
     outcome = (await box.dispatch(calls("look")))[0]
     assert isinstance(outcome, ToolDenied)
     assert outcome.details == "max_tool_calls: 0 of 0 are used"
+
+
+async def test_denials_are_limited_over_turns_of_a_run_and_restored():
+    box = Toolbox([look], budget=Budget(max_denials=2), identity=RunInfo())
+    assert reasons(await box.dispatch(calls("nope", "look"))) == ["unknown_tool", ""]
+    box.new_turn()
+    assert reasons(await box.dispatch(calls("nope", "look"))) == ["unknown_tool", "budget"]
+    again = Toolbox([look], budget=Budget(max_denials=2), identity=RunInfo())
+    again.restore(box.records)
+    assert reasons(await again.dispatch(calls("look"))) == ["budget"]
+
+
+async def test_a_limit_that_others_count_denies():
+    said = [""]
+    box = Toolbox([look], spent=lambda: said[0])
+    assert reasons(await box.dispatch(calls("look"))) == [""]
+    said[0] = "the tokens are used up"
+    box.new_turn()
+    outcome = (await box.dispatch(calls("look")))[0]
+    assert isinstance(outcome, ToolDenied)
+    assert (outcome.reason, outcome.details) == ("budget", "the tokens are used up")

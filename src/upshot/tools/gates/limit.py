@@ -46,6 +46,6 @@ class BudgetGate:
     name = "budget"
 
     def check(self, case: Case) -> Denial | None:
-        """Deny when calls in all, or of this tool, are used up."""
+        """Deny when calls in all, of this tool, denials, tokens or money are used up."""
         spent = case.turn.spent(case.tool_name)
         return Denial(DeniedReason.BUDGET, spent) if spent else None
