@@ -6,7 +6,7 @@ import getpass
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Literal, cast
 
 import click
 import msgspec
@@ -56,7 +56,7 @@ class Given:
 
     approve: Sequence[str] = ()
     approve_all: bool = False
-    always: str = ""
+    always: Literal["", "tool", "arguments"] = ""
     deny: Sequence[str] = ()
     reason: str = ""
     edit: Sequence[tuple[str, str]] = ()

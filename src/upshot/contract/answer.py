@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
-from .value import Json, JsonObject, Tagged, freeze, settle_moments
+from .free_json import settle_json
+from .value import Json, JsonObject, Tagged, check_types, freeze, settle_moments
 from .words import Effect
 
 __all__ = [
@@ -111,10 +112,16 @@ class Approve(_ForCall, frozen=True, kw_only=True):
         always: Let later calls run too, within: "" for this one only, "tool" for the
             tool, "arguments" for the same arguments.
         by: Who says so, "" where unknown.
+
+    Raises:
+        Misuse: A field is not of its type.
     """
 
-    always: str = ""
+    always: Literal["", "tool", "arguments"] = ""
     by: str = ""
+
+    def __post_init__(self) -> None:
+        check_types(self)
 
 
 class _Refusal(_ForCall, frozen=True, kw_only=False):
@@ -128,9 +135,15 @@ class Deny(_Refusal, frozen=True, kw_only=True):
         call_id: The call that was asked about.
         reason: What the model is told.
         by: Who says so, "" where unknown.
+
+    Raises:
+        Misuse: A field is not of its type.
     """
 
     by: str = ""
+
+    def __post_init__(self) -> None:
+        check_types(self)
 
 
 class _Change(_ForCall, frozen=True, kw_only=False):
@@ -144,9 +157,16 @@ class Edit(_Change, frozen=True, kw_only=True):
         call_id: The call that was asked about.
         arguments: All arguments, not only the changed ones.
         by: Who says so, "" where unknown.
+
+    Raises:
+        Misuse: A field is not of its type, or JSON cannot hold the arguments.
     """
 
     by: str = ""
+
+    def __post_init__(self) -> None:
+        settle_json(self, "arguments")
+        check_types(self)
 
 
 class _Reply(Tagged, frozen=True, kw_only=False):
@@ -161,9 +181,16 @@ class Answer(_Reply, frozen=True, kw_only=True):
         id: The question's id.
         value: The answer.
         by: Who says so, "" where unknown.
+
+    Raises:
+        Misuse: A field is not of its type, or JSON cannot hold the value.
     """
 
     by: str = ""
+
+    def __post_init__(self) -> None:
+        settle_json(self, "value")
+        check_types(self)
 
 
 AnyAnswer: TypeAlias = Approve | Deny | Edit | Answer

@@ -14,9 +14,18 @@ from uuid import UUID
 
 import msgspec
 
-from .value import JSON, Json, encode_other
+from ..errors import Misuse
+from .value import JSON, Json, encode_other, set_field
 
-__all__ = ["MAX_DEPTH", "UnserializableError", "clean_text", "to_free_json", "to_json", "to_plain"]
+__all__ = [
+    "MAX_DEPTH",
+    "UnserializableError",
+    "clean_text",
+    "settle_json",
+    "to_free_json",
+    "to_json",
+    "to_plain",
+]
 
 MAX_DEPTH = 200
 # Longer integers exceed what Python itself turns into digits at its strictest setting.
@@ -97,6 +106,27 @@ def to_free_json(value: object) -> tuple[Json, tuple[str, ...]]:
         return _convert(value, "", lossy, MAX_DEPTH), tuple(lossy)
     except RecursionError:
         raise UnserializableError("", "it is nested too deeply") from None
+
+
+def settle_json(value: msgspec.Struct, *names: str) -> None:
+    """Turn what people gave for these fields into JSON; only for use in ``__post_init__``.
+
+    Raises:
+        Misuse: JSON cannot hold one of them; the message names the place.
+    """
+    for name in names:
+        given: object = getattr(value, name)
+        try:
+            plain, lossy = to_free_json(given)
+        except UnserializableError as error:
+            raise Misuse(f"{type(value).__name__}({name}=): {error}") from error
+        if lossy:
+            raise Misuse(
+                f"{type(value).__name__}({name}=): JSON cannot hold what stands at "
+                f"{', '.join(path or '/' for path in lossy)}"
+            )
+        if plain is not given:
+            set_field(value, name, plain)
 
 
 def _convert(value: Any, path: str, lossy: list[str], depth: int) -> Json:

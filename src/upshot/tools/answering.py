@@ -14,7 +14,6 @@ __all__ = ["CallAnswer", "read_answer", "recall", "reopen", "tell_outdated"]
 
 CallAnswer: TypeAlias = Approve | Deny | Edit
 
-_ALWAYS = ("", "tool", "arguments")
 _DECISIONS = {Approve: "approved", Deny: "denied", Edit: "edited"}
 # A person's no is final for the same arguments.
 _SCOPE_OF_NO = "arguments"
@@ -24,12 +23,10 @@ def read_answer(answer: AnyAnswer) -> CallAnswer:
     """An answer that is for a call.
 
     Raises:
-        Misuse: It is for something else, or holds within no known scope.
+        Misuse: It is for something else.
     """
     if not isinstance(answer, Approve | Deny | Edit):
         raise Misuse(f"{type(answer).__name__} is no answer for a call: give Approve, Deny or Edit")
-    if isinstance(answer, Approve) and answer.always not in _ALWAYS:
-        raise Misuse(f"Approve(always={answer.always!r}): give 'tool', 'arguments' or ''")
     return answer
 
 

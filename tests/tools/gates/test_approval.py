@@ -174,9 +174,7 @@ async def test_partial_answers_keep_the_rest_parked_and_call_order():
     assert [pending.call_id for pending in box.pending] == ["2"]
 
 
-@pytest.mark.parametrize(
-    "answer", [Approve("nope"), Answer("1", 7), Approve("1", always="ever")], ids=repr
-)
+@pytest.mark.parametrize("answer", [Approve("nope"), Answer("1", 7)], ids=repr)
 async def test_answers_that_are_for_no_parked_call_are_misuse(answer: Any):
     box = Toolbox([remove])
     await box.dispatch([call()])
