@@ -123,12 +123,14 @@ if TYPE_CHECKING:
         coerce_result,
         decode,
         encode,
+        from_a2a,
         from_contract,
         handoff_tool_name,
         outcome_blocks_tool,
         outcome_is_error,
         outcome_is_retryable,
         outcome_to_model_content,
+        to_a2a,
         to_contract,
         to_execution_result,
     )
@@ -344,6 +346,7 @@ __all__ = [
     "decode",
     "encode",
     "fork",
+    "from_a2a",
     "from_contract",
     "handoff_tool_name",
     "handoff_tools",
@@ -362,6 +365,7 @@ __all__ = [
     "run_sync",
     "run_with_handoffs",
     "start",
+    "to_a2a",
     "to_contract",
     "to_execution_result",
     "tool",
@@ -386,7 +390,7 @@ _HOMES = {
         "ToolOutcome ToolProgress ToolRecord ToolSettled ToolSpec ToolStarted ToolTimeout Unknown "
         "Usage Warned coerce_result decode encode from_contract handoff_tool_name "
         "outcome_blocks_tool outcome_is_error outcome_is_retryable outcome_to_model_content "
-        "to_contract to_execution_result "
+        "from_a2a to_a2a to_contract to_execution_result "
     ),
     "engines": (
         "BrokenMachine Graph GraphEngine LoopEngine Machine MachineEngine MachineFault "

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ..lazy import lazy_names
 
 if TYPE_CHECKING:
+    from .a2a import from_a2a, to_a2a
     from .agent import Agent, Instructions, ToolItem, handoffs_of
     from .answer import (
         Answer,
@@ -299,6 +300,7 @@ __all__ = [
     "decode_execution_result",
     "encode",
     "execution_result_schema",
+    "from_a2a",
     "from_contract",
     "handoff_tool_name",
     "handoffs_of",
@@ -309,12 +311,14 @@ __all__ = [
     "outcome_to_object",
     "read_page",
     "result_of_response",
+    "to_a2a",
     "to_contract",
     "to_execution_result",
     "to_free_json",
 ]
 
 _HOMES = {
+    "a2a": "from_a2a to_a2a",
     "agent": "Agent Instructions ToolItem handoffs_of",
     "answer": (
         "Answer AnyAnswer Approve Deny Edit Pending PendingApproval PendingExternal "

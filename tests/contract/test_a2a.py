@@ -1,0 +1,215 @@
+"""The A2A forms of values: what A2A can hold comes back as it was."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.contract.strategies import json_objects, messages, parts, results, structs
+from upshot import (
+    AgentCapabilities,
+    AgentCard,
+    AgentError,
+    AgentResult,
+    Artifact,
+    Message,
+    Misuse,
+    Skill,
+    Status,
+    Text,
+    from_a2a,
+    to_a2a,
+)
+from upshot.contract import Audio, Data, File, Image, Reasoning
+
+STATES = {
+    Status.COMPLETED: "completed",
+    Status.INTERRUPTED: "canceled",
+    Status.CANCELED: "canceled",
+    Status.FAILED: "failed",
+    Status.ABORTED: "failed",
+    Status.INPUT_REQUIRED: "input-required",
+}
+
+
+def ended(status: Status, **facts: Any) -> AgentResult[Any]:
+    error = None if status is Status.COMPLETED else AgentError("internal", "It went wrong.")
+    return AgentResult(status=status, error=error, run_id="run-1", **facts)
+
+
+def sent(form: Any) -> Any:
+    """A form as it arrives after a way over the wire."""
+    return json.loads(json.dumps(form))
+
+
+def shown(message: Message) -> Message:
+    """What A2A can hold of a message: no thoughts, and no metadata under our name."""
+    kept = tuple(part for part in message.parts if not isinstance(part, Reasoning))
+    metadata = {name: said for name, said in message.metadata.items() if name != "upshot"}
+    return Message(
+        message.role,
+        kept,
+        tool_calls=message.tool_calls,
+        tool_call_id=message.tool_call_id or None,
+        name=message.name,
+        metadata=metadata,
+    )
+
+
+@pytest.mark.parametrize("status", Status)
+def test_a_status_has_its_word_and_comes_back(status: Status) -> None:
+    assert to_a2a(status)["state"] == STATES[status]
+    assert from_a2a(to_a2a(status), Status) is status
+    assert from_a2a(to_a2a(ended(status)), AgentResult).status is status
+
+
+@pytest.mark.parametrize(
+    ("state", "status"),
+    [("canceled", "canceled"), ("rejected", "failed"), ("auth-required", "input_required")],
+)
+def test_words_of_others_are_read(state: str, status: str) -> None:
+    task = {"kind": "task", "id": "t", "contextId": "c", "status": {"state": state}}
+    result = from_a2a(task, AgentResult)
+    assert (result.status, result.task_id, result.context_id) == (status, "t", "c")
+    assert result.error is not None
+
+
+@pytest.mark.parametrize("state", ["working", "submitted", "unknown", None, 7])
+def test_a_task_that_is_not_over_is_no_result(state: Any) -> None:
+    with pytest.raises(Misuse, match="not over"):
+        from_a2a({"kind": "task", "status": {"state": state}}, AgentResult)
+
+
+def test_a_result_is_a_task() -> None:
+    result = ended(
+        Status.COMPLETED,
+        content="Done.",
+        context_id="c",
+        messages=[Message("user", "Go on."), Message("tool", "{}"), Message("assistant", "Done.")],
+        artifacts=[Artifact("report", (Text("All is well."),))],
+    )
+    task = to_a2a(result)
+    assert (task["kind"], task["id"], task["contextId"]) == ("task", "run-1", "c")
+    assert task["status"]["message"]["parts"] == [{"kind": "text", "text": "Done."}]  # type: ignore[index, call-overload]
+    assert [message["role"] for message in task["history"]] == ["user", "agent"]  # type: ignore[index, call-overload, union-attr]
+    assert task["artifacts"][0]["parts"] == [{"kind": "text", "text": "All is well."}]  # type: ignore[index, call-overload]
+
+
+@given(results())
+def test_what_a_task_can_hold_of_a_result_comes_back(result: AgentResult[Any]) -> None:
+    back = from_a2a(to_a2a(result), AgentResult)
+    for name in ("status", "error", "cost", "run_id", "agent_id", "context_id", "pending"):
+        assert getattr(back, name) == getattr(result, name), name
+    assert back.ended_at == result.ended_at
+    assert (back.content or None) == (result.content or None)
+    assert [artifact.name for artifact in back.artifacts] == [a.name for a in result.artifacts]
+
+
+@given(messages())
+def test_a_message_comes_back_without_its_thoughts(message: Message) -> None:
+    back = from_a2a(to_a2a(message), Message)
+    assert shown(back) == shown(message)
+
+
+@given(st.lists(parts(), max_size=3), json_objects())
+def test_an_artifact_comes_back(content: list[Any], metadata: Any) -> None:
+    metadata.pop("upshot", None)
+    kept = tuple(part for part in content if not isinstance(part, Reasoning))
+    artifact = Artifact("report", kept, metadata=metadata)
+    assert from_a2a(to_a2a(artifact), Artifact) == artifact
+
+
+@pytest.mark.parametrize("kind", [AgentCard, Skill, AgentCapabilities])
+@given(data=st.data())
+def test_a_card_comes_back(kind: Any, data: st.DataObject) -> None:
+    value = data.draw(structs(kind))
+    assert from_a2a(to_a2a(value), kind) == value
+
+
+def test_a_card_has_the_words_of_a2a() -> None:
+    card = AgentCard(name="n", skills=(Skill(id="s", input_modes=("text/plain",)),))
+    form = sent(to_a2a(card))
+    assert set(form) == {
+        *("name", "description", "skills", "capabilities"),
+        *("defaultInputModes", "defaultOutputModes"),
+    }
+    assert form["skills"][0]["inputModes"] == ["text/plain"]
+    assert form["capabilities"]["stateTransitionHistory"] is False
+    assert (
+        from_a2a(form | {"url": "https://x", "version": "1", "provider": None}, AgentCard) == card
+    )
+
+
+@pytest.mark.parametrize(
+    ("part", "file"),
+    [
+        (Image(data=b"x", media_type="image/png"), {"mimeType": "image/png", "bytes": "eA=="}),
+        (Audio(url="https://x/a.wav"), {"uri": "https://x/a.wav"}),
+        (File(name="a.txt", data=b""), {"name": "a.txt", "bytes": ""}),
+        (File(id="art-1", size_bytes=9, summary="s"), {"uri": "artifact:art-1"}),
+    ],
+    ids=["image", "audio", "file", "stored"],
+)
+def test_files_have_the_form_of_a2a(part: Any, file: Any) -> None:
+    form = sent(to_a2a(Artifact("a", (part,))))
+    assert form["parts"][0]["file"] == file
+    assert from_a2a(form, Artifact).parts == (part,)
+
+
+def test_parts_of_others_are_read() -> None:
+    theirs = [
+        {"kind": "file", "file": {"mimeType": "image/png", "uri": "https://x/i.png"}},
+        {"kind": "file", "file": {"name": "r.pdf", "uri": "https://x/r.pdf"}},
+        {"kind": "data", "data": {"a": 1}, "metadata": {"mine": 1}},
+    ]
+    found = from_a2a({"kind": "message", "role": "agent", "parts": theirs}, Message)
+    assert found == Message(
+        "assistant",
+        (
+            Image(url="https://x/i.png", media_type="image/png"),
+            File(name="r.pdf", url="https://x/r.pdf"),
+            Data({"a": 1}),
+        ),
+    )
+
+
+def test_nothing_of_the_inside_goes_to_strangers() -> None:
+    result = ended(
+        Status.COMPLETED, provider_data={"raw_headers": {"k": "secret"}}, state={"s": "secret"}
+    )
+    assert "secret" not in json.dumps(to_a2a(result))
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        ({"kind": "message", "role": "agent"}, Message),
+        ({"kind": "message", "parts": [7]}, Message),
+        ({"kind": "message", "parts": [], "metadata": {"upshot": {"role": "king"}}}, Message),
+        ({"name": 7}, AgentCard),
+        ({}, int),
+        ([], Message),
+    ],
+)
+def test_what_is_of_another_form_is_misuse(data: Any, kind: Any) -> None:
+    with pytest.raises(Misuse):
+        from_a2a(data, kind)
+
+
+@given(json_objects())
+def test_reading_never_raises_anything_else(data: Any) -> None:
+    form = {"status": data, "metadata": {"upshot": data}, "parts": [data], "history": [data]}
+    for state in ("completed", "failed"):
+        for kind in (Message, Artifact, AgentCard, Skill, AgentResult):
+            with contextlib.suppress(Misuse):
+                from_a2a({**form, "status": {**data, "state": state}, **data}, kind)
+
+
+def test_a_value_without_a_form_is_misuse() -> None:
+    with pytest.raises(Misuse, match="no form"):
+        to_a2a(7)
