@@ -17,6 +17,7 @@ from upshot.contract import (
     ToolTimeout,
     Warned,
 )
+from upshot.errors import Misuse
 from upshot.tools import Tool, Toolbox, Workers, tool
 
 
@@ -116,6 +117,35 @@ async def test_a_tool_may_limit_how_many_of_it_run():
     box = Toolbox([meeting.tool(name="read", effect="read", concurrency=2)])
     await box.dispatch(calls(*(("read", f"{n}") for n in range(6))))
     assert meeting.most == 2
+
+
+async def test_all_tools_together_may_be_limited():
+    meeting = Meeting()
+    tools = [meeting.tool(name=name, effect="read", concurrency=3) for name in ("one", "two")]
+    box = Toolbox(tools, parallel=2)
+    await box.dispatch(calls(*((name, f"{n}") for n in range(4) for name in ("one", "two"))))
+    assert meeting.most == 2
+
+
+async def test_who_gives_up_waiting_for_room_leaves_it_to_others():
+    @tool(effect="read", timeout_s=5)
+    async def wait() -> str:
+        await asyncio.sleep(0)
+        return "done"
+
+    box = Toolbox([wait], parallel=1)
+    first = asyncio.create_task(box.dispatch([ToolCall(f"{n}", "wait") for n in range(3)]))
+    await asyncio.sleep(0)
+    assert box.cancel_call("1")
+    await first
+    outcomes = await box.dispatch([ToolCall("4", "wait")])
+    assert [outcome.kind for outcome in outcomes] == ["tool_execution_result"]
+
+
+@pytest.mark.parametrize("parallel", [0, -1])
+def test_no_room_at_all_is_misuse(parallel: int):
+    with pytest.raises(Misuse, match="parallel"):
+        Toolbox([], parallel=parallel)
 
 
 async def test_one_failure_cancels_nobody():

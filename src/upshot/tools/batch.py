@@ -207,8 +207,8 @@ class Batch:
             )
 
     async def _run(self, case: Case) -> None:
-        slot = self._desk.slot_of(case)
-        if not await self._wait_for_room(case, slot):
+        held: list[asyncio.Semaphore] = []
+        if not await self._wait_for_room(case, held):
             self._refuse(case, DeniedReason.DEADLINE, "the deadline passed while it waited")
             return
         try:
@@ -226,20 +226,27 @@ class Batch:
                     case.outcome = outcome
                 self._settle(case)
         finally:
-            if slot is not None:
+            for slot in held:
                 slot.release()
 
-    async def _wait_for_room(self, case: Case, slot: asyncio.Semaphore | None) -> bool:
-        claim = self._claims[id(case)]
-        if claim.free is None and slot is None:
+    async def _wait_for_room(self, case: Case, held: list[asyncio.Semaphore]) -> bool:
+        """Wait until the body may run; what it then holds is in *held*."""
+        claim, slots = self._claims[id(case)], self._desk.slots_of(case)
+        if claim.free is None and not slots:
             return True
         try:
             async with asyncio.timeout(case.turn.remaining_s()):
                 await self._locks.wait(claim)
-                if slot is not None:
+                for slot in slots:
                     await slot.acquire()
-        except TimeoutError:
-            return False
+                    held.append(slot)
+        except BaseException as error:
+            for slot in held:
+                slot.release()
+            held.clear()
+            if isinstance(error, TimeoutError):
+                return False
+            raise
         return True
 
     def _refuse(self, case: Case, reason: DeniedReason | str, details: str) -> None:

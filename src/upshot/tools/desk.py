@@ -66,7 +66,7 @@ class Desk:
         store: Where large outputs go.
         workers: Threads for plain tools.
         dependencies: The caller's one object.
-        parallel: Whether bodies may run together at all.
+        parallel: Whether bodies may run together at all; a number, how many.
         turn: The tool turn.
         at_start: Asked when a body is about to start.
         told: Warnings that were given already.
@@ -75,7 +75,7 @@ class Desk:
         parked: Calls that wait for people, by id.
         fenced: Calls whose results are shown as words of strangers, by id and tool.
         untrusted: Ids of artifacts that may hold words of strangers.
-        slots: What limits how many bodies of a tool run at a time.
+        slots: What limits how many bodies of a tool run at a time, "" for all tools.
         processes: The same for bodies in processes of their own.
         leftover: How often a body of a tool goes on that nobody waits for.
     """
@@ -91,7 +91,7 @@ class Desk:
     store: ArtifactStore
     workers: Workers
     dependencies: object
-    parallel: bool
+    parallel: bool | int
     turn: Turn
     at_start: AtStart | None = None
     told: set[str] = field(default_factory=set[str])
@@ -191,14 +191,18 @@ class Desk:
         if isinstance(outcome, ToolArtifactReference):
             self.untrusted.add(outcome.artifact_id)
 
-    def slot_of(self, case: Case) -> asyncio.Semaphore | None:
-        """What limits the bodies of the call's tool, None for no limit."""
+    def slots_of(self, case: Case) -> tuple[asyncio.Semaphore, ...]:
+        """What limits how many bodies run beside that of the call: its tool's limit, and all's."""
         tool = case.known_tool
-        if tool.concurrency is None:
-            return None
-        if tool.name not in self.slots:
-            self.slots[tool.name] = asyncio.Semaphore(tool.concurrency)
-        return self.slots[tool.name]
+        found = () if tool.concurrency is None else (self._slot(tool.name, tool.concurrency),)
+        # The one name that no tool can have; taken last by all, so that nobody waits in a ring.
+        most = self.parallel
+        return found if isinstance(most, bool) else (*found, self._slot("", most))
+
+    def _slot(self, name: str, most: int) -> asyncio.Semaphore:
+        if name not in self.slots:
+            self.slots[name] = asyncio.Semaphore(most)
+        return self.slots[name]
 
     def record_of(self, case: Case) -> ToolRecord:
         """All facts of a settled call, secrets masked."""

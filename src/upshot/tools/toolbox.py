@@ -76,7 +76,7 @@ class Toolbox(Lending):
         artifacts: ArtifactStore | None = None,
         secrets: Iterable[str] = (),
         web_mode: bool = True,
-        parallel: bool = True,
+        parallel: bool | int = True,
         repair: AskModel | None = None,
         replay_scope: ReplayScope = "turn",
         journal: Journal | None = None,
@@ -109,7 +109,7 @@ class Toolbox(Lending):
             secrets: Texts that are masked everywhere but in the tool itself.
             web_mode: Whether tools that declare the network may run; the older name of
                 ``Policy(network=)``.
-            parallel: Whether bodies of one reply may run together.
+            parallel: Whether bodies of one reply may run together; a number, how many.
             repair: Asked once to correct arguments that do not fit, for tools with
                 ``repair=True``: the ``call`` of a model. None leaves such calls denied.
             replay_scope: How long a success denies its repetition: "turn", or as long as the
@@ -132,7 +132,7 @@ class Toolbox(Lending):
             Misuse: A tool, a gate or an option cannot be used.
         """
         kit = kit_of(resolve_tools(tools))
-        policy = _read_options(policy, replay_scope, web_mode=web_mode)
+        policy = _read_options(policy, replay_scope, web_mode=web_mode, parallel=parallel)
         clock = clock or SYSTEM_CLOCK
         run_id = (identity.run_id if identity else "") or f"box-{random.token_hex(8)}"
         store = artifacts or InMemoryArtifacts()
@@ -415,7 +415,11 @@ class Toolbox(Lending):
         return [case.outcome for case in cases if case.outcome is not None]
 
 
-def _read_options(policy: object, replay_scope: str, *, web_mode: bool) -> Policy | None:
+def _read_options(
+    policy: object, replay_scope: str, *, web_mode: bool, parallel: bool | int
+) -> Policy | None:
+    if parallel is not False and parallel < 1:
+        raise Misuse(f"parallel is {parallel}: give True, False, or how many at a time")
     if replay_scope not in _SCOPES:
         raise Misuse(f"replay_scope is {replay_scope!r}: give {', '.join(_SCOPES)}")
     if policy is not None and not isinstance(policy, Policy):
