@@ -18,9 +18,11 @@ from tests.runs.kit import Do, Witness, kinds, log_of
 from upshot import (
     Agent,
     AgentError,
+    Budget,
     LiveRun,
     Message,
     Status,
+    TextDelta,
     ToolCall,
     ToolDenied,
     ToolExecutionResult,
@@ -348,3 +350,41 @@ async def test_no_failed_call_is_tried_again_after_an_interrupt(*, watched_: boo
         result = await live.result()
     assert (result.status, result.detail) == (Status.INTERRUPTED, "enough")
     assert result.usage.api_calls == 1
+
+
+class Slow(ScriptedModel):
+    """A model that says the beginning of its reply and then nothing more."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+
+    async def stream(self, request: Any) -> Any:
+        yield TextDelta(text="Once ")
+        yield TextDelta(text="upon")
+        await asyncio.sleep(60)
+
+
+@pytest.mark.parametrize("stop", ["cancel", "interrupt", "deadline", "caller"])
+async def test_the_text_that_was_shown_stays_in_the_result(stop: str) -> None:
+    budget = Budget(deadline_s=0.05 if stop == "deadline" else None)
+    journal, lives = MemoryJournal(), list[LiveRun[Any]]()
+
+    async def watch() -> None:
+        async with start(Agent("a", model=Slow()), "?", budget=budget, journal=journal) as live:
+            lives.append(live)
+            async for text in live.text():
+                if text == "upon" and stop in ("cancel", "interrupt"):
+                    getattr(live, stop)()
+                elif text == "upon" and stop == "caller":
+                    task.cancel()
+
+    task = asyncio.ensure_future(watch())
+    await asyncio.wait({task})
+    result = await lives[0].result()
+    assert not result.success
+    assert not result.committed
+    assert (result.content, result.messages[-1].text) == ("Once upon", "Once upon")
+    assert result.usage.unmeasured_calls == 1
+    log = await log_of(journal, result.run_id)
+    changes = [event for event in log if event.kind == "board_changed"]
+    assert changes[-1].messages == result.messages  # type: ignore[union-attr]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from ..contract import (
     Clock,
@@ -16,6 +16,7 @@ from ..contract import (
     ModelStarted,
     Retry,
     StreamItem,
+    TextDelta,
 )
 from ..models import call_with_retry, stream_with_retry
 from .hooks import Hooks
@@ -35,6 +36,8 @@ class ModelCaller:
         last_limited: The last reply that carried rate-limit windows, None before the first.
         turns_before: Model calls of earlier attempts.
         interrupt: The wish to stop, None without one; no failed call is tried again after it.
+        is_stopped: Whether the run is being stopped from outside.
+        cut: Texts of replies that were shown as they came, until the run was stopped.
         recorder: The log.
         ledger: The account.
         retry: How failed calls are tried again; None is not at all.
@@ -49,6 +52,7 @@ class ModelCaller:
         hooks: Hooks,
         retry: Retry | None,
         clock: Clock,
+        is_stopped: Callable[[], bool],
         record: Recording | None = None,
     ) -> None:
         self.last: ModelResponse | None = None
@@ -61,6 +65,8 @@ class ModelCaller:
         self.retry = retry
         self.clock = clock
         self._record = record
+        self.is_stopped = is_stopped
+        self.cut: list[str] = []
 
     async def call(
         self,
@@ -138,6 +144,7 @@ class _Asking:
         self._request = request
         self._turn = turn
         self._in_flight = False
+        self._shown: list[str] = []
 
     async def ask(self) -> ModelResponse:
         """Call or stream until there is an answer, or an error that no try would mend."""
@@ -154,6 +161,7 @@ class _Asking:
                 on_retry=self._on_retry,
             )
         except asyncio.CancelledError:
+            self._keep_shown()
             if self._in_flight:
                 # The provider may have worked, and nobody will know for how much.
                 caller.ledger.add_unfinished()
@@ -175,8 +183,15 @@ class _Asking:
             if isinstance(item, ModelResponse):
                 response = item
             else:
+                if isinstance(item, TextDelta):
+                    self._shown.append(item.text)
                 caller.recorder.emit(item)
         return response
+
+    def _keep_shown(self) -> None:
+        """Keep the text that people saw, where it is the run that was stopped."""
+        if self._shown and self._caller.is_stopped():
+            self._caller.cut.append("".join(self._shown))
 
     def _begin_try(self) -> None:
         """Begin a try, if nobody wished that the run stop while it was waited for.

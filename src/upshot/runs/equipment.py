@@ -126,6 +126,7 @@ class Equipment:
             hooks=self.hooks,
             retry=self.plan.retry,
             clock=self.plan.clock,
+            is_stopped=self.scope.is_stopped,
             record=self.record,
         )
 

@@ -22,7 +22,9 @@ from ..contract import (
     Committed,
     Event,
     Interrupt,
+    Message,
     Origin,
+    Role,
     RunInterrupted,
     RunResumed,
     RunSettled,
@@ -310,6 +312,8 @@ class Sitting:
             self.recorder.warn(RunWarning(code="abandoned", message=message, origin=Origin.ENGINE))
         if (outer := self.plan.context) is not None and parts.box.tainted:
             outer.distrust(f"{parts.box.tainted}, in a run inside")
+        # What people saw of a reply stays in the result, whole or not.
+        parts.board.extend(Message(Role.ASSISTANT, text) for text in parts.caller.cut)
         self._ending = ending = self._classify(error)
         if ending.interrupt is not None:
             self._note_interrupt(ending.interrupt)

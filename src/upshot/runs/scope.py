@@ -54,6 +54,10 @@ class Scope:
         self._hook: asyncio.Timeout | None = None
         self._hooks_until: float | None = None
 
+    def is_stopped(self) -> bool:
+        """Whether it was ended from outside."""
+        return self.stop != ""
+
     async def drive(self, work: Coroutine[Any, Any, Any]) -> tuple[Any, BaseException | None]:
         """Run *work* to its end.
 
