@@ -1,5 +1,6 @@
 """From what a model wrote to arguments that fit."""
 
+import datetime
 import json
 from typing import Any, Literal
 
@@ -181,6 +182,21 @@ def test_formats_are_checked():
     check = schema_check({"type": "string", "format": "email"})
     assert isinstance(check.read({"a": "x@example.org"}), Checked)
     assert isinstance(check.read({"a": "nowhere"}), Refused)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "given", "told"),
+    [
+        (datetime.date | None, "tomorrow", '"tomorrow" is not a "date"'),
+        (Literal["a", "b"] | None, "c", "is not one of"),
+        (int | bool | None, "x", '"x" is not of type'),
+    ],
+    ids=str,
+)
+def test_the_fault_of_a_union_is_that_of_its_nearest_branch(annotation: Any, given: Any, told: str):
+    found = read(annotation, given)
+    assert isinstance(found, Refused)
+    assert told in found.details
 
 
 def test_a_schema_that_is_none_is_named():

@@ -88,6 +88,16 @@ def _union(fault: ValidationError) -> str:
     ]
     if deeper:
         return describe_faults(deeper)
+    # Of the right type and wrong all the same: that says more than the types of the others.
+    near = [
+        _cut(inner.message)
+        for branch in getattr(kind, "context", ())
+        for inner in branch
+        if inner.kind.name not in ("type", "anyOf", "oneOf")
+        and inner.instance_path == fault.instance_path
+    ]
+    if near:
+        return " or ".join(dict.fromkeys(near))
     types = wanted_types(fault)
     if types:
         return f"{_cut(_shown(fault.instance))} is not of type {' or '.join(types)}"
