@@ -88,6 +88,7 @@ schema: $(DEV) ## write schema/ anew from the contract; golden files that are th
 	$(call write,json-schema,upshot.schema.json)
 	$(call write,typescript,upshot.d.ts)
 	$(call write,execution-result,execution-result.schema.json)
+	$(call write,machine,machine.schema.json)
 	@$(BIN)/python -m tests.schema.golden
 
 fuzz: $(DEV) ## read random replies for SECONDS=60; prints how to repeat what breaks

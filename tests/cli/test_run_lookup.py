@@ -51,6 +51,15 @@ async def test_a_run_that_is_not_there_is_told_with_the_nearest(wanted: str, sen
     assert str(caught.value).startswith(sentence)
 
 
+async def test_the_last_run_is_none_that_another_has_started() -> None:
+    async with open_journal("memory:") as journal:
+        for run_id, parent in (("run-a", ""), ("run-b", "run-a")):
+            await journal.claim(run_id)
+            journal.append(RunStarted(run_id=run_id, seq=1, parent_run_id=parent))
+            await journal.durable(run_id, 1)
+        assert await find_run(journal, "last") == "run-a"
+
+
 async def test_an_empty_journal_is_told() -> None:
     with pytest.raises(Misuse, match="has no runs yet"):
         await found("last", [])

@@ -17,6 +17,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "schema"
         ("--json-schema", "upshot.schema.json"),
         ("--typescript", "upshot.d.ts"),
         ("--execution-result", "execution-result.schema.json"),
+        ("--machine", "machine.schema.json"),
     ],
 )
 def test_a_form_is_printed_as_it_is_in_the_repository(
@@ -29,4 +30,4 @@ def test_a_form_is_printed_as_it_is_in_the_repository(
 def test_one_form_is_asked_for_at_a_time(command: Command, forms: tuple[str, ...]) -> None:
     code, out, err = command("schema", *forms)
     assert (code, out) == (2, "")
-    assert "give one of --json-schema, --typescript and --execution-result" in err
+    assert "give one of --json-schema, --typescript, --execution-result and --machine" in err

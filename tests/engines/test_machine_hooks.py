@@ -194,6 +194,21 @@ async def test_a_transition_hook_may_lead_elsewhere() -> None:
     assert result.output == {"code": None, "from": "c"}
 
 
+async def test_a_state_that_does_nothing_is_told_of_as_empty_also_after_a_failure() -> None:
+    seen: list[dict[str, Any]] = []
+
+    class Naive:
+        def on_state_exit(self, state_name: str, context: dict[str, Any], output: Any) -> Any:
+            seen.append(dict(output))
+            if output and isinstance(output, dict) and output.get("error"):
+                return "c"
+            return output
+
+    result = await go(engine(Naive(), REFUSED))
+    assert seen[1] == {}
+    assert result.output == {"code": "rate_limit", "from": "c"}
+
+
 # ---- bugs
 
 BUGGY = """

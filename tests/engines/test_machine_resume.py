@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+import os
+import runpy
+import signal
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.engines.machine_kit import AGENT, cut_and_resumed, engine_of, go, logged, talker
+from tests.runs.kit import log_of
 from upshot import (
+    Agent,
     Answer,
+    Approve,
     BoardSnapshot,
     Checkpoint,
+    Event,
     Message,
     Misuse,
+    ModelResponse,
+    ScriptedModel,
     Status,
+    ToolCall,
+    Usage,
     resume,
     run,
+    tool,
 )
 from upshot.journal import MemoryJournal
 
@@ -239,3 +254,147 @@ async def test_a_checkpoint_of_an_unknown_state_is_misuse() -> None:
     made = engine_of(WAITING, functions={"f": Work()})
     with pytest.raises(Misuse):
         await run(AGENT, "Go.", engine=made, resume_from=Checkpoint("run-9", "zz"))
+
+
+# ---- runs inside the run
+
+
+async def test_an_agent_that_was_cut_off_goes_on_where_its_own_log_stands() -> None:
+    asked: list[int] = []
+
+    def reply(messages: Any) -> str:
+        asked.append(len(messages))
+        return "hi"
+
+    states = "a: {type: initial, agent: talker, transitions: [{to: b}]}\nb: {type: final}"
+    journal = MemoryJournal()
+    first = await go(engine_of(states, agents={"talker": talker(reply)}), journal=journal)
+    log = await log_of(journal, "run-1")
+    inner = next(run.run_id for run in await journal.runs() if run.run_id != "run-1")
+    copy = MemoryJournal()
+    kept = {"run-1": log[: place_of(log, "child:") + 1], inner: await log_of(journal, inner)}
+    for run_id, events in kept.items():
+        epoch = await copy.claim(run_id)
+        for event in events:
+            copy.append(event, epoch=epoch)
+    made = engine_of(states, agents={"talker": talker(reply)})
+    result = await resume("run-1", AGENT, journal=copy, engine=made)
+    assert (result.content, result.usage) == (first.content, first.usage)
+    assert len(asked) == 1
+
+
+def place_of(log: list[Event], prefix: str) -> int:
+    """The first step whose key begins with *prefix*."""
+    return next(n for n, e in enumerate(log) if getattr(e, "key", "").startswith(prefix))
+
+
+async def test_what_finished_states_used_counts_in_a_resumed_run() -> None:
+    states = """
+        a: {type: initial, agent: talker, transitions: [{to: b}]}
+        b: {wait: w, transitions: [{to: c}]}
+        c: {type: final, output: {n: 1}}
+    """
+    spent = ModelResponse(content="x", usage=Usage(input_tokens=10, output_tokens=5))
+    journal, made = MemoryJournal(), engine_of(states, agents={"talker": talker(spent)})
+    parked = await go(made, journal=journal)
+    answers = [Answer(parked.pending[0].id, 1)]  # type: ignore[union-attr]
+    result = await resume("run-1", AGENT, journal=journal, engine=made, answers=answers)
+    assert result.usage.total_tokens == 15
+
+
+async def test_an_agent_whose_tool_needs_approval_parks_the_machine() -> None:
+    ran: list[str] = []
+
+    @tool(effect="write", approval=True)
+    def pay(to: str) -> str:
+        """Pay."""
+        ran.append(to)
+        return "paid"
+
+    def clerk() -> Agent[Any]:
+        call = ToolCall("call-1", "pay", {"to": "Ann"})
+        return Agent("clerk", model=ScriptedModel([call, "It is paid."]), tools=[pay])
+
+    states = "a: {type: initial, agent: clerk, transitions: [{to: b}]}\nb: {type: final}"
+    journal = MemoryJournal()
+    parked = await go(engine_of(states, agents={"clerk": clerk()}), journal=journal)
+    assert parked.status is Status.INPUT_REQUIRED
+    (waits,) = parked.pending
+    answers = [Approve(waits.call_id)]  # type: ignore[union-attr]
+    inner = next(run.run_id for run in await journal.runs() if run.run_id != "run-1")
+    await resume(inner, clerk(), journal=journal, answers=answers)
+    made = engine_of(states, agents={"clerk": clerk()})
+    result = await resume("run-1", AGENT, journal=journal, engine=made)
+    assert (result.content, ran) == ("It is paid.", ["Ann"])
+
+
+# ---- a process that is really killed
+
+PROGRAM = '''
+import asyncio, os, signal, sqlite3, sys
+from upshot import Agent, MachineEngine, Request, load_machine, run_sync
+
+MACHINE = """
+spec: upshot.machine/1
+context: {done: []}
+states:
+  a:
+    type: initial
+    function: work
+    input: {name: "'a'"}
+    output_to_context: {done: "context.done + [output]"}
+    transitions: [{to: b}]
+  b:
+    foreach: "['x', 'y']"
+    function: work
+    input: {name: item}
+    output_to_context: {done: context.done + output}
+    transitions: [{to: c}]
+  c:
+    function: work
+    input: {name: "'c'"}
+    output_to_context: {done: "context.done + [output]"}
+    transitions: [{to: d}]
+  d: {type: final, output: context.done}
+"""
+
+def settled_on_disk():
+    """Whether the journal file shows the other item as finished."""
+    query = "SELECT count(*) FROM events WHERE kind = 'step_settled' AND " \\
+        "instr(CAST(body AS TEXT), '/b#1/0')"
+    with sqlite3.connect(sys.argv[1]) as file:
+        return file.execute(query).fetchone()[0]
+
+def make(effects, deadly):
+    async def work(name):
+        with open(effects, "a") as file:
+            file.write(name + "\\n")
+        if name == deadly:
+            while not settled_on_disk():
+                await asyncio.sleep(0.005)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return name
+
+    return MachineEngine(load_machine(MACHINE), functions={"work": work})
+
+if __name__ == "__main__":
+    journal, effects = sys.argv[1:]
+    run_sync(Agent("m"), Request("Go.", run_id="run-1"), engine=make(effects, "y"), journal=journal)
+'''
+
+
+async def test_a_killed_machine_goes_on_after_what_was_finished(tmp_path: Path) -> None:
+    program, journal, effects = (tmp_path / name for name in ("program.py", "runs.db", "effects"))
+    program.write_text(PROGRAM)
+    source = Path(__file__).resolve().parents[2] / "src"
+    done = subprocess.run(
+        [sys.executable, program, journal, effects],
+        env={**os.environ, "PYTHONPATH": str(source)},
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL
+    engine = runpy.run_path(str(program))["make"](effects, "")
+    result = await resume("run-1", Agent("m"), journal=journal, engine=engine)
+    assert result.output == ["a", "x", "y", "c"]
+    assert Counter(effects.read_text().split()) == {"a": 1, "x": 1, "y": 2, "c": 1}

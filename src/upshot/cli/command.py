@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import redirect_stdout
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -14,6 +14,8 @@ from ..errors import JournalError, Misuse
 from ..models import aclose_transports
 from ..runs import run_in_own_loop
 from .approving import Given, answer_run
+from .checking import check_file
+from .drawing import draw_file
 from .exit_code import EXIT_CODES, MISUSE
 from .reading import STATUSES, list_runs, show_run
 from .run_lookup import DEFAULT_JOURNAL
@@ -40,7 +42,7 @@ _TOOLS = click.option(
     "--tools",
     multiple=True,
     metavar="FILE.py",
-    help="Where the tools are that an agent file names.",
+    help="Where the tools, functions and agents are that a file names.",
 )
 _JOURNAL = click.option(
     "--journal",
@@ -125,8 +127,8 @@ def run(
 ) -> int:
     """Have an agent work on REQUEST; its answer goes to stdout.
 
-    The agent is FILE.py:AGENT, FILE.py if there is only one in it, or an agent file in JSON or
-    YAML. REQUEST - reads it from stdin. The log makes the run resumable; --journal memory:
+    The agent is FILE.py:AGENT, FILE.py if there is only one in it, or an agent or a machine in
+    JSON or YAML. REQUEST - reads it from stdin. The log makes the run resumable; --journal memory:
     keeps none.
     """
     if stream and as_json:
@@ -217,7 +219,7 @@ def approve(
     target: str,
     approve: tuple[str, ...],
     approve_all: bool,
-    always: str | None,
+    always: Literal["tool", "arguments"] | None,
     deny: tuple[str, ...],
     reason: str,
     edit: tuple[tuple[str, str], ...],
@@ -285,6 +287,32 @@ def runs(*, journal: str, status: str | None, as_json: bool) -> int:
     )
 
 
+@upshot.command(short_help="Tell all that is wrong with a machine.")
+@click.argument("target", metavar="FILE")
+@_TOOLS
+@_JSON
+def check(*, target: str, tools: tuple[str, ...], as_json: bool) -> int:
+    """Tell all that is wrong with a machine: what was found, and what was expected.
+
+    FILE is a machine in YAML or JSON; an agent's file or FILE.py:AGENT is loaded. With --tools,
+    functions and agents that are missing are told too. Exit code 2 where anything is wrong.
+    """
+    return check_file(target, Terminal(), tools=tools, as_json=as_json)
+
+
+@upshot.command(short_help="Draw a machine or graph as Mermaid text.")
+@click.argument("target", metavar="FILE")
+def graph(*, target: str) -> int:
+    """Draw a machine or a graph as Mermaid text, which many tools show as a picture.
+
+    FILE is a machine or the data of a graph in YAML or JSON, or FILE.py:NAME.
+    """
+    with redirect_stdout(sys.stderr):
+        text = draw_file(target)
+    Terminal().put(text)
+    return 0
+
+
 @upshot.command(short_help="Serve a model provider that plays a scenario.")
 @click.option("--scenario", default="", metavar="FILE", help="Default: every answer is ok.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="0 takes a free one.")
@@ -314,11 +342,13 @@ def sim(
 @click.option("--json-schema", is_flag=True, help="JSON Schema of every value.")
 @click.option("--typescript", is_flag=True, help="TypeScript declarations of the same.")
 @click.option("--execution-result", is_flag=True, help="JSON Schema of the execution result.")
+@click.option("--machine", is_flag=True, help="JSON Schema of a machine in YAML.")
 def schema(**wanted: bool) -> int:
     """Print the contract for programs in other languages; one form at a time."""
     forms = [name for name, wished in wanted.items() if wished]
     if len(forms) != 1:
-        raise click.UsageError("give one of --json-schema, --typescript and --execution-result")
+        names = "--json-schema, --typescript, --execution-result and --machine"
+        raise click.UsageError(f"give one of {names}")
     Terminal().put(schema_text(forms[0]))
     return 0
 

@@ -15,8 +15,9 @@ from ..contract import Agent, AgentSpec
 from ..errors import Misuse
 from ..tools import Tool
 from .agent_file import AGENT_FILES, read_agent_file
+from .machine_file import is_machine, machine_agent
 
-__all__ = ["AnyAgent", "Target", "load_agent", "load_tools"]
+__all__ = ["AnyAgent", "Target", "check_path", "import_file", "load_agent", "load_tools", "shown"]
 
 AnyAgent: TypeAlias = Agent[Any] | AgentSpec
 
@@ -37,23 +38,29 @@ class Target:
         self.name: str = "" if whole else name
 
 
-def load_agent(target: Target) -> AnyAgent:
-    """Read the agent that *target* names.
+def load_agent(target: Target, beside: Sequence[Path] = ()) -> AnyAgent:
+    """Read the agent that *target* names; a machine is an agent with an engine.
+
+    Args:
+        target: Which of which file.
+        beside: Python files with the functions, agents and tools that a machine names.
 
     Raises:
         Misuse: There is no such file or no such agent, or the file itself fails; the
             message says where.
     """
     path = target.file
-    _check_file(path)
+    check_path(path)
     if path.suffix in AGENT_FILES:
         if target.name:
             raise Misuse(f"{shown(path)} holds one agent: leave out {':' + target.name!r}")
+        if is_machine(path):
+            return machine_agent(path, [import_file(file) for file in beside])
         return read_agent_file(path)
     if path.suffix != ".py":
         known = ", ".join((".py", *AGENT_FILES))
         raise Misuse(f"{shown(path)} is no agent's file: give one that ends in {known}")
-    return _choose(_import(path), target)
+    return _choose(import_file(path), target)
 
 
 def load_tools(files: Sequence[Path]) -> list[Tool]:
@@ -64,8 +71,7 @@ def load_tools(files: Sequence[Path]) -> list[Tool]:
     """
     tools: list[Tool] = []
     for path in files:
-        _check_file(path)
-        found = [value for value in vars(_import(path)).values() if isinstance(value, Tool)]
+        found = [value for value in vars(import_file(path)).values() if isinstance(value, Tool)]
         if not found:
             raise Misuse(f"{shown(path)} has no tools: mark functions with @upshot.tool")
         tools += found
@@ -80,7 +86,12 @@ def shown(path: Path) -> str:
         return str(path)
 
 
-def _check_file(path: Path) -> None:
+def check_path(path: Path) -> None:
+    """Check that *path* is a file.
+
+    Raises:
+        Misuse: It is none; the message names the nearest.
+    """
     if path.is_file():
         return
     if path.is_dir():
@@ -120,8 +131,13 @@ def _agents(module: ModuleType) -> dict[str, AnyAgent]:
     }
 
 
-def _import(path: Path) -> ModuleType:
-    """Run a user's file as a module; its neighbours can be imported as if it were started alone."""
+def import_file(path: Path) -> ModuleType:
+    """Run a user's file as a module; its neighbours can be imported as if it were started alone.
+
+    Raises:
+        Misuse: There is no such file, or it fails.
+    """
+    check_path(path)
     folder = str(path.parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..contract import Agent, AgentSpec, Model
+from ..engines import MachineEngine
 from ..errors import Misuse
 from ..models import missing_key, resolve
 from ..sim import Simulator
@@ -53,6 +54,7 @@ async def open_model(
     elif name:
         yield _checked(resolve(name, base_url=base_url or None))
     elif agent.engine:
+        _check_machine(agent.engine)
         yield None
     else:
         raise Misuse(
@@ -67,6 +69,20 @@ def absolute_model(name: str) -> str:
         if file != name and file and not file.startswith(("[", '"')):
             return prefix + str(Path(file).absolute())
     return name
+
+
+def _check_machine(engine: object) -> None:
+    """Check that each agent of a machine has a model that can be asked."""
+    if not isinstance(engine, MachineEngine):
+        return
+    for agent in engine.agents:
+        if agent.model is None:
+            raise Misuse(
+                f"agent {agent.id!r} of the machine names no model: give --model, such as "
+                "--model openai:gpt-5"
+            )
+        if isinstance(agent.model, str):
+            _checked(resolve(agent.model))
 
 
 def _checked(model: Model) -> Model:

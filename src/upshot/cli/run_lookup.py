@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from pathlib import Path
 
-from ..contract import Journal
+from ..contract import Journal, RunStarted
 from ..errors import Misuse
 from .story import Story
 
@@ -61,7 +61,8 @@ async def find_run(journal: Journal, wanted: str) -> str:
 
     Args:
         journal: Where to look.
-        wanted: Its id, a beginning of it that no other has, or "last".
+        wanted: Its id, a beginning of it that no other has, or "last": the newest that no
+            other run has started.
 
     Raises:
         Misuse: There is none, or several.
@@ -72,7 +73,7 @@ async def find_run(journal: Journal, wanted: str) -> str:
     if not ids:
         raise Misuse("the journal has no runs yet")
     if wanted == LAST:
-        return ids[0]
+        return await _last(journal, ids)
     begun = [run_id for run_id in ids if run_id.startswith((wanted, f"run-{wanted}"))]
     if wanted and len(begun) == 1:
         return begun[0]
@@ -81,6 +82,15 @@ async def find_run(journal: Journal, wanted: str) -> str:
     near = get_close_matches(wanted, ids, 3, cutoff=0.5)
     hint = f"did you mean {_some(near)}?" if near else f"there are {_some(ids)}"
     raise Misuse(f"the journal has no run {wanted!r}: {hint}")
+
+
+async def _last(journal: Journal, ids: list[str]) -> str:
+    for run_id in ids:
+        async for event in journal.events(run_id):
+            if not (isinstance(event, RunStarted) and event.parent_run_id):
+                return run_id
+            break
+    return ids[0]
 
 
 async def read_story(journal: Journal, run_id: str) -> Story:

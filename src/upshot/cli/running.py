@@ -11,6 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..contract import AgentResult, AgentSpec, AnyAnswer, Request, Status
+from ..engines import MachineEngine
 from ..entry import reopen, start
 from ..errors import Misuse
 from ..journal import open_journal
@@ -203,10 +204,12 @@ def _absolute(files: Sequence[str]) -> tuple[str, ...]:
 
 
 def _load(launch: Launch) -> tuple[AnyAgent, ResumeOptions]:
-    agent = load_agent(Target(launch.file if not launch.agent else f"{launch.file}:{launch.agent}"))
+    target = Target(launch.file if not launch.agent else f"{launch.file}:{launch.agent}")
+    files = [Path(file) for file in launch.tools]
+    agent = load_agent(target, files)
     options: ResumeOptions = {"launch": launch.to_json()}
     if isinstance(agent, AgentSpec) and agent.tools and not launch.tools:
         raise Misuse(f"agent {agent.id!r} names tools: say which file has them, --tools FILE.py")
-    if launch.tools:
-        options["tools"] = load_tools([Path(file) for file in launch.tools])
+    if files and not isinstance(agent.engine, MachineEngine):
+        options["tools"] = load_tools(files)
     return agent, options

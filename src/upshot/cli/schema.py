@@ -11,6 +11,7 @@ from ..contract import (
     contract_typescript,
     execution_result_schema,
 )
+from ..engines import machine_schema
 
 __all__ = ["FORMS", "schema_text"]
 
@@ -18,6 +19,7 @@ FORMS: dict[str, Callable[[], JsonObject | str]] = {
     "json_schema": contract_schema,
     "typescript": contract_typescript,
     "execution_result": execution_result_schema,
+    "machine": machine_schema,
 }
 
 

@@ -10,6 +10,7 @@ from .loop import LoopEngine
 from .script import ScriptEngine
 
 if TYPE_CHECKING:
+    from .machine_chart import draw_machine
     from .machine_crew import MachineAgent
     from .machine_engine import MachineEngine
     from .machine_fault import BrokenMachine, MachineFault, Mark
@@ -35,11 +36,13 @@ __all__ = [
     "ScriptEngine",
     "ToolTask",
     "check_machine",
+    "draw_machine",
     "load_machine",
     "machine_schema",
 ]
 
 _HOMES = {
+    "machine_chart": "draw_machine",
     "machine_crew": "MachineAgent",
     "machine_engine": "MachineEngine",
     "machine_fault": "BrokenMachine MachineFault Mark",

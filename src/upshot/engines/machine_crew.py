@@ -22,6 +22,7 @@ from ..contract import (
 )
 from ..errors import Misuse
 from ..runs import Aborted, Failed, Interrupted, Parked, Run, RunHost
+from .graph_trip import Trip
 from .machine_fault import nearest
 from .machine_outcome import Outcome
 from .machine_state import Machine, Task
@@ -88,6 +89,12 @@ class Crew:
         if missing:
             raise Misuse("; ".join(dict.fromkeys(missing)))
 
+    @property
+    def agents(self) -> tuple[Agent[Any], ...]:
+        """Those that ask a model, each once."""
+        found = (agent for agent in self._agents.values() if isinstance(agent, Agent))
+        return tuple({agent.id: agent for agent in found if agent.engine is None}.values())
+
     async def call(self, task: Task, given: Json) -> Outcome:
         """Call a function with its input as keywords.
 
@@ -114,9 +121,16 @@ class Crew:
         return Outcome(to_free_json(value)[0])
 
     async def ask(
-        self, task: Task, given: Json, context: Mapping[str, Json], *, run: Run, host: RunHost
+        self, task: Task, given: Json, context: Mapping[str, Json], *, trip: Trip, key: str
     ) -> Outcome:
         """Have an agent work on its input.
+
+        Args:
+            task: What is done.
+            given: The input.
+            context: The machine's; foreign agents get a copy of it.
+            trip: The run.
+            key: Names the run of the agent, which goes on when this one does.
 
         Returns:
             What came of it.
@@ -124,9 +138,9 @@ class Crew:
         Raises:
             Parked: It waits for people.
         """
-        agent = self._agents[id(task)]
+        agent, run = self._agents[id(task)], trip.run
         if not isinstance(agent, Agent):
-            return await _execute(agent, given, deepcopy(dict(context)), run=run, host=host)
+            return await _execute(agent, given, deepcopy(dict(context)), run=run, host=trip.host)
         options: dict[str, Any] = {}
         if self._tools and any(isinstance(tool, str) for tool in agent.tools or ()):
             options["tools"] = self._tools
@@ -136,7 +150,7 @@ class Crew:
         model = _model_for(agent, run)
         if model is not None:
             options["model"] = model
-        result = await run.child(agent, _request(given), **options)
+        result = await run.child(agent, _request(given), key=key, **options)
         if result.status is Status.INPUT_REQUIRED:
             raise Parked(*result.pending)
         outcome = Outcome.of(result)

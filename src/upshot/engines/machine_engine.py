@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
+from typing import Any
 
-from ..contract import MAIN_CHANNEL, OUTPUT_VAR, Checkpoint, Clock, JsonObject, Role
+from ..contract import MAIN_CHANNEL, OUTPUT_VAR, Agent, Checkpoint, Clock, JsonObject, Role
 from ..errors import Misuse
 from ..runs import Board, Run, RunHost
 from .graph_trip import Trip
@@ -56,6 +57,11 @@ class MachineEngine:
         self._crew = Crew(machine, agents=agents or {}, functions=functions or {}, tools=tools)
         self._hooks = MachineHooks(hooks)
         self._clock = clock
+
+    @property
+    def agents(self) -> tuple[Agent[Any], ...]:
+        """The agents of its states that ask a model, each once."""
+        return self._crew.agents
 
     def can_resume(self, checkpoint: Checkpoint) -> bool:
         """Whether the checkpoint is named after a state; the machine is then entered there."""

@@ -232,7 +232,8 @@ def _parse(source: str) -> Any:
 
 def _short(said: str) -> str:
     """What the parser says without the list of all that could stand there."""
-    return " ".join(said.partition(" expecting {")[0].split())[:_MAX_SAID]
+    short = " ".join(said.partition(" expecting {")[0].split())[:_MAX_SAID]
+    return "it ends too soon" if "'<EOF>'" in short else short
 
 
 def _check_functions(program: Any, source: str) -> Mapping[str, Any]:

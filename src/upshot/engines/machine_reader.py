@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from ..contract import JsonObject
-from .machine_cast import read_cast
+from .machine_cast import Cast, read_cast
 from .machine_document import Listing, Piece, Scalar, Table
 from .machine_expression import Expression
-from .machine_fault import MachineFault, Mark
+from .machine_fault import MachineFault, Mark, nearest
 from .machine_form import SPEC
 from .machine_formula import Fields, Formula
 from .machine_review import find_initial, review
@@ -71,6 +71,7 @@ class _Reader(TableReader):
         context, cast_ = self._context(items.get("context")), read_cast(items.get("agents"), self)
         max_steps = self._max_steps(items.get("settings"))
         states, initial = self._states(items.get("states"))
+        self._check_cast(states, cast_)
         return Machine(
             name,
             states,
@@ -89,6 +90,14 @@ class _Reader(TableReader):
             self.warn(table.mark, "a machine without 'spec'", f"spec: {SPEC}", kind="no_spec")
         elif not isinstance(spec, Scalar) or spec.text != SPEC:
             self.tell(spec.mark, shown(spec), f"the form {SPEC!r}", kind="spec")
+
+    def _check_cast(self, states: Mapping[str, State], known: Cast) -> None:
+        tasks = (task for state in states.values() for task in state.tasks)
+        for task in tasks if known else ():
+            if task.kind == "agent" and task.name and task.name not in known:
+                wanted = nearest(task.name, known, "an agent of the machine, or one that is given")
+                found = f"the agent {task.name!r}"
+                self.warn(task.mark, found, wanted, kind="unknown_agent")
 
     def _context(self, piece: Piece | None) -> JsonObject:
         if piece is None or (isinstance(piece, Scalar) and piece.value is None):

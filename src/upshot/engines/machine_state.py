@@ -123,13 +123,6 @@ class State:
         return (*([] if self.task is None else [self.task]), *self.members.values())
 
     @cached_property
-    def asks(self) -> bool:
-        """Whether a person may be asked in it."""
-        return bool(self.wait) or any(
-            task.machine is not None and task.machine.asks for task in self.tasks
-        )
-
-    @cached_property
     def works(self) -> bool:
         """Whether anything is done in it but finding the way on."""
         return bool(self.tasks or self.wait)
@@ -167,11 +160,6 @@ class Machine:
     file: str = ""
     warnings: tuple[MachineFault, ...] = ()
     data: JsonObject = field(default_factory=dict[str, Any])
-
-    @cached_property
-    def asks(self) -> bool:
-        """Whether a person may be asked in it."""
-        return any(state.asks for state in self.states.values())
 
     def tasks(self) -> Iterator[tuple[Machine, Task]]:
         """All that is done in it and its sub-machines, each with the machine it stands in."""

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, cast
 from ..contract import (
     MAIN_CHANNEL,
     AgentError,
+    AgentResult,
     Effect,
     ErrorCode,
     Json,
@@ -31,6 +32,8 @@ from .machine_scope import Scope
 from .machine_state import Machine, State
 
 __all__ = ["Done", "Visit"]
+
+_NOTHING = AgentResult[Json]()
 
 Work = Callable[[State, str, Scope], Awaitable[Outcome]]
 
@@ -107,18 +110,13 @@ class Visit:
             entered = self._context.apply(cast("JsonObject", form))
             if isinstance(form, dict) and "to" in form:
                 return self._done(entered, {"to": form["to"], "same": True})
-        if state.asks:
-            # What is done in it are steps themselves, and questions have to be asked again.
-            outcome = await work(state, self._key, self._scope(self._last))
-            form = await host.once(self._key, Effect.READ, lambda: self._leave(outcome))
-        else:
 
-            async def stay() -> dict[str, object]:
-                self._trip.flush()
-                return await self._leave(await work(state, self._key, self._scope(self._last)))
+        async def stay() -> dict[str, object]:
+            self._trip.flush()
+            return await self._leave(await work(state, self._key, self._scope(self._last)))
 
-            effect = Effect.WRITE if state.works or self._hooks else Effect.READ
-            form = await host.once(self._key, effect, stay, idempotent=True)
+        effect = Effect.WRITE if state.works or self._hooks else Effect.READ
+        form = await host.once(self._key, effect, stay, idempotent=True)
         return self._done(entered, cast("JsonObject", form))
 
     def _done(self, entered: JsonObject, form: JsonObject) -> Done:
@@ -185,7 +183,9 @@ class Visit:
             to = told if isinstance(told, str) else ""
         if not self._hooks.has("on_state_exit"):
             return outcome, to
-        view = ResultView(outcome.result)
+        # Of a state that does nothing nothing came: what came of the one before was told there.
+        own = _NOTHING if outcome is self._last else outcome.result
+        view = ResultView(own)
         try:
             told = await self._hooks.call("on_state_exit", self._name, context, view)
         except Failed as failure:
@@ -198,7 +198,7 @@ class Visit:
         if isinstance(told, ResultView) and told == ResultView(told.result):
             # Handed back as it was; perhaps another's.
             told = told.result
-        if told is outcome.result:
+        if told is own:
             return outcome, to
         return _replaced(told, outcome), to
 

@@ -96,7 +96,7 @@ class Worker:
             question = str(given.get("question", question))
             listed = given.get("choices")
             choices = [str(one) for one in listed] if isinstance(listed, list) else []
-        answer = await self._trip.questions.ask(key, question, tuple(choices))
+        answer = await self._trip.host.ask_user(question, choices=tuple(choices), key=key)
         return Outcome(answer)
 
     async def _for_each(self, state: State, task: Task, key: str, scope: Scope) -> Outcome:
@@ -142,10 +142,7 @@ class Worker:
             made.append(outcome)
             return outcome.to_form()
 
-        if task.machine is not None and task.machine.asks:
-            form = cast("JsonObject", to_free_json(await body())[0])
-        else:
-            form = await self._trip.host.once(key, Effect.WRITE, body, idempotent=True)
+        form = await self._trip.host.once(key, Effect.WRITE, body, idempotent=True)
         return made[0] if made else Outcome.read(cast("JsonObject", form))
 
     async def _try(self, task: Task, key: str, scope: Scope, name: str) -> Outcome:
@@ -166,8 +163,7 @@ class Worker:
         if task.kind == "function":
             return await self._crew.call(task, given)
         if task.machine is None:
-            run, host = self._trip.run, self._trip.host
-            return await self._crew.ask(task, given, self._context, run=run, host=host)
+            return await self._crew.ask(task, given, self._context, trip=self._trip, key=key)
         if not isinstance(given, dict):
             message = f"{task.mark}: the input of the machine {task.name!r} is no mapping"
             raise Failed(ErrorCode.INVALID_REQUEST, message)
