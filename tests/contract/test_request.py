@@ -63,3 +63,14 @@ def test_lists_are_frozen() -> None:
     assert RequestConfig(accepted_output_modes=modes).accepted_output_modes == ("text/plain",)
     assert card.skills[0].tags == card.default_input_modes == ("text/plain",)
     assert hash(card) == hash(AgentCard(skills=tuple(skills), default_input_modes=tuple(modes)))
+
+
+@pytest.mark.parametrize("asked", ["hi", Message("user", "hi"), [Message("user", "hi")]], ids=repr)
+def test_a_model_request_takes_a_text_for_a_message(asked: Any):
+    assert list(ModelRequest(asked).messages) == [Message("user", "hi")]
+
+
+@pytest.mark.parametrize("asked", [None, 5, ["hi"], [{"role": "user"}]], ids=repr)
+def test_what_is_no_message_is_refused_where_the_request_is_made(asked: Any):
+    with pytest.raises(Misuse, match="messages"):
+        ModelRequest(asked)

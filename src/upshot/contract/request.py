@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgspec
 
+from ..errors import Misuse
 from .call import ToolSpec
-from .message import Message
+from .message import Conversation, Message
 from .settings import ModelSettings
 from .value import JsonObject, Root, Value, check_types, freeze, set_field
 
@@ -75,11 +76,14 @@ class ModelRequest(msgspec.Struct, frozen=True):
 
     Attributes:
         messages: The conversation so far. A ``Conversation`` lets an encoder keep
-            its bytes from turn to turn.
+            its bytes from turn to turn; a text is one message of the user's.
         system: Instructions, apart from the messages; None for none.
         tools: The tools on offer, in order.
         output_schema: JSON Schema that the answer must follow, None for free text.
         settings: How to ask; None leaves all to the provider.
+
+    Raises:
+        Misuse: The messages are no messages.
     """
 
     messages: Sequence[Message]
@@ -88,14 +92,25 @@ class ModelRequest(msgspec.Struct, frozen=True):
     output_schema: JsonObject | None = None
     settings: ModelSettings | None = None
 
+    def __post_init__(self) -> None:
+        if isinstance(self.messages, Conversation):
+            return
+        given = cast("object", self.messages)
+        if isinstance(given, str):
+            set_field(self, "messages", (Message("user", given),))
+        elif isinstance(given, Message):
+            set_field(self, "messages", (given,))
+        elif not isinstance(given, Sequence):
+            raise Misuse(f"messages is of type {type(given).__name__}: give a list of Messages")
+        else:
+            for one in cast("Sequence[object]", given):
+                if not isinstance(one, Message):
+                    raise Misuse(f"messages hold a {type(one).__name__}: give Message('user', ...)")
+
     @staticmethod
     def of(asked: ModelInput) -> ModelRequest:
         """Make a request of a string, of messages, or of a request."""
-        if isinstance(asked, ModelRequest):
-            return asked
-        if isinstance(asked, str):
-            return ModelRequest((Message("user", asked),))
-        return ModelRequest(asked)
+        return asked if isinstance(asked, ModelRequest) else ModelRequest(cast("Any", asked))
 
 
 ModelInput: TypeAlias = str | Sequence[Message] | ModelRequest

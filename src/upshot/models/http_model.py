@@ -32,6 +32,7 @@ from .endpoint import Endpoint
 from .prices import Prices
 from .providers import PROVIDERS
 from .structured import with_output
+from .tool_name import Renamed
 from .transport import Answered, Timeouts, Transport
 
 __all__ = ["HttpModel", "close_reader"]
@@ -111,14 +112,14 @@ class HttpModel:
         headers = await self._endpoint.headers()
         if isinstance(headers, AgentError):
             return self._unasked(headers, asked, started_s)
-        body = self._encode(asked, stream=False)
+        body, renamed = self._encode(asked, stream=False), Renamed(asked.tools)
         reply: _Reply | None = None
         try:
             async with self._send(headers, body, stream=False) as answered:
                 reply = self._receive(answered)
                 async for chunk in answered[2]:
                     reply.take(chunk)
-                response = reply.end()
+                response = renamed(reply.end())
         # The one boundary between transports, which raise, and models, which never do for what
         # the network does; in stream too. Misuse is the caller's own; a cancellation is no
         # Exception.
@@ -136,15 +137,15 @@ class HttpModel:
         if isinstance(headers, AgentError):
             yield self._unasked(headers, asked, started_s)
             return
-        body = self._encode(asked, stream=True)
+        body, renamed = self._encode(asked, stream=True), Renamed(asked.tools)
         reply: _Reply | None = None
         try:
             async with self._send(headers, body, stream=True) as answered:
                 reply = self._receive(answered)
                 async for chunk in answered[2]:
                     for delta in reply.take(chunk):
-                        yield delta
-                response = reply.end()
+                        yield renamed(delta)
+                response = renamed(reply.end())
         except UpshotError:
             raise
         except Exception as exception:

@@ -38,6 +38,7 @@ from ..wire.document import as_list, as_object, encode_json
 from .http_model import close_reader
 from .prices import Price, Prices
 from .structured import with_output
+from .tool_name import Renamed
 
 __all__ = ["LibraryModel", "require_library", "to_deltas"]
 
@@ -95,12 +96,13 @@ class LibraryModel(ABC):
             Misuse: The library is not installed.
         """
         asked = ModelRequest.of(request)
+        renamed = Renamed(asked.tools)
         started_s = self._clock.monotonic()
         upstream = ""
         try:
             upstream = await self._upstream()
             native = await self._ask(self._arguments(asked, upstream, stream=False))
-            response = self._read(native, upstream)
+            response = renamed(self._read(native, upstream))
         except UpshotError:
             raise
         # The boundary between foreign code, which raises, and models, which never do for what a
@@ -112,6 +114,7 @@ class LibraryModel(ABC):
     async def stream(self, request: ModelInput) -> AsyncGenerator[StreamItem]:
         """Ask once and yield deltas as they come; the last item is the whole ModelResponse."""
         asked = ModelRequest.of(request)
+        renamed = Renamed(asked.tools)
         started_s = self._clock.monotonic()
         upstream, reader, native = "", None, None
         thoughts: list[Json] = []
@@ -125,11 +128,11 @@ class LibraryModel(ABC):
                 finished = finished or _is_last(document)
                 thoughts += self._thoughts_in(document)
                 for delta in reader.feed(_to_event(document)):
-                    yield delta
+                    yield renamed(delta)
             # A library ends the iteration of a stream that was cut like any other.
             if finished:
                 reader.feed(b"data: [DONE]\n\n")
-            response = self._complete(close_reader(reader), upstream, thoughts)
+            response = renamed(self._complete(close_reader(reader), upstream, thoughts))
         except UpshotError:
             raise
         # As in call.

@@ -35,6 +35,7 @@ from .transcript import (
     to_effort,
     to_own_part,
     to_wire_id,
+    to_wire_name,
 )
 
 __all__ = ["ChatTranscript"]
@@ -128,7 +129,8 @@ class ChatTranscript:
         elif choice in _CHOICES:
             fields["tool_choice"] = choice
         elif choice is not None:
-            fields["tool_choice"] = {"type": "function", "function": {"name": choice}}
+            named = {"name": to_wire_name(choice)}
+            fields["tool_choice"] = {"type": "function", "function": named}
         if settings.parallel_tool_calls is not None:
             fields["parallel_tool_calls"] = settings.parallel_tool_calls
 
@@ -198,7 +200,7 @@ class ChatTranscript:
         item: dict[str, object] = {
             "id": self._wire_id(call.id),
             "type": "function",
-            "function": {"name": call.name, "arguments": arguments or "{}"},
+            "function": {"name": to_wire_name(call.name), "arguments": arguments or "{}"},
         }
         if call.signature is not None and call.provider == self._provider:
             item["extra_content"] = {"google": {"thought_signature": call.signature}}
@@ -209,7 +211,7 @@ class ChatTranscript:
 
 
 def _to_tool(tool: ToolSpec) -> dict[str, object]:
-    function: dict[str, object] = {"name": tool.name}
+    function: dict[str, object] = {"name": to_wire_name(tool.name)}
     if tool.parameters:
         function["parameters"] = tool.parameters
     if tool.description:

@@ -34,6 +34,7 @@ from .transcript import (
     splice,
     to_own_part,
     to_wire_id,
+    to_wire_name,
 )
 
 __all__ = ["MessagesTranscript"]
@@ -165,7 +166,8 @@ class MessagesTranscript:
         for call in message.tool_calls:
             arguments = msgspec.Raw(arguments_of(call, stray_key=CUSTOM_INPUT))
             ident = to_wire_id(call.id, _CALL_ID)
-            blocks.append({"type": "tool_use", "id": ident, "name": call.name, "input": arguments})
+            name = to_wire_name(call.name)
+            blocks.append({"type": "tool_use", "id": ident, "name": name, "input": arguments})
         return blocks
 
     def _to_thought(self, part: Reasoning) -> object:
@@ -199,7 +201,8 @@ def _set_tools(
     choice: dict[str, object] = {}
     if settings.tool_choice is not None:
         kind = _CHOICES.get(settings.tool_choice)
-        choice = {"type": kind} if kind else {"type": "tool", "name": settings.tool_choice}
+        name = to_wire_name(settings.tool_choice)
+        choice = {"type": kind} if kind else {"type": "tool", "name": name}
     if settings.parallel_tool_calls is not None and choice.get("type") != "none":
         # The switch has no place of its own: it stands in a choice.
         choice.setdefault("type", "auto")
@@ -252,7 +255,7 @@ def _to_system(system: str) -> list[object]:
 
 def _to_tool(tool: ToolSpec) -> dict[str, object]:
     schema = tool.parameters or {"type": "object", "properties": {}}
-    item: dict[str, object] = {"name": tool.name, "input_schema": schema}
+    item: dict[str, object] = {"name": to_wire_name(tool.name), "input_schema": schema}
     if tool.description:
         item["description"] = tool.description
     if tool.strict is not None:

@@ -35,6 +35,7 @@ from .transcript import (
     to_effort,
     to_own_part,
     to_wire_id,
+    to_wire_name,
 )
 
 __all__ = ["ResponsesTranscript"]
@@ -121,7 +122,7 @@ class ResponsesTranscript:
         if choice in _CHOICES:
             fields["tool_choice"] = choice
         elif choice is not None:
-            fields["tool_choice"] = {"type": "function", "name": choice}
+            fields["tool_choice"] = {"type": "function", "name": to_wire_name(choice)}
         if settings.parallel_tool_calls is not None:
             fields["parallel_tool_calls"] = settings.parallel_tool_calls
 
@@ -199,7 +200,7 @@ def _set_sampling(fields: dict[str, object], settings: ModelSettings, model: str
 def _to_tool(tool: ToolSpec) -> dict[str, object]:
     item: dict[str, object] = {
         "type": "function",
-        "name": tool.name,
+        "name": to_wire_name(tool.name),
         "parameters": tool.parameters or {"type": "object", "properties": {}},
         # Left out, it would be true, and the server would make every parameter a required one.
         "strict": bool(tool.strict),
@@ -216,7 +217,7 @@ def _to_call(call: ToolCall) -> object:
     return {
         "type": "function_call",
         "call_id": to_wire_id(call.id, _CALL_ID),
-        "name": call.name,
+        "name": to_wire_name(call.name),
         "arguments": arguments or "{}",
     }
 

@@ -24,6 +24,7 @@ __all__ = [
     "to_effort",
     "to_own_part",
     "to_wire_id",
+    "to_wire_name",
 ]
 
 SCHEMA_PROMPT = "Reply only with JSON that follows this JSON Schema, with nothing around it:\n"
@@ -107,6 +108,11 @@ def to_wire_id(ident: str, pattern: re.Pattern[str]) -> str:
     from hashlib import blake2s
 
     return blake2s(ident.encode("utf-8", "replace")).hexdigest()[:_ID_CHARS]
+
+
+def to_wire_name(name: str) -> str:
+    """The name of a tool for a provider that takes letters, digits, "_" and "-" only."""
+    return name.replace(".", "_")
 
 
 def arguments_of(call: ToolCall, *, stray_key: str) -> bytes:
