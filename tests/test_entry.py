@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.runs.kit import ADD, Do, Witness, add, kinds, log_of, measured, say
+from tests.runs.kit import ADD, Do, Witness, add, say
 from upshot import (
     Agent,
     AgentSpec,
-    Approve,
     Board,
     Budget,
     Checkpoint,
@@ -29,9 +26,7 @@ from upshot import (
     ToolContext,
     decode,
     encode,
-    resume,
     run,
-    run_sync,
     start,
     tool,
 )
@@ -405,157 +400,10 @@ async def test_an_unusable_checkpoint_is_misuse(
         await run(Agent("a", engine=engine), request_, resume_from=point)
 
 
-# -- journals
-
-
-async def test_a_chosen_id_that_the_journal_has_is_misuse() -> None:
-    journal = MemoryJournal()
-    await run(hello(), Request("?", run_id="run-1"), journal=journal)
-    with pytest.raises(Misuse, match="has a run 'run-1' already"):
-        await run(hello(), Request("?", run_id="run-1"), journal=journal)
-
-
-async def test_the_log_says_what_is_needed_to_resume_and_no_key() -> None:
-    journal = MemoryJournal()
-    result = await run(
-        hello(), "?", journal=journal, launch={"agent": "a.py:agent"}, max_attempts=3
-    )
-    first = (await log_of(journal, result.run_id))[0]
-    assert first.kind == "run_started"
-    assert first.options == {  # type: ignore[union-attr]
-        "max_attempts": 3,
-        "model": "scripted:script",
-        "launch": {"agent": "a.py:agent"},
-    }
-
-
-async def test_resuming_an_unknown_run_names_the_nearest() -> None:
-    journal = MemoryJournal()
-    await run(hello(), Request("?", run_id="run-abcd"), journal=journal)
-    with pytest.raises(Misuse, match="did you mean 'run-abcd'"):
-        await resume("run-abce", hello(), journal=journal)
-
-
-@pytest.mark.parametrize(
-    ("answers", "said"),
-    [
-        (Approve("w"), r"answers is one Approve: give a list"),
-        (["yes"], "answers hold a str: give Approve"),
-        ([Approve("v")], "nobody waits for an answer to 'v': the run waits for w"),
-    ],
-)
-async def test_an_answer_to_nothing_is_misuse_and_the_run_waits_on(answers: Any, said: str) -> None:
-    @tool(effect="destructive")
-    def wipe() -> None: ...
-
-    agent = Agent("a", model=ScriptedModel([ToolCall("w", "wipe")]), tools=[wipe])
-    journal = MemoryJournal()
-    await run(agent, Request("?", run_id="r"), journal=journal)
-    with pytest.raises(Misuse, match=said):
-        await resume("r", agent, journal=journal, answers=answers)
-    (summary,) = await journal.runs()
-    assert summary.status == "input_required"
-
-
-async def test_resuming_in_a_file_that_is_not_there_is_misuse(tmp_path: Path) -> None:
-    with pytest.raises(Misuse):
-        await resume("run-1", hello(), journal=tmp_path / "none.db")
-    assert not list(tmp_path.iterdir())
-
-
-async def test_a_path_is_opened_and_closed_by_the_run(tmp_path: Path) -> None:
-    path = tmp_path / "runs.db"
-    result = await run(hello(), "?", journal=path)
-    assert await resume(result.run_id, hello(), journal=str(path)) == result
-
-
-# -- run_sync
-
-
-def test_run_sync_runs_without_a_loop_and_again() -> None:
-    assert [run_sync(hello(), "?").content for _ in range(2)] == ["Hello.", "Hello."]
-
-
-async def test_run_sync_inside_a_loop_is_misuse() -> None:
-    with pytest.raises(Misuse, match="await run"):
-        run_sync(hello(), "?")
-
-
-def test_run_sync_raises_misuse_as_run_does() -> None:
-    with pytest.raises(Misuse, match="neither a model"):
-        run_sync(Agent("a"), "?")
-
-
-def test_run_sync_works_in_a_thread() -> None:
-    said: list[str | None] = []
-    thread = threading.Thread(target=lambda: said.append(run_sync(hello(), "?").content))
-    thread.start()
-    thread.join()
-    assert said == ["Hello."]
-
-
-def test_run_sync_leaves_stubborn_work_behind_and_names_it() -> None:
-    async def stubborn() -> None:
-        while True:
-            try:
-                await asyncio.sleep(3600)
-            except asyncio.CancelledError:
-                continue
-
-    tasks: list[Any] = []
-
-    def work(run: Any, host: Any, board: Any) -> None:
-        tasks.append(asyncio.ensure_future(stubborn()))
-
-    with pytest.warns(RuntimeWarning, match="stubborn"):
-        assert run_sync(Agent("a", engine=Do(work)), "?").success
-
-
-# -- many at once
-
-
-async def test_a_thousand_runs_of_one_agent_are_right_and_leave_no_task() -> None:
-    def answer(messages: Any) -> Any:
-        number = int(messages[0].text)
-        if len(messages) == 1:
-            return ToolCall("c", "add", {"a": number, "b": 1})
-        return messages[-1].text
-
-    agent = Agent("a", model=ScriptedModel(answer), tools=[tool(effect="read")(add)])
-    before = asyncio.all_tasks()
-    results = await asyncio.gather(*(run(agent, str(number)) for number in range(1000)))
-    assert [result.content for result in results] == [
-        f'{{"result":{number + 1}}}' for number in range(1000)
-    ]
-    assert asyncio.all_tasks() == before
+# -- start
 
 
 async def test_start_takes_the_options_too() -> None:
     async with start(hello(), "?", retry=Retry(max_tries=1)) as live:
         result = await live.result()
     assert (result.status, live.run_id) == (Status.COMPLETED, result.run_id)
-
-
-async def test_a_run_is_logged_from_its_start_to_its_end() -> None:
-    journal = MemoryJournal()
-    agent = Agent("a", model=ScriptedModel([measured(None, ADD), "3"]), tools=[add])
-    result = await run(agent, "?", journal=journal)
-    log = await log_of(journal, result.run_id)
-    assert [event.seq for event in log] == list(range(1, len(log) + 1))
-    assert kinds(log) == [
-        "run_started",
-        "attempt_started",
-        "board_changed",
-        "model_started",
-        "model_replied",
-        "board_changed",
-        "tool_started",
-        "tool_settled",
-        "board_changed",
-        "model_started",
-        "model_replied",
-        "board_changed",
-        "attempt_ended",
-        "committed",
-        "run_settled",
-    ]
