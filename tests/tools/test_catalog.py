@@ -1,5 +1,6 @@
 """Which tools a Toolbox offers."""
 
+from upshot.contract import ToolCall, ToolDenied
 from upshot.tools import Toolbox, tool
 
 
@@ -26,3 +27,9 @@ def test_find_knows_what_is_not_offered():
     assert box.find("one") is one
     assert box.find("two") is None
     assert box.find("read_artifact") is not None
+
+
+async def test_a_name_in_another_case_is_near():
+    outcome = (await Toolbox([one]).dispatch([ToolCall("1", "ONE", {"a": 1})]))[0]
+    assert isinstance(outcome, ToolDenied)
+    assert outcome.hint == "Did you mean one?"

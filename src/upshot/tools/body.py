@@ -47,8 +47,8 @@ class Body(Protocol):
         """
         ...
 
-    def start(self, values: dict[str, object], context: ToolContext[object]) -> object:
-        """Run it, or make its coroutine."""
+    def start(self, values: dict[str, object], context: ToolContext[object] | None) -> object:
+        """Run it, or make its coroutine; *context* may be None for one that takes none."""
         ...
 
 
@@ -88,7 +88,7 @@ class FunctionBody:
         """Make the typed values; what is absent is left to the function's own defaults."""
         return self.signature.build(arguments)
 
-    def start(self, values: dict[str, object], context: ToolContext[object]) -> object:
+    def start(self, values: dict[str, object], context: ToolContext[object] | None) -> object:
         """Call the function."""
         if self.signature.wants_context:
             return self.function(context, **values)
@@ -122,7 +122,7 @@ class SchemaBody:
         """The arguments as they are, as a copy that the callable may change."""
         return cast("dict[str, object]", copy_json(arguments))
 
-    def start(self, values: dict[str, object], context: ToolContext[object]) -> object:
+    def start(self, values: dict[str, object], context: ToolContext[object] | None) -> object:
         """Call it."""
         return self.call(context, values) if self.wants_context else self.call(values)
 

@@ -56,7 +56,9 @@ class Catalog:
 
     def nearest(self, name: str) -> list[str]:
         """Names on offer that look like *name*, the nearest first, at most 3."""
-        return nearest(name, self.names(), count=3)
+        # In the wrong case it is most often the same name all the same.
+        by_lower = {known.lower(): known for known in self.names()}
+        return [by_lower[found] for found in nearest(name.lower(), by_lower, count=3)]
 
     def names(self) -> tuple[str, ...]:
         """The names on offer, in order."""

@@ -137,7 +137,8 @@ class Work:
         if case.attempts > 1:
             # The body may have changed the first ones.
             case.values = tool.body.build(case.given)
-        body = functools.partial(tool.body.start, case.values, self._context(token, deadline))
+        context = self._context(token, deadline) if tool.body.wants_context else None
+        body = functools.partial(tool.body.start, case.values, context)
         if tool.body.is_async:
             case.mode = "async"
             return await run_async(body, timeout_s=timeout_s, token=token)
