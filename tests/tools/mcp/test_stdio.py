@@ -252,3 +252,24 @@ async def test_thirty_one_megabytes_become_an_artifact(log):
         outcome = await one(tools, "s_show", {"kind": "large"})
     assert isinstance(outcome, ToolArtifactReference)
     assert outcome.size_bytes == 31 * 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("options", "label"),
+    [
+        ({}, "untrusted"),
+        ({"trusted": True}, ""),
+        ({"trusted": True, "trust": "untrusted"}, "untrusted"),
+        ({"trust": ""}, ""),
+    ],
+    ids=str,
+)
+async def test_words_of_a_server_are_trusted_as_it_is_unless_said_otherwise(log, options, label):
+    async with small(log, **options) as tools:
+        assert {tool.trust for tool in tools} == {label}
+
+
+async def test_another_label_is_misuse(log):
+    with pytest.raises(Misuse, match="trust"):
+        async with small(log, trust="dubious"):
+            pass

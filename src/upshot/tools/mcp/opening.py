@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ...errors import Misuse
+from ..fence import UNTRUSTED
 from .server import Server, describe_server
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ async def open_mcp(
     env: Mapping[str, str] | None = None,
     cwd: str | None = None,
     headers: Mapping[str, str] | None = None,
-    trust: str = "untrusted",
+    trust: Literal["untrusted", ""] | None = None,
     pins: Mapping[str, str] | None = None,
 ) -> AsyncGenerator[McpTools]:
     """Open an MCP server's tools.
@@ -55,7 +56,7 @@ async def open_mcp(
         cwd: The folder that the program starts in.
         headers: Sent with every HTTP request.
         trust: The label of its results: "untrusted", or "" for a server whose words may be
-            taken like your own.
+            taken like your own; None is "untrusted" unless the server is *trusted*.
         pins: What an earlier ``McpTools.pins`` was; a tool that is new or differs asks for
             approval.
 
@@ -70,6 +71,8 @@ async def open_mcp(
     server = describe_server(command, url, env=env, cwd=cwd, headers=headers)
     if timeout_s <= 0:
         raise Misuse(f"open_mcp(timeout_s={timeout_s!r}): give more than 0 seconds")
+    if trust not in (None, "", UNTRUSTED):
+        raise Misuse(f'open_mcp(trust={trust!r}): give "untrusted", "" or None')
     if isinstance(include, str) or isinstance(exclude, str):
         raise Misuse("open_mcp: include= and exclude= are lists of globs")
     try:
@@ -83,7 +86,7 @@ async def open_mcp(
         include=None if include is None else tuple(include),
         exclude=tuple(exclude),
         timeout_s=timeout_s,
-        trust=trust,
+        trust=("" if trusted else UNTRUSTED) if trust is None else trust,
         network=bool(server.url),
         pins=pins,
     )
