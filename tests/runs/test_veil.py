@@ -17,11 +17,11 @@ from upshot.contract import (
     decode,
     encode,
 )
-from upshot.runs.veil import MARK_OPTION, Veil, lift
+from upshot.runs.veil import MARKS_OPTION, Veil, lift
 
 SECRET = 'hunter2"\n'
 NAME = "5f3a"
-STARTED = RunStarted(options={MARK_OPTION: NAME})
+STARTED = RunStarted(options={MARKS_OPTION: NAME})
 
 
 def change(text: str) -> BoardChanged:
@@ -36,7 +36,7 @@ def test_what_is_written_holds_no_secret_and_is_read_back_whole(secret: str):
     restore = lift([secret], STARTED)
     assert restore is not None
     assert secret.encode() not in encode(written)
-    assert restore(decode(encode(written), BoardChanged)) == event
+    assert restore.mask(decode(encode(written), BoardChanged)) == event
 
 
 def test_what_is_shown_cannot_be_read_back():

@@ -36,7 +36,7 @@ from ..runs import (
 )
 from .answering import check_answers
 from .arguments import check_options
-from .planning import plan_again, plan_run, read_children, read_on, read_past, to_agent
+from .planning import plan_again, plan_run, read_children, read_on, read_past, secrets_of, to_agent
 
 __all__ = ["begin", "go_on", "run_child", "run_whole", "typed"]
 
@@ -154,7 +154,7 @@ async def go_on(
     check_options({**options})
     to_agent(agent, options.get("engine"))
     async with open_journal(journal, create=False) as opened:
-        past = await read_past(run_id, opened)
+        past = await read_past(run_id, opened, secrets=secrets_of(options))
         if not past.ended:
             check_answers(answers, past)
             plan = await plan_again(past, run_id, agent, {**options}, opened, child=child)

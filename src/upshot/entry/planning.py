@@ -27,7 +27,17 @@ from ..contract import (
 from ..engines import LoopEngine
 from ..errors import Misuse
 from ..models import resolve
-from ..runs import Child, Past, Plan, RunOptions, current_run, handoff_tools, spent_in
+from ..runs import (
+    Child,
+    Past,
+    Plan,
+    ResumeOptions,
+    RunOptions,
+    current_run,
+    handoff_tools,
+    spent_in,
+)
+from ..runs.veil import MARKS_OPTION, name_marks
 from ..tools import resolve_tools
 from .arguments import check_hooks, items_of, losses_of, object_of, to_request
 from .known import HOOKS, Known, known_of
@@ -39,6 +49,7 @@ __all__ = [
     "read_children",
     "read_on",
     "read_past",
+    "secrets_of",
     "to_agent",
 ]
 
@@ -48,14 +59,19 @@ _USUAL_BUDGET = Budget()
 _PLAIN = frozenset({"journal"})
 
 
-async def read_past(run_id: str, journal: Journal) -> Past:
+async def read_past(run_id: str, journal: Journal, *, secrets: Sequence[str] = ()) -> Past:
     """Fold the log of a run.
+
+    Args:
+        run_id: Which run.
+        journal: Where its log is.
+        secrets: Of the run, in their order.
 
     Raises:
         Misuse: The journal has no such run; the message names the nearest.
         JournalError: The log cannot be read.
     """
-    past = Past()
+    past = Past(secrets)
     await read_on(past, run_id, journal)
     if past.started is None:
         ids = [summary.run_id for summary in await journal.runs()]
@@ -149,6 +165,7 @@ async def _plan(
     parent = current_run.get()
     explicit = options.get("parent_run_id")
     own_clock = SYSTEM_CLOCK if parent is None else parent.clock
+    hidden = secrets_of(options)
     return Plan(
         agent=agent,
         request=request,
@@ -180,7 +197,8 @@ async def _plan(
         approve=options.get("approve"),
         artifact_store=_artifact_store(options, journal),
         policy=options.get("policy") or (None if parent is None else parent.policy),
-        secrets=items_of(options, "secrets"),
+        secrets=hidden,
+        marks=name_marks() if hidden else "",
         clock=options.get("clock") or own_clock,
         launch=object_of(options, "launch"),
         child=child,
@@ -209,7 +227,16 @@ async def plan_again(
     if isinstance(launch, dict):
         options.setdefault("launch", launch)
     request = replace(started.request, run_id=run_id)
-    return await plan_run(agent, request, cast("RunOptions", options), journal, child=child)
+    plan = await plan_run(agent, request, cast("RunOptions", options), journal, child=child)
+    marks = logged.get(MARKS_OPTION)
+    return replace(plan, marks=marks) if plan.secrets and isinstance(marks, str) else plan
+
+
+def secrets_of(options: RunOptions | ResumeOptions) -> tuple[str, ...]:
+    """What is masked in a run with these options: its own secrets and those of the run round it."""
+    parent = current_run.get()
+    own = items_of(options, "secrets")
+    return own if parent is None else tuple(dict.fromkeys((*parent.secrets, *own)))
 
 
 def to_agent(agent: object, engine: Engine | None = None) -> Agent[Any]:

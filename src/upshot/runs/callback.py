@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
@@ -29,11 +30,20 @@ async def call(
         function: Sync or async.
         arguments: What it gets.
         wait: Awaits what it gives; None waits without an end.
+
+    Raises:
+        RuntimeError: It raised a cancel that nobody asked for, such as that of a future of its own.
     """
-    value = function(*arguments)
-    if not inspect.isawaitable(value):
-        return value
-    return await (value if wait is None else wait(value))
+    try:
+        value = function(*arguments)
+        if not inspect.isawaitable(value):
+            return value
+        return await (value if wait is None else wait(value))
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise RuntimeError("it raised a CancelledError that nobody asked for") from error
 
 
 def raised(who: str, error: BaseException) -> str:

@@ -21,6 +21,7 @@ from .recording import Recording
 from .report import Report
 from .run import Run
 from .scope import Scope
+from .veil import Veil
 
 __all__ = ["Equipment"]
 
@@ -39,6 +40,7 @@ class Equipment:
         record: As given.
         info: Whose run it is.
         depth: How deep the run is, 0 for a root run.
+        veil: What keeps its secrets out of log and result, None without any.
         recorder: The log.
         ledger: The account.
         scope: Where the engine works.
@@ -66,12 +68,14 @@ class Equipment:
         )
         started = None if past is None else past.started
         self.depth = started.depth if started else plan.depth
+        self.veil = Veil(plan.secrets, name=plan.marks) if plan.secrets else None
         self.recorder = recorder = Recorder(
             plan.run_id,
             clock=plan.clock,
             journal=plan.journal,
             epoch=epoch,
             seq=past.seq if past is not None else 0,
+            veil=self.veil,
         )
         self.ledger = Ledger(
             plan.budget,
@@ -137,7 +141,7 @@ class Equipment:
 
     def result(self, ending: Ending) -> AgentResult[Any]:
         """The result as it is now, for a run that ended so."""
-        return self.report.result(
+        result = self.report.result(
             ending,
             self.board,
             attempt=max(1, self.recorder.attempt),
@@ -145,6 +149,7 @@ class Equipment:
             stored=self.box.stored,
             warnings=self.recorder.warnings,
         )
+        return result if self.veil is None else self.veil.show_result(result)
 
     def take_up(self, past: Past) -> None:
         """Go on with the account and the tools where earlier sittings left them."""

@@ -338,6 +338,7 @@ class Sitting:
                 clock=plan.clock,
                 loop=asyncio.get_running_loop(),
                 policy=plan.policy,
+                secrets=plan.secrets,
                 tell=self.recorder.emit,
                 box=parts.box,
                 stand_in=plan.child if parts.record is not None else None,

@@ -68,7 +68,9 @@ class ResumeOptions(TypedDict, total=False):
         approve: Asked before a tool that needs approval; True, False, or None to defer.
         artifact_store: Where large outputs go; by default beside the journal, else in memory.
         policy: Rules on tools, held at every call.
-        secrets: Texts that are masked wherever a tool could show them.
+        secrets: Texts that are masked in the log, in events, in errors, in artifacts, in the result
+            and in what tools return; model and tools work with the real ones. The log holds marks
+            for them, so a resume has to give the same ones in the same order.
         prices: What models cost, before the public table; for models that are given by name.
         clock: Time, for tests.
         launch: What a command line needs to start the run again; kept in the log, never a key.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -54,9 +54,11 @@ from ..contract import (
     Warned,
 )
 from ..errors import JournalError
+from ..tools.secrets import Secrets
 from .board import Board
 from .host import Steps
 from .kin import Spent, child_of, spent_of
+from .veil import lift
 
 __all__ = ["CallAnswer", "Past", "to_artifact"]
 
@@ -65,6 +67,9 @@ CallAnswer: TypeAlias = Approve | Deny | Edit
 
 class Past:
     """The fold of a run's events, in order; reading is resuming.
+
+    Args:
+        secrets: Texts for which marks stand in the log, in the order in which the run had them.
 
     Attributes:
         started: The first event, None before it was read.
@@ -106,7 +111,9 @@ class Past:
         result: What the last sitting ended with, None where it was cut off.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, secrets: Sequence[str] = ()) -> None:
+        self._secrets = secrets
+        self._lifting: Secrets | None = None
         self.started: RunStarted | None = None
         self.agent = AgentSpec()
         self.seq = 0
@@ -167,6 +174,10 @@ class Past:
                 f"the log holds an event of kind {event.kind!r}, which this version cannot resume "
                 "from: update upshot"
             )
+        if isinstance(event, RunStarted):
+            self._lifting = lift(self._secrets, event)
+        if self._lifting is not None:
+            event = self._lifting.mask(event)
         self.seq = event.seq
         self._count_time(event)
         if self._is_seeding and not (isinstance(event, BoardChanged) and event.seeded):

@@ -34,6 +34,7 @@ from ..tools import Tool
 from .ledger import Ledger
 from .options import Approver, Committer, Seeder
 from .output import OutputType
+from .veil import MARKS_OPTION
 
 __all__ = ["Child", "Parent", "Plan"]
 
@@ -68,6 +69,7 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         clock: Its time.
         loop: The event loop in which it lives.
         policy: Its rules on tools, None for none.
+        secrets: What is masked in it.
         tell: Logs what it has to know of the inner one; None where nobody does.
         stand_in: Gives the results of runs inside it where it is replayed; None runs them.
         box: Its tools, which know whether strangers' words are in its context.
@@ -80,6 +82,7 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     clock: Clock
     loop: asyncio.AbstractEventLoop
     policy: Policy | None = None
+    secrets: tuple[str, ...] = ()
     tell: Callable[[Event], None] | None = None
     box: Context | None = None
     stand_in: Child | None = None
@@ -93,6 +96,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         warnings: Told when the run begins.
         spec: The agent in names only.
         seed: What the board of the first attempt was started with, in an earlier sitting.
+        marks: What the marks begin with that stand for secrets in its log, "" without any.
         is_known: Whether the run round it has counted what its log says that it used.
 
     The others: see ``RunOptions``.
@@ -128,6 +132,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     artifact_store: ArtifactStore | None = None
     policy: Policy | None = None
     secrets: tuple[str, ...] = ()
+    marks: str = ""
     clock: Clock = SYSTEM_CLOCK
     launch: JsonObject = {}
     child: Child | None = None
@@ -153,4 +158,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             options["model"] = self.model.name
         if self.launch:
             options["launch"] = self.launch
+        if self.marks:
+            options[MARKS_OPTION] = self.marks
         return options

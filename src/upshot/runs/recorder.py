@@ -143,7 +143,8 @@ class Recorder:
             case RunSettled():
                 self.is_settled = True
             case Warned():
-                self.warnings.append(event.warning)
+                told = event.warning if self._veil is None else self._veil.show(event.warning)
+                self.warnings.append(told)
             case HandoffEvent() if self.handoff is None:
                 self.handoff = event
             case _:

@@ -23,11 +23,11 @@ from ..contract import (
 )
 from ..tools.secrets import Secrets
 
-__all__ = ["MARK_OPTION", "Veil", "lift", "name_marks"]
+__all__ = ["MARKS_OPTION", "Veil", "lift", "name_marks"]
 
 V = TypeVar("V")
 
-MARK_OPTION = "secrets"
+MARKS_OPTION = "secrets"
 """Where run_started keeps what the marks of its log begin with."""
 
 # What comes in pieces, in which a secret may be cut in two, and the field that has it.
@@ -98,7 +98,7 @@ def name_marks() -> str:
     return random.token_hex(6)
 
 
-def lift(texts: Sequence[str], started: RunStarted) -> Callable[[Event], Event] | None:
+def lift(texts: Sequence[str], started: RunStarted) -> Secrets | None:
     """What reads events back as they were before they were written down.
 
     Args:
@@ -106,12 +106,12 @@ def lift(texts: Sequence[str], started: RunStarted) -> Callable[[Event], Event] 
         started: Its first event.
 
     Returns:
-        A function of an event; None where there is nothing to read back.
+        Whose ``mask`` puts the secrets back; None where there is nothing to put back.
     """
-    name = started.options.get(MARK_OPTION)
+    name = started.options.get(MARKS_OPTION)
     if not texts or not isinstance(name, str):
         return None
-    return Secrets(texts, mark=_marks(name)).lifted().mask
+    return Secrets(texts, mark=_marks(name)).lifted()
 
 
 def _marks(name: str) -> Callable[[int, int], str]:

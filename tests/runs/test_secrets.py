@@ -1,0 +1,133 @@
+"""What is registered as a secret is in no log, event, error or result of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import upshot
+from upshot import (
+    Agent,
+    Approve,
+    Failed,
+    ModelResponse,
+    Request,
+    ScriptedModel,
+    ScriptEngine,
+    ToolCall,
+    encode,
+    resume,
+    run,
+    start,
+    tool,
+)
+
+SECRET = "hunter2-is-secret"
+
+
+@pytest.fixture
+def got() -> list[str]:
+    """What the tool was called with."""
+    return []
+
+
+def keeper(got: list[str], *, approval: bool = False) -> Agent[str]:
+    @tool(effect="write", approval=approval)
+    async def login(password: str) -> str:
+        got.append(password)
+        return f"logged in with {password}"
+
+    return Agent("keeper", tools=[login])
+
+
+def calling() -> ScriptedModel:
+    call = ToolCall("1", "login", {"password": SECRET})
+    return ScriptedModel(
+        [ModelResponse(content=f"I use {SECRET}", tool_calls=(call,)), f"It was {SECRET}."]
+    )
+
+
+def bytes_of(journal: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in journal.parent.iterdir())
+
+
+async def test_a_secret_is_in_no_event_no_result_and_no_file(got: list[str], tmp_path: Path):
+    journal = tmp_path / "runs.db"
+    asked = Request(f"Log in with {SECRET}", inputs={"key": SECRET}, metadata={"key": SECRET})
+    options: dict[str, Any] = {"model": calling(), "secrets": [SECRET], "journal": journal}
+    async with start(keeper(got), asked, observers=[_Teller()], **options) as live:
+        events = [encode(event) async for event in live]
+        result = await live.result()
+    assert got == [SECRET]
+    assert result.success
+    assert SECRET.encode() not in b"".join(events)
+    assert SECRET.encode() not in encode(result)
+    assert SECRET.encode() not in bytes_of(journal)
+
+
+class _Teller:
+    def on_run_start(self, info: object, request: object) -> None:
+        raise ValueError(f"I saw {SECRET}")
+
+
+async def test_an_error_holds_no_secret(tmp_path: Path):
+    async def script(run: Any, host: Any, board: Any) -> None:
+        raise Failed("invalid_request", f"bad key {SECRET}", details={"key": SECRET})
+
+    agent = Agent("x", engine=ScriptEngine(script))
+    journal = tmp_path / "runs.db"
+    result = await run(agent, "Go.", secrets=[SECRET], journal=journal)
+    assert result.error is not None
+    assert result.error.message == "bad key ***"
+    assert SECRET.encode() not in encode(result)
+    assert SECRET.encode() not in bytes_of(journal)
+
+
+async def test_a_resumed_call_gets_the_real_value(got: list[str], tmp_path: Path):
+    journal = tmp_path / "runs.db"
+    agent, secrets = keeper(got, approval=True), ["another", SECRET]
+    parked = await run(agent, "Go.", model=calling(), secrets=secrets, journal=journal)
+    assert parked.status == "input_required"
+    assert SECRET.encode() not in bytes_of(journal)
+    result = await resume(
+        parked.run_id,
+        agent,
+        model=calling(),
+        journal=journal,
+        secrets=secrets,
+        answers=[Approve("1")],
+    )
+    assert result.success, result.error
+    assert got == [SECRET]
+    assert SECRET.encode() not in bytes_of(journal)
+
+
+async def test_a_run_inside_a_run_keeps_its_secrets_too(tmp_path: Path):
+    async def script(run: Any, host: Any, board: Any) -> str:
+        child = await run.child(Agent("inner", engine=ScriptEngine(inner)), f"with {SECRET}")
+        return child.content or ""
+
+    async def inner(run: Any, host: Any, board: Any) -> str:
+        return f"was told {SECRET}"
+
+    journal = tmp_path / "runs.db"
+    agent = Agent("outer", engine=ScriptEngine(script))
+    result = await run(agent, "Go.", secrets=[SECRET], journal=journal)
+    assert result.success, result.error
+    assert SECRET.encode() not in bytes_of(journal)
+
+
+async def test_the_model_works_with_the_real_text():
+    model = ScriptedModel(["done"])
+    await run(Agent("x"), f"use {SECRET}", model=model, secrets=[SECRET])
+    assert SECRET in model.calls[0].messages[0].text
+
+
+async def test_an_ended_run_says_the_same_when_it_is_read_again(got: list[str], tmp_path: Path):
+    journal = tmp_path / "runs.db"
+    options: dict[str, Any] = {"model": calling(), "secrets": [SECRET], "journal": journal}
+    first = await run(keeper(got), "Go.", **options)
+    again = await upshot.resume(first.run_id, keeper(got), **options)
+    assert again == first
