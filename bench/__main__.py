@@ -10,6 +10,7 @@ from bench.graph_node import graph_node
 from bench.headers import headers
 from bench.in_flight import in_flight
 from bench.lifecycle import lifecycle
+from bench.machine_state import machine_state
 from bench.parallel import gates, parallel
 from bench.start_up import start_up
 from bench.streaming import streaming
@@ -28,6 +29,7 @@ CASES = {
     "gates": gates,
     "parallel": parallel,
     "graph_node": graph_node,
+    "machine_state": machine_state,
     "headers": headers,
     "journal": journal,
 }

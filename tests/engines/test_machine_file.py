@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -283,6 +285,18 @@ def test_a_machine_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
     (tmp_path / "outer.yml").write_text(whole(f"a: {{type: initial, {both}}}"))
     found = [f for f in check_machine(tmp_path / "outer.yml") if f.mark.file.endswith("inner.yml")]
     assert len([f for f in found if f.severity == "fault"]) == 1
+
+
+@pytest.mark.parametrize("missing", ["yaml", "cel"])
+def test_without_the_extra_it_is_named(missing: str) -> None:
+    program = (
+        "import sys; sys.modules[sys.argv[1]] = None; import upshot\n"
+        "try: upshot.load_machine('states:\\n  a: {type: initial, output: 1 + 1}')\n"
+        "except upshot.Misuse as error: print(error)"
+    )
+    command = [sys.executable, "-W", "error", "-c", program, missing]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert "pip install 'upshot[machine]'" in done.stdout
 
 
 # ---- the published schema

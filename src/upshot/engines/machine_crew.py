@@ -39,6 +39,8 @@ class Executor(Protocol):
         ...
 
 
+_RESULTS = (AgentResult, ModelResponse)
+
 MachineAgent: TypeAlias = Agent[Any] | Engine | Executor
 
 
@@ -116,7 +118,9 @@ class Crew:
         except Exception as error:
             # The edge to a user's function: what it raises is a failure of the state.
             return Outcome.raised(error)
-        if isinstance(value, AgentResult | ModelResponse):
+        if value is None or isinstance(value, str | int):
+            return Outcome(value)
+        if isinstance(value, _RESULTS):
             return Outcome.of(coerce_result(cast("object", value)))
         return Outcome(to_free_json(value)[0])
 

@@ -17,7 +17,17 @@ from ..contract import ErrorCode, Json, JsonObject, UnserializableError, to_free
 from ..errors import Misuse
 from ..runs import Failed
 from .machine_fault import Mark, nearest
-from .machine_reading import Path, bound_names, fill, only_path, paths_of, pick, position, shortest
+from .machine_reading import (
+    Path,
+    Tree,
+    bound_names,
+    fill,
+    only_path,
+    paths_of,
+    pick,
+    position,
+    tree_of,
+)
 from .machine_scope import RESULT_FIELDS, Scope, is_free
 
 __all__ = ["MAX_EXPRESSION_CHARS", "BadExpression", "Expression"]
@@ -166,7 +176,7 @@ class Expression:
         if not names:
             return dict(value) if root == "result" else value
         for place, name in enumerate(names):
-            if not isinstance(value, Mapping):
+            if type(value) is not dict and not isinstance(value, Mapping):
                 before = ".".join(self._path[: place + 1])
                 raise self._broken(f"{before} is {_shown(value)}, which has no fields")
             if name not in value:
@@ -257,7 +267,7 @@ def _of_library(called: Collection[str]) -> Mapping[str, Any]:
     return {name: made for name, made in library if name.rpartition(".")[2] in called}
 
 
-def _check_reads(source: str, items: Collection[str]) -> dict[str, tuple[Path, ...]]:
+def _check_reads(source: str, items: Collection[str]) -> dict[str, Tree]:
     """What is read of each name; an empty path is all of it."""
     bound = bound_names(source)
     known = ("context", "input", "output", "result", *items)
@@ -271,7 +281,7 @@ def _check_reads(source: str, items: Collection[str]) -> dict[str, tuple[Path, .
         elif root not in bound and root not in _TYPES and root not in _LIBRARIES:
             wanted = nearest(root, known, "a name that is there")
             raise BadExpression(f"the name {root!r}", wanted, line, column)
-    return {root: shortest(paths) for root, paths in reads.items()}
+    return {root: tree_of(paths) for root, paths in reads.items()}
 
 
 def _check_result(path: Path, line: int, column: int) -> None:

@@ -8,9 +8,21 @@ from typing import Any, TypeAlias, cast
 
 from .machine_scope import Scope, is_free
 
-__all__ = ["Path", "bound_names", "fill", "only_path", "paths_of", "pick", "position", "shortest"]
+__all__ = [
+    "Path",
+    "Tree",
+    "bound_names",
+    "fill",
+    "only_path",
+    "paths_of",
+    "pick",
+    "position",
+    "tree_of",
+]
 
 Path: TypeAlias = tuple[str, ...]
+# The names that are read of a mapping; None is all of it.
+Tree: TypeAlias = "dict[str, Tree] | None"
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _PLAIN_PATH = re.compile(rf"\s*{_NAME}(\s*\.\s*{_NAME})*\s*")
@@ -51,11 +63,14 @@ def bound_names(source: str) -> set[str]:
     return {name for pair in _BOUND.findall(source) for name in pair if name}
 
 
-def shortest(paths: Collection[Path]) -> tuple[Path, ...]:
-    """The paths that no other is the beginning of."""
-    return tuple(
-        sorted(path for path in paths if not any(path[:n] in paths for n in range(len(path))))
-    )
+def tree_of(paths: Collection[Path]) -> Tree:
+    """What *paths* lead to as one tree; None is all of it."""
+    if () in paths:
+        return None
+    below: dict[str, list[Path]] = {}
+    for name, *rest in paths:
+        below.setdefault(name, []).append(tuple(rest))
+    return {name: tree_of(rest) for name, rest in below.items()}
 
 
 def only_path(source: str) -> Path | None:
@@ -65,35 +80,34 @@ def only_path(source: str) -> Path | None:
     return tuple(part.strip() for part in source.split("."))
 
 
-def pick(scope: Scope, reads: Mapping[str, Collection[Path]]) -> dict[str, Any]:
-    """The parts of *scope* that *reads* names, and nothing else of it."""
-    return {root: _part(scope[root], paths) for root, paths in reads.items()}
+def pick(scope: Scope, reads: Mapping[str, Tree]) -> dict[str, Any]:
+    """The parts of *scope* that *reads* names, in mappings of their own, and nothing else of it."""
+    return {root: _part(scope[root], tree) for root, tree in reads.items()}
 
 
-def _part(value: Any, paths: Collection[Path]) -> Any:
-    """What *paths* lead to in *value*, in mappings of their own."""
-    if () in paths or not isinstance(value, Mapping):
-        return dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else value
-    below: dict[str, list[Path]] = {}
-    for name, *rest in paths:
-        below.setdefault(name, []).append(tuple(rest))
+def _part(value: Any, tree: Tree) -> Any:
+    # A dict is looked for first: it is what a value nearly always is, and a role takes longer.
+    if type(value) is not dict and not isinstance(value, Mapping):
+        return value
+    if tree is None:
+        return dict(cast("Mapping[str, Any]", value))
     found = cast("Mapping[str, Any]", value)
-    return {name: _part(found[name], rest) for name, rest in below.items() if name in found}
+    return {
+        name: found[name] if below is None else _part(found[name], below)
+        for name, below in tree.items()
+        if name in found
+    }
 
 
-def fill(value: Any, paths: Collection[Path]) -> Any:
-    """*value*, a result, with null where *paths* lead to nothing that is known of it."""
+def fill(value: Mapping[str, Any], tree: Tree, above: Path = ()) -> dict[str, Any]:
+    """*value*, a result, with null where *tree* leads to nothing that is known of it."""
     filled = dict(value)
-    for path in paths:
-        holder: dict[str, Any] = filled
-        for place, name in enumerate(path):
-            is_last = place == len(path) - 1
-            if is_free(path[: place + 1]):
-                break
-            if is_last:
-                holder.setdefault(name, None)
-            elif isinstance(holder.get(name, {}), dict):
-                holder[name] = holder = dict(holder.get(name, {}))
-            else:
-                break
+    for name, below in (tree or {}).items():
+        path = (*above, name)
+        if is_free(path):
+            continue
+        if below is None:
+            filled.setdefault(name, None)
+        elif isinstance(filled.get(name, {}), dict):
+            filled[name] = fill(filled.get(name, {}), below, path)
     return filled

@@ -157,14 +157,16 @@ class Visit:
         form: dict[str, object] = {}
         # A state that does nothing has not failed where the one before it did.
         error = None if outcome is self._last else outcome.error
+        scope = self._scope(outcome)
         if error is None and self._state.keeps.fields:
-            for name, value in self._state.keeps.value(self._scope(outcome)).items():
+            for name, value in self._state.keeps.value(scope).items():
                 context.set(name, value)
-        to = to or self._way_on(outcome, error)
+        to = to or self._way_on(scope, error)
         if to:
             form["to"] = await self._agree(to)
         else:
-            form["answer"] = self._answer(outcome)
+            output = self._state.output
+            form["answer"] = outcome.answer if output is None else output.value(scope)
         form.update(context.take_changes())
         if outcome is self._last:
             form["same"] = True
@@ -223,7 +225,7 @@ class Visit:
             values.clear()
             values.update(cast("JsonObject", given))
 
-    def _way_on(self, outcome: Outcome, error: AgentError | None) -> str:
+    def _way_on(self, scope: Scope, error: AgentError | None) -> str:
         """The next state, "" where the machine ends.
 
         A failure is left only by a condition that looks at the result, or by ``on_error``:
@@ -232,7 +234,6 @@ class Visit:
         state = self._state
         if error is None and state.is_final:
             return ""
-        scope = self._scope(outcome)
         for transition in state.transitions:
             when = transition.when
             if error is not None and (when is None or not when.reads_result):
@@ -281,12 +282,6 @@ class Visit:
             f"there are {', '.join(states)}",
             details={"state": self._name, "to": to},
         )
-
-    def _answer(self, outcome: Outcome) -> Json:
-        """What the machine gives when it ends here."""
-        if self._state.output is not None:
-            return self._state.output.value(self._scope(outcome))
-        return outcome.answer
 
     def _scope(self, outcome: Outcome) -> Scope:
         names: Mapping[str, Any] = {
