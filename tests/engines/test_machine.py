@@ -274,6 +274,15 @@ async def test_a_bug_in_a_function_is_an_internal_failure_with_its_class() -> No
     assert (result.error.code, result.error.type) == ("internal", "RuntimeError")
 
 
+async def test_what_a_function_returns_must_have_a_form_in_json() -> None:
+    engine = engine_of(
+        "a: {type: initial, function: f, on_error: c, transitions: [{to: b}]}\n"
+        "b: {type: final}\nc: {type: final, output: {code: result.error.code}}",
+        functions={"f": object},
+    )
+    assert (await go(engine)).output == {"code": "invalid_output"}
+
+
 async def test_a_function_may_raise_a_failure() -> None:
     engine = engine_of(
         "a: {type: initial, function: f, on_error: c, transitions: [{to: b}]}\n"

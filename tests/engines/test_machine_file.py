@@ -75,7 +75,7 @@ EXPECTED = {
     "17:30": "did you mean 'backoff_s'?",
     "19:11": "initial or final",
     "20:5": "it in a final state",
-    "20:21": "an expression in CEL",
+    "20:21": "a literal text is {text: ...}",
     "22:3": "each key once",
     "25:20": "a key of a member of parallel",
     "25:16": "one of agent, function, machine",

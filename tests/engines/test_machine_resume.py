@@ -109,6 +109,25 @@ async def test_the_board_of_a_resumed_run_is_that_of_one_that_was_never_cut() ->
         assert result.content == whole.content
 
 
+async def test_a_machine_that_has_changed_since_is_told_and_a_lost_state_is_a_dead_end() -> None:
+    states = "a: {type: initial, transitions: [{to: b}]}\nb: {type: final, output: {n: 1}}"
+    _, log = await logged(engine_of(states))
+    place = place_of(log, "machine-1/a#1") + 1
+    again, _ = await cut_and_resumed(engine_of(states.replace("n: 1", "n: 2")), log[: place + 1])
+    assert again.output == {"n": 2}
+    assert [warning.code for warning in again.warnings] == ["machine_changed"]
+    lost, _ = await cut_and_resumed(engine_of(states.replace("b", "c")), log[: place + 1])
+    assert lost.error is not None
+    assert lost.error.code == "dead_end"
+
+
+async def test_the_same_machine_is_not_told_of() -> None:
+    states = "a: {type: initial, transitions: [{to: b}]}\nb: {type: final, output: {n: 1}}"
+    _, log = await logged(engine_of(states))
+    again, _ = await cut_and_resumed(engine_of(states), log[:-1])
+    assert not again.warnings
+
+
 # ---- people
 
 WAITING = """
@@ -132,6 +151,7 @@ async def test_a_wait_state_parks_and_goes_on_by_the_answer(answer: Any, expecte
     assert parked.status is Status.INPUT_REQUIRED
     (question,) = parked.pending
     assert question.question == "approval"  # type: ignore[union-attr]
+    assert question.id == "machine-1/ask#1"  # type: ignore[union-attr]
     answers = [Answer(question.id, answer)]  # type: ignore[union-attr]
     result = await resume("run-1", AGENT, journal=journal, engine=made, answers=answers)
     assert result.output == expected

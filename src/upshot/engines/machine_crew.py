@@ -17,6 +17,7 @@ from ..contract import (
     ModelResponse,
     Request,
     Status,
+    UnserializableError,
     coerce_result,
     to_free_json,
 )
@@ -122,7 +123,10 @@ class Crew:
             return Outcome(value)
         if isinstance(value, _RESULTS):
             return Outcome.of(coerce_result(cast("object", value)))
-        return Outcome(to_free_json(value)[0])
+        try:
+            return Outcome(to_free_json(value)[0])
+        except UnserializableError:
+            return Outcome.of(coerce_result(value))
 
     async def ask(
         self, task: Task, given: Json, context: Mapping[str, Json], *, trip: Trip, key: str

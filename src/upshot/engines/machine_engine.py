@@ -6,7 +6,19 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from typing import Any
 
-from ..contract import MAIN_CHANNEL, OUTPUT_VAR, Agent, Checkpoint, Clock, JsonObject, Role
+from ..contract import (
+    MAIN_CHANNEL,
+    OUTPUT_VAR,
+    Agent,
+    Checkpoint,
+    Clock,
+    Effect,
+    JsonObject,
+    Origin,
+    Role,
+    RunWarning,
+    Warned,
+)
 from ..errors import Misuse
 from ..runs import Board, Run, RunHost
 from .graph_trip import Trip
@@ -78,6 +90,7 @@ class MachineEngine:
         """
         trip = Trip(run, host, board, name="machine")
         first = await trip.begin()
+        await self._tell_of_change(host, trip.key)
         point = run.resume_from if run.attempt == 1 else None
         variables = first.variables()
         around = Surroundings(trip, self._crew, self._hooks, self._clock)
@@ -97,6 +110,14 @@ class MachineEngine:
         if outcome.payload is not None:
             board.set(OUTPUT_VAR, outcome.payload)
         return board
+
+    async def _tell_of_change(self, host: RunHost, key: str) -> None:
+        """Warn where the run began with another machine."""
+        digest = self.machine.digest
+        if await host.once(f"{key}machine", Effect.READ, lambda: digest) != digest:
+            message = f"the machine {self.machine.name!r} has changed since the run began"
+            warning = RunWarning(code="machine_changed", message=message, origin=Origin.CALLER)
+            await host.publish(Warned(warning=warning))
 
 
 def _given(run: Run, board: Board, variables: JsonObject) -> JsonObject:

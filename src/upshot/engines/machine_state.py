@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Any
+
+import msgspec
 
 from ..contract import Agent, JsonObject
 from .machine_expression import Expression
@@ -160,6 +163,15 @@ class Machine:
     file: str = ""
     warnings: tuple[MachineFault, ...] = ()
     data: JsonObject = field(default_factory=dict[str, Any])
+
+    @cached_property
+    def digest(self) -> str:
+        """What tells it, with its sub-machines, from any other."""
+        made = hashlib.sha256(msgspec.json.encode(self.data, order="deterministic"))
+        for _, task in self.tasks():
+            if task.machine is not None:
+                made.update(task.machine.digest.encode())
+        return made.hexdigest()
 
     def tasks(self) -> Iterator[tuple[Machine, Task]]:
         """All that is done in it and its sub-machines, each with the machine it stands in."""

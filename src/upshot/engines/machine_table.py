@@ -97,14 +97,16 @@ class TableReader:
         self.tell(piece.mark, shown(piece), f"seconds, 0 or more: {what}", kind="type")
         return None
 
-    def expression(self, piece: Piece, what: str, items: Collection[str] = ()) -> Expression | None:
+    def expression(
+        self, piece: Piece, what: str, items: Collection[str] = (), *, hint: str = ""
+    ) -> Expression | None:
         """An expression; a number, truth value or null is one too."""
         if isinstance(piece, Scalar) and (piece.value is not None or piece.text):
             try:
                 return Expression(piece.text, piece.mark, items)
             except BadExpression as problem:
                 mark = _inside(piece, problem)
-                self.tell(mark, problem.found, problem.expected, kind="expression")
+                self.tell(mark, problem.found, problem.expected + hint, kind="expression")
                 return None
         self.tell(piece.mark, shown(piece), f"an expression: {what}", kind="type")
         return None
@@ -121,7 +123,8 @@ class TableReader:
             case Scalar(value=value) if not isinstance(value, str):
                 return Constant(value)
             case Scalar():
-                return self.expression(piece, "a value", items) or Constant(None)
+                hint = "; a literal text is {text: ...}"
+                return self.expression(piece, "a value", items, hint=hint) or Constant(None)
 
     def fields(self, table: Table, items: Collection[str] = ()) -> Fields:
         """Values by name."""

@@ -110,10 +110,15 @@ class Visit:
             entered = self._context.apply(cast("JsonObject", form))
             if isinstance(form, dict) and "to" in form:
                 return self._done(entered, {"to": form["to"], "same": True})
+        asked: Outcome | None = None
+        if state.wait:
+            # Before its step begins: what is parked is not cut off.
+            asked = await work(state, self._key, self._scope(self._last))
 
         async def stay() -> dict[str, object]:
             self._trip.flush()
-            return await self._leave(await work(state, self._key, self._scope(self._last)))
+            outcome = asked or await work(state, self._key, self._scope(self._last))
+            return await self._leave(outcome)
 
         effect = Effect.WRITE if state.works or self._hooks else Effect.READ
         form = await host.once(self._key, effect, stay, idempotent=True)

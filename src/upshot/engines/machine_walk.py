@@ -114,7 +114,7 @@ class _Walk:
             await self._around.trip.stop_if_asked()
             steps += 1
             self._check_limit(steps, name)
-            done = await self._visit(self._machine.states[name])
+            done = await self._visit(self._state(name))
             if commit is not None:
                 commit((done.change,))
             if done.outcome is not self._last and done.outcome.spent is not None:
@@ -143,6 +143,15 @@ class _Walk:
             given=self._given,
             last=last,
         ).take(work)
+
+    def _state(self, name: str) -> State:
+        state = self._machine.states.get(name)
+        if state is None:
+            # The log is of another machine: one that has changed since.
+            there = ", ".join(self._machine.states)
+            message = f"the machine has no state {name!r} any more: there are {there}"
+            raise Failed(ErrorCode.DEAD_END, message, details={"state": name})
+        return state
 
     async def _descend(self, machine: Machine, key: str, prefix: str, given: JsonObject) -> Outcome:
         try:
