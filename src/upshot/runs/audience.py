@@ -22,7 +22,7 @@ class Audience:
     def __init__(
         self,
         method: Callable[[Any], object],
-        on_failure: Callable[[Exception], None],
+        on_failure: Callable[[BaseException], None],
     ) -> None:
         self._method = method
         self._on_failure = on_failure
@@ -36,8 +36,8 @@ class Audience:
             return
         try:
             told = self._method(fact)
-        except Exception as error:
-            # A host looks on; it never fails a run.
+        except (Exception, asyncio.CancelledError) as error:
+            # A host looks on; it never fails a run. Nothing waits here that could be cancelled.
             self._fail(error)
             return
         if inspect.isawaitable(told):
@@ -64,11 +64,14 @@ class Audience:
         try:
             while self._waiting:
                 await self._waiting.popleft()
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
             # A host looks on; it never fails a run.
             self._fail(error)
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         # First, for the warning that it becomes is an event too.
         self._has_failed = True
         self._on_failure(error)

@@ -282,7 +282,7 @@ class RunHost:
         told = method(self._user, name)
         return None if told is None else Audience(told, lambda error: self._warn(name, error))
 
-    def _warn(self, name: str, error: Exception) -> None:
+    def _warn(self, name: str, error: BaseException) -> None:
         message = raised(f"host.{name}", error)
         self._recorder.warn(RunWarning(code="host_failed", message=message, origin=Origin.HOST))
 

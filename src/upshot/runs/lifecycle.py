@@ -160,7 +160,7 @@ class Sitting:
         recorder, is_told = self.recorder, self.phase in (Phase.ENDING, Phase.CLOSING)
         if isinstance(error, asyncio.CancelledError):
             self._parts.scope.end("caller")
-        elif isinstance(error, JournalError) or is_told:
+        elif recorder.is_lost or is_told:
             recorder.leave_journal()
         if not is_told:
             result = self._parts.result(self._classify(error))
@@ -270,9 +270,9 @@ class Sitting:
                 parts.take_board(past)
             else:
                 await self._seed()
-        except JournalError:
-            raise
         except Exception as error:
+            if self.recorder.is_lost:
+                raise
             # The host prepares the board; what it raises ends the run and nothing else.
             if isinstance(error, TimeoutError) and parts.scope.stop:
                 return self._unprepared(self._classify(error))

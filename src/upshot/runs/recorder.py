@@ -19,6 +19,7 @@ from ..contract import (
     RunWarning,
     Warned,
 )
+from ..errors import JournalError
 from .audience import Audience
 from .callback import raised
 from .listeners import Listener
@@ -42,6 +43,7 @@ class Recorder:
         warnings: All that were told, in order.
         handoff: The first hand-off of the attempt, None before one.
         watched: Whether anybody looks, so that deltas are worth making.
+        is_lost: Whether the log could not be written; others may raise JournalError too.
         is_settled: Whether the last event of the sitting was emitted; none comes after it.
     """
 
@@ -62,6 +64,7 @@ class Recorder:
         self.handoff: HandoffEvent | None = None
         self.watched = False
         self.is_settled = False
+        self.is_lost = False
         self._part = 0
         self._clock = clock
         self._journal = journal
@@ -111,7 +114,11 @@ class Recorder:
             self._stamp(event, seq, part)
             if durable and journal is not None:
                 written = event if self._veil is None else self._veil.write(event)
-                journal.append(written, epoch=self._epoch)
+                try:
+                    journal.append(written, epoch=self._epoch)
+                except JournalError:
+                    self.is_lost = True
+                    raise
         self.seq, self._part = seq, part
         if kind in _KEPT:
             self._keep(event)
@@ -164,11 +171,16 @@ class Recorder:
             message = f"{name}{path} holds what JSON cannot: it was replaced"
             self.warn(RunWarning(code="lossy_value", message=message, origin=Origin.ENGINE))
 
-    def _warn_of_listener(self, error: Exception) -> None:
+    def _warn_of_listener(self, error: BaseException) -> None:
         message = raised("a listener of all runs", error)
         self.warn(RunWarning(code="listener_failed", message=message, origin=Origin.OBSERVER))
 
     async def barrier(self) -> None:
         """Wait until everything that was emitted is safe."""
-        if self._journal is not None:
+        if self._journal is None:
+            return
+        try:
             await self._journal.durable(self.run_id, self.seq)
+        except JournalError:
+            self.is_lost = True
+            raise
