@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
-from ..contract import Coercion, Json, JsonObject, UnserializableError, to_free_json
+from ..contract import Coercion, Json, JsonObject
 from ..errors import Misuse
 from .coercion import Mender, round_integers
-from .fault import describe_faults
+from .defaults import Defaults
+from .fault import cut_text, describe_choices, describe_faults
+from .reading import read_object
 
 if TYPE_CHECKING:
     from jsonschema_rs import Validator
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["ArgumentCheck", "Checked", "Refused"]
 
 _TOLD = 30
+_MAX_NAME_CHARS = 80
+_MAX_HINT_CHARS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,7 @@ class Checked:
 
     Attributes:
         given: What the model gave, coerced where it had to be.
-        filled: The same with the schema's defaults for what is absent.
+        filled: The same with the schema's defaults for what is absent, however deep.
         coercions: What was changed.
     """
 
@@ -40,7 +44,7 @@ class Refused:
     """Arguments that do not fit.
 
     Attributes:
-        details: Every fault with its path.
+        details: Every fault with its path; the first twenty, where there are more.
         hint: What the tool takes.
     """
 
@@ -61,11 +65,7 @@ class ArgumentCheck:
         self.schema = schema
         properties = schema.get("properties")
         self._properties = properties if isinstance(properties, dict) else {}
-        self._defaults = {
-            key: one["default"]
-            for key, one in self._properties.items()
-            if isinstance(one, dict) and "default" in one
-        }
+        self._defaults = Defaults(schema)
 
     @cached_property
     def validator(self) -> Validator:
@@ -79,7 +79,7 @@ class ArgumentCheck:
         try:
             return jsonschema_rs.validator_for(self.schema, validate_formats=True, offline=True)
         except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
-            text = " ".join(str(error).split())
+            text = cut_text(" ".join(str(error).split()), _MAX_HINT_CHARS)
             raise Misuse(f"the schema of tool {self.name!r} is not valid: {text}") from error
 
     def read(self, arguments: str | Mapping[str, Json]) -> Checked | Refused:
@@ -89,67 +89,47 @@ class ArgumentCheck:
             arguments: JSON text as the model wrote it (empty text is no arguments), or a mapping.
         """
         coercions: list[Coercion] = []
-        value = _parse(arguments, coercions)
-        if not isinstance(value, dict):
-            return Refused(_no_object(arguments, value), self.hint)
-        value = cast("JsonObject", value)
+        value = read_object(arguments, coercions)
+        if isinstance(value, str):
+            return Refused(value, self.hint)
         if not self.validator.is_valid(value):
             # Valid arguments are by far the most; only the others pay for a closer look.
             mender = Mender(self.validator)
             mended, faults = mender.mend(value)
             if faults:
-                return Refused(describe_faults(faults, list(self._properties)), self.hint)
+                return Refused(describe_faults(faults, list(self._properties), mended), self.hint)
             coercions += mender.coercions
             value = cast("JsonObject", mended)
-        value = round_integers(value, self.schema, coercions)
-        missing = {key: one for key, one in self._defaults.items() if key not in value}
-        return Checked(value, {**value, **missing} if missing else value, tuple(coercions))
+        rounded = round_integers(value, self.validator, coercions)
+        if isinstance(rounded, str):
+            return Refused(rounded, self.hint)
+        filled = self._defaults.fill(rounded, self.validator)
+        return Checked(rounded, filled, tuple(coercions))
 
     @cached_property
     def hint(self) -> str:
         """What the tool takes, for a model that got it wrong."""
         if not self._properties:
-            return f"{self.name} takes no arguments: send {{}}."
+            return f"{self.name} takes {self._unnamed()}"
         required = self.schema.get("required")
         needed = required if isinstance(required, list) else []
-        told = [
-            f"{key}: {_type_word(one)}{'' if key in needed else ' (optional)'}"
-            for key, one in self._properties.items()
-        ]
-        if len(told) > _TOLD:
-            told[_TOLD:] = [f"and {len(told) - _TOLD} more"]
+        told: list[str] = []
+        size = 0
+        for key, one in self._properties.items():
+            text = f"{cut_text(key, _MAX_NAME_CHARS)}: {_type_word(one)}"
+            size += len(text)
+            if len(told) == _TOLD or size > _MAX_HINT_CHARS:
+                told.append(f"and {len(self._properties) - len(told)} more")
+                break
+            told.append(text if key in needed else f"{text} (optional)")
         return f"{self.name} takes " + ", ".join(told) + "."
 
-
-def _parse(arguments: str | Mapping[str, Json], coercions: list[Coercion]) -> object:
-    if not isinstance(arguments, str):
-        try:
-            return to_free_json(arguments)[0]
-        except UnserializableError:
-            return None
-    # The reader of wire JSON also takes what providers really send, such as raw newlines.
-    from ..wire.document import parse_json
-
-    if not arguments.strip():
-        return {}
-    value = parse_json(arguments)
-    if value is None:
-        # Several models write null where a tool takes nothing.
-        return {}
-    # Encoded twice: a model's own mistake, or that of a proxy before it.
-    if isinstance(value, str) and isinstance(inner := parse_json(value), dict):
-        coercions.append(Coercion(path="", rule="json", before=value, after=inner))
-        return inner
-    return value
-
-
-def _no_object(arguments: object, value: object) -> str:
-    if isinstance(value, list):
-        return "/: the arguments are an array; a JSON object is needed"
-    if isinstance(value, str | int | float):
-        return "/: the arguments are a single value; a JSON object is needed"
-    shown = arguments if isinstance(arguments, str) else type(arguments).__name__
-    return f"/: the arguments are no JSON: {shown[:100]}"
+    def _unnamed(self) -> str:
+        closed = self.schema.get("additionalProperties") is False
+        keys = ("additionalProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf")
+        if closed or not any(key in self.schema for key in keys):
+            return "no arguments: send {}."
+        return "one JSON object."
 
 
 def _type_word(schema: object) -> str:
@@ -162,6 +142,6 @@ def _type_word(schema: object) -> str:
         return " or ".join(dict.fromkeys(map(_type_word, branches)))
     choices = fields.get("enum")
     if isinstance(choices, list):
-        return "one of " + ", ".join(str(choice) for choice in choices)
+        return f"one of {describe_choices(choices)}"
     kind = fields.get("type", "object" if "$ref" in fields else "any")
     return " or ".join(map(str, kind)) if isinstance(kind, list) else str(kind)

@@ -2,44 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from ..contract import Json, UnserializableError, to_free_json
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError
 
-__all__ = ["describe_faults", "nearest", "pointer", "wanted_types"]
+__all__ = [
+    "cut_text",
+    "describe_choices",
+    "describe_faults",
+    "join_faults",
+    "nearest",
+    "pointer",
+    "shown",
+    "union_branches",
+    "wanted_types",
+]
 
 _MAX_FAULTS = 20
 _MAX_CHARS = 300
+_MAX_STEP_CHARS = 80
+_MAX_CHOICES = 12
+_MAX_CHOICE_CHARS = 60
+_MAX_TOTAL_CHARS = 4_000
 
 
-def describe_faults(faults: Sequence[ValidationError], known: Sequence[str] = ()) -> str:
-    """All *faults* with their paths, in one line.
+def describe_faults(
+    faults: Sequence[ValidationError], known: Sequence[str] = (), value: Json = None
+) -> str:
+    """All *faults* with their paths, in one line of a bounded length.
 
     Args:
         faults: What the validator found.
         known: Names of the properties at the root, to tell a misspelt one what is near.
+        value: What was validated; names the keys of an object that may have none.
     """
+    return join_faults(text for fault in faults for text in _describe(fault, known, value))
+
+
+def join_faults(texts: Iterable[str]) -> str:
+    """The first of *texts*, and how many more there are."""
     told: list[str] = []
-    for fault in faults[:_MAX_FAULTS]:
-        told += _describe(fault, known)
-    if len(faults) > _MAX_FAULTS:
-        told.append(f"and {len(faults) - _MAX_FAULTS} more")
-    return "; ".join(told)
+    rest = size = 0
+    for text in texts:
+        if len(told) < _MAX_FAULTS and size + len(text) <= _MAX_TOTAL_CHARS:
+            told.append(text)
+            size += len(text)
+        else:
+            rest += 1
+    return "; ".join([*told, f"and {rest} more"] if rest else told)
 
 
 def nearest(word: str, known: Iterable[str], *, count: int = 1) -> list[str]:
     """What of *known* looks like *word*, the nearest first, at most *count*."""
     from difflib import get_close_matches
 
-    return get_close_matches(word, list(known), n=count)
+    # Letter case is what models get wrong first.
+    folded: dict[str, list[str]] = {}
+    for name in known:
+        folded.setdefault(name.casefold(), []).append(name)
+    close = get_close_matches(word.casefold()[:200], folded, n=count)
+    return [name for one in close for name in folded[one]][:count]
 
 
 def pointer(path: Sequence[str | int]) -> str:
     """*path* as a JSON pointer; the root is "/" for people's sake."""
-    steps = (str(step).replace("~", "~0").replace("/", "~1") for step in path)
-    return "/" + "/".join(steps)
+    return "/" + "/".join(str(step).replace("~", "~0").replace("/", "~1") for step in path)
 
 
 def wanted_types(fault: ValidationError) -> list[str]:
@@ -48,29 +81,77 @@ def wanted_types(fault: ValidationError) -> list[str]:
     if kind.name == "type":
         return list(kind.types)
     types: list[str] = []
-    for branch in getattr(kind, "context", ()):
+    for branch in union_branches(fault):
         for inner in branch:
             if inner.instance_path == fault.instance_path:
                 types += wanted_types(inner)
     return list(dict.fromkeys(types))
 
 
-def _describe(fault: ValidationError, known: Sequence[str]) -> list[str]:
+def union_branches(fault: ValidationError) -> Sequence[Sequence[ValidationError]]:
+    """What each branch of a union says, nothing where *fault* is none of a union."""
+    kind: Any = fault.kind
+    return getattr(kind, "context", ()) if kind.name in ("anyOf", "oneOf") else ()
+
+
+def shown(value: object) -> str:
+    """*value* as JSON of a bounded length, as the model wrote it."""
+    try:
+        text = msgspec.json.encode(to_free_json(value)[0]).decode()
+    except (UnserializableError, ValueError, TypeError):
+        text = str(value)
+    return cut_text(text)
+
+
+def cut_text(text: str, most: int = _MAX_CHARS) -> str:
+    """*text*, or its beginning and three dots."""
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def describe_choices(choices: Sequence[object]) -> str:
+    """The first of *choices* as JSON, and how many more there are."""
+    told = [cut_text(shown(choice), _MAX_CHOICE_CHARS) for choice in choices[:_MAX_CHOICES]]
+    more = len(choices) - len(told)
+    return ", ".join(told) + (f" and {more} more" if more else "")
+
+
+def _place(path: Sequence[str | int]) -> str:
+    # A key may be as long as a model likes.
+    return pointer(
+        [cut_text(step, _MAX_STEP_CHARS) if isinstance(step, str) else step for step in path]
+    )
+
+
+def _describe(fault: ValidationError, known: Sequence[str], value: Json) -> Iterator[str]:
     path = fault.instance_path
     kind: Any = fault.kind
     match kind.name:
         case "required":
-            return [f"{pointer([*path, str(kind.property)])}: is required and missing"]
-        case "additionalProperties":
+            yield f"{_place([*path, str(kind.property)])}: is required and missing"
+        case "additionalProperties" | "unevaluatedProperties":
             names = known if not path else ()
-            unexpected = cast("list[str]", kind.unexpected)
-            return [f"{pointer([*path, name])}: {_unexpected(name, names)}" for name in unexpected]
+            for place, name in enumerate(cast("list[str]", kind.unexpected)):
+                # Looking for what is near takes time, and no more than these are told.
+                near = _unexpected(name, names if place < _MAX_FAULTS else ())
+                yield f"{_place([*path, name])}: {near}"
         case "falseSchema":
-            return [f"{pointer(path)}: is not expected"]
+            for name in _closed_keys(fault, value):
+                yield f"{_place([*path, *name])}: is not expected"
         case "anyOf" | "oneOf":
-            return [f"{pointer(path)}: {_union(fault)}"]
+            yield f"{_place(path)}: {_union(fault)}"
         case _:
-            return [f"{pointer(path)}: {_cut(fault.message)}"]
+            yield f"{_place(path)}: {_alone(fault)}"
+
+
+def _closed_keys(fault: ValidationError, value: Json) -> Iterator[tuple[str, ...]]:
+    """The keys of an object that may have none: the validator names only the object."""
+    if fault.schema_path[-1:] == ["additionalProperties"]:
+        for step in fault.instance_path:
+            value = cast("Any", value)[step]
+        if isinstance(value, dict):
+            yield from ((name,) for name in value)
+            return
+    yield ()
 
 
 def _unexpected(name: str, known: Sequence[str]) -> str:
@@ -78,11 +159,23 @@ def _unexpected(name: str, known: Sequence[str]) -> str:
     return "is not expected" + (f"; did you mean {near[0]}?" if near else "")
 
 
-def _union(fault: ValidationError) -> str:
+def _alone(fault: ValidationError) -> str:
+    """What is wrong, without where."""
     kind: Any = fault.kind
+    return _choice(fault.instance, kind.options) if kind.name == "enum" else cut_text(fault.message)
+
+
+def _choice(given: object, options: Sequence[object]) -> str:
+    texts = [option for option in options if isinstance(option, str)]
+    near = nearest(given, texts) if isinstance(given, str) else []
+    hint = f"; did you mean {cut_text(near[0], _MAX_CHOICE_CHARS)}?" if near else ""
+    return f"{cut_text(shown(given), 100)} is not one of {describe_choices(options)}{hint}"
+
+
+def _union(fault: ValidationError) -> str:
     deeper = [
         inner
-        for branch in getattr(kind, "context", ())
+        for branch in union_branches(fault)
         for inner in branch
         if len(inner.instance_path) > len(fault.instance_path) or inner.kind.name == "required"
     ]
@@ -90,23 +183,15 @@ def _union(fault: ValidationError) -> str:
         return describe_faults(deeper)
     # Of the right type and wrong all the same: that says more than the types of the others.
     near = [
-        _cut(inner.message)
-        for branch in getattr(kind, "context", ())
+        _alone(inner)
+        for branch in union_branches(fault)
         for inner in branch
         if inner.kind.name not in ("type", "anyOf", "oneOf")
         and inner.instance_path == fault.instance_path
     ]
     if near:
-        return " or ".join(dict.fromkeys(near))
+        return cut_text(" or ".join(dict.fromkeys(near)), 2 * _MAX_CHARS)
     types = wanted_types(fault)
     if types:
-        return f"{_cut(_shown(fault.instance))} is not of type {' or '.join(types)}"
-    return _cut(fault.message)
-
-
-def _shown(value: object) -> str:
-    return f'"{value}"' if isinstance(value, str) else repr(value)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _MAX_CHARS else text[: _MAX_CHARS - 3] + "..."
+        return f"{cut_text(shown(fault.instance), 200)} is not of type {' or '.join(types)}"
+    return cut_text(fault.message)
