@@ -13,14 +13,18 @@ from upshot import (
     Budget,
     Event,
     LiveRun,
+    Machine,
+    MachineEngine,
     Message,
     Request,
+    ResultView,
     RunInfo,
     ScriptedModel,
     Status,
     ToolContext,
     ToolOutcome,
     Usage,
+    load_machine,
     resume,
     run,
     run_sync,
@@ -79,6 +83,14 @@ def fields(result: AgentResult[str]) -> None:
     assert_type(result.usage, Usage)
     assert_type(result.messages, tuple[Message, ...])
     assert_type(result.tool_outcomes, tuple[ToolOutcome, ...])
+
+
+def machines(view: ResultView) -> None:
+    machine = load_machine("letter.yml")
+    assert_type(machine, Machine)
+    engine = MachineEngine(machine, agents={"a": text}, functions={"f": len}, hooks=Look())
+    assert_type(Agent("m", engine=engine), Agent[str])
+    assert_type(view.result.status, Status)
 
 
 class Look:
