@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 from tests.runs.kit import log_of
 from upshot import (
     Agent,
+    AgentError,
     AgentResult,
+    Cost,
     Event,
+    Failed,
     MachineEngine,
+    ModelResponse,
     Request,
     ScriptedModel,
+    Usage,
     load_machine,
     resume,
     run,
@@ -61,3 +68,50 @@ async def cut_and_resumed(
 def talker(*replies: Any) -> Agent[Any]:
     """An agent that plays a script."""
     return Agent("talker", model=ScriptedModel(list(replies)), retry=None)
+
+
+COUNTING = """
+    count:
+      type: initial
+      function: add
+      input: {n: context.n, by: 1}
+      output_to_context: {n: output}
+      transitions: [{when: context.n < 3, to: count}, {to: done}]
+    done: {type: final, output: {n: context.n}}
+"""
+
+
+def add(n: int, by: int) -> int:
+    return n + by
+
+
+def boom() -> None:
+    raise RuntimeError("a bug")
+
+
+def fails(code: str = "rate_limit", **more: Any) -> Callable[[], None]:
+    def work() -> None:
+        raise Failed(AgentError(code, "no", **more))
+
+    return work
+
+
+ASKING = """
+    ask:
+      type: initial
+      agent: talker
+      {more}
+    done: {{type: final}}
+    other: {{type: final, output: {{code: result.error.code, message: result.error.message}}}}
+"""
+
+
+def asking(more: str = "transitions: [{to: done}]", **given: Any) -> MachineEngine:
+    text = ASKING.format(more=textwrap.indent(textwrap.dedent(more), " " * 6).strip())
+    return engine_of(text, **given)
+
+
+def costly(text: str) -> ModelResponse:
+    """A reply that cost something."""
+    usage = Usage(input_tokens=10, output_tokens=5)
+    return ModelResponse(content=text, usage=usage, cost=Cost(total=Decimal("0.25")))

@@ -1,77 +1,35 @@
-"""Machines that run: states, ways, failures, foreach, parallel, sub-machines."""
+"""Machines that run: states and ways, failures, retries."""
 
 from __future__ import annotations
 
 import asyncio
-import textwrap
-from collections.abc import Callable
-from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.engines.machine_kit import engine_of, go, talker, whole
+from tests.engines.machine_kit import (
+    COUNTING,
+    add,
+    asking,
+    boom,
+    engine_of,
+    fails,
+    go,
+    talker,
+    whole,
+)
 from upshot import (
     Agent,
     AgentError,
-    AgentResult,
     Board,
     Budget,
-    Cost,
     ErrorCode,
-    Failed,
     MachineEngine,
-    Misuse,
-    ModelResponse,
-    Request,
     ScriptedModel,
     Status,
-    Usage,
     load_machine,
-    run,
 )
 from upshot.testing import FakeClock
-
-COUNTING = """
-    count:
-      type: initial
-      function: add
-      input: {n: context.n, by: 1}
-      output_to_context: {n: output}
-      transitions: [{when: context.n < 3, to: count}, {to: done}]
-    done: {type: final, output: {n: context.n}}
-"""
-
-
-def add(n: int, by: int) -> int:
-    return n + by
-
-
-def boom() -> None:
-    raise RuntimeError("a bug")
-
-
-def fails(code: str = "rate_limit", **more: Any) -> Callable[[], None]:
-    def work() -> None:
-        raise Failed(AgentError(code, "no", **more))
-
-    return work
-
-
-ASKING = """
-    ask:
-      type: initial
-      agent: talker
-      {more}
-    done: {{type: final}}
-    other: {{type: final, output: {{code: result.error.code, message: result.error.message}}}}
-"""
-
-
-def asking(more: str = "transitions: [{to: done}]", **given: Any) -> MachineEngine:
-    text = ASKING.format(more=textwrap.indent(textwrap.dedent(more), " " * 6).strip())
-    return engine_of(text, **given)
 
 
 async def test_states_follow_their_transitions_to_the_final_one() -> None:
@@ -420,271 +378,3 @@ async def test_a_function_that_raises_may_be_tried_again() -> None:
         clock=FakeClock(),
     )
     assert (await go(engine)).output == "here"
-
-
-# ---- foreach and parallel
-
-EACH = """
-    a:
-      type: initial
-      foreach: context.items
-      as: x
-      function: f
-      input: {{n: x}}
-      {more}
-      on_error: c
-      transitions: [{{to: b}}]
-    b: {{type: final, output: {{all: output}}}}
-    c: {{type: final, output: {{code: result.error.code, member: result.error.details.member}}}}
-"""
-
-
-def each(function: Callable[..., Any], more: str = "") -> MachineEngine:
-    return engine_of(EACH.format(more=more), functions={"f": function})
-
-
-@pytest.mark.parametrize(
-    ("items", "more", "expected"),
-    [
-        ([1, 2], "", [2, 4]),
-        ([], "", []),
-        ({"p": 1, "q": 2}, "", {"p": 2, "q": 4}),
-        ([1, 2], "key: string(x)", {"1": 2, "2": 4}),
-        ([1, 2], "at_once: 1", [2, 4]),
-    ],
-    ids=["list", "nothing", "mapping", "key", "one at a time"],
-)
-async def test_foreach_keeps_what_came_of_every_item(items: Any, more: str, expected: Any) -> None:
-    result = await go(each(lambda n: n * 2, more), inputs={"items": items})
-    assert result.output == {"all": expected}
-
-
-async def test_items_are_worked_on_at_the_same_time_as_far_as_allowed() -> None:
-    most, now = 0, 0
-
-    async def work(n: int) -> int:
-        nonlocal most, now
-        now += 1
-        most = max(most, now)
-        await asyncio.sleep(0)
-        now -= 1
-        return n
-
-    await go(each(work, "at_once: 2"), inputs={"items": [1, 2, 3, 4]})
-    assert most == 2
-
-
-async def test_the_first_item_that_fails_is_the_failure_of_the_state() -> None:
-    def work(n: int) -> int:
-        if n == 2:
-            raise Failed("not_found", "no two")
-        return n
-
-    result = await go(each(work), inputs={"items": [1, 2, 3]})
-    assert result.output == {"code": "not_found", "member": "1"}
-
-
-async def test_two_items_with_one_key_are_a_conflict() -> None:
-    result = await go(each(lambda n: n, "key: '\"k\"'"), inputs={"items": [1, 2]})
-    assert result.error is not None
-    assert result.error.code is ErrorCode.CONFLICT
-
-
-async def test_foreach_over_no_list_is_an_error_with_its_place() -> None:
-    result = await go(each(lambda n: n), inputs={"items": 5})
-    assert result.error is not None
-    assert result.error.code is ErrorCode.INVALID_REQUEST
-    assert "machine:5:14" in result.error.message
-
-
-PARALLEL = """
-    a:
-      type: initial
-      parallel:
-        left: {agent: talker, input: {message: '"left"'}}
-        right: {function: f}
-      on_error: c
-      transitions: [{to: b}]
-    b: {type: final, output: output}
-    c: {type: final, output: {code: result.error.code, member: result.error.details.member}}
-"""
-
-
-async def test_members_of_parallel_give_a_mapping() -> None:
-    engine = engine_of(PARALLEL, agents={"talker": talker("hi")}, functions={"f": lambda: 2})
-    assert (await go(engine)).output == {"left": {"content": "hi"}, "right": 2}
-
-
-async def test_a_failure_in_parallel_carries_the_code_and_name_of_the_member() -> None:
-    refused = AgentError("auth_error", "no")
-    engine = engine_of(PARALLEL, agents={"talker": talker(refused)}, functions={"f": lambda: 2})
-    assert (await go(engine)).output == {"code": "auth_error", "member": "left"}
-
-
-def costly(text: str) -> ModelResponse:
-    usage = Usage(input_tokens=10, output_tokens=5)
-    return ModelResponse(content=text, usage=usage, cost=Cost(total=Decimal("0.25")))
-
-
-async def test_usage_and_cost_of_all_children_are_added_up() -> None:
-    class Foreign:
-        async def execute(self, input: Any, context: Any) -> Any:
-            return {"content": "x", "usage": {"input_tokens": 1, "output_tokens": 1}, "cost": 0.5}
-
-    engine = engine_of(
-        """
-        a: {type: initial, agent: talker, transitions: [{to: b}]}
-        b:
-          parallel: {x: {agent: talker}, y: {agent: foreign}}
-          transitions: [{to: c}]
-        c: {type: final, output: {cost: result.cost.total, tokens: result.usage.total_tokens}}
-        """,
-        agents={"talker": talker(costly("one"), costly("two")), "foreign": Foreign()},
-    )
-    result = await go(engine)
-    assert result.usage.total_tokens == 32
-    assert result.cost is not None
-    assert float(result.cost) == 1.0
-    assert result.output == {"cost": 0.75, "tokens": 17}
-
-
-# ---- agents of all kinds
-
-
-async def test_an_executor_gets_input_and_context_and_may_return_anything() -> None:
-    seen: list[Any] = []
-
-    class Foreign:
-        async def execute(self, input: Any, context: Any) -> Any:
-            seen.append((input, context))
-            context["n"] = 99
-            return {"content": "done"}
-
-    engine = asking("input: {x: 1}\ntransitions: [{to: done}]", agents={"talker": Foreign()})
-    result = await go(engine, inputs={"n": 1})
-    assert seen[0][0] == {"x": 1}
-    assert result.output == "done"
-    assert result.last_board.get("n") == 1  # type: ignore[attr-defined]
-
-
-async def test_an_executor_that_returns_an_error_has_failed() -> None:
-    class Foreign:
-        async def execute(self, input: Any, context: Any = None) -> Any:
-            return AgentError("model_unavailable", "away")
-
-    result = await go(asking("on_error: other", agents={"talker": Foreign()}))
-    assert result.output == {"code": "model_unavailable", "message": "away"}
-
-
-async def test_a_run_inside_of_an_executor_is_counted_once() -> None:
-    class Nested:
-        async def execute(self, input: Any, context: Any) -> AgentResult[Any]:
-            return await run(talker(costly("x")), "Go.")
-
-    result = await go(asking(agents={"talker": Nested()}))
-    assert result.usage.total_tokens == 15
-
-
-async def test_an_engine_can_be_an_agent() -> None:
-    inner = engine_of(
-        "a: {type: initial, transitions: [{to: b}]}\nb: {type: final, output: {x: 1}}"
-    )
-    assert (await go(asking(agents={"talker": inner}))).output == {"x": 1}
-
-
-async def test_agents_that_the_machine_describes_take_the_model_of_the_run() -> None:
-    text = whole("a: {type: initial, agent: w, transitions: [{to: b}]}\nb: {type: final}",
-                 agents="{w: {model: 'openai:gpt-5', instructions: Be brief.}}")  # fmt: skip
-    heard: list[Any] = []
-
-    def reply(messages: Any) -> str:
-        heard.extend(messages)
-        return "mine"
-
-    result = await go(MachineEngine(load_machine(text)), model=ScriptedModel([reply]))
-    assert result.content == "mine"
-
-
-async def test_a_machine_with_a_model_of_its_own_lends_it_to_agents_without_one() -> None:
-    agent: Agent[Any] = Agent(
-        "m",
-        model=ScriptedModel(["lent"]),
-        engine=asking("transitions: [{to: done}]", agents={"talker": Agent("bare")}),
-    )
-    assert (await run(agent, Request("Go."))).content == "lent"
-
-
-async def test_a_given_agent_keeps_its_model_beside_that_of_the_machine() -> None:
-    agent: Agent[Any] = Agent(
-        "m",
-        model=ScriptedModel(["lent"]),
-        engine=asking("transitions: [{to: done}]", agents={"talker": talker("own")}),
-    )
-    assert (await run(agent, Request("Go."))).content == "own"
-
-
-def test_all_that_is_missing_is_named_before_the_start() -> None:
-    text = (
-        "a: {type: initial, agent: writter, transitions: [{to: b}]}\nb: {type: final, function: g}"
-    )
-    with pytest.raises(Misuse) as caught:
-        engine_of(text, agents={"writer": talker()}, functions={})
-    assert "no agent 'writter'" in str(caught.value)
-    assert "did you mean 'writer'?" in str(caught.value)
-    assert "no function 'g'" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "given",
-    [{"agents": {"talker": 5}}, {"agents": {"talker": talker()}, "functions": {"f": 5}},
-     {"agents": {"talker": talker()}, "hooks": object()}],
-    ids=["agent", "function", "hooks"],
-)  # fmt: skip
-def test_what_is_of_no_use_is_misuse(given: dict[str, Any]) -> None:
-    with pytest.raises(Misuse):
-        asking(**given)
-
-
-def test_only_a_machine_can_be_driven() -> None:
-    with pytest.raises(Misuse, match="load_machine"):
-        MachineEngine({"states": {}})  # type: ignore[arg-type]
-
-
-# ---- sub-machines
-
-INNER = """
-spec: upshot.machine/1
-name: inner
-context: {k: 10}
-states:
-  s: {type: initial, function: f, input: {n: input.n + context.k}, transitions: [{to: t}]}
-  t: {type: final, output: {sum: output}}
-"""
-OUTER = """
-a: {type: initial, machine: MACHINE, input: {n: 5}, on_error: c, transitions: [{to: b}]}
-b: {type: final, output: {got: output.sum, k: has(context.k)}}
-c: {type: final, output: {code: result.error.code}}
-"""
-
-
-async def test_a_sub_machine_is_found_beside_the_file_that_names_it(tmp_path: Path) -> None:
-    (tmp_path / "inner.yml").write_text(INNER)
-    (tmp_path / "outer.yml").write_text(whole(OUTER.replace("MACHINE", "inner.yml")))
-    machine = load_machine(tmp_path / "outer.yml")
-    result = await go(MachineEngine(machine, functions={"f": lambda n: n}))
-    assert result.output == {"got": 15, "k": False}
-
-
-async def test_a_sub_machine_may_stand_inside() -> None:
-    data: Any = load_machine(whole(OUTER.replace("MACHINE", "{states: {z: {type: initial}}}"))).data
-    data["states"]["a"]["machine"] = load_machine(INNER).data
-    result = await go(MachineEngine(load_machine(data), functions={"f": lambda n: n}))
-    assert result.output == {"got": 15, "k": False}
-
-
-async def test_a_sub_machine_that_fails_is_a_failure_of_its_state(tmp_path: Path) -> None:
-    (tmp_path / "inner.yml").write_text(INNER)
-    (tmp_path / "outer.yml").write_text(whole(OUTER.replace("MACHINE", "inner.yml")))
-    engine = MachineEngine(load_machine(tmp_path / "outer.yml"),
-                           functions={"f": lambda n: fails("not_found")()})  # fmt: skip
-    assert (await go(engine)).output == {"code": "not_found"}

@@ -244,6 +244,16 @@ async def test_on_error_is_not_told_of_what_providers_and_limits_do() -> None:
     assert not [line for line in hooks.story if line[0] == "error"]
 
 
+async def test_a_result_that_was_unwrapped_is_no_bug() -> None:
+    def unwrap() -> None:
+        AgentResult(status=Status.FAILED, error=REFUSED).unwrap()
+
+    hooks = Told()
+    result = await go(engine_of(BUGGY, functions={"f": unwrap}, hooks=hooks))
+    assert result.error == REFUSED
+    assert not [line for line in hooks.story if line[0] == "error"]
+
+
 @pytest.mark.parametrize("name", ["on_state_enter", "on_state_exit", "on_transition"])
 async def test_a_hook_that_raises_fails_the_run_and_says_which(name: str) -> None:
     class Broken:

@@ -150,6 +150,8 @@ class Crew:
         if not isinstance(agent, Agent):
             return await _execute(agent, given, deepcopy(dict(context)), run=run, host=trip.host)
         options: dict[str, Any] = {}
+        if run.dependencies is not None:
+            options["dependencies"] = run.dependencies
         if self._tools and any(isinstance(tool, str) for tool in agent.tools or ()):
             options["tools"] = self._tools
         if task.retry is not None:

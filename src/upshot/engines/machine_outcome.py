@@ -21,6 +21,7 @@ from ..contract import (
     to_contract,
     to_free_json,
 )
+from ..errors import RunFailed
 
 __all__ = ["NOTHING", "Outcome", "summed"]
 
@@ -74,6 +75,7 @@ class Outcome:
         """What code raised: a failure that the code meant, or a bug."""
         result = coerce_result(exception)
         meant = isinstance(getattr(exception, "error", None), AgentError)
+        meant = meant or isinstance(exception, RunFailed)
         return cls.of(result, exception=None if meant else exception)
 
     @classmethod

@@ -1,0 +1,199 @@
+"""Who works for a machine: agents of all kinds, functions, tools; and how they are stopped."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.engines.machine_kit import (
+    AGENT,
+    COUNTING,
+    add,
+    asking,
+    costly,
+    engine_of,
+    go,
+    talker,
+    whole,
+)
+from upshot import (
+    Agent,
+    AgentError,
+    AgentResult,
+    MachineEngine,
+    Misuse,
+    Request,
+    ScriptedModel,
+    Status,
+    ToolCall,
+    ToolContext,
+    load_machine,
+    run,
+    start,
+    tool,
+)
+
+# ---- agents of all kinds
+
+
+async def test_an_executor_gets_input_and_context_and_may_return_anything() -> None:
+    seen: list[Any] = []
+
+    class Foreign:
+        async def execute(self, input: Any, context: Any) -> Any:
+            seen.append((input, context))
+            context["n"] = 99
+            return {"content": "done"}
+
+    engine = asking("input: {x: 1}\ntransitions: [{to: done}]", agents={"talker": Foreign()})
+    result = await go(engine, inputs={"n": 1})
+    assert seen[0][0] == {"x": 1}
+    assert result.output == "done"
+    assert result.last_board.get("n") == 1  # type: ignore[attr-defined]
+
+
+async def test_an_executor_that_returns_an_error_has_failed() -> None:
+    class Foreign:
+        async def execute(self, input: Any, context: Any = None) -> Any:
+            return AgentError("model_unavailable", "away")
+
+    result = await go(asking("on_error: other", agents={"talker": Foreign()}))
+    assert result.output == {"code": "model_unavailable", "message": "away"}
+
+
+async def test_a_run_inside_of_an_executor_is_counted_once() -> None:
+    class Nested:
+        async def execute(self, input: Any, context: Any) -> AgentResult[Any]:
+            return await run(talker(costly("x")), "Go.")
+
+    result = await go(asking(agents={"talker": Nested()}))
+    assert result.usage.total_tokens == 15
+
+
+async def test_an_engine_can_be_an_agent() -> None:
+    inner = engine_of(
+        "a: {type: initial, transitions: [{to: b}]}\nb: {type: final, output: {x: 1}}"
+    )
+    assert (await go(asking(agents={"talker": inner}))).output == {"x": 1}
+
+
+async def test_agents_that_the_machine_describes_take_the_model_of_the_run() -> None:
+    text = whole("a: {type: initial, agent: w, transitions: [{to: b}]}\nb: {type: final}",
+                 agents="{w: {model: 'openai:gpt-5', instructions: Be brief.}}")  # fmt: skip
+    heard: list[Any] = []
+
+    def reply(messages: Any) -> str:
+        heard.extend(messages)
+        return "mine"
+
+    result = await go(MachineEngine(load_machine(text)), model=ScriptedModel([reply]))
+    assert result.content == "mine"
+
+
+async def test_a_machine_with_a_model_of_its_own_lends_it_to_agents_without_one() -> None:
+    agent: Agent[Any] = Agent(
+        "m",
+        model=ScriptedModel(["lent"]),
+        engine=asking("transitions: [{to: done}]", agents={"talker": Agent("bare")}),
+    )
+    assert (await run(agent, Request("Go."))).content == "lent"
+
+
+async def test_a_given_agent_keeps_its_model_beside_that_of_the_machine() -> None:
+    agent: Agent[Any] = Agent(
+        "m",
+        model=ScriptedModel(["lent"]),
+        engine=asking("transitions: [{to: done}]", agents={"talker": talker("own")}),
+    )
+    assert (await run(agent, Request("Go."))).content == "own"
+
+
+def test_all_that_is_missing_is_named_before_the_start() -> None:
+    text = (
+        "a: {type: initial, agent: writter, transitions: [{to: b}]}\nb: {type: final, function: g}"
+    )
+    with pytest.raises(Misuse) as caught:
+        engine_of(text, agents={"writer": talker()}, functions={})
+    assert "no agent 'writter'" in str(caught.value)
+    assert "did you mean 'writer'?" in str(caught.value)
+    assert "no function 'g'" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"agents": {"talker": 5}}, {"agents": {"talker": talker()}, "functions": {"f": 5}},
+     {"agents": {"talker": talker()}, "hooks": object()}],
+    ids=["agent", "function", "hooks"],
+)  # fmt: skip
+def test_what_is_of_no_use_is_misuse(given: dict[str, Any]) -> None:
+    with pytest.raises(Misuse):
+        asking(**given)
+
+
+def test_only_a_machine_can_be_driven() -> None:
+    with pytest.raises(Misuse, match="load_machine"):
+        MachineEngine({"states": {}})  # type: ignore[arg-type]
+
+
+async def test_tools_of_agents_get_what_the_run_depends_on() -> None:
+    seen: list[Any] = []
+
+    @tool(effect="read")
+    def look(context: ToolContext[Any]) -> str:
+        """Look."""
+        seen.append(context.dependencies)
+        return "seen"
+
+    model = ScriptedModel([ToolCall("c1", "look", {}), "Done."])
+    agent: Agent[Any] = Agent("talker", model=model, tools=[look])
+    await go(asking(agents={"talker": agent}), dependencies="mine")
+    assert seen == ["mine"]
+
+
+async def test_agents_that_the_machine_describes_find_their_tools_by_name() -> None:
+    @tool(effect="read")
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    text = whole("a: {type: initial, agent: w, transitions: [{to: b}]}\nb: {type: final}",
+                 agents="{w: {tools: [look]}}")  # fmt: skip
+    model = ScriptedModel([ToolCall("c1", "look", {}), "Done."])
+    result = await go(MachineEngine(load_machine(text), tools=[look]), model=model)
+    assert result.content == "Done."
+
+
+# ---- stopping
+
+
+async def test_a_wish_to_stop_is_followed_between_states() -> None:
+    async with start(AGENT, "Go.", engine=engine_of(COUNTING, functions={"add": add})) as live:
+        live.interrupt("custom", "enough")
+        result = await live.result()
+    assert (result.status, result.detail) == (Status.INTERRUPTED, "enough")
+
+
+async def test_a_cancel_ends_a_state_that_hangs() -> None:
+    begun = asyncio.Event()
+
+    async def hang() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    engine = engine_of("a: {type: initial, function: f, transitions: [{to: b}]}\nb: {type: final}",
+                       functions={"f": hang})  # fmt: skip
+    async with start(AGENT, "Go.", engine=engine) as live:
+        await begun.wait()
+        live.cancel()
+        result = await live.result()
+    assert result.status is Status.CANCELED
+
+
+async def test_one_engine_drives_many_runs_at_the_same_time() -> None:
+    engine = engine_of(COUNTING, functions={"add": add})
+    results = await asyncio.gather(
+        *(run(AGENT, Request("Go.", inputs={"n": n % 3}), engine=engine) for n in range(200))
+    )
+    assert [result.output for result in results] == [{"n": 3}] * 200

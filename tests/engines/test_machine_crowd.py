@@ -1,0 +1,186 @@
+"""Machines with several things under way: foreach, parallel, sub-machines."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engines.machine_kit import (
+    costly,
+    engine_of,
+    fails,
+    go,
+    talker,
+    whole,
+)
+from upshot import (
+    AgentError,
+    ErrorCode,
+    Failed,
+    MachineEngine,
+    load_machine,
+)
+
+# ---- foreach and parallel
+
+EACH = """
+    a:
+      type: initial
+      foreach: context.items
+      as: x
+      function: f
+      input: {{n: x}}
+      {more}
+      on_error: c
+      transitions: [{{to: b}}]
+    b: {{type: final, output: {{all: output}}}}
+    c: {{type: final, output: {{code: result.error.code, member: result.error.details.member}}}}
+"""
+
+
+def each(function: Callable[..., Any], more: str = "") -> MachineEngine:
+    return engine_of(EACH.format(more=more), functions={"f": function})
+
+
+@pytest.mark.parametrize(
+    ("items", "more", "expected"),
+    [
+        ([1, 2], "", [2, 4]),
+        ([], "", []),
+        ({"p": 1, "q": 2}, "", {"p": 2, "q": 4}),
+        ([1, 2], "key: string(x)", {"1": 2, "2": 4}),
+        ([1, 2], "at_once: 1", [2, 4]),
+    ],
+    ids=["list", "nothing", "mapping", "key", "one at a time"],
+)
+async def test_foreach_keeps_what_came_of_every_item(items: Any, more: str, expected: Any) -> None:
+    result = await go(each(lambda n: n * 2, more), inputs={"items": items})
+    assert result.output == {"all": expected}
+
+
+async def test_items_are_worked_on_at_the_same_time_as_far_as_allowed() -> None:
+    most, now = 0, 0
+
+    async def work(n: int) -> int:
+        nonlocal most, now
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0)
+        now -= 1
+        return n
+
+    await go(each(work, "at_once: 2"), inputs={"items": [1, 2, 3, 4]})
+    assert most == 2
+
+
+async def test_the_first_item_that_fails_is_the_failure_of_the_state() -> None:
+    def work(n: int) -> int:
+        if n == 2:
+            raise Failed("not_found", "no two")
+        return n
+
+    result = await go(each(work), inputs={"items": [1, 2, 3]})
+    assert result.output == {"code": "not_found", "member": "1"}
+
+
+async def test_two_items_with_one_key_are_a_conflict() -> None:
+    result = await go(each(lambda n: n, "key: '\"k\"'"), inputs={"items": [1, 2]})
+    assert result.error is not None
+    assert result.error.code is ErrorCode.CONFLICT
+
+
+async def test_foreach_over_no_list_is_an_error_with_its_place() -> None:
+    result = await go(each(lambda n: n), inputs={"items": 5})
+    assert result.error is not None
+    assert result.error.code is ErrorCode.INVALID_REQUEST
+    assert "machine:5:14" in result.error.message
+
+
+PARALLEL = """
+    a:
+      type: initial
+      parallel:
+        left: {agent: talker, input: {message: '"left"'}}
+        right: {function: f}
+      on_error: c
+      transitions: [{to: b}]
+    b: {type: final, output: output}
+    c: {type: final, output: {code: result.error.code, member: result.error.details.member}}
+"""
+
+
+async def test_members_of_parallel_give_a_mapping() -> None:
+    engine = engine_of(PARALLEL, agents={"talker": talker("hi")}, functions={"f": lambda: 2})
+    assert (await go(engine)).output == {"left": {"content": "hi"}, "right": 2}
+
+
+async def test_a_failure_in_parallel_carries_the_code_and_name_of_the_member() -> None:
+    refused = AgentError("auth_error", "no")
+    engine = engine_of(PARALLEL, agents={"talker": talker(refused)}, functions={"f": lambda: 2})
+    assert (await go(engine)).output == {"code": "auth_error", "member": "left"}
+
+
+async def test_usage_and_cost_of_all_children_are_added_up() -> None:
+    class Foreign:
+        async def execute(self, input: Any, context: Any) -> Any:
+            return {"content": "x", "usage": {"input_tokens": 1, "output_tokens": 1}, "cost": 0.5}
+
+    engine = engine_of(
+        """
+        a: {type: initial, agent: talker, transitions: [{to: b}]}
+        b:
+          parallel: {x: {agent: talker}, y: {agent: foreign}}
+          transitions: [{to: c}]
+        c: {type: final, output: {cost: result.cost.total, tokens: result.usage.total_tokens}}
+        """,
+        agents={"talker": talker(costly("one"), costly("two")), "foreign": Foreign()},
+    )
+    result = await go(engine)
+    assert result.usage.total_tokens == 32
+    assert result.cost is not None
+    assert float(result.cost) == 1.0
+    assert result.output == {"cost": 0.75, "tokens": 17}
+
+
+# ---- sub-machines
+
+INNER = """
+spec: upshot.machine/1
+name: inner
+context: {k: 10}
+states:
+  s: {type: initial, function: f, input: {n: input.n + context.k}, transitions: [{to: t}]}
+  t: {type: final, output: {sum: output}}
+"""
+OUTER = """
+a: {type: initial, machine: MACHINE, input: {n: 5}, on_error: c, transitions: [{to: b}]}
+b: {type: final, output: {got: output.sum, k: has(context.k)}}
+c: {type: final, output: {code: result.error.code}}
+"""
+
+
+async def test_a_sub_machine_is_found_beside_the_file_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "inner.yml").write_text(INNER)
+    (tmp_path / "outer.yml").write_text(whole(OUTER.replace("MACHINE", "inner.yml")))
+    machine = load_machine(tmp_path / "outer.yml")
+    result = await go(MachineEngine(machine, functions={"f": lambda n: n}))
+    assert result.output == {"got": 15, "k": False}
+
+
+async def test_a_sub_machine_may_stand_inside() -> None:
+    data: Any = load_machine(whole(OUTER.replace("MACHINE", "{states: {z: {type: initial}}}"))).data
+    data["states"]["a"]["machine"] = load_machine(INNER).data
+    result = await go(MachineEngine(load_machine(data), functions={"f": lambda n: n}))
+    assert result.output == {"got": 15, "k": False}
+
+
+async def test_a_sub_machine_that_fails_is_a_failure_of_its_state(tmp_path: Path) -> None:
+    (tmp_path / "inner.yml").write_text(INNER)
+    (tmp_path / "outer.yml").write_text(whole(OUTER.replace("MACHINE", "inner.yml")))
+    engine = MachineEngine(load_machine(tmp_path / "outer.yml"),
+                           functions={"f": lambda n: fails("not_found")()})  # fmt: skip
+    assert (await go(engine)).output == {"code": "not_found"}
