@@ -163,8 +163,6 @@ async def _plan(
     _check_checkpoint(checkpoint, engine)
     run_id = _run_id(request, options)
     parent = current_run.get()
-    explicit = options.get("parent_run_id")
-    own_clock = SYSTEM_CLOCK if parent is None else parent.clock
     hidden = secrets_of(options)
     return Plan(
         agent=agent,
@@ -189,7 +187,7 @@ async def _plan(
         artifacts=items_of(options, "artifacts"),
         attributes=object_of(options, "attributes"),
         parent=parent,
-        parent_run_id=explicit or (parent.run_id if parent is not None else ""),
+        parent_run_id=options.get("parent_run_id") or (parent.run_id if parent is not None else ""),
         resume_from=checkpoint,
         max_attempts=options.get("max_attempts") or 1,
         dependencies=options.get("dependencies"),
@@ -199,7 +197,7 @@ async def _plan(
         policy=options.get("policy") or (None if parent is None else parent.policy),
         secrets=hidden,
         marks=name_marks() if hidden else "",
-        clock=options.get("clock") or own_clock,
+        clock=options.get("clock") or (SYSTEM_CLOCK if parent is None else parent.clock),
         launch=object_of(options, "launch"),
         child=child,
         warnings=losses_of(given, options),
