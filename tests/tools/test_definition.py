@@ -175,6 +175,28 @@ def test_what_can_never_work_is_refused_at_definition(function: Any):
         ({"isolation": "process"}, "function"),
         ({"efect": "read"}, "@tool has no option 'efect': did you mean 'effect'?"),
         ({"zzz": 1}, "@tool has no option 'zzz'"),
+        ({"body": print}, "@tool has no option 'body'"),
+        ({"about": "x"}, "@tool has no option 'about': did you mean 'description'?"),
+        ({"name": 5}, "5 cannot be the name of a tool"),
+        ({"name": ""}, "'' cannot be the name of a tool"),
+        ({"description": 5}, "description is 5; give a text or None"),
+        ({"effect": ["read"]}, "effect is ['read']"),
+        ({"idempotent": "no"}, "idempotent is 'no'; give True or False"),
+        ({"repeatable": 1}, "repeatable is 1"),
+        ({"network": "no"}, "network is 'no'"),
+        ({"repair": None}, "repair is None"),
+        ({"approval": "always"}, "approval is 'always'; give True, False or None"),
+        ({"retry_on_timeout": 0}, "retry_on_timeout is 0"),
+        ({"verify": 5}, "verify is 5; give a function or None"),
+        ({"rate": 5}, "rate is 5; give a Rate or None"),
+        ({"circuit": 5}, "circuit is 5; give a Circuit or None"),
+        ({"limits": 5, "isolation": "process"}, "limits is 5; give ProcessLimits or None"),
+        ({"error_key": 5}, "error_key is 5"),
+        ({"retries": 1.5}, "retries is 1.5; give at least 0, a whole number"),
+        ({"retries": None}, "retries is None"),
+        ({"min_useful_s": None}, "min_useful_s is None"),
+        ({"resources": [5]}, "resources is [5]; give a list of names"),
+        ({"resources": {"a": 1}}, "resources is {'a': 1}"),
     ],
     ids=str,
 )
@@ -184,6 +206,15 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any], said: s
 
     with pytest.raises(Misuse, match=re.escape(said)):
         tool(**options)(function)
+
+
+def test_a_name_may_have_dots():
+    assert plain.but(name="math.add_2").name == "math.add_2"
+
+
+def test_resources_that_can_be_read_once_are_kept():
+    one = tool(name="one", resources=(name for name in ["a", "b"]))(dressed.body.function)
+    assert one.resources_of({}) == one.resources_of({}) == {"a", "b"}
 
 
 def test_a_name_in_the_place_of_the_function_is_refused():
@@ -198,9 +229,96 @@ def test_a_raw_schema_makes_a_tool_that_takes_one_dict():
     assert one({"q": "x"}) == {"q": "x"}
 
 
-def test_a_raw_schema_has_to_be_one_of_an_object():
-    with pytest.raises(Misuse, match="object"):
-        Tool.from_schema("find", "", {"type": "array"}, print)
+INSIDE: Any = {"type": "object"}
+DRAFT = "http://json-schema.org/draft-0{}/schema#"
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ({"type": "array"}, "has to describe an object, not 'array'"),
+        ({"type": ["array", "null"]}, "has to describe an object"),
+        ({"properties": {"a": {"type": "int"}}}, '"int" is not valid'),
+        ({"type": "object", "required": "a"}, "is not valid"),
+        ({"properties": 5}, "is not valid"),
+        ({"properties": {"a": {"$ref": "#/$defs/b"}}}, "does not exist"),
+        ({"properties": {"a": {"pattern": "("}}}, "is not a"),
+        ({"properties": {"a": {"minLength": -1}}}, "is not valid"),
+        ({"properties": {"a": {"minimum": "1"}}}, "is not valid"),
+        ({"properties": {"a": {"exclusiveMinimum": True, "minimum": 1}}}, "is not valid"),
+        ({"$schema": "http://example.org/mine", "type": "object"}, "Unknown meta-schema"),
+        ({"$ref": "http://127.0.0.1:9/x.json"}, "disabled"),
+        ({"default": {1, object()}}, "is no JSON"),
+        ({"default": float("nan")}, "is no JSON at /default"),
+        (None, "is None: give a JSON Schema"),
+        (True, "is True: give a JSON Schema"),
+        ([], "give a JSON Schema of an object"),
+        (dict, "give a JSON Schema of an object"),
+    ],
+    ids=str,
+)
+def test_a_raw_schema_that_is_none_is_refused_at_definition(schema: Any, said: str):
+    with pytest.raises(Misuse, match=re.escape(said)):
+        Tool.from_schema("find", "", schema, lambda arguments: arguments)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"type": ["object"]},
+        {"$schema": DRAFT.format(4), "properties": {"a": {"minimum": 1, "exclusiveMinimum": True}}},
+        {"$schema": DRAFT.format(7), "properties": {"a": {"$ref": "#/definitions/b"}},
+         "definitions": {"b": {"type": "integer"}}},
+        {"properties": {"a": {"type": ["integer", "null"], "format": "unheard-of"}}},
+        {"properties": {"a": {"enum": (1, 2)}}, "required": ("a",)},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_raw_schema_of_any_common_kind_is_taken(schema: Any):
+    one = Tool.from_schema("find", "", schema, lambda arguments: arguments)
+    assert one.parameters.get("type", "object") == "object"
+    assert one.check.read({"a": 2})
+
+
+def test_a_raw_schema_is_copied():
+    schema: Any = {"type": "object", "properties": {"a": {}}}
+    one = Tool.from_schema("find", "", schema, lambda arguments: arguments)
+    version = one.version
+    schema["properties"]["b"] = {}
+    assert one.parameters == {"type": "object", "properties": {"a": {}}}
+    assert one.version == version == one.but(timeout_s=1).version
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (None, "call is None; give a function"),
+        (5, "call is 5"),
+        (lambda: 1, "it is given one dict"),
+        (lambda a, b: 1, "it is given one dict"),
+        (generator, "is a generator"),
+        (async_generator, "is a generator"),
+        (plain, "call is the tool 'plain'"),
+    ],
+    ids=str,
+)
+def test_a_callable_that_cannot_take_the_arguments_is_refused(call: Any, said: str):
+    with pytest.raises(Misuse, match=re.escape(said)):
+        Tool.from_schema("find", "", {"type": "object"}, call)
+
+
+def test_a_plain_raw_schema_loads_no_heavy_library():
+    code = (
+        "import sys, upshot.tools\n"
+        "schema = {'type': 'object', 'properties': {'a': {'type': 'string', 'minLength': 1}}}\n"
+        "upshot.tools.Tool.from_schema('f', 'Do.', schema, print)\n"
+        "print('jsonschema_rs' in sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "False"
 
 
 def test_defining_a_tool_loads_no_heavy_library():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
@@ -11,8 +10,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast, overload
 
 from ..contract import Effect, JsonObject, ToolSpec
 from ..errors import Misuse
-from .body import Body, FunctionBody, SchemaBody, is_async, takes_context
-from .fault import nearest
+from .body import Body, FunctionBody, SchemaBody
+from .option import check_known, check_options, read_resources, to_effect
 from .signature import Signature
 
 if TYPE_CHECKING:
@@ -27,11 +26,6 @@ __all__ = ["EffectWord", "Resources", "Tool", "tool"]
 EffectWord: TypeAlias = Effect | Literal["read", "write", "destructive"]
 Resources: TypeAlias = Iterable[str] | Callable[[JsonObject], Iterable[str]]
 
-# What every provider takes.
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_NUMBERS = ("timeout_s", "min_useful_s", "retries", "concurrency", "approval_expires_s")
-_DECLARABLE = (Effect.READ, Effect.WRITE, Effect.DESTRUCTIVE)
-
 
 @dataclass(frozen=True, eq=False)
 class Tool:
@@ -40,7 +34,7 @@ class Tool:
     Made by ``@tool`` or ``Tool.from_schema``; it can still be called like the function.
 
     Attributes:
-        name: What the model calls it by: 1 to 64 of a-z, A-Z, 0-9, ``_`` and ``-``.
+        name: What the model calls it by: 1 to 64 of a-z, A-Z, 0-9, ``_``, ``-`` and ``.``.
         body: Its work.
         about: What it does, for the model; None takes the docstring.
         effect: What it may do outside; None is undeclared and counts as write.
@@ -98,29 +92,13 @@ class Tool:
     circuit: Circuit | None = None
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name):
-            raise Misuse(
-                f"{self.name!r} cannot be the name of a tool: give name= with 1 to 64 of "
-                "a-z, A-Z, 0-9, _ and -"
-            )
+        check_options(vars(self))
         if self.effect is not None:
-            object.__setattr__(self, "effect", _to_effect(self.name, self.effect))
-        for field in _NUMBERS:
-            _check_number(self.name, field, getattr(self, field))
-        if isinstance(self.resources, str) or not (
-            self.resources is None
-            or callable(self.resources)
-            or isinstance(self.resources, Iterable)  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
-        ):
-            raise Misuse(
-                f"tool {self.name!r}: resources is {self.resources!r}; give a list of names"
-            )
-        if self.limits is not None and self.isolation is None:
-            raise Misuse(f"tool {self.name!r}: limits are kept only with isolation='process'")
+            object.__setattr__(self, "effect", to_effect(self.name, self.effect))
+        if self.resources is not None:
+            object.__setattr__(self, "resources", read_resources(self.name, self.resources))
         if self.isolation is not None:
             self.address  # noqa: B018  # it is misuse at definition to have none
-        if self.trust not in ("", "untrusted"):
-            raise Misuse(f'tool {self.name!r}: trust is {self.trust!r}; give "untrusted" or ""')
 
     @cached_property
     def description(self) -> str:
@@ -242,22 +220,25 @@ class Tool:
         Args:
             name: What the model calls it by.
             description: What it does, for the model.
-            parameters: JSON Schema of the arguments, an object schema.
+            parameters: JSON Schema of the arguments, an object schema; copied.
             call: A function, plain or async, that takes the arguments as one dict; with a
                 first parameter annotated ``ToolContext`` it takes that before them.
 
         The others: see ``Tool``.
 
         Raises:
-            Misuse: The name or the schema cannot be used.
+            Misuse: The name, the schema or the callable cannot be used, or an option is not of
+                its type.
         """
-        if parameters.get("type", "object") != "object":
-            raise Misuse(f"the schema of tool {name!r} has to describe an object")
-        body = SchemaBody(call, description, parameters, takes_context(call), is_async(call))
+        from .raw_schema import read_body
+
+        if isinstance(call, Tool):
+            raise Misuse(f"{name!r}: call is the tool {call.name!r}; .but(...) changes a tool")
+        body = read_body(name, description, parameters, call)
         return cls(
             name,
             body,
-            effect=None if effect is None else _to_effect(name, effect),
+            effect=None if effect is None else to_effect(name, effect),
             idempotent=idempotent,
             repeatable=repeatable,
             network=network,
@@ -323,26 +304,26 @@ def tool(
             JSON cannot give; or it shall run in a process, and none could import it; or there
             is no such option.
     """
-    for option in fields:
-        if option not in Tool.__dataclass_fields__:
-            near = nearest(option, ("name", "description", *Tool.__dataclass_fields__))
-            hint = f": did you mean {near[0]!r}?" if near else ""
-            raise Misuse(f"@tool has no option {option!r}{hint}")
+    check_known(fields, _OPTIONS)
 
     def make(function: Callable[..., object]) -> Tool:
         if not callable(function):
             raise Misuse(f"@tool takes a function, not {function!r}: options are keywords")
-        named = name or _name_of(function)
+        named = _name_of(function) if name is None else name
         _check_function(function, named)
         return Tool(
             named,
             FunctionBody(function, Signature(function, named)),
             about=description,
-            effect=None if effect is None else _to_effect(named, effect),
+            effect=None if effect is None else to_effect(named, effect),
             **fields,  # pyright: ignore[reportArgumentType]  # the overload has their types
         )
 
     return make if function is None else make(function)
+
+
+_INNER = ("name", "body", "about")
+_OPTIONS = ("name", "description", *(key for key in Tool.__dataclass_fields__ if key not in _INNER))
 
 
 def _name_of(function: Callable[..., object]) -> str:
@@ -359,18 +340,3 @@ def _check_function(function: object, name: str) -> None:
         raise Misuse(f"{name!r} is a class: make a tool of a function or a method")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise Misuse(f"tool {name!r} is a generator: return one value, such as a list")
-
-
-def _to_effect(name: str, word: str) -> Effect:
-    if word not in _DECLARABLE:
-        raise Misuse(f"tool {name!r}: effect is {word!r}; give read, write or destructive")
-    return Effect(word)
-
-
-def _check_number(name: str, field: str, value: float | None) -> None:
-    least = 1 if field == "concurrency" else 0
-    if value is None:
-        return
-    # NaN is not at least anything.
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
-        raise Misuse(f"tool {name!r}: {field} is {value!r}; give at least {least}")

@@ -82,14 +82,3 @@ async def test_a_raw_schema_takes_the_same_path():
     assert isinstance(outcome, ToolExecutionResult)
     assert outcome.output == {"n": 1}
     assert record.arguments_validated == {"n": 1, "m": 3}
-
-
-async def test_a_broken_schema_denies_the_call_and_harms_no_other():
-    bad = Tool.from_schema("bad", "", {"properties": 3}, lambda arguments: arguments)
-    box = Toolbox([bad, book])
-    outcomes = await box.dispatch(
-        [ToolCall("1", "bad"), ToolCall("2", "book", {"day": "2020-01-01"})]
-    )
-    assert isinstance(outcomes[0], ToolDenied)
-    assert "schema of tool 'bad'" in outcomes[0].details
-    assert isinstance(outcomes[1], ToolExecutionResult)

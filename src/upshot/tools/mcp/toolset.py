@@ -15,6 +15,7 @@ from ...errors import Misuse
 from ..canonical import canonical_json
 from ..context import ToolContext
 from ..definition import Tool
+from ..raw_schema import usable_schema
 from .connection import Connection, Line
 from .exchange import LineLost, exchange, not_done, reach
 
@@ -144,10 +145,11 @@ class McpTools:
         async def call(context: ToolContext, arguments: JsonObject) -> object:
             return await self._call(name, arguments, context, safe=reads or idempotent)
 
+        own_name = to_tool_name(terms.namespace, name)
         return Tool.from_schema(
-            to_tool_name(terms.namespace, name),
+            own_name,
             listed.description or listed.title or "",
-            listed.input_schema,
+            usable_schema(own_name, listed.input_schema),
             call,
             effect=effect,
             idempotent=idempotent,
