@@ -98,6 +98,22 @@ def test_no_line_is_wider_than_the_terminal(command: Command) -> None:
     assert max(map(len, out.splitlines())) <= 80
 
 
+def test_a_terminal_does_not_obey_what_stands_in_a_file(command: Command) -> None:
+    Path("evil.yml").write_text("states: {a: {type: initial, \x1b[2J: 1}}\n")
+    code, out, _ = command("check", "evil.yml")
+    assert code == 2
+    assert "\x1b" not in out
+
+
+def test_a_huge_file_is_told_and_not_shown(command: Command) -> None:
+    with Path("huge.yml").open("wb") as file:
+        file.write(b"states: 1\n")
+        file.truncate(5_000_000_000)
+    code, out, _ = command("check", "huge.yml")
+    assert code == 2
+    assert "more than 1,000,000 bytes" in out
+
+
 def test_faults_are_printed_as_json(command: Command) -> None:
     code, out, _ = command("check", "broken.yml", "--json")
     told = json.loads(out)

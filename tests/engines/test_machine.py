@@ -76,6 +76,20 @@ async def test_an_agent_is_asked_the_message_and_its_answer_is_the_output() -> N
     assert result.last_board.get("said") == "hello"  # type: ignore[attr-defined]
 
 
+async def test_what_an_agent_says_is_one_message_however_many_states_follow() -> None:
+    engine = engine_of(
+        """
+        a: {type: initial, agent: talker, transitions: [{to: b}]}
+        b: {transitions: [{to: c}]}
+        c: {type: final}
+        """,
+        agents={"talker": talker("hi")},
+    )
+    result = await go(engine)
+    assert [message.text for message in result.messages] == ["hi"]
+    assert result.output == "hi"
+
+
 async def test_an_input_without_a_message_is_shown_to_the_agent_as_json() -> None:
     asked: list[str] = []
 
@@ -334,6 +348,21 @@ async def test_what_the_provider_says_is_a_floor_and_chance_only_adds() -> None:
     await go(asking(RETRIED, agents={"talker": talker(again, "ok")}, clock=clock))
     assert len(clock.sleeps) == 1
     assert 7 <= clock.sleeps[0] <= 10.5
+
+
+async def test_what_the_windows_say_is_a_floor_too() -> None:
+    clock, replies = FakeClock(), [True, False]
+
+    class Foreign:
+        async def execute(self, input: Any, context: Any) -> Any:
+            if not replies.pop(0):
+                return "ok"
+            error = {"code": "rate_limit", "message": "again", "retryable": True}
+            return {"error": error, "rate_limit": {"limited": True, "retry_after": 9}}
+
+    await go(asking(RETRIED, agents={"talker": Foreign()}, clock=clock))
+    assert len(clock.sleeps) == 1
+    assert 9 <= clock.sleeps[0] <= 13.5
 
 
 async def test_a_state_that_retries_leaves_no_retry_to_the_model_call() -> None:

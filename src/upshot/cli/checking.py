@@ -13,6 +13,7 @@ from rich.text import Text
 
 from ..contract import Json
 from ..engines import Machine, MachineFault, Mark, check_machine, load_machine
+from ..engines.machine_document import MAX_BYTES
 from ..errors import Misuse
 from .agent_file import AGENT_FILES
 from .exit_code import MISUSE
@@ -158,13 +159,17 @@ def _excerpt(mark: Mark, width: int) -> list[str]:
     if not mark.line:
         return []
     try:
-        lines = Path(mark.file).read_text("utf-8", "replace").splitlines()
+        with Path(mark.file).open("rb") as file:
+            # A file that is larger has been refused for that.
+            lines = file.read(MAX_BYTES).decode("utf-8", "replace").split("\n")
     except OSError:
         return []
     if mark.line > len(lines):
         return []
     room = max(width - _GUTTER - 2, _LEAST_WIDTH)
-    line, at = lines[mark.line - 1].replace("\t", " "), mark.column - 1
+    # One character for one, so that the pointer stays right; a terminal must not obey a file.
+    line = "".join(one if one.isprintable() else " " for one in lines[mark.line - 1])
+    at = mark.column - 1
     start = max(0, at - room // 2) if len(line) > room else 0
     return [
         f"{mark.line:>{_GUTTER - 1}} | {line[start : start + room]}",

@@ -177,8 +177,8 @@ class Visit:
             form["same"] = True
         else:
             form.update(outcome.to_form())
-        if outcome.say:
-            form["say"] = outcome.say
+            if outcome.say:
+                form["say"] = outcome.say
         self._outcome = outcome
         return form
 

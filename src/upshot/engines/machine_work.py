@@ -184,8 +184,10 @@ async def wait_before_retry(
     error, scope = outcome.error, current_run.get()
     if error is None or scope is None or not (error.retryable or outcome.exception is not None):
         return False
+    limits = outcome.result.rate_limit
+    told_s = (error.retry_after_s or 0.0, (limits and limits.retry_after) or 0.0)
     # What a provider says is a floor; chance only adds.
-    wait_s = max(retry.backoff_s * 2 ** min(tries - 1, _MAX_DOUBLINGS), error.retry_after_s or 0.0)
+    wait_s = max(retry.backoff_s * 2 ** min(tries - 1, _MAX_DOUBLINGS), *told_s)
     wait_s *= 1 + random.random() * _JITTER
     deadline = scope.ledger.deadline
     if deadline is not None and scope.clock.monotonic() + wait_s >= deadline:
