@@ -10,6 +10,7 @@ import msgspec
 from ..contract import (
     Effect,
     ErrorCode,
+    Json,
     JsonObject,
     Part,
     ToolExecutionResult,
@@ -22,15 +23,22 @@ from ..contract import (
 )
 from .case import Case
 from .definition import Tool
-from .error import ToolError
+from .error import ToolError, seconds
 from .executor import Died, Ending, Raised, Returned, Stopped, Unusable
+from .sentence import named, one_line, without_traceback
 
-__all__ = ["CANCELLED", "INTERRUPTED", "UNSERIALIZABLE", "conclude", "effect_after"]
+__all__ = [
+    "CANCELLED",
+    "INTERRUPTED",
+    "UNSERIALIZABLE",
+    "conclude",
+    "conclude_defect",
+    "effect_after",
+]
 
 CANCELLED = ErrorCode("cancelled")
 INTERRUPTED = ErrorCode.INTERRUPTED
 UNSERIALIZABLE = ErrorCode("unserializable_output")
-_MAX_ERROR_CHARS = 2_000
 # They stand under "result" with their kind, so that a reader knows what they are.
 _PARTS = get_args(Part)
 
@@ -88,6 +96,19 @@ def conclude(
             )
 
 
+def conclude_defect(case: Case, error: Exception, *, elapsed_ms: int) -> ToolFailure:
+    """The outcome of a call at which we failed ourselves, once its body may have started."""
+    return ToolFailure(
+        case.call_id,
+        case.tool_name,
+        error=one_line(f"The call could not be brought to its end: {named(error)}"),
+        retryable=False,
+        elapsed_ms=elapsed_ms,
+        effect=effect_after(case.known_tool, done=False),
+        code=ErrorCode.INTERNAL,
+    )
+
+
 def effect_after(tool: Tool, *, done: bool) -> Effect:
     """What a body that ran did outside.
 
@@ -112,6 +133,8 @@ def _conclude_value(case: Case, value: object, elapsed_ms: int) -> ToolOutcome:
     except UnserializableError as error:
         _close(value)
         return _unserializable(case, str(error), elapsed_ms)
+    except Exception as error:  # objects of a tool's own may fail at any of their methods
+        return _unserializable(case, named(error), elapsed_ms)
     # A struct or dataclass that was returned is a mapping by now, and stays one.
     output: JsonObject = (
         converted
@@ -140,7 +163,7 @@ def _unserializable(case: Case, text: str, elapsed_ms: int) -> ToolFailure:
     return ToolFailure(
         case.call_id,
         case.tool_name,
-        error=_one_line(f"The tool ran, and its output cannot be used: {text}"),
+        error=one_line(f"The tool ran, and its output cannot be used: {text}"),
         retryable=False,
         elapsed_ms=elapsed_ms,
         effect=effect_after(case.known_tool, done=True),
@@ -150,16 +173,16 @@ def _unserializable(case: Case, text: str, elapsed_ms: int) -> ToolFailure:
 
 def _returned_error(case: Case, output: JsonObject, elapsed_ms: int) -> ToolFailure:
     said = output[cast("str", case.known_tool.error_key)]
-    code, wait = output.get("code"), output.get("retry_after_s")
+    code = output.get("code")
     return ToolFailure(
         case.call_id,
         case.tool_name,
-        error=_one_line(said if isinstance(said, str) else msgspec.json.encode(said).decode()),
+        error=one_line(said if isinstance(said, str) else _told(said)),
         retryable=output.get("retryable") is not False,
         elapsed_ms=elapsed_ms,
-        retry_after_s=float(wait) if isinstance(wait, int | float) else None,
+        retry_after_s=seconds(output.get("retry_after_s")),
         effect=effect_after(case.known_tool, done=False),
-        code=ErrorCode(code) if isinstance(code, str) else None,
+        code=ErrorCode(clean_text(code)) if isinstance(code, str) and code else None,
     )
 
 
@@ -176,12 +199,12 @@ def _conclude_error(case: Case, error: BaseException, elapsed_ms: int) -> ToolFa
     return ToolFailure(
         case.call_id,
         case.tool_name,
-        error=_one_line(str(error) if said else _named(error)),
+        error=one_line(str(error) if said else named(error)),
         retryable=retryable,
         elapsed_ms=elapsed_ms,
         retry_after_s=None if said is None else said.retry_after_s,
         effect=effect,
-        code=None if code is None else ErrorCode(code),
+        code=None if code is None else ErrorCode(clean_text(code)),
     )
 
 
@@ -191,7 +214,7 @@ def _conclude_death(case: Case, death: Died, elapsed_ms: int) -> ToolFailure:
     return ToolFailure(
         case.call_id,
         case.tool_name,
-        error=_one_line(death.message),
+        error=one_line(death.message),
         retryable=_may_repeat(case.known_tool, effect),
         elapsed_ms=elapsed_ms,
         effect=effect,
@@ -199,15 +222,18 @@ def _conclude_death(case: Case, death: Died, elapsed_ms: int) -> ToolFailure:
     )
 
 
-def _named(error: BaseException) -> str:
-    name = type(error).__name__
-    try:
-        text = str(error)
-    except Exception:  # a tool's exception may fail even here, and its call still has an outcome
-        text = ""
-    return f"{name}: {text}" if text else name
+def _told(said: Json) -> str:
+    """What stands under the error key, tracebacks left out wherever they stand in it."""
+    return msgspec.json.encode(_shortened(said)).decode()
 
 
-def _one_line(text: str) -> str:
-    line = clean_text(" ".join(text.split())) or "The tool failed without a message."
-    return line if len(line) <= _MAX_ERROR_CHARS else line[: _MAX_ERROR_CHARS - 3] + "..."
+def _shortened(said: Json) -> Json:
+    match said:
+        case str():
+            return without_traceback(said)
+        case list():
+            return [_shortened(one) for one in said]
+        case dict():
+            return {name: _shortened(one) for name, one in said.items()}
+        case _:
+            return said

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from ..contract import Json, JsonObject
+from ..contract import Effect, Json, JsonObject
 
 __all__ = [
     "Began",
@@ -97,6 +97,7 @@ class Raise(_Line, frozen=True):
         code: A word for it, None for none.
         retryable: Whether the same call may be made again.
         retry_after_s: Seconds to wait before that.
+        effect: What it did outside, None where it does not say.
         cut: Whether it was ended by a limit, or ended itself, and not by its own word.
     """
 
@@ -104,6 +105,7 @@ class Raise(_Line, frozen=True):
     code: str | None = None
     retryable: bool = True
     retry_after_s: float | None = None
+    effect: Effect | None = None
     cut: bool = False
 
 

@@ -214,9 +214,9 @@ async def _guard(body: Callable[[], object], over: asyncio.Future[Ending | None]
         ending = Returned(
             await cast("Awaitable[object]", value) if inspect.isawaitable(value) else value
         )
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:  # whatever a tool raises is its call's outcome
+    except BaseException as error:  # whatever a tool raises is its call's outcome
         ending = Raised(error)
     finally:
         # Told from here, not by a callback of the task: that is a turn of the loop earlier.

@@ -18,6 +18,7 @@ from ..contract import (
     ToolExecutionResult,
     outcome_to_model_content,
 )
+from .sentence import named
 
 __all__ = ["Fitted", "cut_output", "fit_output"]
 
@@ -69,7 +70,7 @@ async def fit_output(
         warning = RunWarning(
             code="artifact_refused",
             message=f"the output of {result.tool_name} could not be stored and was cut: "
-            f"{type(error).__name__}: {error}",
+            + named(error),
             origin=Origin.TOOL,
         )
         return Fitted(cut_output(result), warning=warning)

@@ -10,6 +10,8 @@ from typing import cast
 from ..contract import DeniedReason, GateVerdict, ToolDenied
 from .case import Case
 from .gate import Denial, Gate, Parked, Rewind, Verdict
+from .sentence import named
+from .stop import is_stop
 
 __all__ = ["Passage", "deny", "is_open", "release"]
 
@@ -30,7 +32,9 @@ class Passage:
             gate = gates[case.place]
             try:
                 verdict = gate.check(case)
-            except Exception as error:  # a gate that raises denies the call
+            except BaseException as error:  # a gate that raises denies the call, even a cancel
+                if is_stop(error):
+                    raise
                 verdict = _failed(gate, error)
             # Most gates let most calls pass: that is told first, and at once.
             if verdict is None:
@@ -49,10 +53,11 @@ class Passage:
             try:
                 # Not wait_for: a hook that ignores its cancel must not hold the call.
                 await asyncio.wait((waiting,), timeout=case.turn.remaining_s())
+                ended = waiting.done()
             finally:
                 waiting.cancel()
                 case.wait = None
-            self._note(case, gate, _verdict_of(waiting, gate))
+            self._note(case, gate, _verdict_of(waiting, gate, ended=ended))
             self.go(case)
 
     def _note(self, case: Case, gate: Gate, verdict: Verdict) -> None:
@@ -65,9 +70,11 @@ class Passage:
             case Parked(pending=pending):
                 _trace(case, gate.name, "wait", "somebody is asked")
                 case.pending = pending
-            case Rewind(gate=target):
+            case Rewind(gate=target) if target in self._places:
                 _trace(case, gate.name, "edit", "the arguments were changed")
                 case.place = self._places[target]
+            case other:
+                deny(case, gate.name, _no_verdict(gate, other))
         if verdict is not None:
             release(case)
 
@@ -100,13 +107,20 @@ def _trace(case: Case, gate: str, verdict: str, detail: str) -> None:
     case.trace.append(GateVerdict(gate=gate, verdict=verdict, detail=detail))
 
 
-def _verdict_of(waiting: asyncio.Future[object], gate: Gate) -> Verdict:
-    if not waiting.done() or waiting.cancelled():
+def _verdict_of(waiting: asyncio.Future[object], gate: Gate, *, ended: bool) -> Verdict:
+    if not ended:
         return Denial(DeniedReason.DEADLINE, f"the deadline passed while {gate.name} waited")
+    if waiting.cancelled():
+        return _failed(gate, asyncio.CancelledError())
     error = waiting.exception()
     return cast("Verdict", waiting.result()) if error is None else _failed(gate, error)
 
 
-def _failed(gate: Gate, error: BaseException) -> Denial:
-    text = f"the gate {gate.name} failed: {type(error).__name__}: {error}"
+def _no_verdict(gate: Gate, said: object) -> Denial:
+    due = "None, a Denial, Parked or a Rewind to a gate that is asked"
+    text = f"the gate {gate.name} answered {said!r:.60}; {due} is due"
     return Denial(DeniedReason.POLICY, text)
+
+
+def _failed(gate: Gate, error: BaseException) -> Denial:
+    return Denial(DeniedReason.POLICY, f"the gate {gate.name} failed: {named(error)}")

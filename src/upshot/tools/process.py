@@ -191,6 +191,7 @@ def _ending_of(line: Gave | Raise | Unwritable | Unloadable) -> Ending:
                     code=line.code,
                     retryable=line.retryable,
                     retry_after_s=line.retry_after_s,
+                    effect=line.effect,
                 )
             )
         case Unwritable(message=message):

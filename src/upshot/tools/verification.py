@@ -16,6 +16,7 @@ from .context import CancelToken
 from .desk import Desk
 from .doubt import UnknownEffect, VerifyHook
 from .executor import Ending, Raised, Returned, run_async, run_thread
+from .sentence import named
 
 __all__ = ["VERIFY_TIMEOUT_S", "is_doubtful", "verify_effect"]
 
@@ -111,7 +112,7 @@ def _is_cut(outcome: ToolFailure) -> bool:
 def _told(ending: Ending) -> str:
     match ending:
         case Raised(error=error):
-            return f"failed: {type(error).__name__}: {error}"
+            return f"failed: {named(error)}"
         case Returned(value=value):
             return f"answered with a {type(value).__name__}; applied, none or None is due"
         case _:

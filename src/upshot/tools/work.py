@@ -16,9 +16,10 @@ from ..contract import (
     ToolTimeout,
     outcome_is_retryable,
 )
+from ..errors import JournalError
 from .artifacts import READER_NAME
 from .case import Case, running_case
-from .conclusion import conclude
+from .conclusion import conclude, conclude_defect
 from .context import CancelToken, ToolContext
 from .desk import Desk
 from .executor import Ending, Stopped, run_async, run_thread
@@ -53,6 +54,18 @@ class Work:
         """
         # The intent before the effect: after a crash the log knows what may have happened.
         await self._log_intent()
+        began = self._desk.clock.monotonic()
+        try:
+            return await self._deliver(await self._run_on())
+        except JournalError:
+            raise
+        except Exception as error:  # whatever goes wrong at a call, it has its one outcome
+            elapsed_ms = round((self._desk.clock.monotonic() - began) * 1000)
+            return self._desk.secrets.mask(
+                conclude_defect(self._case, error, elapsed_ms=elapsed_ms)
+            )
+
+    async def _run_on(self) -> ToolOutcome:
         outcome = await self._run_once()
         while self._may_retry(outcome):
             wait_s = getattr(outcome, "retry_after_s", None)
@@ -68,7 +81,7 @@ class Work:
                 f"{self._tool.name} goes on after its {outcome.timeout_s:g} s were over; "
                 "nobody waits for it any more",
             )
-        return await self._deliver(outcome)
+        return outcome
 
     async def _log_intent(self) -> None:
         case, desk, tool = self._case, self._desk, self._tool

@@ -33,6 +33,7 @@ from .dialogue import (
     encode_line,
 )
 from .error import ToolError
+from .sentence import named
 from .signature import Signature
 
 __all__ = ["MEMORY_LIMIT", "work"]
@@ -86,7 +87,7 @@ def _obey(order: Order, mouth: _Mouth) -> None:
         body = _find(order)
         values = body.build(order.arguments)
     except Exception as error:  # a foreign module is imported, and may do anything
-        mouth.say(Unloadable(f"{order.name} of {order.module or order.file}: {_named(error)}"))
+        mouth.say(Unloadable(f"{order.name} of {order.module or order.file}: {named(error)}"))
         return
     mouth.say(Began())
     value = body.start(values, _context(order, mouth))
@@ -157,16 +158,9 @@ def _context(order: Order, mouth: _Mouth) -> ToolContext[object]:
 
 def _raised(error: BaseException) -> Raise:
     if isinstance(error, ToolError):
-        return Raise(error.message, error.code, error.retryable, error.retry_after_s)
+        return Raise(
+            error.message, error.code, error.retryable, error.retry_after_s, effect=error.effect
+        )
     if isinstance(error, MemoryError):
         return Raise("The tool needed more memory than it may use.", MEMORY_LIMIT, cut=True)
-    return Raise(_named(error), cut=not isinstance(error, Exception))
-
-
-def _named(error: BaseException) -> str:
-    name = type(error).__name__
-    try:
-        text = str(error)
-    except Exception:  # a tool's exception may fail even here, and its call still has an outcome
-        text = ""
-    return f"{name}: {text}" if text else name
+    return Raise(named(error), cut=not isinstance(error, Exception))

@@ -10,6 +10,8 @@ from typing import TypeAlias
 from ...contract import ApprovalRecord, DeniedReason, Effect, PendingApproval
 from ..case import Case
 from ..gate import Denial, Parked
+from ..sentence import named
+from ..stop import is_stop
 from .hook import ApprovalRequest
 
 __all__ = ["ANY_ARGUMENTS", "ApprovalGate", "Approver"]
@@ -57,9 +59,16 @@ class ApprovalGate:
             return None
         if self._approve is None or case.dry:
             return self._park(case)
+        return self._ask(case, self._approve)
+
+    def _ask(
+        self, case: Case, approve: Approver
+    ) -> Denial | Parked | Awaitable[Denial | Parked | None] | None:
         try:
-            answer = self._approve(ApprovalRequest.of(case))
-        except Exception as error:  # an approver that raises denies the call
+            answer = approve(ApprovalRequest.of(case))
+        except BaseException as error:  # an approver that raises denies the call, even a cancel
+            if is_stop(error):
+                raise
             return self._failed(error)
         if inspect.isawaitable(answer):
             return self._wait(case, answer)
@@ -70,7 +79,9 @@ class ApprovalGate:
         began = clock.monotonic()
         try:
             return self._judge(case, await answer)
-        except Exception as error:  # an approver that raises denies the call
+        except BaseException as error:  # an approver that raises denies the call, even a cancel
+            if is_stop(error):
+                raise
             return self._failed(error)
         finally:
             case.paused_s += clock.monotonic() - began
@@ -127,8 +138,8 @@ class ApprovalGate:
             )
         )
 
-    def _failed(self, error: Exception) -> Denial:
-        return Denial(DeniedReason.WRITE_DENIED, f"approve failed: {type(error).__name__}: {error}")
+    def _failed(self, error: BaseException) -> Denial:
+        return Denial(DeniedReason.WRITE_DENIED, f"approve failed: {named(error)}")
 
 
 def _is_asked(case: Case) -> bool:

@@ -10,6 +10,8 @@ from typing import TypeAlias
 from ...contract import DeniedReason, Effect, Json, JsonObject
 from ..case import Case
 from ..gate import Denial, Rewind
+from ..sentence import named
+from ..stop import is_stop
 
 __all__ = ["Allow", "Ask", "EditArguments", "HookGate", "PreToolHook", "ApprovalRequest", "Refuse"]
 
@@ -100,7 +102,9 @@ class HookGate:
             return None
         try:
             answer = self._hook(ApprovalRequest.of(case))
-        except Exception as error:  # a hook that raises denies the call
+        except BaseException as error:  # a hook that raises denies the call, even a cancel
+            if is_stop(error):
+                raise
             return self._failed(error)
         if inspect.isawaitable(answer):
             return self._wait(case, answer)
@@ -109,7 +113,9 @@ class HookGate:
     async def _wait(self, case: Case, answer: Awaitable[_Answer]) -> Denial | Rewind | None:
         try:
             return self._judge(case, await answer)
-        except Exception as error:  # a hook that raises denies the call
+        except BaseException as error:  # a hook that raises denies the call, even a cancel
+            if is_stop(error):
+                raise
             return self._failed(error)
 
     def _judge(self, case: Case, answer: object) -> Denial | Rewind | None:
@@ -131,7 +137,5 @@ class HookGate:
                     f"on_pre_tool_use returned {kind}; Allow, Refuse, Ask or EditArguments is due",
                 )
 
-    def _failed(self, error: Exception) -> Denial:
-        return Denial(
-            DeniedReason.PRE_HOOK, f"on_pre_tool_use failed: {type(error).__name__}: {error}"
-        )
+    def _failed(self, error: BaseException) -> Denial:
+        return Denial(DeniedReason.PRE_HOOK, f"on_pre_tool_use failed: {named(error)}")
