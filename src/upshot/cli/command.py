@@ -14,6 +14,7 @@ from ..errors import JournalError, Misuse
 from ..models import aclose_transports
 from ..runs import run_in_own_loop
 from .approving import Given, answer_run
+from .branching import fork_agent_run, replay_agent_run
 from .checking import check_file
 from .drawing import draw_file
 from .exit_code import EXIT_CODES, MISUSE
@@ -188,6 +189,39 @@ def resume(
         )
     return _run(
         lambda terminal: resume_agent(wanted, asked, terminal, journal=journal, shown=shown)
+    )
+
+
+@upshot.command(short_help="Begin a new run where another one stood.")
+@click.argument("wanted", metavar="RUN")
+@click.option("--at", type=int, required=True, metavar="EVENT", help="The last event to keep.")
+@_JOURNAL
+@_JSON
+def fork(*, wanted: str, at: int, journal: str, as_json: bool) -> int:
+    """Begin a new run from an event of RUN, which stays as it is; print the new run's id.
+
+    RUN is an id, a beginning of one, or last.
+    """
+    return _run(
+        lambda terminal: fork_agent_run(wanted, terminal, at=at, journal=journal, as_json=as_json)
+    )
+
+
+@upshot.command(short_help="Try an agent against what was recorded.")
+@click.argument("wanted", metavar="RUN")
+@click.argument("target", metavar="[FILE.py:AGENT]", default="")
+@_TOOLS
+@_JOURNAL
+@_JSON
+def replay(*, wanted: str, target: str, tools: tuple[str, ...], journal: str, as_json: bool) -> int:
+    """Run the agent of RUN against its record; say where it first does otherwise.
+
+    No model is asked, no tool is called, and nothing is written. The exit code is 1 where
+    there is a difference.
+    """
+    asked = Asked(target=target, tools=tools)
+    return _run(
+        lambda terminal: replay_agent_run(wanted, asked, terminal, journal=journal, as_json=as_json)
     )
 
 

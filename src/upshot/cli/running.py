@@ -27,7 +27,7 @@ from .run_lookup import existing_journal, find_run, new_journal, read_story
 from .story import Story
 from .terminal import Terminal
 
-__all__ = ["Asked", "Shown", "resume_agent", "run_agent"]
+__all__ = ["Asked", "Shown", "load_launch", "old_launch", "resume_agent", "run_agent"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,7 @@ async def run_agent(
     if not request.strip():
         raise Misuse('the request is empty: say what you want, such as upshot run FILE.py "..."')
     launch = _new_launch(asked)
-    agent, options = _load(launch)
+    agent, options = load_launch(launch)
     async with AsyncExitStack() as stack:
         opened = open_model(launch.model, agent, base_url=launch.base_url)
         options["model"] = await stack.enter_async_context(opened)
@@ -135,13 +135,13 @@ async def resume_agent(
                 summary=terminal.err.is_terminal,
             )  # fmt: skip
             return EXIT_CODES[result.status]
-        launch = _old_launch(story, asked)
+        launch = old_launch(story, asked)
         if launch.folder and Path(launch.folder).is_dir():
             # Relative paths of its tools count from where the run was started.
             stack.enter_context(chdir(launch.folder))
         elif launch.folder:
             terminal.tell(f"the folder {launch.folder} of the run is gone: it goes on in this one")
-        agent, options = _load(launch)
+        agent, options = load_launch(launch)
         opened = open_model(launch.model, agent, base_url=launch.base_url)
         options["model"] = await stack.enter_async_context(opened)
         live = await stack.enter_async_context(
@@ -176,8 +176,12 @@ def _new_launch(asked: Asked) -> Launch:
     )
 
 
-def _old_launch(story: Story, asked: Asked) -> Launch:
-    """How the run was started, with what the command line says otherwise."""
+def old_launch(story: Story, asked: Asked) -> Launch:
+    """How the run was started, with what the command line says otherwise.
+
+    Raises:
+        Misuse: It was not started by the command, and no agent is named.
+    """
     old = None if story.started is None else Launch.of(story.started.options)
     new = _new_launch(asked) if asked.target else None
     base = old or new
@@ -203,7 +207,12 @@ def _absolute(files: Sequence[str]) -> tuple[str, ...]:
     return tuple(str(Path(file).absolute()) for file in files)
 
 
-def _load(launch: Launch) -> tuple[AnyAgent, ResumeOptions]:
+def load_launch(launch: Launch) -> tuple[AnyAgent, ResumeOptions]:
+    """The agent that *launch* names, and the options that go with it.
+
+    Raises:
+        Misuse: A file or a name in it is not there.
+    """
     target = Target(launch.file if not launch.agent else f"{launch.file}:{launch.agent}")
     files = [Path(file) for file in launch.tools]
     agent = load_agent(target, files)

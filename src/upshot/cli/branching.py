@@ -1,0 +1,100 @@
+"""Forks and replays from the command line."""
+
+from __future__ import annotations
+
+import json
+
+from ..contract import encode
+from ..entry import Replay, fork, replay
+from ..journal import open_journal
+from .run_lookup import existing_journal, find_run, read_story
+from .running import Asked, load_launch, old_launch
+from .terminal import Terminal
+
+__all__ = ["fork_agent_run", "replay_agent_run"]
+
+_DIFFERENT = 1
+_MAX_SHOWN = 400
+
+
+async def fork_agent_run(
+    wanted: str, terminal: Terminal, *, at: int, journal: str, as_json: bool
+) -> int:
+    """Begin a new run where another one stood, and print its id.
+
+    Args:
+        wanted: The other run, as for ``find_run``.
+        terminal: Where to print.
+        at: The last event to keep.
+        journal: Where the log is.
+        as_json: Print one line of JSON.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        Misuse: There is no such run or event, or it has ended there.
+        JournalError: The journal cannot be read or written.
+    """
+    async with open_journal(existing_journal(journal)) as log:
+        run_id = await find_run(log, wanted)
+        new_id = await fork(run_id, at=at, journal=log)
+    if as_json:
+        terminal.put(json.dumps({"run_id": new_id, "forked_from": run_id, "at": at}) + "\n")
+    else:
+        terminal.say(new_id)
+        terminal.tell(f"go on with it: upshot resume {new_id}")
+    return 0
+
+
+async def replay_agent_run(
+    wanted: str, asked: Asked, terminal: Terminal, *, journal: str, as_json: bool
+) -> int:
+    """Run an agent against what was recorded, and print where it first does otherwise.
+
+    Args:
+        wanted: The run, as for ``find_run``.
+        asked: Which agent, where it is not the one that the run was started with.
+        terminal: Where to print.
+        journal: Where the log is.
+        as_json: Print one line of JSON.
+
+    Returns:
+        The exit code: 0 where it did the same, 1 where it did not.
+
+    Raises:
+        Misuse: There is no such run, or it is not known how it was started.
+        JournalError: The journal cannot be read.
+    """
+    async with open_journal(existing_journal(journal)) as log:
+        run_id = await find_run(log, wanted)
+        agent, options = load_launch(old_launch(await read_story(log, run_id), asked))
+        told = await replay(run_id, agent, **options, journal=log)
+    if as_json:
+        terminal.put(_to_json(told) + "\n")
+    else:
+        terminal.say(*_lines(told))
+    return 0 if told.same else _DIFFERENT
+
+
+def _to_json(told: Replay) -> str:
+    difference = None if told.difference is None else json.loads(encode(told.difference))
+    said = {"run_id": told.run_id, "same": told.same, "compared": told.compared}
+    return json.dumps({**said, "difference": difference}, ensure_ascii=False)
+
+
+def _lines(told: Replay) -> list[str]:
+    difference = told.difference
+    if difference is None:
+        return [f"{told.run_id}: the same, {told.compared} facts compared"]
+    place = f"event {difference.seq}" if difference.seq else "beyond the record"
+    lines = [f"{told.run_id}: another {difference.kind} at {place}"]
+    lines += [f"  recorded  {_short(difference.recorded)}"] if difference.seq else []
+    lines.append(f"  replayed  {_short(difference.replayed)}")
+    lines += [f"  asked for {difference.asked}"] if difference.asked else []
+    return lines
+
+
+def _short(said: object) -> str:
+    text = "nothing" if said is None else json.dumps(said, ensure_ascii=False)
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."

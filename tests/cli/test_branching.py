@@ -1,0 +1,77 @@
+"""upshot fork and upshot replay."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Command
+
+AGENT = """
+from upshot import Agent, ScriptedModel, ToolCall, tool
+
+@tool(effect="read")
+def add(a: int, b: int) -> int:
+    return a + b
+
+call = ToolCall("c", "add", {"a": 1, "b": 2})
+agent = Agent("adding", model=ScriptedModel([call, "3."]), tools=[add])
+"""
+OTHER = """
+from upshot import Agent, ScriptEngine
+
+async def script(run, host, board):
+    return "Something else."
+
+agent = Agent("adding", engine=ScriptEngine(script))
+"""
+
+
+@pytest.fixture
+def run_id(command: Command, tmp_path: Path) -> str:
+    """A run that has ended."""
+    (tmp_path / "adding.py").write_text(AGENT)
+    (tmp_path / "other.py").write_text(OTHER)
+    code, out, _ = command("run", "adding.py", "What is 1 + 2?", "--json")
+    assert code == 0
+    return str(json.loads(out)["run_id"])
+
+
+def test_a_fork_has_an_id_and_goes_on(command: Command, run_id: str) -> None:
+    code, out, err = command("fork", run_id, "--at", "3")
+    assert code == 0
+    new_id = out.strip()
+    assert f"upshot resume {new_id}" in err
+    code, out, _ = command("resume", new_id, "--json")
+    result = json.loads(out)
+    assert (code, result["run_id"], result["content"]) == (0, new_id, "3.")
+
+
+def test_a_fork_in_json_says_where_it_is_from(command: Command, run_id: str) -> None:
+    _, out, _ = command("fork", "last", "--at", "2", "--json")
+    said = json.loads(out)
+    assert (said["forked_from"], said["at"]) == (run_id, 2)
+
+
+@pytest.mark.parametrize("at", ["0", "99"])
+def test_a_point_that_is_not_there_is_misuse(command: Command, run_id: str, at: str) -> None:
+    code, _, err = command("fork", run_id, "--at", at)
+    assert code == 2
+    assert "has no event" in err
+
+
+def test_a_replay_of_the_same_agent_is_the_same(command: Command, run_id: str) -> None:
+    code, out, _ = command("replay", run_id)
+    assert code == 0
+    assert out.startswith(f"{run_id}: the same")
+
+
+def test_a_replay_tells_the_first_difference(command: Command, run_id: str) -> None:
+    code, out, _ = command("replay", run_id, "other.py")
+    assert code == 1
+    assert "another model_started at event 4" in out
+    code, out, _ = command("replay", run_id, "other.py", "--json")
+    said = json.loads(out)
+    assert (code, said["same"], said["difference"]["kind"]) == (1, False, "model_started")
