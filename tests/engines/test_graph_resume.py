@@ -26,6 +26,7 @@ from tests.engines.graph_kit import (
     spoken,
     walk,
 )
+from tests.runs.kit import log_of
 from upshot import (
     Agent,
     Answer,
@@ -38,12 +39,13 @@ from upshot import (
     GraphEngine,
     Message,
     Misuse,
+    ScriptedModel,
     Status,
     resume,
     run,
     tool,
 )
-from upshot.engines import ForEach, Node, Parallel, Question, ToolTask
+from upshot.engines import AgentTask, ForEach, Node, Parallel, Question, ToolTask
 from upshot.journal import MemoryJournal
 
 
@@ -326,6 +328,30 @@ async def test_a_checkpoint_at_no_node_is_misuse() -> None:
     with pytest.raises(Misuse):
         graph = Graph({"a": nothing})
         await run(Agent("w"), "?", engine=GraphEngine(graph), resume_from=Checkpoint("r", "z"))
+
+
+async def test_an_agent_that_was_cut_off_goes_on_where_its_own_log_stands() -> None:
+    asked: list[int] = []
+
+    def reply(messages: Any) -> str:
+        asked.append(len(messages))
+        return "hi"
+
+    graph = Graph({"a": AgentTask(Agent("talker", model=ScriptedModel([reply])), "Go.")})
+    journal = MemoryJournal()
+    first = await walk(graph, journal=journal)
+    log = await log_of(journal, "run-1")
+    begun = next(n for n, e in enumerate(log) if getattr(e, "key", "").startswith("child:"))
+    inner = next(run.run_id for run in await journal.runs() if run.run_id != "run-1")
+    copy = MemoryJournal()
+    kept = {"run-1": log[: begun + 1], inner: await log_of(journal, inner)}
+    for run_id, events in kept.items():
+        epoch = await copy.claim(run_id)
+        for event in events:
+            copy.append(event, epoch=epoch)
+    result = await resume("run-1", Agent("w"), journal=copy, engine=GraphEngine(graph))
+    assert (result.content, result.usage) == (first.content, first.usage)
+    assert len(asked) == 1
 
 
 # -- a process that is really killed

@@ -281,7 +281,7 @@ class _Step:
         trip, work, output = self._trip, node.work, node.output
         match work:
             case AgentTask():
-                value = await run_agent(trip, work, board)
+                value = await run_agent(trip, work, board, key)
             case ToolTask():
                 value = await call_tool(trip, work, board, key)
                 output = output or self._own(name)

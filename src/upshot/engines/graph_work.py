@@ -42,8 +42,14 @@ async def evaluate(function: Callable[..., Any], *arguments: object) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
-async def run_agent(trip: Trip, task: AgentTask, board: Board) -> Any:
+async def run_agent(trip: Trip, task: AgentTask, board: Board, key: str) -> Any:
     """Have an agent work in a run of its own; its answer is appended to the board.
+
+    Args:
+        trip: The run.
+        task: Who works, and on what.
+        board: Of the node.
+        key: Names the run of the agent, which goes on where it was cut off.
 
     Returns:
         Its output.
@@ -59,7 +65,7 @@ async def run_agent(trip: Trip, task: AgentTask, board: Board) -> Any:
         messages = board.messages()
         asked = messages[-1].text if messages else ""
     request = asked if isinstance(asked, Request) else Request(str(asked))
-    result: AgentResult[Any] = await trip.run.child(task.agent, request)
+    result: AgentResult[Any] = await trip.run.child(task.agent, request, key=key)
     if result.status is Status.INPUT_REQUIRED:
         raise Parked(*result.pending)
     if result.error is not None:
