@@ -115,6 +115,8 @@ def decode_event(body: bytes) -> Event:
 
 def noted(event: Event) -> Note | None:
     """What *event* changes in the list of runs."""
+    if type(event) not in _NOTED_TYPES:
+        return None
     match event:
         case RunStarted():
             return Note(
@@ -186,4 +188,5 @@ def _unix(moment: datetime | None) -> float | None:
     return None if moment is None else moment.timestamp()
 
 
-_NOTED = frozenset(str(t.__struct_config__.tag) for t in (RunStarted, RunResumed, RunSettled))
+_NOTED_TYPES = frozenset({RunStarted, RunResumed, RunSettled})
+_NOTED = frozenset(str(kind.__struct_config__.tag) for kind in _NOTED_TYPES)

@@ -201,7 +201,8 @@ class Sitting:
         else:
             self._go_on(past)
         self._has_begun = True
-        await self._parts.hooks.tell("on_run_start", plan.request)
+        if self._parts.hooks:
+            await self._parts.hooks.tell("on_run_start", plan.request)
         if past is None:
             return Cue.OPENED
         self._attempt, self._feedback = max(1, past.attempt), past.feedback
@@ -261,7 +262,8 @@ class Sitting:
             parts.caller.turns_before = parts.ledger.turns
             self.recorder.handoff = None
             self.recorder.emit(AttemptStarted(feedback=self._feedback))
-        await parts.hooks.tell("on_attempt_start", self._attempt)
+        if parts.hooks:
+            await parts.hooks.tell("on_attempt_start", self._attempt)
         too_deep = parts.ledger.too_deep(parts.depth)
         if too_deep is not None:
             return self._unprepared(Ending(status=Status.FAILED, error=too_deep))
@@ -389,7 +391,9 @@ class Sitting:
     async def _decide(self) -> Cue:
         parts = self._parts
         result = self._result = parts.result(self._ending)
-        verdict = self._verdict = await parts.hooks.before_finalize(self.plan.request, result)
+        if parts.hooks:
+            self._verdict = await parts.hooks.before_finalize(self.plan.request, result)
+        verdict = self._verdict
         is_last, state = self._attempt >= self.plan.max_attempts, parts.report.state
         note_verdict(state, verdict, result, is_last=is_last)
         stopped = self._classify(TimeoutError()) if parts.scope.stop else None
@@ -411,7 +415,8 @@ class Sitting:
         report.line(result, reason=reason, feedback=feedback)
         if result.status is not Status.INPUT_REQUIRED:
             self.recorder.emit(AttemptEnded(line=report.lines[-1], state=dict(report.state)))
-        await self._parts.hooks.tell("on_attempt_end", result)
+        if self._parts.hooks:
+            await self._parts.hooks.tell("on_attempt_end", result)
 
     async def _commit(self) -> Cue:
         self._parts.scope.is_final = True
