@@ -14,6 +14,7 @@ from upshot import (
     Board,
     Budget,
     Checkpoint,
+    FinalizeDecision,
     Message,
     Misuse,
     ModelRequest,
@@ -382,6 +383,20 @@ async def test_a_run_goes_on_from_the_board_of_a_checkpoint() -> None:
         "Then 1, known.",
     ]
     assert [message.text for message in result.messages] == ["So far.", "Then 1, known."]
+
+
+async def test_a_checkpoint_counts_for_the_first_attempt_alone() -> None:
+    class Again:
+        def before_finalize(self, *_: Any) -> FinalizeDecision:
+            return FinalizeDecision.revise("", "again")
+
+    def work(run: Any, host: Any, board: Any) -> None:
+        board.append(say(f"{run.attempt} {run.resume_from is not None} {board.get('n')}"))
+
+    agent = Agent("a", engine=Resumable(work), deciders=[Again()])
+    result = await run(agent, "?", resume_from=checkpoint(), max_attempts=2)
+    assert [line.content for line in result.attempt_log] == ["1 True 1", "2 False None"]
+    assert [message.text for message in result.all_messages()] == ["?", "2 False None"]
 
 
 @pytest.mark.parametrize(

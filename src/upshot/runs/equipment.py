@@ -138,6 +138,8 @@ class Equipment:
         """Stamp what comes with the attempt's number, and show it to the engine."""
         self.recorder.attempt = self.run.attempt = number
         self.run.feedback = feedback
+        if number > 1:
+            self.run.resume_from = None
 
     def result(self, ending: Ending) -> AgentResult[Any]:
         """The result as it is now, for a run that ended so."""

@@ -292,7 +292,11 @@ class Sitting:
         parts.run.take_up(None)
         if parts.record is None:
             board = await seed_board(
-                self.plan, self.info, feedback=self._feedback, wait=parts.scope.wait
+                self.plan,
+                self.info,
+                attempt=self._attempt,
+                feedback=self._feedback,
+                wait=parts.scope.wait,
             )
         else:
             board = board_of(parts.record.begin(self._attempt))

@@ -67,7 +67,7 @@ class Run:
         output: What the answer shall be.
         dependencies: The caller's one object for tools and engines.
         budget: The limits.
-        resume_from: Where to go on from, None for a fresh start.
+        resume_from: Where to go on from, None for a fresh start, as any but the first attempt is.
         settled: Outcomes by call id that an earlier sitting logged and the board does not show.
         unsettled: Calls by id that an earlier sitting started and that have no outcome.
         reply: A model reply that an earlier sitting logged and the board does not show.

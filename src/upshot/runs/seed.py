@@ -12,13 +12,16 @@ from .plan import Plan
 __all__ = ["board_of", "changes_of", "seed_board"]
 
 
-async def seed_board(plan: Plan, info: RunInfo, *, feedback: str, wait: Wait) -> Board:
+async def seed_board(
+    plan: Plan, info: RunInfo, *, attempt: int, feedback: str, wait: Wait
+) -> Board:
     """Prepare a board: of the checkpoint, by the user's seeder, or of history, request and inputs.
 
     Args:
         plan: The run.
         info: Its identity.
-        feedback: What the decider that asked for this attempt wants changed, "" for the first.
+        attempt: Which attempt it is for; a checkpoint counts for the first alone.
+        feedback: What the decider that asked for this attempt wants changed, "" for nothing.
         wait: Waits for an async seeder, as long as the run has patience.
 
     Returns:
@@ -29,7 +32,7 @@ async def seed_board(plan: Plan, info: RunInfo, *, feedback: str, wait: Wait) ->
         Exception: Whatever the seeder raised.
     """
     checkpoint = plan.resume_from
-    if checkpoint is not None and not feedback:
+    if checkpoint is not None and attempt == 1:
         return Board.restore(checkpoint.board)
     if plan.prepare is not None:
         made = await call(plan.prepare, info, plan.request, wait=wait)
