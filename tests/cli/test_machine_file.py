@@ -129,3 +129,19 @@ def test_a_machine_in_json_is_one_too(command: Command) -> None:
     Path("small.json").write_text(json.dumps({"spec": "upshot.machine/1", "states": states}))
     code, out, _ = command("run", "small.json", "Hello.", "--json")
     assert (code, json.loads(out)["output"]) == (0, {"said": "Hello."})
+
+
+def test_a_run_may_start_with_variables(command: Command) -> None:
+    states = {"a": {"type": "initial", "transitions": [{"to": "b"}]},
+              "b": {"type": "final", "output": "context"}}  # fmt: skip
+    Path("small.json").write_text(json.dumps({"spec": "upshot.machine/1", "states": states}))
+    given = ("--input", "n=3", "--input", "name=Ann", "--input", 'l=[1, {"a": "="}]')
+    code, out, _ = command("run", "small.json", "Hello.", *given, "--json")
+    assert (code, json.loads(out)["output"]) == (0, {"n": 3, "name": "Ann", "l": [1, {"a": "="}]})
+
+
+@pytest.mark.parametrize("given", ["n", "=3", ""])
+def test_a_variable_without_a_name_or_value_is_misuse(command: Command, given: str) -> None:
+    code, _, err = command("run", "letter.yml", "Write.", "--input", given)
+    assert code == 2
+    assert "such as n=3" in err

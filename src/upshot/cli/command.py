@@ -8,8 +8,9 @@ from contextlib import redirect_stdout
 from typing import Any, Literal
 
 import click
+import msgspec
 
-from ..contract import Status
+from ..contract import JsonObject, Request, Status
 from ..errors import JournalError, Misuse
 from ..models import aclose_transports
 from ..runs import run_in_own_loop
@@ -107,6 +108,13 @@ def upshot() -> None:
 @_BASE_URL
 @_TOOLS
 @_JOURNAL
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A variable that the run starts with; VALUE is JSON, or else a text.",
+)
 @click.option("--run-id", default="", metavar="ID", help="The id that the run shall have.")
 @click.option("--stream", is_flag=True, help="Print text as it comes.")
 @_MARKDOWN
@@ -120,6 +128,7 @@ def run(
     base_url: str,
     tools: tuple[str, ...],
     journal: str,
+    inputs: tuple[str, ...],
     run_id: str,
     stream: bool,
     markdown: bool,
@@ -137,11 +146,8 @@ def run(
     asked = Asked(target=target, model=model, base_url=base_url, tools=tools)
     shown = Shown(as_json=as_json, stream=stream, markdown=markdown, progress=progress)
     text = _standard_input() if request == "-" else request
-    return _run(
-        lambda terminal: run_agent(
-            asked, text, terminal, journal=journal, shown=shown, run_id=run_id
-        )
-    )
+    asking = Request(text, inputs=_read_inputs(inputs), run_id=run_id)
+    return _run(lambda terminal: run_agent(asked, asking, terminal, journal=journal, shown=shown))
 
 
 @upshot.command(short_help="Go on with a run that died or waits.")
@@ -393,6 +399,19 @@ def _run(work: Callable[[Terminal], Coroutine[Any, Any, int]]) -> int:
     # What an agent's file or its tools print must not get between the answers.
     with redirect_stdout(sys.stderr):
         return run_in_own_loop(lambda: work(terminal), closing=aclose_transports)
+
+
+def _read_inputs(given: Sequence[str]) -> JsonObject:
+    inputs: JsonObject = {}
+    for item in given:
+        name, sign, text = item.partition("=")
+        if not (name and sign):
+            raise click.UsageError(f"--input {item}: give a name and a value, such as n=3")
+        try:
+            inputs[name] = msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            inputs[name] = text
+    return inputs
 
 
 def _standard_input() -> str:

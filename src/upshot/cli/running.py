@@ -65,7 +65,12 @@ class Shown:
 
 
 async def run_agent(
-    asked: Asked, request: str, terminal: Terminal, *, journal: str, shown: Shown, run_id: str = ""
+    asked: Asked,
+    request: Request,
+    terminal: Terminal,
+    *,
+    journal: str,
+    shown: Shown,
 ) -> int:
     """Run an agent and print what came of it.
 
@@ -75,7 +80,6 @@ async def run_agent(
         terminal: Where to print.
         journal: Where its log goes.
         shown: How it is shown.
-        run_id: The id that the run shall have, "" mints one.
 
     Returns:
         The exit code.
@@ -84,7 +88,7 @@ async def run_agent(
         Misuse: Something that was asked for is not there; nothing was begun.
         JournalError: The journal cannot be opened.
     """
-    if not request.strip():
+    if not request.to_message().text.strip():
         raise Misuse('the request is empty: say what you want, such as upshot run FILE.py "..."')
     launch = _new_launch(asked)
     agent, options = load_launch(launch)
@@ -92,9 +96,7 @@ async def run_agent(
         opened = open_model(launch.model, agent, base_url=launch.base_url)
         options["model"] = await stack.enter_async_context(opened)
         where = new_journal(journal)
-        live = await stack.enter_async_context(
-            start(agent, Request(request, run_id=run_id), **options, journal=where)
-        )
+        live = await stack.enter_async_context(start(agent, request, **options, journal=where))
         return await _attend(live, terminal, journal=journal, shown=shown)
 
 
