@@ -11,6 +11,7 @@ from upshot import (
     AgentResult,
     Approve,
     Budget,
+    Difference,
     Event,
     LiveRun,
     Machine,
@@ -24,11 +25,15 @@ from upshot import (
     ToolContext,
     ToolOutcome,
     Usage,
+    fork,
+    from_a2a,
     load_machine,
+    replay,
     resume,
     run,
     run_sync,
     start,
+    to_a2a,
     tool,
 )
 
@@ -65,6 +70,17 @@ async def by_type() -> None:
     assert_type(run_sync(order, "?", budget=Budget(max_turns=2)), AgentResult[Order])
     again = await resume("run-1", order, journal="runs.db", answers=[Approve("c")])
     assert_type(again, AgentResult[Order])
+
+
+async def branched() -> None:
+    assert_type(await fork("run-1", at=3, journal="runs.db"), str)
+    told = await replay("run-1", order, journal="runs.db")
+    assert_type(told.difference, Difference | None)
+    assert_type(told.same, bool)
+
+
+def sent(message: Message) -> None:
+    assert_type(from_a2a(to_a2a(message), Message), Message)
 
 
 async def watched() -> None:

@@ -206,7 +206,7 @@ class Run:
         *,
         key: str | None = None,
         **options: Any,
-    ) -> Any:
+    ) -> AgentResult[Any]:
         """Run another agent inside this run; it shares budget, log and deadline.
 
         Args:
