@@ -10,7 +10,7 @@ from .case import Case
 from .desk import Desk
 from .gates.approval import ANY_ARGUMENTS
 
-__all__ = ["CallAnswer", "read_answer", "recall", "reopen", "tell_outdated"]
+__all__ = ["CallAnswer", "read_answer", "recall", "reopen", "reopen_follower", "tell_outdated"]
 
 CallAnswer: TypeAlias = Approve | Deny | Edit
 
@@ -58,6 +58,13 @@ def reopen(desk: Desk, parked: Case, answer: CallAnswer) -> Case:
     version = parked.known_tool.version
     desk.turn.consent.learn(case.approval, tool_name=case.tool_name, tool_version=version)
     desk.ledger.emit(desk.secrets.mask(ApprovalAnswered(answer=answer, digest=digest)))
+    return case
+
+
+def reopen_follower(desk: Desk, follower: Case) -> Case:
+    """Open a call anew that has waited for its equal, now that this is answered."""
+    case = desk.open(follower.call, follower.label)
+    case.refused, case.mended = follower.refused, follower.mended
     return case
 
 

@@ -183,14 +183,26 @@ class Batch:
                 deny(case, "claim", Denial(DeniedReason.BUDGET, spent))
             elif limited is not None:
                 deny(case, "claim", Denial(*limited))
+        if not is_open(case) and case.outcome is None:
+            self._set_aside(case)
         if case.outcome is not None:
             self._settle(case)
-        elif case.pending is not None:
-            case.pending = self._desk.ask(case, case.pending)
-        else:
+        elif is_open(case):
             case.turn.claim(case.tool_name)
             case.turn.meters.claim(case.known_tool)
             self._claim_resources(case)
+
+    def _set_aside(self, case: Case) -> None:
+        """Have the call wait for people; denied where another of its id does so already."""
+        pending, case.pending = case.pending, None
+        if self._desk.waits(case.call_id):
+            case.follows = ""
+            text = f"the call id {case.call_id!r} is that of a call that waits for an answer"
+            deny(case, "call_id", Denial(DeniedReason.DUPLICATE, text))
+        elif pending is None:
+            self._desk.followers.append(case)
+        else:
+            self._desk.park(case, pending)
 
     def _claim_resources(self, case: Case) -> None:
         tool = case.known_tool
@@ -198,6 +210,8 @@ class Batch:
         claim = Claim(tool.may_write or alone, None if alone else case.resources)
         self._claims[id(case)] = claim
         self._locks.enter(claim)
+        if tool.may_write:
+            case.turn.replay.expect_write(case.resources, held=case.held)
         if tool.effect is None and len(self._cases) > 1:
             self._desk.warn(
                 "undeclared_effect",
@@ -220,6 +234,8 @@ class Batch:
             elif self._desk.at_start is not None and (denial := self._desk.at_start(case)):
                 self._refuse(case, denial.reason, denial.details)
             else:
+                if case.held is not None:
+                    case.held.began = True
                 outcome = await Work(self._desk, case).run()
                 # Settled already where a cancelled batch could not wait for it.
                 if id(case) not in self._records:
@@ -271,7 +287,7 @@ class Batch:
             release(case)
         else:
             turn.replay.record(
-                outcome, key=case.held, resources=case.resources, may_write=tool.may_write
+                outcome, held=case.held, resources=case.resources, may_write=tool.may_write
             )
             case.held = None
             turn.meters.note(tool, outcome)
@@ -330,9 +346,22 @@ class Batch:
             if case.wait is not None:
                 case.wait.cancel()
                 case.wait = None
-            if case.pending is None or parked:
-                case.pending = None
-                self._settle_cancelled(case, ended=False)
+            waits = case.pending is not None or bool(case.follows)
+            if waits and not (parked and self._give_up(case)):
+                continue
+            self._settle_cancelled(case, ended=False)
+
+    def _give_up(self, case: Case) -> bool:
+        """Have a parked call wait no longer; returns whether it still did."""
+        desk = self._desk
+        if desk.parked.get(case.call_id) is case and case.pending is not None:
+            desk.follow_on(desk.unpark(case.call_id)[1:], case.pending)
+        elif case in desk.followers:
+            desk.followers.remove(case)
+        else:
+            return False
+        case.pending, case.follows = None, ""
+        return True
 
     async def _finish(self) -> None:
         """Cancel all bodies and wait for them, at most for the grace, whatever happens."""

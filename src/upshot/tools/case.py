@@ -24,6 +24,7 @@ from .canonical import canonical_json
 from .catalog import Catalog
 from .check import Refused
 from .definition import Tool
+from .replay import Flight
 from .turn import Turn
 
 __all__ = ["Case", "running_case"]
@@ -60,7 +61,8 @@ class Case:
         granted: Digest of what a person let pass, "" for none.
         approval: Who let it run, or did not.
         pending: What is asked, where it is parked.
-        held: The key that it entered replay control with.
+        follows: The id of the parked call whose equal it is, and which it waits for; "" for none.
+        held: Its flight in replay control, None where it has none.
         resources: What it touches, None for anything.
         idempotency_key: What the body is given to recognise a repetition.
         mode: How the body runs: async or thread; "" before it does.
@@ -93,6 +95,7 @@ class Case:
         "distrusted",
         "dry",
         "edited",
+        "follows",
         "given",
         "granted",
         "held",
@@ -145,7 +148,8 @@ class Case:
         self.granted = ""
         self.approval: ApprovalRecord | None = None
         self.pending: PendingApproval | None = None
-        self.held: str | None = None
+        self.held: Flight | None = None
+        self.follows = ""
         self.resources: frozenset[str] | None = None
         self.place = 0
         self.idempotency_key = ""

@@ -73,6 +73,7 @@ class Desk:
         made: How often a call with the same id and arguments was made.
         asked: What people were asked about calls that are not settled, by call id.
         parked: Calls that wait for people, by id.
+        followers: Calls that wait for an equal one that is parked.
         fenced: Calls whose results are shown as words of strangers, by id and tool.
         untrusted: Ids of artifacts that may hold words of strangers.
         slots: What limits how many bodies of a tool run at a time, "" for all tools.
@@ -98,6 +99,7 @@ class Desk:
     made: Counter[str] = field(default_factory=Counter[str])
     asked: dict[str, PendingApproval] = field(default_factory=dict[str, PendingApproval])
     parked: dict[str, Case] = field(default_factory=dict[str, Case])
+    followers: list[Case] = field(default_factory=list[Case])
     fenced: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     untrusted: set[str] = field(default_factory=set[str])
     slots: dict[str, asyncio.Semaphore] = field(default_factory=dict[str, asyncio.Semaphore])
@@ -171,6 +173,35 @@ class Desk:
         self.asked[case.call_id] = pending
         self.ledger.emit(ApprovalRequested(pending=pending))
         return pending
+
+    def park(self, case: Case, pending: PendingApproval) -> None:
+        """Have *case* wait for people, and its equals for it."""
+        case.pending = self.ask(case, pending)
+        self.parked[case.call_id] = case
+        tool = case.known_tool
+        if tool.idempotent and not tool.repeatable:
+            case.turn.parked[case.digest] = case.call_id
+
+    def unpark(self, call_id: str) -> list[Case]:
+        """Take back a parked call; returns it, and those that wait for it after it."""
+        case = self.parked.pop(call_id)
+        case.turn.parked.pop(case.digest, None)
+        self.turn.parked.pop(case.digest, None)
+        followers = [one for one in self.followers if one.follows == call_id]
+        self.followers = [one for one in self.followers if one.follows != call_id]
+        return [case, *followers]
+
+    def follow_on(self, followers: list[Case], pending: PendingApproval) -> None:
+        """Have people asked about the first of *followers* instead of the one that is gone."""
+        for place, case in enumerate(followers):
+            case.follows = "" if place == 0 else followers[0].call_id
+        if followers:
+            first, *self.followers[len(self.followers) :] = followers
+            self.park(first, msgspec.structs.replace(pending, call_id=first.call_id))
+
+    def waits(self, call_id: str) -> bool:
+        """Whether a call of this id waits for people, or for one that does."""
+        return call_id in self.parked or any(one.call_id == call_id for one in self.followers)
 
     def is_expired(self, pending: PendingApproval) -> bool:
         """Whether it has to be asked anew."""

@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 from ..contract import DeniedReason, PendingApproval
 from .case import Case
 
-__all__ = ["Denial", "Gate", "Parked", "Rewind", "Verdict"]
+__all__ = ["Denial", "Following", "Gate", "Parked", "Rewind", "Verdict"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,17 @@ class Parked:
 
 
 @dataclass(frozen=True, slots=True)
+class Following:
+    """The call waits for its equal, which people are asked about.
+
+    Attributes:
+        call_id: The id of that one.
+    """
+
+    call_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Rewind:
     """The arguments were changed: the gates are asked again from *gate* on.
 
@@ -50,7 +61,7 @@ class Rewind:
 
 
 # None lets the call pass.
-Verdict: TypeAlias = Denial | Parked | Rewind | None
+Verdict: TypeAlias = Denial | Parked | Following | Rewind | None
 
 
 class Gate(Protocol):

@@ -9,7 +9,7 @@ from typing import cast
 
 from ..contract import DeniedReason, GateVerdict, ToolDenied
 from .case import Case
-from .gate import Denial, Gate, Parked, Rewind, Verdict
+from .gate import Denial, Following, Gate, Parked, Rewind, Verdict
 from .sentence import named
 from .stop import is_stop
 
@@ -70,6 +70,9 @@ class Passage:
             case Parked(pending=pending):
                 _trace(case, gate.name, "wait", "somebody is asked")
                 case.pending = pending
+            case Following(call_id=call_id):
+                _trace(case, gate.name, "wait", f"its equal, {call_id}, waits for people")
+                case.follows = call_id
             case Rewind(gate=target) if target in self._places:
                 _trace(case, gate.name, "edit", "the arguments were changed")
                 case.place = self._places[target]
@@ -81,7 +84,7 @@ class Passage:
 
 def is_open(case: Case) -> bool:
     """Whether nothing has been decided about *case*."""
-    return case.outcome is None and case.pending is None
+    return case.outcome is None and case.pending is None and not case.follows
 
 
 def release(case: Case) -> None:

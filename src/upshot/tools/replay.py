@@ -7,15 +7,28 @@ from dataclasses import dataclass
 
 from ..contract import Effect, ToolArtifactReference, ToolExecutionResult, ToolOutcome
 
-__all__ = ["ReplayControl"]
+__all__ = ["Flight", "ReplayControl"]
 
 
-@dataclass(slots=True)
-class _Flight:
-    """A call that was let pass and has no outcome yet."""
+@dataclass(slots=True, eq=False)
+class Flight:
+    """A call that was let pass and has no outcome yet.
 
+    Attributes:
+        key: What it is known by.
+        resources: What it touches, None for anything.
+        ended: Done when it has ended; None while nobody waits for that.
+        began: Whether its body was started.
+        stale: Whether its resources were written to since it began.
+        overtaken: Whether a write that shares a resource is in line behind it.
+    """
+
+    key: str
+    resources: frozenset[str] | None
     ended: asyncio.Future[None] | None = None
+    began: bool = False
     stale: bool = False
+    overtaken: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +45,7 @@ class ReplayControl:
 
     def __init__(self) -> None:
         self._done: dict[str, _Done] = {}
-        self._flights: dict[str, _Flight] = {}
-        self._resources: dict[str, frozenset[str] | None] = {}
+        self._flights: dict[str, list[Flight]] = {}
 
     def clear(self) -> None:
         """Forget what succeeded; what is under way stays."""
@@ -46,44 +58,61 @@ class ReplayControl:
 
     def enter(
         self, key: str, resources: frozenset[str] | None
-    ) -> str | asyncio.Future[None] | None:
+    ) -> str | asyncio.Future[None] | Flight:
         """Ask to make a call.
 
         Returns:
-            None: it may be made, and ``leave`` or ``record`` has to follow. A string: it
+            A flight: it may be made, and ``leave`` or ``record`` has to follow. A string: it
             succeeded already, as the call of that id. A future: its twin is under way; ask
             again when it is done.
         """
         if key in self._done:
             return self._done[key].call_id
-        flight = self._flights.get(key)
-        if flight is not None:
-            if flight.ended is None:
-                flight.ended = asyncio.get_running_loop().create_future()
-            return flight.ended
-        self._flights[key] = _Flight()
-        self._resources[key] = resources
-        return None
+        flights = self._flights.setdefault(key, [])
+        # After one that a write stands behind, it is a call of its own: it comes after the write.
+        if flights and not flights[-1].overtaken:
+            last = flights[-1]
+            if last.ended is None:
+                last.ended = asyncio.get_running_loop().create_future()
+            return last.ended
+        flight = Flight(key, resources)
+        flights.append(flight)
+        return flight
 
-    def leave(self, key: str) -> bool:
+    def leave(self, flight: Flight) -> bool:
         """Take back ``enter``: the call is not made, or has ended.
 
         Returns:
-            Whether nothing wrote to its resources meanwhile.
+            Whether nothing wrote to its resources meanwhile, and nothing is about to.
         """
-        flight = self._flights.pop(key, None)
-        self._resources.pop(key, None)
-        if flight is None:
+        flights = self._flights.get(flight.key, [])
+        if flight not in flights:
             return False
+        flights.remove(flight)
+        if not flights:
+            del self._flights[flight.key]
         if flight.ended is not None and not flight.ended.done():
             flight.ended.set_result(None)
-        return not flight.stale
+        return not flight.stale and not flight.overtaken
+
+    def expect_write(self, resources: frozenset[str] | None, *, held: Flight | None) -> None:
+        """Take note that a call that may write has its place in line.
+
+        What is asked for after it comes after it, and may find something else.
+
+        Args:
+            resources: What it touches, None for anything.
+            held: Its own flight, None where it is not held back from repetition.
+        """
+        self._forget_done(resources)
+        for flight in self._sharing(resources):
+            flight.overtaken = flight.overtaken or flight is not held
 
     def record(
         self,
         outcome: ToolOutcome,
         *,
-        key: str | None,
+        held: Flight | None,
         resources: frozenset[str] | None,
         may_write: bool,
     ) -> None:
@@ -91,32 +120,40 @@ class ReplayControl:
 
         Args:
             outcome: What came of it.
-            key: Under which it entered, None if it is not held back from repetition.
+            held: With which it entered, None if it is not held back from repetition.
             resources: What it touched, None for anything.
             may_write: Whether what it did may have changed them.
         """
         # A read that was overtaken by a write has seen what is no longer so.
-        fresh = key is not None and self.leave(key)
+        fresh = held is not None and self.leave(held)
         if may_write and outcome.effect in (Effect.APPLIED, Effect.UNKNOWN):
-            self._forget(resources)
+            self._forget_done(resources)
+            for flight in self._sharing(resources):
+                # What has not begun will see what was written.
+                flight.stale = flight.stale or flight.began
         if (
             fresh
-            and key is not None
+            and held is not None
             and isinstance(outcome, ToolExecutionResult | ToolArtifactReference)
         ):
-            self._done[key] = _Done(outcome.call_id, resources)
+            self._done[held.key] = _Done(outcome.call_id, resources)
 
     def restore(self, key: str, call_id: str, resources: frozenset[str] | None) -> None:
         """Take note of an earlier success."""
         self._done[key] = _Done(call_id, resources)
 
-    def _forget(self, resources: frozenset[str] | None) -> None:
+    def _forget_done(self, resources: frozenset[str] | None) -> None:
         """What shares a resource with a write may answer differently now."""
         for key in [key for key, done in self._done.items() if _shared(done.resources, resources)]:
             del self._done[key]
-        for key, flight in self._flights.items():
-            if _shared(self._resources[key], resources):
-                flight.stale = True
+
+    def _sharing(self, resources: frozenset[str] | None) -> list[Flight]:
+        return [
+            flight
+            for flights in self._flights.values()
+            for flight in flights
+            if _shared(flight.resources, resources)
+        ]
 
 
 def _shared(one: frozenset[str] | None, other: frozenset[str] | None) -> bool:

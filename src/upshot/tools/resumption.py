@@ -19,6 +19,7 @@ from .conclusion import INTERRUPTED
 from .definition import Tool
 from .desk import Desk
 from .gates.approval import ANY_ARGUMENTS
+from .replay import Flight
 
 __all__ = ["restore_records", "take_up"]
 
@@ -76,10 +77,9 @@ def _restore_outcome(desk: Desk, case: Case, outcome: ToolOutcome) -> None:
     desk.key_of(case)
     resources = _resources_then(tool, case.arguments or {})
     held = tool.idempotent and not tool.repeatable
-    key = case.digest if held else None
-    if key is not None:
-        turn.replay.enter(key, resources)
-    turn.replay.record(outcome, key=key, resources=resources, may_write=tool.may_write)
+    found = turn.replay.enter(case.digest, resources) if held else None
+    flight = found if isinstance(found, Flight) else None
+    turn.replay.record(outcome, held=flight, resources=resources, may_write=tool.may_write)
 
 
 def _resources_then(tool: Tool, arguments: JsonObject) -> frozenset[str] | None:

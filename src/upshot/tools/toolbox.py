@@ -28,7 +28,7 @@ from ..contract import (
     outcome_to_model_content,
 )
 from ..errors import Misuse
-from .answering import CallAnswer, read_answer, recall, reopen, tell_outdated
+from .answering import CallAnswer, read_answer, recall, reopen, reopen_follower, tell_outdated
 from .artifacts import InMemoryArtifacts, make_reader
 from .batch import Batch
 from .case import Case, running_case
@@ -300,21 +300,25 @@ class Toolbox(Lending):
             answers: Approve, Deny or Edit; calls without one stay parked.
 
         Returns:
-            One outcome for each of these calls, in call order.
+            One outcome for each of these calls, in call order, and for those that waited for
+            their equal among them.
 
         Raises:
-            Misuse: No such call is parked, or the answer is of a kind that is not for calls.
+            Misuse: No such call is parked, it is answered twice, or the answer is of a kind
+                that is not for calls.
         """
         given = [read_answer(answer) for answer in answers]
         unknown = [one.call_id for one in given if one.call_id not in self._desk.parked]
         if unknown:
             raise Misuse(f"no call {unknown[0]!r} waits for an answer")
         by_call = {one.call_id: one for one in given}
-        cases = [
-            reopen(self._desk, self._desk.parked.pop(call_id), by_call[call_id])
-            for call_id in list(self._desk.parked)
-            if call_id in by_call
-        ]
+        if len(by_call) < len(given):
+            raise Misuse("a call is answered twice: give one answer for each")
+        cases: list[Case] = []
+        for call_id in [one for one in self._desk.parked if one in by_call]:
+            parked, *followers = self._desk.unpark(call_id)
+            cases.append(reopen(self._desk, parked, by_call[call_id]))
+            cases += [reopen_follower(self._desk, one) for one in followers]
         return await self._run(cases)
 
     async def resume(
@@ -411,7 +415,6 @@ class Toolbox(Lending):
             self._batches.discard(batch)
             self.records += batch.records
             self._note_untrusted(batch.records)
-            self._desk.parked |= {case.call_id: case for case in cases if case.pending is not None}
         return [case.outcome for case in cases if case.outcome is not None]
 
 

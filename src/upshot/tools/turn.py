@@ -35,6 +35,7 @@ class Turn:
         ladder: Whether the same call is made again and again.
         meters: What is counted for rate limits and circuits of tools.
         tainted: The tool whose untrusted result is in the context, "" for none.
+        parked: Ids of calls that wait for people and are not to be made twice, by digest.
         replay: Which calls succeeded already.
     """
 
@@ -64,6 +65,7 @@ class Turn:
         self.calls = 0
         self.calls_of: Counter[str] = Counter()
         self.denials = 0
+        self.parked: dict[str, str] = {}
         self.consent = Consent()
         self.ladder = Ladder()
         self.tainted = ""

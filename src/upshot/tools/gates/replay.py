@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from typing import TypeAlias
 
 from ...contract import DeniedReason
 from ..case import Case
-from ..gate import Denial
+from ..gate import Denial, Following
 
 __all__ = ["ReplayGate"]
+
+_Verdict: TypeAlias = Denial | Following | None
 
 
 class ReplayGate:
@@ -17,8 +20,8 @@ class ReplayGate:
 
     name = "replay"
 
-    def check(self, case: Case) -> Denial | Awaitable[Denial | None] | None:
-        """Deny a repetition; a call whose twin is under way waits for it."""
+    def check(self, case: Case) -> _Verdict | Awaitable[_Verdict]:
+        """Deny a repetition; a call whose twin is under way, or parked, waits for it."""
         tool = case.known_tool
         if not tool.idempotent or tool.repeatable:
             return None
@@ -28,22 +31,27 @@ class ReplayGate:
         found = self._enter(case)
         return self._wait(case, found) if isinstance(found, asyncio.Future) else found
 
-    async def _wait(self, case: Case, twin: asyncio.Future[None]) -> Denial | None:
-        found: Denial | asyncio.Future[None] | None = twin
+    async def _wait(self, case: Case, twin: asyncio.Future[None]) -> _Verdict:
+        found: _Verdict | asyncio.Future[None] = twin
         while isinstance(found, asyncio.Future):
             # Shielded: others wait for the same twin.
             await asyncio.shield(found)
             found = self._enter(case)
         return found
 
-    def _enter(self, case: Case) -> Denial | asyncio.Future[None] | None:
-        key = case.digest
-        found = case.turn.replay.enter(key, case.resources)
+    def _enter(self, case: Case) -> _Verdict | asyncio.Future[None]:
+        key, turn = case.digest, case.turn
+        leader = turn.parked.get(key)
+        if leader is not None:
+            # People are asked once; what they say of the first decides about the others.
+            return Following(leader)
+        found = turn.replay.enter(key, case.resources)
         if isinstance(found, str):
             return _duplicate(found)
-        if found is None:
-            case.held = key
-        return found
+        if isinstance(found, asyncio.Future):
+            return found
+        case.held = found
+        return None
 
 
 def _duplicate(call_id: str) -> Denial:
