@@ -2501,7 +2501,8 @@ export interface ToolCall {
   /** The tool's name as the model wrote it. */
   name: string;
   /**
-   * JSON text as it came, or a mapping.
+   * JSON text as it came, or a mapping. null counts as no arguments; other JSON, and what JSON has
+   * no number for, is kept as text, which the tool's gate refuses.
    * @defaultValue `{}`
    */
   arguments?: string | JsonObject;

@@ -62,6 +62,10 @@ def test_half_a_character_is_replaced(given: Any):
     assert read_object(given, []) == {"a": "\N{REPLACEMENT CHARACTER}"}
 
 
+def test_half_a_character_in_a_name_is_replaced():
+    assert read_object({"\ud800": 1}, []) == {"\N{REPLACEMENT CHARACTER}": 1}
+
+
 def test_line_breaks_in_a_text_and_a_byte_order_mark_are_taken():
     assert read_object('\ufeff{"a": "one\ntwo"}', []) == {"a": "one\ntwo"}
 

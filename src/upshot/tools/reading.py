@@ -63,14 +63,14 @@ def _read_mapping(arguments: object) -> JsonObject | str:
 
 
 def _is_number_at(value: Json, path: str) -> bool:
-    """Whether *path*, where something was replaced, holds no text: then it was a number."""
+    """Whether a number stands at *path*, where something was replaced, or null for one."""
     for step in path.split("/")[1:] if path != "/" else ():
         name = step.replace("~1", "/").replace("~0", "~")
         found = found_at(value, (int(name) if isinstance(value, list) else name,))
         if isinstance(found, Absent):
             return False
         value = found
-    return not isinstance(value, str)
+    return value is None or isinstance(value, int | float)
 
 
 def _parse(text: str) -> tuple[object, bool]:
