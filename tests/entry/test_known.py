@@ -1,0 +1,69 @@
+"""What is found out once of an agent: it never goes stale, and keeps nobody alive."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import gc
+import pickle
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.runs.kit import Do, add
+from upshot import Agent, Misuse, ScriptedModel, Tool, run, tool
+
+
+def offered(run: Any, host: Any, board: Any) -> list[str]:
+    return [schema.name for schema in run.tools.schemas() if schema.name != "read_artifact"]
+
+
+async def test_an_agent_that_was_run_can_be_forgotten() -> None:
+    async def made() -> weakref.ref[Agent[Any]]:
+        agent: Agent[Any] = Agent("a", engine=Do(lambda *_: agent.id), tools=[add])
+        assert (await run(agent, "?")).output == "a"
+        return weakref.ref(agent)
+
+    forgotten = await made()
+    # The loop lets go of the engine's task in its next round.
+    await asyncio.sleep(0)
+    gc.collect()
+    assert forgotten() is None
+
+
+async def test_an_agent_that_was_run_can_be_copied_and_pickled() -> None:
+    agent = Agent("a", model="scripted:none", tools=["add"])
+    with pytest.raises(Misuse):
+        await run(agent, "?")
+    await run(agent, "?", model=ScriptedModel(["Hi."]), tools=[add])
+    assert pickle.loads(pickle.dumps(agent)) == copy.deepcopy(agent) == agent
+
+
+async def test_a_changed_agent_is_looked_at_anew() -> None:
+    agent = Agent("a", engine=Do(offered), tools=[add])
+    assert (await run(agent, "?")).output == ["add"]
+    assert (await run(agent.but(tools=[]), "?")).output == []
+
+
+async def test_a_set_of_tools_is_asked_again_at_every_run() -> None:
+    class Growing:
+        def __init__(self) -> None:
+            self.names = ["one"]
+
+        def __iter__(self) -> Iterator[Tool]:
+            return (tool(name=name, effect="read")(lambda: 1) for name in self.names)
+
+    tools = Growing()
+    agent = Agent("a", engine=Do(offered), tools=[tools])
+    assert (await run(agent, "?")).output == ["one"]
+    tools.names.append("two")
+    assert (await run(agent, "?")).output == ["one", "two"]
+
+
+async def test_tools_of_the_call_are_those_of_one_call() -> None:
+    agent = Agent("a", engine=Do(offered))
+    assert (await run(agent, "?", tools=[add])).output == ["add"]
+    assert (await run(agent, "?")).output == []
+    assert (await run(agent, "?", tools=[add])).output == ["add"]
