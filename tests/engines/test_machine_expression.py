@@ -132,6 +132,7 @@ def test_a_condition_that_gives_no_truth_value_is_broken(source: str) -> None:
         ("result.eror", "result.eror", "did you mean 'error'?", 1),
         ("1 == siz(context.l)", "'siz'", "did you mean 'size'", 6),
         ("item.x", "'item'", "a name that is there", 1),
+        ("lists.range(9999999999)", "'range'", "a function of CEL", 7),
         ("(" * 200 + "1" + ")" * 200, "broken", "in CEL", 97),
         ("1" + "+1" * MAX_EXPRESSION_CHARS, "an expression of", "at most", 1),
     ],

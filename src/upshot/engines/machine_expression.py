@@ -49,6 +49,8 @@ _NATIVE = frozenset((
 _TYPES = frozenset(
     ("bool", "bytes", "double", "dyn", "int", "list", "map", "null_type", "string", "type", "uint")
 )
+# It makes a list of any length out of a number.
+_LEFT_OUT = frozenset(("lists.range",))
 _LIBRARIES = frozenset(("math", "strings", "sets", "lists", "base64"))
 
 
@@ -218,7 +220,8 @@ def _cel() -> Any:
 @cache
 def _library() -> Mapping[str, Any]:
     _cel()
-    return importlib.import_module("cel.stdlib").STDLIB_FUNCTIONS
+    library: Mapping[str, Any] = importlib.import_module("cel.stdlib").STDLIB_FUNCTIONS
+    return {name: made for name, made in library.items() if name not in _LEFT_OUT}
 
 
 @cache
