@@ -284,3 +284,28 @@ async def test_calls_of_a_reply_that_spent_the_tokens_do_not_run() -> None:
     assert result.error.code == "budget_exceeded"
     kinds = [outcome.kind for outcome in result.tool_outcomes]
     assert kinds == ["tool_execution_result", "tool_denied"]
+
+
+async def test_a_call_that_runs_at_the_deadline_ran_past_it() -> None:
+    @tool(effect="write")
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    model = ScriptedModel([ToolCall("1", "hang"), "done"])
+    result = await run(Agent("a", model=model, tools=[hang]), "?", budget=Budget(deadline_s=0.05))
+    assert result.error is not None
+    assert result.error.code == "timeout"
+    (outcome,) = result.tool_outcomes
+    assert (outcome.kind, outcome.effect) == ("tool_timeout", "unknown")
+
+
+async def test_calls_in_line_at_the_deadline_say_so() -> None:
+    @tool(effect="write")
+    async def hang(a: int) -> None:
+        await asyncio.Event().wait()
+
+    calls = [ToolCall(str(n), "hang", {"a": n}) for n in range(3)]
+    model = ScriptedModel([calls, "done"])
+    result = await run(Agent("a", model=model, tools=[hang]), "?", budget=Budget(deadline_s=0.05))
+    told = [getattr(outcome, "reason", outcome.kind) for outcome in result.tool_outcomes]
+    assert told == ["tool_timeout", "deadline", "deadline"]

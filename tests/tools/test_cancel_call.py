@@ -158,3 +158,21 @@ async def test_what_goes_on_unwatched_is_told_at_the_end(is_late: bool):
 
 def _code(event: Event) -> str:
     return event.warning.code if isinstance(event, Warned) else ""
+
+
+async def test_a_waiting_call_that_is_ended_says_that_the_call_was():
+    running, go_on = asyncio.Event(), asyncio.Event()
+
+    @tool(effect="write")
+    async def put(a: int) -> None:
+        running.set()
+        await go_on.wait()
+
+    box = Toolbox([put])
+    batch = asyncio.create_task(box.dispatch([ToolCall(f"c{n}", "put", {"a": n}) for n in (0, 1)]))
+    await running.wait()
+    assert box.cancel_call("c1")
+    go_on.set()
+    _, second = await batch
+    assert isinstance(second, ToolDenied)
+    assert (second.reason, second.details) == ("cancelled", "the call was cancelled")

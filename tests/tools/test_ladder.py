@@ -105,8 +105,28 @@ async def test_duplicates_lead_nowhere_either():
     assert box.stalled
 
 
-async def test_equal_calls_in_one_reply_count_once():
+async def test_of_equal_reads_in_one_reply_three_run_and_the_reply_ends_nothing():
     box = Toolbox([look])
+    calls = [ToolCall(f"c{n}", "look") for n in range(10)]
+    assert [is_denied(outcome) for outcome in await box.dispatch(calls)] == [False] * 3 + [True] * 7
+    assert not box.stalled
+    assert all(map(is_denied, await ask(box, 3)))
+    assert box.stalled
+
+
+async def test_equal_reads_in_one_reply_that_tell_news_all_run():
+    numbers = itertools.count()
+
+    @tool(effect="read")
+    async def count() -> int:
+        return next(numbers)
+
+    calls = [ToolCall(f"c{n}", "count") for n in range(8)]
+    assert not any(map(is_denied, await Toolbox([count], parallel=2).dispatch(calls)))
+
+
+async def test_equal_writes_in_one_reply_count_once():
+    box = Toolbox([look.but(effect=None)])
     calls = [ToolCall(f"c{n}", "look") for n in range(10)]
     assert not any(map(is_denied, await box.dispatch(calls)))
     assert not any(map(is_denied, await box.dispatch(calls)))

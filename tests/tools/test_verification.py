@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from upshot.contract import (
+    Budget,
     Effect,
     Event,
     ToolCall,
@@ -196,3 +197,14 @@ async def test_a_cancel_while_an_interrupted_call_is_verified_leaves_what_was_kn
         await running
     (record,) = box.records
     assert (record.outcome.code, record.outcome.effect) == ("interrupted", Effect.UNKNOWN)
+
+
+async def test_a_hook_that_hangs_holds_no_turn_past_its_deadline():
+    async def verify(call: UnknownEffect) -> None:
+        await asyncio.Event().wait()
+
+    box = Toolbox([tool(verify=verify, timeout_s=0.01)(hang)], budget=Budget(deadline_s=0.1))
+    # Unbounded it would be five seconds.
+    async with asyncio.timeout(4):
+        outcome = (await box.dispatch([ToolCall("1", "hang")]))[0]
+    assert (outcome.kind, outcome.effect) == ("tool_timeout", "unknown")

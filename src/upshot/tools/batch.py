@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, cast
 
 from ..contract import (
@@ -20,6 +20,8 @@ from .conclusion import conclude
 from .desk import Desk
 from .executor import GRACE_S, Stopped
 from .gate import Denial
+from .gates.progress import why_stuck
+from .ladder import TOLD_AT, is_step
 from .lock import Claim, Locks
 from .passage import deny, is_open, release
 from .verification import is_doubtful, verify_effect
@@ -46,7 +48,9 @@ class Batch:
         self._lone: Case | None = None
         self._taken_back = False
         self._records: dict[int, ToolRecord] = {}
-        self._climbed: set[str] = set()
+        self._climbed: set[Hashable] = set()
+        self._equals: dict[str, list[Case]] = {}
+        self._called_off: set[str] = set()
 
     @property
     def records(self) -> list[ToolRecord]:
@@ -99,6 +103,7 @@ class Batch:
     def cancel_call(self, call_id: str) -> bool:
         """End one call; returns whether there was one to end."""
         if self._lone is not None and self._lone.call_id == call_id:
+            self._called_off.add(call_id)
             self.cancel()
             return True
         found = False
@@ -106,6 +111,7 @@ class Batch:
             if case.call_id == call_id and not task.done():
                 # A task that never began does not get to its own end.
                 task.add_done_callback(lambda _, case=case: self._leave(case))
+                self._called_off.add(call_id)
                 found = task.cancel()
         return found
 
@@ -210,6 +216,8 @@ class Batch:
         claim = Claim(tool.may_write or alone, None if alone else case.resources)
         self._claims[id(case)] = claim
         self._locks.enter(claim)
+        if len(self._cases) > TOLD_AT and not tool.may_write and not tool.repeatable:
+            self._equals.setdefault(case.digest, []).append(case)
         if tool.may_write:
             case.turn.replay.expect_write(case.resources, held=case.held)
         if tool.effect is None and len(self._cases) > 1:
@@ -222,17 +230,15 @@ class Batch:
 
     async def _run(self, case: Case) -> None:
         held: list[asyncio.Semaphore] = []
+        await self._wait_for_equals(case)
         if not await self._wait_for_room(case, held):
-            self._refuse(case, DeniedReason.DEADLINE, "the deadline passed while it waited")
+            text = "the deadline passed while it waited"
+            self._refuse(case, Denial(DeniedReason.DEADLINE, text))
             return
         try:
-            left = case.turn.remaining_s()
-            if case.turn.cancelled:
-                self._refuse(case, DeniedReason.CANCELLED, "the turn was cancelled")
-            elif left is not None and left <= 0:
-                self._refuse(case, DeniedReason.DEADLINE, "the turn's deadline has passed")
-            elif self._desk.at_start is not None and (denial := self._desk.at_start(case)):
-                self._refuse(case, denial.reason, denial.details)
+            denial = self._objection(case)
+            if denial is not None:
+                self._refuse(case, denial)
             else:
                 if case.held is not None:
                     case.held.began = True
@@ -265,10 +271,32 @@ class Batch:
             raise
         return True
 
-    def _refuse(self, case: Case, reason: DeniedReason | str, details: str) -> None:
+    async def _wait_for_equals(self, case: Case) -> None:
+        """Have a read that came often in this reply wait for what its equals give."""
+        equals = self._equals.get(case.digest, ())
+        if len(equals) <= TOLD_AT or case in equals[:TOLD_AT]:
+            return
+        earlier = equals[: equals.index(case)]
+        tasks = [task for task, other in self._tasks.items() if other in earlier]
+        await asyncio.wait(tasks, timeout=case.turn.remaining_s())
+
+    def _objection(self, case: Case) -> Denial | None:
+        """Why a body may not start after all."""
+        left = case.turn.remaining_s()
+        if case.turn.cancelled:
+            return Denial(DeniedReason.CANCELLED, "the turn was cancelled")
+        if left is not None and left <= 0:
+            return Denial(DeniedReason.DEADLINE, "the turn's deadline has passed")
+        if case.digest in self._equals and self._passage.asks("progress"):
+            stuck = why_stuck(case)
+            if stuck is not None:
+                return stuck
+        return None if self._desk.at_start is None else self._desk.at_start(case)
+
+    def _refuse(self, case: Case, denial: Denial) -> None:
         """Deny a call whose gates had let it pass, before its body started."""
         self._unclaim(case)
-        deny(case, "start", Denial(reason, details))
+        deny(case, "start", denial)
         self._settle(case)
 
     def _unclaim(self, case: Case) -> None:
@@ -303,11 +331,11 @@ class Batch:
         self._desk.ledger.emit(ToolSettled(record=record))
 
     def _climb(self, case: Case, outcome: ToolOutcome) -> None:
-        # Denied before its arguments were read, a call has no digest. Equal calls of one reply
-        # count once: the model has not seen yet what the first gave.
-        if case.tool is None or case.arguments is None or case.digest in self._climbed:
+        # Denied before its arguments were read, a call has no digest.
+        if case.tool is None or case.arguments is None:
             return
-        self._climbed.add(case.digest)
+        if not is_step(outcome, case.digest, self._climbed, reads=not case.tool.may_write):
+            return
         case.turn.ladder.climb(outcome, key=case.digest, repeatable=case.tool.repeatable)
 
     def _learn(self, case: Case) -> None:
@@ -327,14 +355,27 @@ class Batch:
         if case.run_started is None:
             if id(case) in self._claims:
                 self._unclaim(case)
-            deny(case, "cancelled", Denial(DeniedReason.CANCELLED, "the turn was cancelled"))
+            deny(case, "cancelled", self._why_not(case))
         else:
             elapsed = self._desk.clock.monotonic() - case.run_started
-            ending = Stopped(cancelled=True, ended=ended)
+            # Who is stopped at the turn's deadline has run past it, whoever noticed first.
+            ending = Stopped(cancelled=not case.turn.is_over, ended=ended)
             case.outcome = conclude(
-                case, ending, elapsed_ms=round(elapsed * 1000), timeout_s=None, deadline_s=0.0
+                case,
+                ending,
+                elapsed_ms=round(elapsed * 1000),
+                timeout_s=elapsed,
+                deadline_s=self._desk.clock.now().timestamp(),
             )
         self._settle(case)
+
+    def _why_not(self, case: Case) -> Denial:
+        """Why a call is denied that was stopped before its body started."""
+        if case.call_id in self._called_off:
+            return Denial(DeniedReason.CANCELLED, "the call was cancelled")
+        if case.turn.is_over:
+            return Denial(DeniedReason.DEADLINE, "the turn's deadline has passed")
+        return Denial(DeniedReason.CANCELLED, "the turn was cancelled")
 
     def _settle_open(self, *, parked: bool) -> None:
         """Settle what was cancelled before it could do so itself.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from ..contract import (
     DeniedReason,
     ToolArtifactReference,
@@ -10,10 +12,11 @@ from ..contract import (
     ToolOutcome,
 )
 
-__all__ = ["NO_PROGRESS", "Ladder"]
+__all__ = ["NO_PROGRESS", "TOLD_AT", "Ladder", "is_step"]
 
 NO_PROGRESS = DeniedReason("no_progress")
-_TOLD_AT = 3
+TOLD_AT = 3
+"""At which equal result the model is told; a further call is denied."""
 _ENDS_AT = 6
 
 
@@ -37,7 +40,7 @@ class Ladder:
 
     def is_stuck(self) -> bool:
         """Whether some call would be the fourth; cheap to ask."""
-        return self._steps >= _TOLD_AT
+        return self._steps >= TOLD_AT
 
     def is_fourth(self, key: str) -> bool:
         """Whether one more call would be the fourth or a later one."""
@@ -71,9 +74,9 @@ class Ladder:
     def _step(self, outcome: ToolOutcome) -> None:
         self._steps += 1
         name = outcome.tool_name
-        if self._steps == _TOLD_AT and not isinstance(outcome, ToolDenied):
+        if self._steps == TOLD_AT and not isinstance(outcome, ToolDenied):
             self._notes[outcome.call_id, name] = (
-                f"Note: {name} has now given this same result to the same arguments {_TOLD_AT} "
+                f"Note: {name} has now given this same result to the same arguments {TOLD_AT} "
                 "times in a row. Calling it so again will be refused: use what it said, or do "
                 "something else."
             )
@@ -82,6 +85,24 @@ class Ladder:
                 f"{name} was called {self._steps} times in a row with the same arguments, and "
                 "gave the same result each time that it ran"
             )
+
+
+def is_step(outcome: ToolOutcome, key: Hashable, climbed: set[Hashable], *, reads: bool) -> bool:
+    """Whether an outcome counts beside those of its equals in the same reply.
+
+    Each read counts that ran. A write, a denial and the like count once a reply: the model has
+    not seen yet what the first gave, and may have meant the write several times.
+
+    Args:
+        outcome: What came of a call.
+        key: What it and its equals in the reply are known by.
+        climbed: What has counted in the reply; noted here.
+        reads: Whether its tool only reads.
+    """
+    ran = isinstance(outcome, ToolExecutionResult | ToolArtifactReference)
+    counts = key not in climbed or (reads and ran)
+    climbed.add(key)
+    return counts
 
 
 def _is_same(one: ToolOutcome, other: ToolOutcome) -> bool:

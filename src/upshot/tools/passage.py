@@ -25,6 +25,10 @@ class Passage:
         self._passes = tuple(GateVerdict(gate=gate.name) for gate in gates)
         self._places = {gate.name: place for place, gate in enumerate(self._gates)}
 
+    def asks(self, name: str) -> bool:
+        """Whether a gate of this name is among them."""
+        return name in self._places
+
     def go(self, case: Case) -> None:
         """Ask on until a gate denies, parks or has to wait, or all let the call pass."""
         gates, trace = self._gates, case.trace

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 from ..contract import (
     JsonObject,
@@ -19,6 +19,7 @@ from .conclusion import INTERRUPTED
 from .definition import Tool
 from .desk import Desk
 from .gates.approval import ANY_ARGUMENTS
+from .ladder import is_step
 from .replay import Flight
 
 __all__ = ["restore_records", "take_up"]
@@ -29,7 +30,7 @@ def restore_records(desk: Desk, records: Iterable[ToolRecord]) -> None:
 
     Their successes deny repetitions, their final failures block, and they count.
     """
-    climbed: set[tuple[int, str]] = set()
+    climbed: set[Hashable] = set()
     for record in records:
         desk.turn.consent.learn_record(record)
         if record.trust:
@@ -44,9 +45,9 @@ def restore_records(desk: Desk, records: Iterable[ToolRecord]) -> None:
         case.tool, case.arguments = tool, record.arguments_validated or {}
         if not isinstance(record.outcome, ToolDenied):
             _restore_outcome(desk, case, record.outcome)
-        step = (record.turn, case.digest)
-        if record.arguments_validated is not None and step not in climbed:
-            climbed.add(step)
+        if record.arguments_validated is not None and is_step(
+            record.outcome, (record.turn, case.digest), climbed, reads=not tool.may_write
+        ):
             desk.turn.ladder.climb(record.outcome, key=case.digest, repeatable=tool.repeatable)
 
 

@@ -17,6 +17,7 @@ __all__ = ["ReplayScope", "Turn"]
 ReplayScope: TypeAlias = Literal["turn", "run", "context"]
 
 _REFUSALS_TO_BLOCK = 3
+_HAIR_S = 0.002
 
 
 class Turn:
@@ -98,6 +99,12 @@ class Turn:
     def remaining_s(self) -> float | None:
         """Seconds until the deadline, below 0 when it is over; None without one."""
         return None if self._deadline is None else self._deadline - self.clock.monotonic()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the deadline has passed, or is passing: timers for it may be a hair early."""
+        left = self.remaining_s()
+        return left is not None and left <= _HAIR_S
 
     def spent(self, tool_name: str) -> str:
         """Which limit leaves no room for one more call, "" if none."""

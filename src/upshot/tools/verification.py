@@ -21,7 +21,8 @@ from .sentence import named
 __all__ = ["VERIFY_TIMEOUT_S", "is_doubtful", "verify_effect"]
 
 VERIFY_TIMEOUT_S = 5.0
-_CANCELLED_TIMEOUT_S = 0.25
+# For a call that was cancelled, or whose turn is over.
+_LEAST_TIMEOUT_S = 0.25
 _CUT = (
     CANCELLED,
     INTERRUPTED,
@@ -59,7 +60,11 @@ async def verify_effect(desk: Desk, case: Case, outcome: ToolOutcome) -> ToolOut
         case.idempotency_key,
         outcome,
     )
-    ending = await _ask(tool.verify, asked, desk, is_cancelled=outcome.code == CANCELLED)
+    left = case.turn.remaining_s()
+    timeout_s = VERIFY_TIMEOUT_S if left is None else min(VERIFY_TIMEOUT_S, left)
+    if outcome.code == CANCELLED or timeout_s < _LEAST_TIMEOUT_S:
+        timeout_s = _LEAST_TIMEOUT_S
+    ending = await _ask(tool.verify, asked, desk, timeout_s=timeout_s)
     match ending:
         case Returned(value=True | "applied"):
             return msgspec.structs.replace(outcome, effect=Effect.APPLIED, retryable=False)
@@ -75,8 +80,7 @@ async def verify_effect(desk: Desk, case: Case, outcome: ToolOutcome) -> ToolOut
             return outcome
 
 
-async def _ask(hook: VerifyHook, asked: UnknownEffect, desk: Desk, *, is_cancelled: bool) -> Ending:
-    timeout_s = _CANCELLED_TIMEOUT_S if is_cancelled else VERIFY_TIMEOUT_S
+async def _ask(hook: VerifyHook, asked: UnknownEffect, desk: Desk, *, timeout_s: float) -> Ending:
     token = CancelToken()
 
     async def ask() -> object:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from dataclasses import replace
 
 from ..contract import (
     ArtifactStored,
@@ -125,6 +126,9 @@ class Work:
                 ending = await self._execute(timeout_s, deadline)
             finally:
                 running_case.reset(outer)
+        if isinstance(ending, Stopped) and ending.cancelled and case.turn.is_over:
+            # Who is stopped at the turn's deadline has run past it, whoever noticed first.
+            ending = replace(ending, cancelled=False)
         if isinstance(ending, Stopped) and not ending.ended:
             self._desk.leftover[self._tool.name] += 1
         outcome = conclude(
