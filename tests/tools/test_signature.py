@@ -2,16 +2,20 @@
 
 import datetime
 import enum
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
 
+import annotated_types
 import msgspec
 import pydantic
 import pytest
 
+from upshot.errors import Misuse
 from upshot.tools import ToolContext, tool
 from upshot.tools.annotation import BuildError
+from upshot.tools.check import Checked
 
 
 class Point(msgspec.Struct):
@@ -207,3 +211,141 @@ def test_a_name_that_comes_later_in_the_file_is_found_at_first_use():
         assert "Point" in f.parameters["$defs"]
     finally:
         del f.body.function.__globals__["Later"]  # type: ignore[attr-defined]
+
+
+POSITIVE: Any = {"type": "integer", "exclusiveMinimum": 0}
+
+
+class Even(msgspec.Struct):
+    n: Annotated[int, annotated_types.Gt(0)]
+
+
+@dataclass
+class Odd:
+    n: Annotated[int, annotated_types.Gt(0)]
+
+
+@dataclass
+class Holder:
+    model: Model
+
+
+@pytest.mark.parametrize(
+    ("annotation", "schema"),
+    [
+        (Annotated[int, annotated_types.Gt(0)], POSITIVE),
+        (pydantic.PositiveInt, POSITIVE),
+        (pydantic.conint(ge=5), {"type": "integer", "minimum": 5}),
+        (
+            Annotated[int, annotated_types.Interval(ge=1, lt=9)],
+            {"type": "integer", "minimum": 1, "exclusiveMaximum": 9},
+        ),
+        (
+            Annotated[list[int], annotated_types.Len(2, 3)],
+            {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 3},
+        ),
+        (list[pydantic.PositiveInt], {"type": "array", "items": POSITIVE}),
+        (dict[str, pydantic.PositiveInt], {"type": "object", "additionalProperties": POSITIVE}),
+        (pydantic.PositiveInt | None, {"anyOf": [POSITIVE, {"type": "null"}]}),
+        (
+            Annotated[int | None, annotated_types.Gt(0)],
+            {"anyOf": [POSITIVE, {"type": "null"}]},
+        ),
+        (
+            Annotated[float, annotated_types.MultipleOf(2), annotated_types.Unit("m")],
+            {"type": "number", "multipleOf": 2},
+        ),
+        (
+            pydantic.conlist(int, min_length=2),
+            {"type": "array", "items": {"type": "integer"}, "minItems": 2},
+        ),
+    ],
+    ids=str,
+)
+def test_constraints_are_told_to_the_model(annotation: Any, schema: Any):
+    def f(a: Any) -> None: ...
+
+    f.__annotations__["a"] = annotation
+    assert schema_of(f)["properties"]["a"] == schema
+
+
+@pytest.mark.parametrize(
+    ("annotation", "given"),
+    [
+        (list[pydantic.PositiveInt], [0]),
+        (Annotated[list[int], annotated_types.Len(2, 3)], [1]),
+        (Odd, {"n": 0}),
+        (list[Odd], [{"n": 0}]),
+        (Holder, {"model": {"day": "2020-01-01", "count": 0}}),
+        (list[Annotated[int, msgspec.Meta(gt=0)]] | Model, [0]),
+        (Annotated[int, annotated_types.Predicate(lambda n: n > 0)], 0),
+    ],
+    ids=str,
+)
+def test_constraints_hold_however_deep_they_stand(annotation: Any, given: Any):
+    def f(a: Any) -> None: ...
+
+    f.__annotations__["a"] = annotation
+    one = tool(f)
+    found = one.check.read({"a": given})
+    if isinstance(found, Checked):
+        with pytest.raises(BuildError):
+            one.body.build(found.given)
+
+
+def with_event(a: int, b: list[threading.Event]) -> None: ...
+
+
+def with_unread(a: Even) -> None: ...
+
+
+def with_lists(a: list[int] | set[int]) -> None: ...
+
+
+def with_wrong(a: Annotated[str, annotated_types.Gt(0)]) -> None: ...
+
+
+def with_both(a: Annotated[int, annotated_types.Gt(0), annotated_types.Ge(0)]) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (with_event, "the parameter 'b' has no JSON Schema: Event has no JSON form; use plain"),
+        (with_unread, "the parameter 'a' has no JSON Schema: Even.n is annotated"),
+        (with_lists, "the parameter 'a' has no JSON Schema: Type unions may not contain"),
+        (with_wrong, "the parameter 'a'"),
+        (with_both, "the parameter 'a'"),
+    ],
+    ids=lambda one: getattr(one, "__name__", ""),
+)
+def test_a_parameter_that_cannot_be_read_is_named(function: Any, said: str):
+    with pytest.raises(Misuse) as caught:
+        tool(function)
+    assert said in str(caught.value)
+    assert "hook" not in str(caught.value)
+
+
+@pytest.mark.parametrize("annotation", ["int |", "1 +* 2", "Missing.inner[", "msgspec.nothing"])
+def test_an_annotation_that_is_no_code_is_misuse(annotation: str):
+    def f(a: Any) -> None: ...
+
+    f.__annotations__["a"] = annotation
+    with pytest.raises(Misuse, match="annotation"):
+        tool(f)
+
+
+def test_a_type_whose_own_code_fails_refuses_the_value():
+    class Fussy(pydantic.BaseModel):
+        n: int
+
+        @pydantic.field_validator("n")
+        @classmethod
+        def look_up(cls, n: int) -> int:
+            return {1: 1}[n]
+
+    def f(a: Fussy) -> None: ...
+
+    f.__annotations__["a"] = Fussy
+    with pytest.raises(BuildError, match="KeyError"):
+        tool(f).body.build({"a": {"n": 2}})

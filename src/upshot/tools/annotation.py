@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeGuard, cast, get_args
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import ModuleType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    NoReturn,
+    TypeAlias,
+    TypeGuard,
+    cast,
+    get_args,
+    get_type_hints,
+)
 
 import msgspec
 
 from ..contract import Json, JsonObject
+from .constraint import holds_constraints, to_fields, with_constraints
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -49,7 +61,7 @@ def read_annotations(
     Raises:
         TypeError: One has no JSON form.
     """
-    plain = {name: kind for name, kind in annotations.items() if not _uses_pydantic(kind)}
+    plain = {name: kind for name, kind in annotations.items() if not _is_of_pydantic(kind)}
     rest = {name: kind for name, kind in annotations.items() if name not in plain}
     # Parameter by parameter, since neither library reads the other's types.
     schemas, definitions = _read_plain(plain)
@@ -88,10 +100,28 @@ def with_field_info(annotation: object, default: object) -> object:
     return Annotated[annotation, default] if is_field_info(default) else annotation
 
 
-def _uses_pydantic(annotation: object) -> bool:
+def _is_of_pydantic(annotation: object) -> bool:
+    """Whether pydantic has to read *annotation*."""
     module = sys.modules.get("pydantic")
-    if module is None:
+    if module is None and "annotated_types" not in sys.modules:
         return False
+    if module is not None and _uses_pydantic(annotation, module):
+        return True
+    for kind in _classes_in(annotation, set()):
+        for name, hint in _hints_of(kind).items():
+            if module is not None and (holds_constraints(hint) or _uses_pydantic(hint, module)):
+                # msgspec reads the fields of a class by itself, and neither of these.
+                return not issubclass(kind, msgspec.Struct) or _refuse(kind, name)
+            if holds_constraints(hint):
+                _refuse(kind, name)
+    return False
+
+
+def _refuse(kind: type, name: str) -> NoReturn:
+    raise TypeError(f"{kind.__name__}.{name} is annotated with what msgspec does not read")
+
+
+def _uses_pydantic(annotation: object, module: ModuleType) -> bool:
     if isinstance(annotation, type) and issubclass(annotation, module.BaseModel):
         return True
     if is_field_info(annotation):
@@ -99,12 +129,38 @@ def _uses_pydantic(annotation: object) -> bool:
     # Types that pydantic itself defines, such as EmailStr, and annotated aliases of them.
     if getattr(annotation, "__module__", "").partition(".")[0] == "pydantic":
         return True
-    return any(map(_uses_pydantic, get_args(annotation)))
+    if any(getattr(one, "func", None) for one in getattr(annotation, "__metadata__", ())):
+        # A predicate: no schema can tell it, but pydantic can hold a value to it.
+        return True
+    return any(_uses_pydantic(one, module) for one in get_args(annotation))
+
+
+def _classes_in(annotation: object, seen: set[type]) -> Iterator[type]:
+    """Every class in *annotation* that has fields, those in the fields of others included."""
+    if isinstance(annotation, type) and annotation not in seen and _has_fields(annotation):
+        seen.add(annotation)
+        yield annotation
+        for hint in _hints_of(annotation).values():
+            yield from _classes_in(hint, seen)
+    for one in get_args(annotation):
+        yield from _classes_in(one, seen)
+
+
+def _has_fields(kind: type) -> bool:
+    marks = ("__dataclass_fields__", "__total__", "_fields", "__struct_fields__")
+    return any(hasattr(kind, mark) for mark in marks)
+
+
+def _hints_of(kind: type) -> dict[str, object]:
+    try:
+        return get_type_hints(kind, include_extras=True)
+    except Exception:  # annotations are the caller's code; what reads them next tells the fault
+        return {}
 
 
 def _read_plain(annotations: Mapping[str, object]) -> tuple[dict[str, JsonObject], JsonObject]:
     schemas, definitions = msgspec.json.schema_components(
-        [_known_to_msgspec(kind) for kind in annotations.values()],
+        [_known_to_msgspec(with_constraints(kind)) for kind in annotations.values()],
         ref_template=_REF,
         schema_hook=_schema_of_other,
     )
@@ -119,7 +175,7 @@ def _known_to_msgspec(annotation: object) -> object:
 def _schema_of_other(kind: type) -> dict[str, Any]:
     if _is_path(kind):
         return {"type": "string"}
-    raise NotImplementedError
+    raise TypeError(f"{kind.__name__} has no JSON form")
 
 
 def _build_other(kind: type, value: object) -> object:
@@ -134,7 +190,9 @@ def _builder(annotation: object) -> Builder:
     if annotation in _ANYTHING:
         return copy_json
 
-    kind = cast("type[object]", annotation)
+    kind = cast("type[object]", with_constraints(annotation))
+    # It refuses what could never be built, such as two kinds of lists in one union.
+    msgspec.json.Decoder(kind, dec_hook=_build_other)
 
     def build(value: Json) -> object:
         try:
@@ -142,6 +200,8 @@ def _builder(annotation: object) -> Builder:
             return msgspec.convert(copy_json(value), kind, dec_hook=_build_other)
         except (msgspec.ValidationError, ValueError, TypeError) as error:
             raise BuildError(str(error)) from error
+        except Exception as error:  # a type's own code may raise anything: it refuses the value
+            raise BuildError(f"{type(error).__name__}: {error}") from error
 
     return build
 
@@ -157,7 +217,8 @@ def _read_pydantic(
 
     try:
         adapters = {
-            name: TypeAdapter(cast("type[object]", kind)) for name, kind in annotations.items()
+            name: TypeAdapter(cast("type[object]", to_fields(kind)))
+            for name, kind in annotations.items()
         }
         schemas, rest = TypeAdapter.json_schemas(
             [(name, "validation", adapter) for name, adapter in adapters.items()],
@@ -179,6 +240,8 @@ def _pydantic_builder(adapter: TypeAdapter[object]) -> Builder:
             return adapter.validate_json(msgspec.json.encode(value), strict=True)
         except ValidationError as error:
             raise BuildError("; ".join(map(_fault_text, error.errors()))) from error
+        except Exception as error:  # a type's own code may raise anything: it refuses the value
+            raise BuildError(f"{type(error).__name__}: {error}") from error
 
     return build
 

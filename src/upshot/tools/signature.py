@@ -136,6 +136,10 @@ class Signature:
                 f"tool {self.name!r} is annotated with {error.name!r}, which cannot be found: "
                 "define it where the module can see it"
             ) from error
+        except Exception as error:  # annotations in text are the caller's code, run here
+            raise Misuse(
+                f"tool {self.name!r} has an annotation that cannot be read: {_one_line(error)}"
+            ) from error
         kinds = {
             name: with_field_info(hints.get(name, Any), parameter.default)
             for name, parameter in self._parameters.items()
@@ -144,7 +148,7 @@ class Signature:
             return *read_annotations(kinds), kinds
         except (TypeError, NotImplementedError) as error:
             raise Misuse(
-                f"tool {self.name!r} has a parameter without a JSON Schema: {_one_line(error)}; "
+                f"tool {self.name!r}: {_culprit(kinds)} has no JSON Schema: {_one_line(error)}; "
                 "use plain types, dataclasses, msgspec structs or pydantic models"
             ) from error
 
@@ -156,6 +160,16 @@ class Signature:
             for name, one in self._parameters.items()
             if is_field_info(one.default) and not _is_required(one)
         }
+
+
+def _culprit(kinds: dict[str, object]) -> str:
+    """Which parameter cannot be read."""
+    for name, kind in kinds.items():
+        try:
+            read_annotations({name: kind})
+        except (TypeError, NotImplementedError):
+            return f"the parameter {name!r}"
+    return "what the parameters have in common"
 
 
 def _innermost(function: Callable[..., object]) -> Callable[..., object]:
