@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from upshot import (
     AgentError,
     AgentResult,
     Artifact,
+    Cost,
     Message,
     Misuse,
     Skill,
@@ -108,6 +110,12 @@ def test_what_a_task_can_hold_of_a_result_comes_back(result: AgentResult[Any]) -
     assert back.ended_at == result.ended_at
     assert (back.content or None) == (result.content or None)
     assert [artifact.name for artifact in back.artifacts] == [a.name for a in result.artifacts]
+
+
+def test_money_comes_back_to_the_last_digit() -> None:
+    cost = Cost(input=Decimal("12638.500622737411"))
+    back = from_a2a(sent(to_a2a(ended(Status.COMPLETED, cost=cost))), AgentResult)
+    assert back.cost == cost
 
 
 @given(messages())

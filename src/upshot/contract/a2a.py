@@ -164,7 +164,8 @@ def _facts(result: AgentResult[Any]) -> JsonObject:
         "output": plain({"output": output}) if is_own else None,
         "error": None if result.error is None else plain(result.error),
         "usage": plain(result.usage) if result.usage or result.usage.api_calls else None,
-        "cost": None if result.cost is None else plain(result.cost),
+        # Amounts as text, for a number loses digits on its way through a float.
+        "cost": None if result.cost is None else msgspec.to_builtins(result.cost),
         "finish_reason": None if result.finish_reason is None else str(result.finish_reason),
         "cause": str(result.cause),
         "detail": result.detail,
