@@ -24,6 +24,7 @@ from upshot import (
     MachineEngine,
     load_machine,
 )
+from upshot.testing import FakeClock
 
 # ---- foreach and parallel
 
@@ -122,6 +123,68 @@ async def test_a_failure_in_parallel_carries_the_code_and_name_of_the_member() -
     refused = AgentError("auth_error", "no")
     engine = engine_of(PARALLEL, agents={"talker": talker(refused)}, functions={"f": lambda: 2})
     assert (await go(engine)).output == {"code": "auth_error", "member": "left"}
+
+
+async def test_what_a_state_says_of_input_and_retry_holds_for_every_member() -> None:
+    tries: list[tuple[str, int]] = []
+
+    def flaky(name: str) -> Callable[..., str]:
+        def work(n: int) -> str:
+            tries.append((name, n))
+            if len([one for one in tries if one[0] == name]) < 2:
+                raise ConnectionError("gone")
+            return name
+
+        return work
+
+    engine = engine_of(
+        """
+        a:
+          type: initial
+          parallel: {x: {function: f}, y: {function: g, input: {n: 2}}}
+          input: {n: 1}
+          retry: {max_attempts: 2, backoff_s: 0}
+          transitions: [{to: b}]
+        b: {type: final, output: output}
+        """,
+        functions={"f": flaky("f"), "g": flaky("g")},
+        clock=FakeClock(),
+    )
+    assert (await go(engine)).output == {"x": "f", "y": "g"}
+    assert sorted(tries) == [("f", 1), ("f", 1), ("g", 2), ("g", 2)]
+
+
+async def test_items_are_tried_again_one_by_one() -> None:
+    tries: list[int] = []
+
+    def flaky(n: int) -> int:
+        tries.append(n)
+        if n == 2 and tries.count(2) < 3:
+            raise Failed(AgentError("server_error", "again", retryable=True))
+        return n
+
+    more = "retry: {max_attempts: 3, backoff_s: 0}"
+    engine = engine_of(EACH.format(more=more), functions={"f": flaky}, clock=FakeClock())
+    assert (await go(engine, inputs={"items": [1, 2, 3]})).output == {"all": [1, 2, 3]}
+    assert sorted(tries) == [1, 2, 2, 2, 3]
+
+
+async def test_a_failure_gives_up_what_is_under_way_beside_it() -> None:
+    ended: list[str] = []
+
+    async def slow() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("slow")
+
+    engine = engine_of(
+        "a: {type: initial, parallel: {x: {function: slow}, y: {function: f}}, on_error: b}\n"
+        "b: {type: final, output: {member: result.error.details.member}}",
+        functions={"slow": slow, "f": fails("not_found")},
+    )
+    assert (await go(engine)).output == {"member": "y"}
+    assert ended == ["slow"]
 
 
 async def test_usage_and_cost_of_all_children_are_added_up() -> None:
