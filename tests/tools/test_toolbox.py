@@ -133,7 +133,7 @@ async def test_a_tool_without_a_timeout_of_its_own_gets_the_budgets():
 
 @pytest.mark.parametrize("calls", ["abc", [{"name": "read"}], [None]], ids=str)
 async def test_what_is_no_call_is_misuse(calls: Any):
-    with pytest.raises(Misuse, match="calls are a list of ToolCalls"):
+    with pytest.raises(Misuse, match="a list of ToolCalls"):
         await Toolbox([]).dispatch(calls)
 
 

@@ -40,6 +40,6 @@ VerifyAnswer: TypeAlias = Effect | str | bool | None
 VerifyHook: TypeAlias = Callable[[UnknownEffect], VerifyAnswer | Awaitable[VerifyAnswer]]
 """Says whether the call took effect: "applied" or True, "none" or False, None if unknown.
 
-Plain ones run in a thread, and all have five seconds, or what the turn has left. One that raises, takes longer or
-answers anything else leaves the effect unknown, with a warning.
+Plain ones run in a thread, and all have five seconds, or what the turn has left. One that
+raises, takes longer or answers anything else leaves the effect unknown, with a warning.
 """

@@ -6,8 +6,6 @@ import secrets as random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-import msgspec
-
 from ..clock import SYSTEM_CLOCK
 from ..contract import (
     AnyAnswer,
@@ -41,6 +39,7 @@ from .gates import Approver, GateChoice, PreToolHook, passage_of
 from .kit import kit_of, resolve_tools
 from .ledger import Barrier, Emit, ledger_of
 from .lending import Lending
+from .options import check_choices, check_options, read_calls, read_list, settle_policy
 from .repair import AskModel, Repair
 from .resumption import restore_records, take_up
 from .secrets import Secrets
@@ -49,7 +48,6 @@ from .workers import WORKERS, Workers
 
 __all__ = ["GateChoice", "Toolbox"]
 
-_SCOPES = ("turn", "run", "context")
 # Made once: looking its numbers over costs more than all else of a Toolbox.
 _USUAL_BUDGET = Budget()
 
@@ -63,6 +61,9 @@ class Toolbox(Lending):
     Attributes:
         records: One record for every settled call, in call order.
     """
+
+    records: list[ToolRecord]
+    _scope: ReplayScope
 
     def __init__(
         self,
@@ -132,18 +133,17 @@ class Toolbox(Lending):
             Misuse: A tool, a gate or an option cannot be used.
         """
         kit = kit_of(resolve_tools(tools))
-        policy = _read_options(policy, replay_scope, web_mode=web_mode, parallel=parallel)
-        clock = clock or SYSTEM_CLOCK
+        check_options(budget=budget, policy=policy, identity=identity, workers=workers)
+        check_options(artifacts=artifacts, journal=journal, clock=clock, gates=gates, emit=emit)
+        check_options(approve=approve, on_pre_tool_use=on_pre_tool_use, repair=repair)
+        check_choices(replay_scope=replay_scope, parallel=parallel, secrets=secrets)
+        policy, clock = settle_policy(policy, web_mode=web_mode), clock or SYSTEM_CLOCK
         run_id = (identity.run_id if identity else "") or f"box-{random.token_hex(8)}"
-        store = artifacts or InMemoryArtifacts()
-        self._scope: ReplayScope = replay_scope
-        self._batches: set[Batch] = set()
-        self.records: list[ToolRecord] = []
+        store = InMemoryArtifacts() if artifacts is None else artifacts
+        self._scope, self._batches, self.records = replay_scope, set[Batch](), []
         masks = Secrets(secrets)
         count = attempt if callable(attempt) else lambda: attempt
         log = ledger_of(journal, emit, barrier, run_id=run_id, clock=clock, attempt=count)
-        turn = Turn(clock, budget or _USUAL_BUDGET, deadline=deadline, in_run=identity is not None)
-        turn.outer_spent = spent
         mend = None if repair is None else Repair(repair, masks)
         way = passage_of(gates, hook=on_pre_tool_use, approve=approve, policy=policy, repair=mend)
         self._desk = Desk(
@@ -159,9 +159,10 @@ class Toolbox(Lending):
             workers=workers or WORKERS,
             dependencies=dependencies,
             parallel=parallel,
-            turn=turn,
+            turn=Turn(clock, budget or _USUAL_BUDGET, deadline=deadline, in_run=bool(identity)),
             at_start=at_start,
         )
+        self._desk.turn.outer_spent = spent
 
     @property
     def run_id(self) -> str:
@@ -236,8 +237,9 @@ class Toolbox(Lending):
         Raises:
             asyncio.CancelledError: The caller was cancelled; every call has its record.
             JournalError: Events could not be logged.
+            Misuse: *calls* is no list of ToolCalls.
         """
-        return await self._run([self._desk.open(call, turn) for call in calls])
+        return await self._run([self._desk.open(call, turn) for call in read_calls(calls, turn)])
 
     async def check(self, call: ToolCall) -> DryRun:
         """Find out what would come of a call, without making it.
@@ -307,6 +309,7 @@ class Toolbox(Lending):
             Misuse: No such call is parked, it is answered twice, or the answer is of a kind
                 that is not for calls.
         """
+        answers = read_list(answers, "answers are", "a list of them: answer([Approve(...)])")
         given = [read_answer(answer) for answer in answers]
         unknown = [one.call_id for one in given if one.call_id not in self._desk.parked]
         if unknown:
@@ -416,17 +419,3 @@ class Toolbox(Lending):
             self.records += batch.records
             self._note_untrusted(batch.records)
         return [case.outcome for case in cases if case.outcome is not None]
-
-
-def _read_options(
-    policy: object, replay_scope: str, *, web_mode: bool, parallel: bool | int
-) -> Policy | None:
-    if parallel is not False and parallel < 1:
-        raise Misuse(f"parallel is {parallel}: give True, False, or how many at a time")
-    if replay_scope not in _SCOPES:
-        raise Misuse(f"replay_scope is {replay_scope!r}: give {', '.join(_SCOPES)}")
-    if policy is not None and not isinstance(policy, Policy):
-        raise Misuse(f"policy is a {type(policy).__name__}: give a Policy")
-    if web_mode:
-        return policy
-    return msgspec.structs.replace(policy or Policy(), network=False)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from ...contract import Policy
 from ...errors import Misuse
@@ -120,10 +120,18 @@ def _choose(chosen: GateChoice | None, standard: tuple[Gate, ...]) -> tuple[Gate
     if chosen is None:
         return standard
     if callable(chosen):
-        gates = tuple(chosen(standard))
+        found = cast("object", chosen(standard))
+        if not isinstance(found, Iterable):
+            raise Misuse(f"the function of gates gave {found!r:.60}: give back all gates, in order")
+        gates = tuple(cast("Iterable[Gate]", found))
     else:
         place = [gate.name for gate in standard].index("approval")
         gates = (*standard[:place], *chosen, *standard[place:])
+    for gate in gates:
+        if not isinstance(getattr(gate, "name", None), str) or not callable(
+            getattr(gate, "check", None)
+        ):
+            raise Misuse(f"gates hold {gate!r:.60}: a gate has a name, and check(case)")
     for name in _NEEDED:
         if name not in [gate.name for gate in gates]:
             raise Misuse(f"the gate {name} is missing: without it no call can be read")

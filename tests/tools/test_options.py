@@ -1,0 +1,85 @@
+"""What a Toolbox is given that it cannot work with is misuse, told at once and in one sentence."""
+
+from typing import Any
+
+import pytest
+
+from upshot.contract import Approve, ToolArtifactReference, ToolCall
+from upshot.errors import Misuse
+from upshot.tools import InMemoryArtifacts, Toolbox, tool
+
+
+@tool(effect="destructive")
+async def wipe() -> str:
+    return "x" * 20_000
+
+
+@pytest.mark.parametrize(
+    ("options", "due"),
+    [
+        ({"budget": 5}, "budget is 5: give a Budget"),
+        ({"budget": {"max_turns": 1}}, "give a Budget"),
+        ({"policy": "no"}, "policy is 'no': give a Policy"),
+        ({"gates": 5}, "gates is 5: give a list of gates"),
+        ({"gates": "policy"}, "give a list of gates"),
+        ({"gates": [5]}, "gates hold 5: a gate has a name, and check"),
+        ({"gates": len}, "the function of gates gave "),
+        ({"secrets": None}, "secrets are a list of strings"),
+        ({"secrets": "sesame"}, "secrets are a list of strings"),
+        ({"secrets": [5]}, "secrets are a list of strings"),
+        ({"approve": True}, "approve is True: give a function"),
+        ({"on_pre_tool_use": 5}, "on_pre_tool_use is 5: give a function"),
+        ({"repair": "model"}, "repair is 'model': give a function"),
+        ({"artifacts": "dir"}, "artifacts is 'dir': give an artifact store"),
+        ({"artifacts": InMemoryArtifacts}, "give an artifact store"),
+        ({"journal": "x.db"}, "journal is 'x.db': give a journal, such as open_journal"),
+        ({"journal": "memory:"}, "give a journal"),
+        ({"clock": 5}, "clock is 5: give a clock"),
+        ({"identity": "run-1"}, "identity is 'run-1': give a RunInfo"),
+        ({"workers": 5}, "workers is 5: give Workers"),
+        ({"web_mode": "no"}, "web_mode is 'no': give True or False"),
+        ({"parallel": "x"}, "parallel is 'x': give True, False, or how many"),
+        ({"parallel": 0}, "parallel is 0"),
+        ({"parallel": 1.5}, "parallel is 1.5"),
+        ({"replay_scope": ["run"]}, "replay_scope is"),
+        ({"emit": 5}, "emit is 5: give a function"),
+    ],
+    ids=str,
+)
+def test_an_option_of_the_wrong_kind_is_misuse(options: dict[str, Any], due: str):
+    with pytest.raises(Misuse) as caught:
+        Toolbox([wipe], **options)
+    assert due in str(caught.value)
+
+
+@pytest.mark.parametrize("calls", [None, 5, ToolCall("1", "wipe"), "wipe", {"1": "wipe"}], ids=str)
+async def test_calls_that_are_no_list_are_misuse(calls: Any):
+    with pytest.raises(Misuse, match=r"calls are .*: give a list of ToolCalls"):
+        await Toolbox([wipe]).dispatch(calls)
+
+
+async def test_a_label_that_is_no_number_is_misuse():
+    label: Any = "one"
+    with pytest.raises(Misuse, match="turn is 'one': give a number"):
+        await Toolbox([wipe]).dispatch([], turn=label)
+
+
+@pytest.mark.parametrize("answers", [None, Approve("1"), "yes"], ids=str)
+async def test_answers_that_are_no_list_are_misuse(answers: Any):
+    box = Toolbox([wipe])
+    await box.dispatch([ToolCall("1", "wipe")])
+    with pytest.raises(Misuse, match=r"answers are .*: give a list of them"):
+        await box.answer(answers)
+    assert len(box.pending) == 1
+
+
+async def test_a_store_that_is_empty_and_false_is_used_all_the_same():
+    class Counted(InMemoryArtifacts):
+        def __len__(self) -> int:
+            return 0
+
+    store = Counted()
+    box = Toolbox([wipe.but(effect="read")], artifacts=store)
+    (outcome,) = await box.dispatch([ToolCall("1", "wipe")])
+    assert isinstance(outcome, ToolArtifactReference)
+    assert await store.read(outcome.artifact_id, run_id=box.run_id, limit=1)
