@@ -1,8 +1,10 @@
 """Budget: what a run may use."""
 
+import re
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 import pytest
 
 from upshot.contract import Budget
@@ -48,3 +50,31 @@ def test_what_to_do_without_a_price_is_one_of_two_words() -> None:
     word: Any = "maybe"
     with pytest.raises(Misuse, match="maybe"):
         Budget(unpriced=word)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"max_turn": 1}, "Budget has no field 'max_turn': did you mean 'max_turns'?"),
+        ({"zzz": 1}, "Budget has no field 'zzz'; it has deadline_s"),
+        ({"max_turns": "5"}, "max_turns"),
+        ({"max_turns": 1.5}, "max_turns"),
+        ({"max_tool_calls": True}, "max_tool_calls"),
+        ({"deadline_s": "5"}, "deadline_s"),
+        ({"unpriced": "no"}, "unpriced"),
+    ],
+    ids=str,
+)
+def test_what_is_misspelt_or_of_another_type_is_misuse(fields: Any, said: str) -> None:
+    with pytest.raises(Misuse, match=re.escape(said)):
+        Budget(**fields)
+
+
+def test_a_budget_takes_keywords_only() -> None:
+    several: Any = [5]
+    with pytest.raises(Misuse, match="keywords only, such as deadline_s="):
+        Budget(*several)
+
+
+def test_a_field_of_a_later_version_is_passed_over_where_it_is_read() -> None:
+    assert msgspec.json.decode(b'{"max_turns":3,"max_dreams":1}', type=Budget).max_turns == 3

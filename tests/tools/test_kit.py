@@ -1,5 +1,6 @@
 """The tools of Toolboxes and how lists of them are read."""
 
+import re
 from typing import Any
 
 import pytest
@@ -84,3 +85,24 @@ def test_toolboxes_of_the_same_tools_share_what_never_changes():
 
 def test_a_function_is_the_same_tool_each_time():
     assert resolve_tools([plain, plain]) == resolve_tools([plain])
+
+
+@pytest.mark.parametrize(
+    ("item", "shown"),
+    [
+        ({"type": "function", "function": {"name": "look", "parameters": {}}}, "'look'"),
+        ({"type": "function", "name": "look", "parameters": {}}, "'look'"),
+        ({"parameters": {}}, "{'parameters': {}}"),
+    ],
+    ids=str,
+)
+def test_a_description_without_a_function_is_misuse_that_says_what_to_give(item: Any, shown: str):
+    with pytest.raises(Misuse, match=re.escape(shown)) as caught:
+        resolve_tools([item])
+    assert "Tool.from_schema" in str(caught.value)
+
+
+def test_tools_by_name_are_no_list():
+    by_name: Any = {"one": one}
+    with pytest.raises(Misuse, match="give a list of them"):
+        resolve_tools(by_name)

@@ -6,13 +6,14 @@ from decimal import Decimal
 from typing import Literal
 
 from ..errors import Misuse
+from .keyword import KeywordMeta
 from .usage import to_money
 from .value import Value, check_types, set_field
 
 __all__ = ["Budget"]
 
 
-class Budget(Value, frozen=True, kw_only=True):
+class Budget(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
     """Limits of a run; None is no limit.
 
     Attributes:

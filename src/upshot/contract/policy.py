@@ -5,7 +5,8 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 from ..errors import Misuse
-from .value import Value, set_field
+from .keyword import KeywordMeta
+from .value import Value, check_types, set_field
 from .words import Effect
 
 __all__ = ["Policy"]
@@ -14,7 +15,7 @@ _EFFECTS = (Effect.READ, Effect.WRITE, Effect.DESTRUCTIVE)
 _NETWORK = ("on", "off")
 
 
-class Policy(Value, frozen=True, kw_only=True):
+class Policy(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
     """Rules on tools, held at every call.
 
     A rule is the name of a tool or a glob of names (``"mail_*"``), the effect that a tool
@@ -32,7 +33,7 @@ class Policy(Value, frozen=True, kw_only=True):
             unless the tool has its own; None is never.
 
     Raises:
-        Misuse: A rule is of none of these forms.
+        Misuse: A rule is of none of these forms, or another field is not of its type.
     """
 
     allow: tuple[str, ...] | None = None
@@ -45,6 +46,7 @@ class Policy(Value, frozen=True, kw_only=True):
         if self.allow is not None:
             set_field(self, "allow", _read_rules("allow", self.allow))
         set_field(self, "deny", _read_rules("deny", self.deny))
+        check_types(self, "taint", "network", "approval_expires_s")
         expires_s = self.approval_expires_s
         if expires_s is not None and not expires_s >= 0:
             raise Misuse(f"approval_expires_s is {expires_s}: give seconds, or None for never")

@@ -86,8 +86,8 @@ def resolve_tools(items: Iterable[object], *, named: Iterable[object] = ()) -> t
 
 
 def _flatten(items: Iterable[object], named: Mapping[str, Tool]) -> Iterable[Tool]:
-    if isinstance(items, str) or not isinstance(items, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
-        raise Misuse(f"tools are {items!r}: give a list of them")
+    if isinstance(items, str | Mapping) or not isinstance(items, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        raise Misuse(f"tools are {items!r:.100}: give a list of them")
     for item in items:
         yield from _resolve(item, named)
 
@@ -105,6 +105,11 @@ def _resolve(item: object, named: Mapping[str, Tool]) -> Iterable[Tool]:
             )
             raise Misuse(f"there is no tool {item!r}; {hint}")
         return (named[item],)
+    if isinstance(item, Mapping):
+        raise Misuse(
+            f"{_shown(cast('Mapping[str, object]', item))} is a description without a function: "
+            "give Tool.from_schema(name, description, parameters, call)"
+        )
     if isinstance(item, FunctionType):
         return (_tool_of(item),)
     if callable(item):
@@ -112,6 +117,13 @@ def _resolve(item: object, named: Mapping[str, Tool]) -> Iterable[Tool]:
     if isinstance(item, Iterable):
         return _flatten(cast("Iterable[object]", item), named)
     raise Misuse(f"{item!r} is no tool: give a function, a Tool, a tool set or a name")
+
+
+def _shown(item: Mapping[str, object]) -> str:
+    # A provider's form of a tool has its name one level down.
+    inner = item.get("function", item)
+    name = cast("Mapping[str, object]", inner).get("name") if isinstance(inner, Mapping) else None
+    return f"{name!r:.60}" if name else f"{item!r:.60}"
 
 
 @lru_cache(maxsize=_KEPT)
