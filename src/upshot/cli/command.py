@@ -231,7 +231,7 @@ def replay(*, wanted: str, target: str, tools: tuple[str, ...], journal: str, as
     )
 
 
-@upshot.command(short_help="Show all of a run: facts, timeline, answer.")
+@upshot.command()
 @click.argument("wanted", metavar="RUN")
 @click.argument("target", metavar="[FILE.py:AGENT]", default="")
 @click.option("--approve", multiple=True, metavar="ID", help="Let this call run.")
@@ -291,7 +291,7 @@ def approve(
     )
 
 
-@upshot.command()
+@upshot.command(short_help="Show all of a run: facts, timeline, answer.")
 @click.argument("wanted", metavar="RUN")
 @_JOURNAL
 @click.option("--answer/--no-answer", default=True, help="Print the answer at the end.")
@@ -378,7 +378,7 @@ def sim(
     )
 
 
-@upshot.command()
+@upshot.command(short_help="Print the contract for programs in other languages.")
 @click.option("--json-schema", is_flag=True, help="JSON Schema of every value.")
 @click.option("--typescript", is_flag=True, help="TypeScript declarations of the same.")
 @click.option("--execution-result", is_flag=True, help="JSON Schema of the execution result.")
