@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
+from collections.abc import Awaitable
 from dataclasses import replace
+from typing import cast
 
 from ..contract import (
     ArtifactStored,
@@ -23,7 +26,7 @@ from .case import Case, running_case
 from .conclusion import conclude, conclude_defect
 from .context import CancelToken, ToolContext
 from .desk import Desk
-from .executor import Ending, Stopped, run_async, run_thread
+from .executor import Ending, Returned, Stopped, run_async, run_thread
 from .isolation import ProcessLimits
 from .output import Fitted, cut_output, fit_output
 from .verification import verify_effect
@@ -160,13 +163,20 @@ class Work:
             case.mode = "async"
             return await run_async(body, timeout_s=timeout_s, token=token)
         case.mode = "thread"
-        return await run_thread(
+        began = self._loop.time()
+        ending = await run_thread(
             body,
             timeout_s=timeout_s,
             token=token,
             workers=self._desk.workers,
             late=self._tell_late,
         )
+        if not isinstance(ending, Returned) or not inspect.isawaitable(ending.value):
+            return ending
+        # A plain function round an async one, as decorators make them: no signature tells.
+        waiting = cast("Awaitable[object]", ending.value)
+        left = None if timeout_s is None else max(0.0, began + timeout_s - self._loop.time())
+        return await run_async(lambda: waiting, timeout_s=left, token=token)
 
     async def _execute_apart(
         self, timeout_s: float | None, deadline: float | None, token: CancelToken
