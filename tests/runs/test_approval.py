@@ -259,3 +259,21 @@ async def test_a_yes_for_good_that_was_heard_and_not_acted_on_is_acted_on_later(
     result = await resume("run-1", shredder(), journal=cut)
     kinds = [outcome.kind for outcome in result.tool_outcomes]
     assert (result.status, kinds[:2]) == ("completed", ["tool_execution_result"] * 2)
+
+
+async def test_what_is_told_once_in_a_run_is_not_told_again_after_a_resume() -> None:
+    @tool
+    async def note(text: str) -> str:
+        return text
+
+    @tool(effect="destructive")
+    async def wipe() -> None: ...
+
+    first = [ToolCall("1", "note", {"text": "a"}), ToolCall("2", "wipe")]
+    second = [ToolCall("3", "note", {"text": "b"}), ToolCall("4", "note", {"text": "c"})]
+    journal = MemoryJournal()
+    agent = Agent("a", model=ScriptedModel([first, second, "done"]), tools=[note, wipe])
+    parked = await run(agent, "?", journal=journal)
+    result = await resume(parked.run_id, agent=agent, journal=journal, answers=[Approve("2")])
+    assert result.status == "completed"
+    assert [warning.code for warning in result.warnings] == ["undeclared_effect"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -14,6 +16,7 @@ from upshot import (
     AgentError,
     Budget,
     Cost,
+    Message,
     RateLimitState,
     Retry,
     Status,
@@ -309,3 +312,27 @@ async def test_calls_in_line_at_the_deadline_say_so() -> None:
     result = await run(Agent("a", model=model, tools=[hang]), "?", budget=Budget(deadline_s=0.05))
     told = [getattr(outcome, "reason", outcome.kind) for outcome in result.tool_outcomes]
     assert told == ["tool_timeout", "deadline", "deadline"]
+
+
+async def test_reading_a_stored_output_is_no_call_of_the_budget() -> None:
+    @tool(effect="read")
+    async def tell() -> str:
+        return "x" * 20_000
+
+    def answer(messages: Sequence[Message]) -> ToolCall | str:
+        told = [message.text for message in messages if message.role == "tool"]
+        replies = len(told)
+        if replies == 0:
+            return ToolCall("1", "tell")
+        if replies > 2:
+            return "done"
+        id = json.loads(told[0])["artifact_reference"]
+        return ToolCall(str(replies + 1), "read_artifact", {"id": id})
+
+    agent = Agent("a", model=ScriptedModel(answer), tools=[tell])
+    result = await run(agent, "?", budget=Budget(max_tool_calls=1))
+    assert [outcome.kind for outcome in result.tool_outcomes] == [
+        "tool_artifact_reference",
+        "tool_execution_result",
+        "tool_execution_result",
+    ]

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from upshot.contract import (
+    TOOL_MESSAGE_MAX_CHARS,
+    Budget,
     RunInfo,
     ToolArtifactReference,
     ToolCall,
@@ -88,3 +90,41 @@ async def test_the_store_tells_what_it_stored():
     artifact = await InMemoryArtifacts().put("r", "c", "a\nb é\n".encode(), "text/plain")
     assert (artifact.size_bytes, artifact.lines) == (7, 2)
     assert len(artifact.sha256) == 64
+
+
+@pytest.mark.parametrize("text", ["\x01" * 30_000, "\n" * 30_000, '"\\' * 15_000], ids=len)
+@pytest.mark.parametrize("pattern", [None, "."])
+async def test_a_page_fits_into_a_message_whatever_is_in_it(text: str, pattern: str | None):
+    @tool(effect="read")
+    def tell() -> str:
+        return text
+
+    box = Toolbox([tell])
+    stored = (await box.dispatch([ToolCall("big", "tell")]))[0]
+    assert isinstance(stored, ToolArtifactReference)
+    read_to, whole = 0, ""
+    while read_to is not None:
+        outcome = await read(box, id=stored.artifact_id, offset=read_to, pattern=pattern)
+        assert len(box.content_of(outcome)) <= TOOL_MESSAGE_MAX_CHARS
+        whole, read_to = whole + outcome.output["text"], outcome.output["next_offset"]
+    assert pattern or whole == text
+
+
+async def test_a_store_that_gives_too_much_is_cut():
+    class Generous(InMemoryArtifacts):
+        async def read(self, *args: Any, **options: Any) -> Any:
+            return {"text": "x" * 50_000, "next_offset": None}
+
+    box = Toolbox([lines], artifacts=Generous())
+    outcome = await read(box, id=await stored(box))
+    assert len(box.content_of(outcome)) <= TOOL_MESSAGE_MAX_CHARS
+    assert outcome.output["truncated"]
+
+
+async def test_a_spent_budget_leaves_what_was_stored_to_be_read():
+    box = Toolbox([lines], budget=Budget(max_tool_calls=1, max_calls_per_tool=1))
+    id = await stored(box)
+    for _ in range(3):
+        assert isinstance(await read(box, id=id), ToolExecutionResult)
+    denied = (await box.dispatch([ToolCall("2", "lines", {"count": 1})]))[0]
+    assert getattr(denied, "reason", "") == "budget"

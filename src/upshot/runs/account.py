@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from ..clock import SYSTEM_CLOCK
 from ..contract import Budget, ModelResponse, ToolDenied
+from ..tools.artifacts import READER_NAME
 from .kin import Spent
 from .ledger import Ledger
 from .past import Past
@@ -34,7 +35,7 @@ def restore(
     for _ in range(past.lost_calls):
         ledger.add_unfinished()
     for record in past.records:
-        if not isinstance(record.outcome, ToolDenied):
+        if not isinstance(record.outcome, ToolDenied) and record.tool_name != READER_NAME:
             ledger.count_tool(record.tool_name)
     ledger.turns = past.turns
 

@@ -15,12 +15,15 @@ from ..contract import (
     ModelRequest,
     ModelResponse,
     RunInfo,
+    RunWarning,
     ToolRecord,
     ToolSettled,
     ToolStarted,
+    Warned,
 )
 from ..errors import Misuse
 from ..tools import Case, Denial, Toolbox
+from ..tools.artifacts import READER_NAME
 from .calls import ModelCaller
 from .handoff import Handoffs
 from .past import to_artifact
@@ -157,10 +160,15 @@ class Box:
         if self._record is not None:
             # However an engine calls a tool: nothing outside is touched.
             return Denial(DeniedReason.POLICY, "a run that is replayed calls no tool")
-        spent = self._caller.ledger.tools_spent(case.tool_name)
+        is_reader = case.tool_name == READER_NAME
+        spent = "" if is_reader else self._caller.ledger.tools_spent(case.tool_name)
         if spent:
             return Denial(DeniedReason.BUDGET, spent)
         return self._handoffs.judge(case)
+
+    def _was_told(self, warning: RunWarning) -> bool:
+        """Whether an earlier sitting has told what is told once in a run."""
+        return warning.code == "undeclared_effect" and warning in self._recorder.warnings
 
     def _spent(self) -> str:
         # Turns are the engine's business: a call needs none.
@@ -181,10 +189,13 @@ class Box:
         return await self._caller.call(plan.model, request, purpose="repair")
 
     def _emit(self, event: Event) -> None:
+        if isinstance(event, Warned) and self._was_told(event.warning):
+            return
         if isinstance(event, ArtifactStored):
             self.stored.append(to_artifact(event))
         self._recorder.emit(event)
-        if isinstance(event, ToolStarted):
+        # What was paid for already can be read to its end.
+        if isinstance(event, ToolStarted) and event.call.name != READER_NAME:
             self._caller.ledger.count_tool(event.call.name)
         if isinstance(event, ToolSettled):
             self._handoffs.note(event.record)

@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from typing import cast
 
 from ..contract import (
+    TOOL_MESSAGE_MAX_CHARS,
     ArtifactStore,
     Effect,
     File,
     JsonObject,
+    ToolExecutionResult,
+    outcome_to_model_content,
     read_page,
 )
 from .body import FunctionBody
@@ -129,9 +132,16 @@ class _Reader:
         """
         limit = _MAX_PAGE_CHARS if limit is None else min(limit, _MAX_PAGE_CHARS)
         try:
-            return await self._store.read(
-                id, run_id=self._run_id, offset=offset, limit=limit, pattern=pattern
-            )
+            while True:
+                page = await self._store.read(
+                    id, run_id=self._run_id, offset=offset, limit=limit, pattern=pattern
+                )
+                result = ToolExecutionResult("", READER_NAME, output=page)
+                length = len(outcome_to_model_content(result))
+                if length <= TOOL_MESSAGE_MAX_CHARS or limit == 1:
+                    return page
+                # Escapes make a text longer than it is; a part of it may be longer still.
+                limit = max(1, limit * TOOL_MESSAGE_MAX_CHARS // length * 9 // 10)
         except KeyError:
             # The same for an id of another run, so that none can be guessed at.
             raise ToolError(f"there is no artifact {id!r} in this run", code="not_found") from None

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from ..contract import Budget, Clock
+from .artifacts import READER_NAME
 from .consent import Consent
 from .ladder import Ladder
 from .meters import Meters
@@ -108,6 +109,9 @@ class Turn:
 
     def spent(self, tool_name: str) -> str:
         """Which limit leaves no room for one more call, "" if none."""
+        if tool_name == READER_NAME:
+            # What was paid for already can be read to its end.
+            return ""
         limit, limit_of_tool = self.budget.max_tool_calls, self.budget.max_calls_per_tool
         if limit is not None and self.calls >= limit:
             return f"max_tool_calls: {self.calls} of {limit} are used"
@@ -120,14 +124,16 @@ class Turn:
         return "" if self.outer_spent is None else self.outer_spent()
 
     def claim(self, tool_name: str) -> None:
-        """Count one call."""
-        self.calls += 1
-        self.calls_of[tool_name] += 1
+        """Count one call; one that reads a stored output does not count."""
+        if tool_name != READER_NAME:
+            self.calls += 1
+            self.calls_of[tool_name] += 1
 
     def unclaim(self, tool_name: str) -> None:
         """Take back a count: the body did not start."""
-        self.calls -= 1
-        self.calls_of[tool_name] -= 1
+        if tool_name != READER_NAME:
+            self.calls -= 1
+            self.calls_of[tool_name] -= 1
 
     def accept(self, tool_name: str) -> None:
         """A call's arguments were valid."""

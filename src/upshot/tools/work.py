@@ -245,8 +245,11 @@ class Work:
         before = desk.secrets.masked
         outcome = desk.secrets.mask(outcome)
         case.redactions += desk.secrets.masked - before
-        if not isinstance(outcome, ToolExecutionResult) or self._tool.name == READER_NAME:
+        if not isinstance(outcome, ToolExecutionResult):
             return outcome
+        if self._tool.name == READER_NAME:
+            # Never stored again; a page is cut where a store gave more than it was asked for.
+            return cut_output(outcome)
         # A store may hang as well as any tool.
         left = case.turn.remaining_s()
         timeout_s = _STORE_TIMEOUT_S if left is None else max(0.0, min(left, _STORE_TIMEOUT_S))
