@@ -247,3 +247,23 @@ async def test_a_sub_machine_that_fails_is_a_failure_of_its_state(tmp_path: Path
     engine = MachineEngine(load_machine(tmp_path / "outer.yml"),
                            functions={"f": lambda n: fails("not_found")()})  # fmt: skip
     assert (await go(engine)).output == {"code": "not_found"}
+
+
+async def test_a_sub_machine_begins_anew_each_time_whatever_hooks_did_to_its_context() -> None:
+    class Hooks:
+        def on_state_exit(self, state_name: str, context: Any, output: Any) -> None:
+            if state_name == "a/s":
+                context["seen"].append(1)
+
+    states = """
+        a:
+          type: initial
+          machine:
+            context: {seen: []}
+            states: {s: {type: initial, transitions: [{to: t}]}, t: {type: final, output: context}}
+          output_to_context: {n: context.n + 1, seen: output.seen}
+          transitions: [{when: context.n < 3, to: a}, {to: b}]
+        b: {type: final, output: context.seen}
+    """
+    result = await go(engine_of(states, hooks=Hooks()), inputs={"n": 0})
+    assert result.output == [1]

@@ -104,7 +104,8 @@ def test_the_whole_result_can_be_kept() -> None:
         ("context.zz", "there is no context.zz"), ("context.n.x", "has no fields"),
         ("context.zz > 1", "there is no 'zz'"), ("context.n + 'x'", "No such overload"),
         ("1 / 0", "division by zero"), ("context.l[9]", "out of bounds"),
-        ("result.output.zz", "there is no"), ("9223372036854775807 + 1", "overflow"),
+        ("result.output.zz", "there is no"), ("result.output.zz == 1", "there is no"),
+        ("9223372036854775807 + 1", "overflow"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_evaluated_fails_with_its_place(source: str, said: str) -> None:

@@ -152,6 +152,10 @@ async def test_a_wait_state_parks_and_goes_on_by_the_answer(answer: Any, expecte
     (question,) = parked.pending
     assert question.question == "approval"  # type: ignore[union-attr]
     assert question.id == "machine-1/ask#1"  # type: ignore[union-attr]
+    # What waits has not begun, so that nothing is cut off.
+    log = await log_of(journal, "run-1")
+    begun = {event.key for event in log if event.kind == "step_started"}
+    assert question.id not in begun  # type: ignore[union-attr]
     answers = [Answer(question.id, answer)]  # type: ignore[union-attr]
     result = await resume("run-1", AGENT, journal=journal, engine=made, answers=answers)
     assert result.output == expected
@@ -197,12 +201,16 @@ async def test_a_wait_state_may_word_its_question() -> None:
 
 
 async def test_a_person_who_is_there_is_asked_at_once() -> None:
+    asked: list[str] = []
+
     class Host:
         async def ask_user(self, question: str) -> str:
+            asked.append(question)
             return "yes"
 
     made = engine_of(WAITING, functions={"f": Work()})
     assert (await go(made, host=Host())).output == {"said": "yes"}
+    assert asked == ["approval"]
 
 
 def waiting_for(name: str) -> str:
