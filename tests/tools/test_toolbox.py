@@ -77,6 +77,7 @@ async def test_a_record_says_all():
         "blocked",
         "rate",
         "arguments",
+        "blocked_key",
         "replay",
         "progress",
         "approval",

@@ -320,7 +320,7 @@ class Batch:
             case.held = None
             turn.meters.note(tool, outcome)
             if outcome_blocks_tool(outcome):
-                turn.blocked[case.tool_name] = "an earlier call failed for good"
+                turn.block(tool, case.digest)
         self._learn(case)
         case.outcome = self._desk.secrets.mask(outcome)
         self._climb(case, case.outcome)

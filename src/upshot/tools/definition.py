@@ -64,6 +64,8 @@ class Tool:
             what the policy says.
         rate: How often a run may call it; None is no limit of its own.
         circuit: When a run leaves it alone after failures; None is never.
+        block_scope: What a failure that is final blocks for the turn: "tool", or with "key"
+            only calls with the same arguments.
     """
 
     name: str
@@ -90,6 +92,7 @@ class Tool:
     approval_expires_s: float | None = None
     rate: Rate | None = None
     circuit: Circuit | None = None
+    block_scope: Literal["tool", "key"] = "tool"
 
     def __post_init__(self) -> None:
         check_options(vars(self))
@@ -277,6 +280,7 @@ def tool(
     approval_expires_s: float | None = None,
     rate: Rate | None = None,
     circuit: Circuit | None = None,
+    block_scope: Literal["tool", "key"] = "tool",
 ) -> Callable[[Callable[..., object]], Tool]: ...
 def tool(
     function: Callable[..., object] | None = None,

@@ -68,6 +68,7 @@ def check_options(fields: Mapping[str, object]) -> None:
     verify = fields["verify"]
     _check(fields, "verify", verify is None or callable(verify), "a function or None")
     _check(fields, "trust", fields["trust"] in ("", "untrusted"), '"untrusted" or ""')
+    _check(fields, "block_scope", fields["block_scope"] in ("tool", "key"), '"tool" or "key"')
     _check_structs(fields)
 
 

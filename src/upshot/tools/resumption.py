@@ -74,7 +74,7 @@ def take_up(desk: Desk, case: Case, started: ToolStarted) -> None:
 def _restore_outcome(desk: Desk, case: Case, outcome: ToolOutcome) -> None:
     turn, tool = desk.turn, case.known_tool
     if outcome_blocks_tool(outcome):
-        turn.blocked[tool.name] = "an earlier call failed for good"
+        turn.block(tool, case.digest)
     desk.key_of(case)
     resources = _resources_then(tool, case.arguments or {})
     held = tool.idempotent and not tool.repeatable

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 from ..contract import Budget, Clock
 from .artifacts import READER_NAME
 from .consent import Consent
+from .definition import Tool
 from .ladder import Ladder
 from .meters import Meters
 from .replay import ReplayControl
@@ -29,6 +30,7 @@ class Turn:
         budget: The limits.
         cancelled: Whether nothing may start any more.
         blocked: Tools that may not be called again, with the reason.
+        blocked_keys: Digests of calls that may not be made again.
         calls: How many bodies were started.
         calls_of: The same for each tool.
         denials: How many calls were denied.
@@ -64,6 +66,7 @@ class Turn:
         self.budget = budget
         self.cancelled = False
         self.blocked: dict[str, str] = {}
+        self.blocked_keys: set[str] = set()
         self.calls = 0
         self.calls_of: Counter[str] = Counter()
         self.denials = 0
@@ -134,6 +137,13 @@ class Turn:
         if tool_name != READER_NAME:
             self.calls -= 1
             self.calls_of[tool_name] -= 1
+
+    def block(self, tool: Tool, digest: str) -> None:
+        """A call failed for good."""
+        if tool.block_scope == "key":
+            self.blocked_keys.add(digest)
+        else:
+            self.blocked[tool.name] = "an earlier call failed for good"
 
     def accept(self, tool_name: str) -> None:
         """A call's arguments were valid."""

@@ -1,8 +1,11 @@
 """Tools that may not be called again in the turn."""
 
+from typing import Any
+
 import pytest
 
 from upshot.contract import ToolCall, ToolDenied
+from upshot.errors import Misuse
 from upshot.tools import Toolbox, ToolError, tool
 
 
@@ -64,3 +67,35 @@ async def test_the_count_ends_with_the_turn(turns: int):
             await reason(box, "typed", "{}")
         box.new_turn()
     assert box.blocked_tool_names == frozenset()
+
+
+@tool(effect="read", block_scope="key")
+async def fetch(a: int, b: int = 0) -> int:
+    if a == 0:
+        raise ToolError("gone for good", retryable=False)
+    return a
+
+
+async def test_with_the_scope_key_a_final_failure_blocks_only_the_same_arguments():
+    box = Toolbox([fetch])
+    assert await reason(box, "fetch", '{"a": 0}') == "tool_failure"
+    assert await reason(box, "fetch", '{"a": "0", "b": 0}') == "blocked"
+    assert await reason(box, "fetch", '{"a": 1}') == "tool_execution_result"
+    assert await reason(box, "fetch", '{"a": 0, "b": 1}') == "tool_failure"
+    assert not box.blocked_tool_names
+    box.new_turn()
+    assert await reason(box, "fetch", '{"a": 0}') == "tool_failure"
+
+
+async def test_what_is_blocked_for_its_arguments_stays_so_where_a_log_goes_on():
+    first, second = Toolbox([fetch]), Toolbox([fetch])
+    await reason(first, "fetch", '{"a": 0}')
+    second.restore(first.records)
+    assert await reason(second, "fetch", '{"a": 0}') == "blocked"
+    assert await reason(second, "fetch", '{"a": 1}') == "tool_execution_result"
+
+
+@pytest.mark.parametrize("scope", ["turn", None, True, ""])
+def test_another_scope_is_misuse(scope: Any):
+    with pytest.raises(Misuse, match=r'block_scope is .*; give "tool" or "key"'):
+        tool(block_scope=scope, name="f")(lambda: None)

@@ -11,7 +11,7 @@ from ..passage import Passage
 from ..repair import Repair
 from .approval import ApprovalGate, Approver
 from .arguments import ArgumentsGate
-from .block import BlockGate
+from .block import BlockGate, BlockKeyGate
 from .hook import Allow, ApprovalRequest, Ask, EditArguments, HookGate, PreToolHook, Refuse
 from .known import KnownGate
 from .limit import BudgetGate, CancelledGate, DeadlineGate
@@ -27,6 +27,7 @@ __all__ = [
     "ArgumentsGate",
     "Ask",
     "BlockGate",
+    "BlockKeyGate",
     "BudgetGate",
     "CancelledGate",
     "DeadlineGate",
@@ -74,6 +75,7 @@ def standard_gates(
         BlockGate(),
         RateGate(),
         ArgumentsGate(repair),
+        BlockKeyGate(),
         ReplayGate(),
         ProgressGate(),
         None if hook is None else HookGate(hook),
