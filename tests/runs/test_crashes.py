@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,8 +16,10 @@ from upshot import (
     AgentResult,
     Budget,
     Failed,
+    FinalizeDecision,
     Interrupted,
     JournalError,
+    ModelResponse,
     Parked,
     Request,
     RunSettled,
@@ -64,6 +67,59 @@ CRASHES: dict[str, dict[str, Any]] = {
     f"observer raises in {hook}": {"observers": [Broken(hook)]}
     for hook in ("on_run_start", "on_attempt_start", "on_attempt_end", "on_run_end")
 }
+
+
+class Escape(BaseException):
+    """What no ``except Exception`` holds."""
+
+
+ESCAPES = [SystemExit, KeyboardInterrupt, GeneratorExit, Escape]
+HOOKS = ("on_run_start", "on_attempt_start", "on_attempt_end", "on_run_end", "on_run_revise")
+
+
+def escaping(kind: type[BaseException]) -> dict[str, dict[str, Any]]:
+    """Every place at which somebody else's code may raise *kind*."""
+
+    def now(*_: Any, **__: Any) -> Any:
+        raise kind("escaped")
+
+    async def then(*_: Any, **__: Any) -> Any:
+        await asyncio.sleep(0)
+        raise kind("escaped")
+
+    async def in_a_thread(*_: Any) -> Any:
+        await asyncio.to_thread(now)
+
+    async def park(run: Any, host: Any, board: Any) -> None:
+        await host.interrupts()
+        await host.checkpoint(None)
+        await host.report_usage(ModelResponse())
+        await host.once("step", "read", now)
+
+    revises = SimpleNamespace(before_finalize=lambda *_: FinalizeDecision.revise("again", "no"))
+    places: dict[str, dict[str, Any]] = {
+        "a thread": {"engine": Do(in_a_thread)},
+        "a step": {"engine": Do(park)},
+    }
+    for how, escape in (("", now), (" later", then)):
+        host = SimpleNamespace(publish=escape, interrupts=escape, report_usage=escape)
+        places |= {
+            f"engine{how}": {"engine": Do(escape)},
+            f"prepare{how}": {"prepare": escape},
+            f"committer{how}": {"committers": [escape]},
+            f"host{how}": {"host": host},
+            f"model{how}": {"model": SimpleNamespace(name="m", call=escape)},
+        }
+        for hook in ("before_finalize", "before_model"):
+            places[f"{hook}{how}"] = {"deciders": [SimpleNamespace(**{hook: escape})]}
+        for hook in HOOKS:
+            observer = SimpleNamespace(**{hook: escape})
+            options = {"observers": [observer], "deciders": [revises], "max_attempts": 2}
+            places[f"{hook}{how}"] = options
+    return {f"{kind.__name__} in {place}": options for place, options in places.items()}
+
+
+CRASHES |= {name: options for kind in ESCAPES for name, options in escaping(kind).items()}
 
 
 @pytest.mark.parametrize("options", CRASHES.values(), ids=CRASHES)
@@ -181,3 +237,56 @@ async def test_what_is_published_after_the_end_is_not_logged() -> None:
     await tasks[0]
     assert kinds(await log_of(journal, result.run_id))[-1] == "run_settled"
     assert result.warnings == ()
+
+
+@pytest.mark.parametrize("kind", ESCAPES)
+async def test_what_an_engine_raises_past_exceptions_is_a_failure_of_its_name(kind: Any) -> None:
+    result = await run(Agent("a", engine=raising(kind("out"))), "?")
+    assert result.error is not None
+    assert (result.status, result.error.code) == ("failed", "internal")
+    assert (result.error.type, result.error.message) == (kind.__name__, "out")
+
+
+@pytest.mark.parametrize("hook", ["before_model", "before_finalize"])
+@pytest.mark.parametrize("kind", ESCAPES)
+async def test_a_decider_that_leaves_past_exceptions_fails_closed(kind: Any, hook: str) -> None:
+    def escape(*_: Any) -> None:
+        raise kind("out")
+
+    agent = Agent("a", model=ScriptedModel(["Hi."]))
+    result = await run(agent, "?", deciders=[SimpleNamespace(**{hook: escape})])
+    assert result.error is not None
+    assert (result.error.code, result.error.type) == ("hook_failed", kind.__name__)
+    assert not result.committed
+
+
+class Mute(Exception):
+    """An exception that cannot be printed."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("nope")
+
+
+async def test_an_exception_that_cannot_be_printed_is_told_by_its_name() -> None:
+    result = await run(Agent("a", engine=raising(Mute())), "?")
+    assert result.error is not None
+    assert (result.error.type, result.error.message) == ("Mute", "Mute")
+
+
+async def test_an_observer_whose_exception_cannot_be_printed_is_a_warning() -> None:
+    def fail(*_: Any) -> None:
+        raise Mute
+
+    agent = Agent("a", model=ScriptedModel(["Hi."]))
+    result = await run(agent, "?", observers=[SimpleNamespace(on_run_start=fail)])
+    assert [one.message for one in result.warnings] == ["SimpleNamespace.on_run_start raised Mute"]
+
+
+async def test_every_committer_is_called_whatever_the_others_raise() -> None:
+    called: list[str] = []
+    agent = Agent("a", model=ScriptedModel(["Hi."]))
+    committers = [broken, lambda *_: called.append("second"), broken]
+    result = await run(agent, "?", committers=committers)
+    assert called == ["second"]
+    assert not result.committed
+    assert [one.code for one in result.warnings] == ["hook_failed"] * 2

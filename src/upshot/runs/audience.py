@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from .callback import is_closing
+
 __all__ = ["Audience"]
 
 
@@ -36,7 +38,7 @@ class Audience:
             return
         try:
             told = self._method(fact)
-        except (Exception, asyncio.CancelledError) as error:
+        except BaseException as error:
             # A host looks on; it never fails a run. Nothing waits here that could be cancelled.
             self._fail(error)
             return
@@ -64,10 +66,11 @@ class Audience:
         try:
             while self._waiting:
                 await self._waiting.popleft()
-        except (Exception, asyncio.CancelledError) as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError | GeneratorExit):
+                task = None if is_closing() else asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise
             # A host looks on; it never fails a run.
             self._fail(error)
 

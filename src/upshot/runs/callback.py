@@ -7,10 +7,45 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
-__all__ = ["Wait", "call", "method", "raised"]
+__all__ = ["Stray", "Wait", "call", "is_closing", "kind_of", "method", "raised", "said_by"]
 
 # Waits for a hook as long as the run has patience.
 Wait: TypeAlias = Callable[[Awaitable[Any]], Awaitable[Any]]
+
+
+class Stray(RuntimeError):
+    """What would have left a run past everybody who cares for it, such as a SystemExit.
+
+    Attributes:
+        error: What was raised.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(said_by(error))
+        self.error = error
+
+
+def kind_of(error: BaseException) -> str:
+    """The name of the class of *error*, of what it stands for where it is a Stray."""
+    return type(error.error if isinstance(error, Stray) else error).__name__
+
+
+def said_by(error: BaseException) -> str:
+    """The message of *error* in one line; the name of its class where it has none."""
+    try:
+        text = " ".join(str(error).split())
+    except Exception:
+        # What users raise may be unable to speak; the word of it must not fail.
+        text = ""
+    return text or kind_of(error)
+
+
+def is_closing() -> bool:
+    """Whether the coroutine at hand is closed from outside, and by no task."""
+    try:
+        return asyncio.current_task() is None
+    except RuntimeError:
+        return True
 
 
 def method(subject: object, name: str) -> Callable[..., Any] | None:
@@ -33,6 +68,7 @@ async def call(
 
     Raises:
         RuntimeError: It raised a cancel that nobody asked for, such as that of a future of its own.
+        Stray: It raised what is no Exception, such as a SystemExit.
     """
     try:
         value = function(*arguments)
@@ -44,8 +80,16 @@ async def call(
         if task is None or task.cancelling():
             raise
         raise RuntimeError("it raised a CancelledError that nobody asked for") from error
+    except Exception:
+        raise
+    except BaseException as error:
+        # Nobody's hook ends a process, or the loop with all else that is in it.
+        if isinstance(error, GeneratorExit) and is_closing():
+            raise
+        raise Stray(error) from error
 
 
 def raised(who: str, error: BaseException) -> str:
     """One line that says what *who* raised."""
-    return " ".join(f"{who} raised {type(error).__name__}: {error}".split())
+    kind, text = kind_of(error), said_by(error)
+    return f"{who} raised {kind}" if text == kind else f"{who} raised {kind}: {text}"

@@ -8,6 +8,8 @@ import msgspec
 
 from ..contract import AgentError, ErrorCode, Interrupt, Origin, Pending, Status
 from ..errors import JournalError
+from .callback import kind_of, said_by
+from .kin import told_apart
 from .signals import Aborted, Failed, Interrupted, Parked
 
 __all__ = ["COMPLETED", "Ending", "StopReason", "classify", "internal_error"]
@@ -96,8 +98,8 @@ def internal_error(exception: BaseException, origin: Origin) -> AgentError:
     """The error of a run in which something raised that should not."""
     return AgentError(
         ErrorCode.INTERNAL,
-        " ".join(str(exception).split()) or type(exception).__name__,
-        type=type(exception).__name__,
+        said_by(exception),
+        type=kind_of(exception),
         origin=origin,
     )
 
@@ -113,6 +115,7 @@ def _interrupted(interrupt: Interrupt, exception: BaseException) -> Ending:
 
 
 def _parked(pending: tuple[Pending, ...]) -> Ending:
+    pending = told_apart(pending)
     waits = ", ".join(f"{item.kind.removeprefix('pending_')} {item.id}" for item in pending)
     error = AgentError(
         ErrorCode.INPUT_REQUIRED, f"The run waits for people: {waits}.", origin=Origin.HOST

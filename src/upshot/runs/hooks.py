@@ -21,7 +21,7 @@ from ..contract import (
     RunWarning,
     to_free_json,
 )
-from .callback import Wait, call, method, raised
+from .callback import Wait, call, kind_of, method, raised
 from .recorder import Recorder
 from .signals import Failed
 
@@ -153,7 +153,12 @@ class Hooks:
         return verdict
 
     async def commit(self, request: Request, result: AnyResult) -> str:
-        """Run the committers; returns why the run is not committed, "" if it is."""
+        """Run the committers, each whatever the others do.
+
+        Returns:
+            Why the run is not committed, "" if it is.
+        """
+        reason = ""
         for committer in self._committers:
             name = getattr(committer, "__name__", type(committer).__name__)
             try:
@@ -161,8 +166,8 @@ class Hooks:
             except Exception as error:
                 # The answer is there; only its disposition failed, and that is told.
                 self._warn(ErrorCode.HOOK_FAILED, f"committer {name}", error)
-                return f"committer {name} raised {type(error).__name__}"
-        return ""
+                reason = reason or f"committer {name} raised {kind_of(error)}"
+        return reason
 
     def _warn(self, code: str, who: str, error: Exception) -> None:
         message = raised(who, error)
@@ -173,6 +178,6 @@ def _hook_error(who: str, error: Exception) -> AgentError:
     return AgentError(
         ErrorCode.HOOK_FAILED,
         raised(who, error),
-        type=type(error).__name__,
+        type=kind_of(error),
         origin=Origin.DECIDER,
     )

@@ -39,7 +39,7 @@ from ..errors import JournalError
 from ..journal.memory import MemoryJournal
 from ..tools.fence import is_fenced
 from .board import Board
-from .callback import call
+from .callback import call, is_closing
 from .change import changes_since
 from .disposition import is_committed, note_verdict, wants_revision, with_verdict
 from .ending import COMPLETED, Ending, StopReason, classify, internal_error
@@ -132,8 +132,10 @@ class Sitting:
         while self.phase not in FINAL:
             try:
                 cue = await _ACTS[self.phase](self)
-            except (Exception, asyncio.CancelledError) as error:
+            except BaseException as error:
                 # The run's edge: observers, log and watchers learn of its end, whatever went wrong.
+                if isinstance(error, GeneratorExit) and is_closing():
+                    raise
                 cue = self._take_fault(error)
             self.phase = follow(self.phase, cue)
         return self._told

@@ -53,6 +53,7 @@ class Scope:
         self._soon: tuple[float, StopReason] | None = None
         self._hook: asyncio.Timeout | None = None
         self._hooks_until: float | None = None
+        self._stray: BaseException | None = None
 
     def is_stopped(self) -> bool:
         """Whether it was ended from outside."""
@@ -92,7 +93,7 @@ class Scope:
             # It may have been cancelled before its first step.
             work.close()
             return None, asyncio.CancelledError()
-        error = task.exception()
+        error = self._stray or task.exception()
         return (None, error) if error is not None else (task.result(), None)
 
     def end(self, reason: StopReason) -> None:
@@ -154,9 +155,16 @@ class Scope:
             timer.cancel()
         self._timers.clear()
 
-    async def _do(self, work: Coroutine[Any, Any, T]) -> T:
+    async def _do(self, work: Coroutine[Any, Any, T]) -> T | None:
+        self._stray = None
         try:
             return await work
+        except (Exception, asyncio.CancelledError):
+            raise
+        except BaseException as error:
+            # A task would hand it to the loop, which ends with all else that is in it.
+            self._stray = error
+            return None
         finally:
             # Sooner than a callback: who waits wakes up in the loop's very next round.
             self._let_go()
