@@ -199,10 +199,16 @@ async def test_langchain_calls_pass_the_gates(box):
     said = [await tools[call["name"]].ainvoke(call) for call in reply.tool_calls]
     assert [message.tool_call_id for message in said] == ["c1", "c2", "c3", "c4"]
     assert [record.call_id for record in box.records] == ["c1", "c2", "c3", "c4"]
-    assert [message.status for message in said] == ["success", "error", "success", "success"]
+    assert [message.status for message in said] == ["success", "error", "error", "error"]
     assert json.loads(said[0].content) == {"order": 7, "status": "sent"}
     assert reasons(box) == ["ran", "ran", "duplicate", "validation"]
     assert isinstance(said[0].artifact, ToolExecutionResult)
+
+
+async def test_langchain_is_told_of_a_failure_whichever_way_it_calls(box):
+    broken = box.for_langchain()[1]
+    message = await broken.arun({"order": 1}, tool_call_id="c1")
+    assert (message.status, message.artifact.call_id) == ("error", "c1")
 
 
 async def test_langchain_takes_plain_arguments(box):

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from importlib import import_module
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from ..contract import (
     Approve,
@@ -19,9 +19,11 @@ from ..contract import (
     JsonObject,
     PendingApproval,
     ToolCall,
+    ToolDenied,
+    ToolFailure,
     ToolOutcome,
     ToolSpec,
-    outcome_is_error,
+    ToolTimeout,
 )
 from ..errors import Misuse
 from .definition import Tool
@@ -199,27 +201,27 @@ def _always_asks(tool: Tool | None) -> bool:
 def _make_langchain_kind(
     base: type[Any], call: Callable[[str, JsonObject], Awaitable[object]]
 ) -> Callable[..., object]:
-    async def ainvoke(self: Any, input: Any, config: Any = None, **kwargs: Any) -> object:
+    async def arun(
+        self: Any, tool_input: Any, *args: Any, tool_call_id: Any = None, **kwargs: Any
+    ) -> object:
         # Its own way hands the call's id to nobody but the message that it makes.
-        asked = cast("Mapping[str, str]", input if isinstance(input, Mapping) else {})
-        said = asked.get("id") if asked.get("type") == "tool_call" else ""
-        token = _CALL_ID.set(said or "")
+        token = _CALL_ID.set(tool_call_id or "")
         try:
-            answer = await base.ainvoke(self, input, config, **kwargs)
+            answer = await base.arun(self, tool_input, *args, tool_call_id=tool_call_id, **kwargs)
         finally:
             _CALL_ID.reset(token)
         outcome = getattr(answer, "artifact", None)
-        if outcome is not None and outcome_is_error(outcome):
+        if isinstance(outcome, ToolDenied | ToolTimeout | ToolFailure):
             answer.status = "error"
         return answer
 
-    async def arun(self: Any, config: Any = None, run_manager: Any = None, **arguments: Any) -> Any:
+    async def work(self: Any, config: Any = None, run_manager: Any = None, **arguments: Any) -> Any:
         return await call(self.name, arguments)
 
     def run(self: Any, **arguments: Any) -> object:
         raise NotImplementedError(f"{self.name} is async: use ainvoke")
 
-    return type("UpshotTool", (base,), {"ainvoke": ainvoke, "_arun": arun, "_run": run})
+    return type("UpshotTool", (base,), {"arun": arun, "_arun": work, "_run": run})
 
 
 def _new_id() -> str:
