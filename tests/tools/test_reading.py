@@ -29,6 +29,7 @@ def test_nothing_is_no_arguments(given: Any):
         ({"a": object()}, "/a: is no JSON"),
         ("{", "no JSON: {"),
         ("{" * 5000, "no JSON"),
+        (f'{{"a":{"[" * 300}{"]" * 300}}}', "nested deeper than 200 levels"),
     ],
     ids=lambda value: repr(value)[:20],
 )

@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from ..contract import DeniedReason, PendingApproval
+from ..contract import DeniedReason, ErrorCode, PendingApproval
 from .case import Case
 
 __all__ = ["Denial", "Following", "Gate", "Parked", "Rewind", "Verdict"]
@@ -20,11 +20,13 @@ class Denial:
         reason: A word for it; an open list.
         details: What is told, in one line.
         hint: What to do instead, "" for nothing.
+        code: A word for programs, None for none; internal is a gate that broke.
     """
 
     reason: DeniedReason | str
     details: str = ""
     hint: str = ""
+    code: ErrorCode | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Awaitable, Sequence
 from typing import cast
 
-from ..contract import DeniedReason, GateVerdict, ToolDenied
+from ..contract import DeniedReason, ErrorCode, GateVerdict, ToolDenied
 from .case import Case
 from .gate import Denial, Following, Gate, Parked, Rewind, Verdict
 from .sentence import named
@@ -107,6 +107,7 @@ def deny(case: Case, gate: str, denial: Denial) -> None:
         reason=DeniedReason(denial.reason),
         details=denial.details,
         hint=denial.hint,
+        code=denial.code,
     )
 
 
@@ -130,4 +131,6 @@ def _no_verdict(gate: Gate, said: object) -> Denial:
 
 
 def _failed(gate: Gate, error: BaseException) -> Denial:
-    return Denial(DeniedReason.POLICY, f"the gate {gate.name} failed: {named(error)}")
+    # Nobody's rule said so: the code tells it from a policy that denies.
+    text = f"the gate {gate.name} failed: {named(error)}"
+    return Denial(DeniedReason.POLICY, text, code=ErrorCode.INTERNAL)

@@ -6,9 +6,10 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import TypeAlias, cast
 
 from ..contract import Json, JsonObject
+from ..contract.free_json import MAX_DEPTH
 from .annotation import copy_json
 
-__all__ = ["ABSENT", "Absent", "Place", "above", "changed", "floats_in", "found_at"]
+__all__ = ["ABSENT", "Absent", "Place", "above", "changed", "floats_in", "found_at", "is_too_deep"]
 
 # The steps from the root: names of properties, and places in arrays.
 Place: TypeAlias = tuple[str | int, ...]
@@ -70,6 +71,25 @@ def floats_in(value: Json, place: Place = ()) -> Iterator[tuple[Place, float]]:
         for index, item in enumerate(value):
             if isinstance(item, float | dict | list):
                 yield from floats_in(item, (*place, index))
+
+
+def is_too_deep(text: str, value: object) -> bool:
+    """Whether *value*, read from *text*, is nested deeper than ``MAX_DEPTH``."""
+    # Most texts have fewer brackets than that, and then nobody has to look.
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
+        return False
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [inner for one in level for inner in _children(one)]
+        if not level:
+            return False
+    return True
+
+
+def _children(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return cast("JsonObject", value).values()
+    return cast("list[object]", value) if isinstance(value, list) else ()
 
 
 def _set(holder: JsonObject, name: str, new: Json | Absent) -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from ..contract import Coercion, Json
 from .fault import pointer, union_branches, wanted_types
-from .place import ABSENT, Absent, Place
+from .place import ABSENT, Absent, Place, is_too_deep
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError
@@ -173,7 +173,8 @@ def _of_number(text: str, wanted: Sequence[str]) -> Iterator[tuple[str, Json]]:
 
 def _parse(text: str) -> Json:
     try:
-        return msgspec.json.decode(text)
+        value = msgspec.json.decode(text)
+        return None if is_too_deep(text, value) else value
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
 

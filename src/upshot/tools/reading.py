@@ -10,8 +10,9 @@ from typing import cast
 import msgspec
 
 from ..contract import Coercion, Json, JsonObject, UnserializableError, to_free_json
+from ..contract.free_json import MAX_DEPTH
 from .fault import join_faults, pointer
-from .place import ABSENT, Absent, floats_in, found_at
+from .place import ABSENT, Absent, floats_in, found_at, is_too_deep
 
 __all__ = ["read_object"]
 
@@ -45,6 +46,8 @@ def read_object(arguments: str | Mapping[str, Json], coercions: list[Coercion]) 
         return f"/: the arguments are no JSON: {arguments[:100]}"
     if not isinstance(value, dict):
         return _no_object(value)
+    if is_too_deep(arguments, cast("object", value)):
+        return f"/: the arguments are nested deeper than {MAX_DEPTH} levels"
     found = cast("JsonObject", value)
     return found if strict else _check_numbers(found)
 

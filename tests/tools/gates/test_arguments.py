@@ -3,6 +3,8 @@
 import datetime
 from typing import Any
 
+import pydantic
+
 from upshot.contract import (
     ToolCall,
     ToolDenied,
@@ -82,3 +84,33 @@ async def test_a_raw_schema_takes_the_same_path():
     assert isinstance(outcome, ToolExecutionResult)
     assert outcome.output == {"n": 1}
     assert record.arguments_validated == {"n": 1, "m": 3}
+
+
+async def test_a_gate_that_breaks_does_not_look_like_a_rule_that_denies():
+    @tool(effect="read", resources=lambda arguments: [arguments["missing"]])
+    async def broken(a: int) -> int:
+        return a
+
+    outcome, _ = await call(broken, {"a": 1})
+    assert isinstance(outcome, ToolDenied)
+    assert outcome.code == "internal"
+    assert "KeyError" in outcome.details
+
+
+async def test_what_a_type_says_of_many_items_is_cut():
+    class Word(pydantic.BaseModel):
+        text: str
+
+        @pydantic.field_validator("text")
+        @classmethod
+        def refuse(cls, text: str) -> str:
+            raise ValueError(text)
+
+    async def read(words: Any) -> int:
+        return len(words)
+
+    read.__annotations__["words"] = list[Word]
+    outcome, _ = await call(tool(effect="read")(read), {"words": [{"text": "x" * 99}] * 900})
+    assert isinstance(outcome, ToolDenied)
+    assert outcome.reason == "validation"
+    assert len(outcome.details) < 5_000

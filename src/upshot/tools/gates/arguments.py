@@ -8,10 +8,14 @@ from ...contract import DeniedReason
 from ..annotation import BuildError
 from ..case import Case
 from ..check import Refused
+from ..fault import cut_text
 from ..gate import Denial, Rewind
 from ..repair import Repair, coercion_of
 
 __all__ = ["ArgumentsGate"]
+
+# A type may refuse every item of a long list.
+_MAX_CHARS = 4_000
 
 
 class ArgumentsGate:
@@ -36,7 +40,7 @@ class ArgumentsGate:
         try:
             values = tool.body.build(found.given)
         except BuildError as error:
-            return self._refuse(case, Refused(str(error), tool.check.hint))
+            return self._refuse(case, Refused(cut_text(str(error), _MAX_CHARS), tool.check.hint))
         case.settle_arguments(found.given, found.filled, values, found.coercions)
         if _is_mended(case):
             case.coercions = (coercion_of(case), *case.coercions)
