@@ -54,6 +54,14 @@ async def test_an_executor_gets_input_and_context_and_may_return_anything() -> N
     assert result.last_board.get("n") == 1  # type: ignore[attr-defined]
 
 
+async def test_an_executor_need_not_be_async() -> None:
+    class Foreign:
+        def execute(self, input: Any, context: Any) -> Any:
+            return {"content": "done"}
+
+    assert (await go(asking(agents={"talker": Foreign()}))).output == "done"
+
+
 async def test_an_executor_that_returns_an_error_has_failed() -> None:
     class Foreign:
         async def execute(self, input: Any, context: Any = None) -> Any:
@@ -121,11 +129,17 @@ def test_all_that_is_missing_is_named_before_the_start() -> None:
     assert "no function 'g'" in str(caught.value)
 
 
+class TakesOne:
+    async def execute(self, input: Any) -> Any:
+        return input
+
+
 @pytest.mark.parametrize(
     "given",
-    [{"agents": {"talker": 5}}, {"agents": {"talker": talker()}, "functions": {"f": 5}},
+    [{"agents": {"talker": 5}}, {"agents": {"talker": TakesOne()}},
+     {"agents": {"talker": talker()}, "functions": {"f": 5}},
      {"agents": {"talker": talker()}, "hooks": object()}],
-    ids=["agent", "function", "hooks"],
+    ids=["agent", "execute", "function", "hooks"],
 )  # fmt: skip
 def test_what_is_of_no_use_is_misuse(given: dict[str, Any]) -> None:
     with pytest.raises(Misuse):

@@ -172,7 +172,8 @@ async def _execute(
     agent: Executor, given: Json, context: dict[str, Json], *, run: Run, host: RunHost
 ) -> Outcome:
     try:
-        value = await agent.execute(given, context)
+        made = agent.execute(given, context)
+        value = await made if inspect.isawaitable(made) else made
     except (Parked, Interrupted, Aborted):
         raise
     except Exception as error:
@@ -202,7 +203,11 @@ def _checked(name: str, agent: object) -> Agent[Any] | Executor:
 
 
 def _takes_input(execute: Callable[..., object]) -> bool:
-    """Whether it is ``execute(input, context)``; an engine's takes run, host and board."""
+    """Whether it is ``execute(input, context)``; an engine's takes run, host and board.
+
+    Raises:
+        Misuse: It is neither.
+    """
     try:
         parameters = inspect.signature(execute).parameters
     except (TypeError, ValueError):
@@ -210,6 +215,12 @@ def _takes_input(execute: Callable[..., object]) -> bool:
     plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     places = [one for one in parameters.values() if one.kind in plain]
     needed = [one for one in places if one.default is inspect.Parameter.empty]
+    takes_any = any(one.kind is inspect.Parameter.VAR_POSITIONAL for one in parameters.values())
+    if len(needed) > 3 or (len(places) < 2 and not takes_any):
+        raise Misuse(
+            f"execute{inspect.signature(execute)} can be called neither with input and context, as "
+            "an agent's, nor with run, host and board, as an engine's"
+        )
     return len(needed) <= 2 <= len(places)
 
 
