@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.runs.kit import say
-from upshot import Board, BoardChanged, Message, Misuse
+from tests.runs.kit import Do, log_of, say
+from upshot import Agent, Board, BoardChanged, Graph, GraphEngine, Message, Misuse, run
+from upshot.journal import MemoryJournal
+from upshot.runs import Past
 from upshot.runs.seed import changes_of
 
 CHANNELS = st.sampled_from(["main", "notes", "drafts"])
@@ -107,3 +109,103 @@ def test_adopting_a_board_takes_what_it_has_more() -> None:
     other.set("x", 1)
     board.adopt(other)
     assert ([m.text for m in board.produced()], board.get("x")) == (["more"], 1)
+
+
+def test_a_snapshot_does_not_see_what_is_changed_in_place_later() -> None:
+    board = Board()
+    board.set("v", {"k": [1]})
+    snapshot = board.snapshot()
+    board.get("v")["k"].append(99)  # pyright: ignore
+    assert Board.restore(snapshot).get("v") == {"k": [1]}
+
+
+def test_a_value_that_was_set_is_not_changed_by_who_set_it() -> None:
+    told: list[BoardChanged] = []
+    board, value = Board(on_change=told.append), {"x": [1]}
+    board.set("v", value)
+    value["x"].append(2)
+    assert (board.get("v"), told[0].variables) == ({"x": [1]}, {"v": {"x": [1]}})
+
+
+def test_what_is_changed_in_place_is_told_as_a_change() -> None:
+    told: list[BoardChanged] = []
+    board = Board(on_change=told.append)
+    board.set("v", {"x": 1})
+    board.get("v")["y"] = 3  # pyright: ignore
+    board.append(say("one"))
+    assert [one.variables for one in told] == [{"v": {"x": 1}}, {"v": {"x": 1, "y": 3}}, {}]
+    assert board.get("v") == {"x": 1, "y": 3}
+    board.append(say("two"))
+    assert len(told) == 4
+
+
+@pytest.mark.parametrize(
+    ("value", "kept", "lost"),
+    [
+        (float("nan"), None, ("",)),
+        ((1, 2), [1, 2], ()),
+        ({1: 2}, {"1": 2}, ()),
+        ("a\ud800", "a\ufffd", ("",)),
+        ({"a": [float("inf")]}, {"a": [None]}, ("/a/0",)),
+    ],
+)
+def test_a_variable_holds_what_json_can_and_tells_what_it_cannot(
+    value: Any, kept: Any, lost: tuple[str, ...]
+) -> None:
+    told: list[tuple[str, tuple[str, ...]]] = []
+    board = Board()
+    board.set("n", value)
+    board.watch(lambda _: None, lambda name, paths: told.append((name, paths)))
+    assert (board.get("n"), told) == (kept, [("variable 'n'", lost)] if lost else [])
+
+
+def holding_itself() -> list[Any]:
+    value: list[Any] = []
+    value.append(value)
+    return value
+
+
+@pytest.mark.parametrize("value", [object(), holding_itself(), {"a": object()}])
+def test_what_has_no_json_form_is_misuse_that_names_the_variable(value: Any) -> None:
+    board = Board()
+    with pytest.raises(Misuse, match="variable 'v'"):
+        board.set("v", value)
+    board.set("v", [])
+    board.get("v").append(value)  # pyright: ignore
+    with pytest.raises(Misuse, match="variable 'v'"):
+        board.snapshot()
+    assert board.get("v") == []
+
+
+async def test_what_a_script_sets_is_the_same_in_log_and_board() -> None:
+    journal = MemoryJournal()
+
+    def work(run: Any, host: Any, board: Any) -> None:
+        board.set("n", float("nan"))
+        board.set("l", [1])
+        board.get("l").append(2)
+
+    result = await run(Agent("a", engine=Do(work)), "Q?", journal=journal)
+    past = Past()
+    for event in await log_of(journal, result.run_id):
+        past.add(event)
+    assert past.board == result.last_board
+    assert past.board.variables() == {"n": None, "l": [1, 2]}
+    assert [one.message for one in result.warnings] == [
+        "variable 'n' holds what JSON cannot: it was replaced"
+    ]
+
+
+async def test_what_a_node_of_a_graph_changes_in_place_is_kept() -> None:
+    graph = Graph(
+        {
+            "start": lambda board: board.set("l", [0]),
+            "left": lambda board: board.get("l").append(1),
+            "right": lambda board: board.set("r", float("nan")),
+            "end": lambda board: board.set("output", board.get("l")),
+        },
+        [("start", "left"), ("start", "right"), ("left", "end"), ("right", "end")],
+    )
+    result = await run(Agent("a", engine=GraphEngine(graph)), "Q?")
+    assert result.unwrap() == [0, 1]
+    assert [one.code for one in result.warnings] == ["lossy_value"]

@@ -21,6 +21,7 @@ __all__ = [
     "MAX_DEPTH",
     "UnserializableError",
     "clean_text",
+    "is_plain",
     "settle_json",
     "to_free_json",
     "to_json",
@@ -108,6 +109,17 @@ def to_free_json(value: object) -> tuple[Json, tuple[str, ...]]:
         raise UnserializableError("", "it is nested too deeply") from None
 
 
+def is_plain(value: Any) -> bool:
+    """Whether *value* is a scalar that stays as it is; large results are made of such."""
+    if type(value) is str:
+        return value.isascii()
+    if type(value) is int:
+        return value.bit_length() <= _MAX_INT_BITS
+    if type(value) is float:
+        return math.isfinite(value)
+    return value is None or value is True or value is False
+
+
 def settle_json(value: msgspec.Struct, *names: str) -> None:
     """Turn what people gave for these fields into JSON; only for use in ``__post_init__``.
 
@@ -143,7 +155,7 @@ def _convert(value: Any, path: str, lossy: list[str], depth: int) -> Json:
     if isinstance(value, Sequence | Set) and not isinstance(value, bytes | bytearray | memoryview):
         items = cast("Iterable[Any]", value)
         return [
-            item if _is_json(item) else _convert(item, f"{path}/{place}", lossy, depth - 1)
+            item if is_plain(item) else _convert(item, f"{path}/{place}", lossy, depth - 1)
             for place, item in enumerate(items)
         ]
     return _convert(_simplify(value, path), path, lossy, depth - 1)
@@ -155,7 +167,7 @@ def _object(
     form: dict[str, Json] = {}
     for key, item in value.items():
         name = _key(key, path, lossy)
-        if name not in form and _is_json(item):
+        if name not in form and is_plain(item):
             form[name] = item
             continue
         place = f"{path}/{name.replace('~', '~0').replace('/', '~1')}"
@@ -163,17 +175,6 @@ def _object(
             lossy.append(place)
         form[name] = _convert(item, place, lossy, depth)
     return form
-
-
-def _is_json(value: Any) -> bool:
-    """Whether *value* is a scalar that stays as it is; large results are made of such."""
-    if type(value) is str:
-        return value.isascii()
-    if type(value) is int:
-        return value.bit_length() <= _MAX_INT_BITS
-    if type(value) is float:
-        return math.isfinite(value)
-    return value is None or value is True or value is False
 
 
 def _text(value: str, path: str, lossy: list[str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from copy import deepcopy
 from typing import Any, TypeAlias, cast
 
 import msgspec
@@ -38,15 +37,21 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class BoardCopy(Board):
-    """A board of one's own that shares all it was copied from until it is written to."""
+    """A board of one's own that shares all it was copied from until it is written to.
 
-    def __init__(self, base: Board) -> None:
+    Args:
+        base: What it is a copy of.
+        run: The run's own board, which warns of what JSON cannot hold; None where *base* knows it.
+    """
+
+    def __init__(self, base: Board, *, run: Board | None = None) -> None:
         super().__init__()
+        base.notice()
         self._channels = dict(base._channels)
         self._variables = dict(base._variables)
         self._seeded = base._seeded
+        self._on_loss = (run or base)._on_loss
         self._own_channels: set[str] = set()
-        self._own_values: set[str] = set()
         self._added: list[Added] = []
         self._set: JsonObject = {}
 
@@ -60,32 +65,14 @@ class BoardCopy(Board):
         if added:
             self._added.append((channel, added))
 
-    def get(self, name: str, default: Json = None) -> Json:
-        """The variable *name*; a list or mapping is a copy, which others do not see change."""
-        value = self._variables.get(name, default)
-        if isinstance(value, list | dict) and name in self._variables:
-            if name not in self._own_values:
-                value = self._variables[name] = deepcopy(value)
-                self._own_values.add(name)
-            return value
-        return value
-
-    def set(self, name: str, value: Json) -> None:
-        """Set the variable *name* to a JSON value."""
-        super().set(name, value)
-        self._own_values.add(name)
-        self._set[name] = value
-
     def lend(self, name: str, value: Json) -> None:
         """Set the variable *name* without it being a change."""
+        self._lent.pop(name, None)
         self._variables[name] = value
-
-    def variables(self) -> JsonObject:
-        """All variables, a copy."""
-        return {name: self.get(name) for name in self._variables}
 
     def changes(self) -> dict[str, object]:
         """What was changed, as the value of a step; the host makes it JSON."""
+        self.notice()
         form: dict[str, object] = {}
         if self._set:
             form["set"] = self._set
@@ -101,8 +88,13 @@ class BoardCopy(Board):
             form: What ``changes`` gave here, made JSON.
         """
         variables = cast("JsonObject", form.get("set", {}))
-        self._variables.update(variables)
+        for name, value in variables.items():
+            self.lend(name, value)
         return Change(node=node, messages=tuple(self._added), variables=variables)
+
+    def _write(self, name: str, value: Json) -> None:
+        super()._write(name, value)
+        self._set[name] = value
 
 
 def read_change(node: str, form: JsonObject) -> Change:

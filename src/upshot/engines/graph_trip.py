@@ -63,7 +63,7 @@ class Trip:
             variables=first["variables"],
             seeded=now.seeded,
         )
-        return BoardCopy(Board.restore(before))
+        return BoardCopy(Board.restore(before), run=self._board)
 
     def commit(self, story: Sequence[Change]) -> None:
         """Have the run's board show *story* before anything else is really done."""
@@ -80,9 +80,8 @@ class Trip:
             self._board.extend(messages[shown:], channel)
         self._messages.clear()
         if self._variables:
-            shown_now = self._board.variables()
             for name, value in self._variables.items():
-                if name not in shown_now or shown_now[name] != value:
+                if not self._board.shows(name, value):
                     self._board.set(name, value)
             self._variables.clear()
 

@@ -26,7 +26,6 @@ from ..contract import (
     ToolFailure,
     ToolOutcome,
     ToolTimeout,
-    to_free_json,
 )
 from ..errors import Misuse
 from ..runs import Board, Failed, Parked
@@ -159,12 +158,12 @@ def keep_value(board: Board, value: Any, *, output: str, name: str) -> None:
         Misuse: Without *output*, it is neither None, a board, nor a mapping.
     """
     if output:
-        board.set(output, to_free_json(value)[0])
+        board.set(output, value)
     elif isinstance(value, Board):
         board.adopt(value)
     elif isinstance(value, Mapping):
         for variable, given in cast("Mapping[str, Any]", value).items():
-            board.set(variable, to_free_json(given)[0])
+            board.set(variable, given)
     elif value is not None:
         raise Misuse(
             f"node {name!r} returned a {type(value).__name__}: return None, the board or a mapping "

@@ -14,8 +14,11 @@ from ..contract import (
     JsonObject,
     Message,
     Role,
+    UnserializableError,
+    to_free_json,
 )
 from ..contract import Board as BoardRole
+from ..contract.free_json import is_plain
 from ..errors import Misuse
 
 __all__ = ["Board"]
@@ -24,7 +27,10 @@ __all__ = ["Board"]
 class Board:
     """Messages by channel and variables by name; every change is told to the log.
 
-    What stands on it when the engine starts is the seed; what comes after is produced.
+    What stands on it when the engine starts is the seed; what comes after is produced. Values are
+    made JSON where they are set, and kept apart from what the caller holds. A list or mapping
+    that was handed out may be changed in place: the board finds out before its next change, and
+    logs the variable as it is then.
 
     Args:
         on_change: Called with a BoardChanged for every change; None for a board without a log.
@@ -33,9 +39,13 @@ class Board:
     def __init__(self, *, on_change: Callable[[BoardChanged], None] | None = None) -> None:
         self._channels: dict[str, Conversation] = {}
         self._variables: JsonObject = {}
+        # Copies of lists and mappings that were handed out, which their holders may change.
+        self._lent: JsonObject = {}
         self._seeded: dict[str, int] = {}
         self._produced: list[Message] = []
         self._on_change = on_change
+        self._on_loss: Callable[[str, tuple[str, ...]], None] | None = None
+        self._losses: list[tuple[str, tuple[str, ...]]] = []
         self._again: dict[str, deque[Message]] = {}
 
     @classmethod
@@ -44,7 +54,7 @@ class Board:
         board = cls()
         for channel, messages in snapshot.channels.items():
             board._channels[channel] = Conversation(messages)
-        board._variables = dict(snapshot.variables)
+        board._variables = {name: _copy(one) for name, one in snapshot.variables.items()}
         board._seeded = dict(snapshot.seeded)
         board._produced = [
             message
@@ -74,6 +84,8 @@ class Board:
         for message in added:
             if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
                 raise Misuse(f"a board takes Message values, not {type(message).__name__}")
+        if self._lent:
+            self.notice()
         if self._again:
             added = self._without_known(added, channel)
         self._conversation(channel).extend(added)
@@ -91,23 +103,71 @@ class Board:
 
     def get(self, name: str, default: Json = None) -> Json:
         """The variable *name*, *default* where it was never set."""
-        return self._variables.get(name, default)
+        value = self._variables.get(name, default)
+        if not isinstance(value, list | dict) or name not in self._variables:
+            return value
+        lent = self._lent.get(name)
+        if lent is None:
+            lent = self._lent[name] = _copy(value)
+        return lent
 
     def set(self, name: str, value: Json) -> None:
-        """Set the variable *name* to a JSON value."""
-        self._variables[name] = value
-        if self._on_change is not None:
-            self._on_change(BoardChanged(variables={name: value}))
+        """Set the variable *name* to a JSON value.
+
+        What JSON cannot hold is replaced, NaN by null and lone surrogates by U+FFFD, and a
+        warning of the run says so.
+
+        Raises:
+            Misuse: It has no JSON form at all; the message names the variable.
+        """
+        if not is_plain(value):
+            value = self._to_json(name, value)
+        if self._lent:
+            self._lent.pop(name, None)
+        self._write(name, value)
+
+    def has(self, name: str) -> bool:
+        """Whether the variable *name* was ever set."""
+        return name in self._variables
+
+    def shows(self, name: str, value: Json) -> bool:
+        """Whether the variable *name* is set, and to *value*."""
+        return name in self._variables and self._variables[name] == value
+
+    def copy_of(self, name: str) -> Json:
+        """The variable *name* as a copy of one's own; None where it was never set."""
+        return _copy(self._variables.get(name))
 
     def variables(self) -> JsonObject:
-        """All variables, a copy."""
-        return dict(self._variables)
+        """All variables, as ``get`` gives them."""
+        return {name: self.get(name) for name in self._variables}
+
+    def notice(self) -> None:
+        """Make a change of what was changed in place since it was handed out.
+
+        Raises:
+            Misuse: It has no JSON form any more; the message names the variable.
+        """
+        for name, lent in [*self._lent.items()]:
+            # What is the same is so in most cases, and told at the speed of C.
+            if _is_same(lent, self._variables.get(name)):
+                continue
+            try:
+                value, lossy = to_free_json(lent)
+            except UnserializableError as error:
+                del self._lent[name]
+                raise _no_json(name, error) from error
+            if value != self._variables.get(name):
+                self._tell_loss(name, lossy)
+                self._write(name, value)
 
     def snapshot(self) -> BoardSnapshot:
         """The board as it is now; later changes do not reach it."""
+        if self._lent:
+            self.notice()
         return BoardSnapshot(
             channels={name: tuple(self._channels[name]) for name in self.channels()},
-            variables=dict(self._variables),
+            variables={name: _copy(value) for name, value in self._variables.items()},
             seeded=dict(self._seeded),
         )
 
@@ -136,11 +196,27 @@ class Board:
         """Make a change that the log already has."""
         self._conversation(change.channel).extend(change.messages)
         self._produced.extend(change.messages)
-        self._variables.update(change.variables)
+        for name, value in change.variables.items():
+            self._lent.pop(name, None)
+            self._variables[name] = value
 
-    def watch(self, on_change: Callable[[BoardChanged], None]) -> None:
-        """From now on tell every change to *on_change*."""
-        self._on_change = on_change
+    def watch(
+        self,
+        on_change: Callable[[BoardChanged], None],
+        on_loss: Callable[[str, tuple[str, ...]], None] | None = None,
+    ) -> None:
+        """From now on tell every change to *on_change*.
+
+        Args:
+            on_change: Told of it.
+            on_loss: Told what JSON could not hold of a value: what is meant, and the places in
+                it. What was lost before is told at once.
+        """
+        self._on_change, self._on_loss = on_change, on_loss
+        if on_loss is not None:
+            for name, lossy in self._losses:
+                on_loss(name, lossy)
+            self._losses.clear()
 
     def adopt(self, other: BoardRole) -> None:
         """Take over what *other*, an engine's own board, has more than this one."""
@@ -154,7 +230,7 @@ class Board:
                 common += 1
             self.extend(messages[common:], channel)
         for name, value in snapshot.variables.items():
-            if name not in self._variables or self._variables[name] != value:
+            if not self.shows(name, value):
                 self.set(name, value)
 
     def __eq__(self, other: object) -> bool:
@@ -165,6 +241,30 @@ class Board:
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name}: {len(messages)}" for name, messages in self._channels.items())
         return f"Board({{{sizes}}}, variables={list(self._variables)})"
+
+    def _write(self, name: str, value: Json) -> None:
+        """Set a variable to what is JSON and nobody else holds."""
+        self._variables[name] = value
+        if self._on_change is not None:
+            self._on_change(BoardChanged(variables={name: value}))
+
+    def _to_json(self, name: str, value: object) -> Json:
+        try:
+            form, lossy = to_free_json(value)
+        except UnserializableError as error:
+            raise _no_json(name, error) from error
+        self._tell_loss(name, lossy)
+        return form
+
+    def _tell_loss(self, name: str, lossy: tuple[str, ...]) -> None:
+        if not lossy:
+            return
+        # The place of a value that is replaced as a whole adds nothing to its name.
+        told = f"variable {name!r}", tuple("" if path == "/" else path for path in lossy)
+        if self._on_loss is None:
+            self._losses.append(told)
+        else:
+            self._on_loss(*told)
 
     def _without_known(self, added: tuple[Message, ...], channel: str) -> tuple[Message, ...]:
         known = self._again.get(channel, deque[Message]())
@@ -181,3 +281,24 @@ class Board:
         if conversation is None:
             conversation = self._channels[channel] = Conversation()
         return conversation
+
+
+def _copy(value: Json) -> Json:
+    """A copy of a JSON value that shares nothing that could be changed."""
+    if isinstance(value, dict):
+        return {name: _copy(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_copy(one) for one in value]
+    return value
+
+
+def _is_same(lent: Json, known: Json) -> bool:
+    try:
+        return lent == known
+    except RecursionError:
+        # It was made to hold itself, which is told where it is made JSON.
+        return False
+
+
+def _no_json(name: str, error: UnserializableError) -> Misuse:
+    return Misuse(f"the variable {name!r} cannot be set: {error}")

@@ -176,7 +176,7 @@ class Equipment:
     def use_board(self, board: Board) -> None:
         """Have the engine work on *board* from now on, and log what it changes."""
         self.board = self.handoffs.board = board
-        board.watch(self.recorder.emit)
+        board.watch(self.recorder.emit, self.recorder.warn_of_losses)
 
     def take_board(self, past: Past) -> None:
         """Go on with the board that the log shows."""
@@ -185,7 +185,7 @@ class Equipment:
             # The process may have ended between the call's end and the word of it.
             self.handoffs.note(record)
         self.run.take_up(past)
-        self.board.watch(self.recorder.emit)
+        self.board.watch(self.recorder.emit, self.recorder.warn_of_losses)
 
 
 def _steps_of(past: Past | None, record: Recording | None) -> Steps:

@@ -170,8 +170,8 @@ class Report(msgspec.Struct, kw_only=True):
 
     def _output(self, ending: Ending, board: Board) -> tuple[Any, Ending]:
         """The typed answer, and the ending, which fails where there is none."""
-        value, output = board.get(OUTPUT_VAR), self.plan.output
-        is_set = OUTPUT_VAR in board.variables()
+        value, output = board.copy_of(OUTPUT_VAR), self.plan.output
+        is_set = board.has(OUTPUT_VAR)
         content = board.answer()
         handed_over = self.caller.recorder.handoff is not None
         if ending.status is not Status.COMPLETED or (handed_over and not is_set):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ..contract import BoardChanged, Message, RunInfo, to_free_json
+from ..contract import BoardChanged, Message, RunInfo
 from .board import Board
 from .callback import Wait, call
 from .plan import Plan
@@ -50,7 +50,7 @@ async def seed_board(
             board.extend(plan.history)
         board.append(plan.request.to_message())
         for name, value in plan.request.inputs.items():
-            board.set(name, to_free_json(value)[0])
+            board.set(name, value)
     if plan.handed:
         board.extend(plan.handed)
     if feedback:
@@ -72,7 +72,7 @@ def board_of(changes: Iterable[BoardChanged], feedback: str = "") -> Board:
 
 def changes_of(board: Board) -> Iterator[BoardChanged]:
     """The facts of which the log can fold *board* again: first its seed, then the rest."""
-    variables, is_bare = board.variables(), True
+    variables, is_bare = board.snapshot().variables, True
     for channel in board.channels():
         if messages := board.seeded(channel):
             yield BoardChanged(channel=channel, messages=messages, variables=variables, seeded=True)
