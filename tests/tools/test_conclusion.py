@@ -91,7 +91,8 @@ async def test_what_json_cannot_hold_is_replaced_and_listed():
     assert box.records[0].lossy == ("/a", "/b/0")
 
 
-async def never_awaited() -> None: ...
+async def later() -> int:
+    return 7
 
 
 def a_generator() -> Iterator[int]:
@@ -106,14 +107,14 @@ async def test_what_cannot_be_serialised_is_a_final_failure(value: Any):
     assert not outcome.retryable
 
 
-async def test_a_coroutine_returned_by_a_plain_function_is_no_value():
+async def test_a_coroutine_returned_by_a_plain_function_is_waited_for():
     @tool
     def f() -> Any:
-        return never_awaited()
+        return later()
 
     outcome = (await Toolbox([f]).dispatch([ToolCall("1", "f")]))[0]
-    assert isinstance(outcome, ToolFailure)
-    assert outcome.code == "unserializable_output"
+    assert isinstance(outcome, ToolExecutionResult)
+    assert outcome.output == {"result": 7}
 
 
 @pytest.mark.parametrize(
