@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import cast
 
@@ -81,6 +80,9 @@ def _settled(arguments: object) -> str | JsonObject:
     restored = [_restore(root, path) for path in lossy]
     if isinstance(plain, dict) and not any(restored):
         return plain
+    # Loaded here, for hardly any call comes by.
+    import json
+
     return json.dumps(root[0], ensure_ascii=False, separators=(",", ":"))
 
 

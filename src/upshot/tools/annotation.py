@@ -20,7 +20,6 @@ from typing import (
 import msgspec
 
 from ..contract import Json, JsonObject
-from .constraint import holds_constraints, to_fields, with_constraints
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -107,6 +106,8 @@ def _is_of_pydantic(annotation: object) -> bool:
         return False
     if module is not None and _uses_pydantic(annotation, module):
         return True
+    from .constraint import holds_constraints
+
     for kind in _classes_in(annotation, set()):
         for name, hint in _hints_of(kind).items():
             if module is not None and (holds_constraints(hint) or _uses_pydantic(hint, module)):
@@ -160,12 +161,22 @@ def _hints_of(kind: type) -> dict[str, object]:
 
 def _read_plain(annotations: Mapping[str, object]) -> tuple[dict[str, JsonObject], JsonObject]:
     schemas, definitions = msgspec.json.schema_components(
-        [_known_to_msgspec(with_constraints(kind)) for kind in annotations.values()],
+        [_known_to_msgspec(_constrained(kind)) for kind in annotations.values()],
         ref_template=_REF,
         schema_hook=_schema_of_other,
     )
     by_name = dict(zip(annotations, cast("Sequence[JsonObject]", schemas), strict=True))
     return by_name, cast("JsonObject", definitions)
+
+
+def _constrained(annotation: object) -> object:
+    """*annotation* with the limits that msgspec does not read by itself."""
+    if "annotated_types" not in sys.modules:
+        # Who annotates with them has loaded them; nobody else pays for a look.
+        return annotation
+    from .constraint import with_constraints
+
+    return with_constraints(annotation)
 
 
 def _known_to_msgspec(annotation: object) -> object:
@@ -190,7 +201,7 @@ def _builder(annotation: object) -> Builder:
     if annotation in _ANYTHING:
         return copy_json
 
-    kind = cast("type[object]", with_constraints(annotation))
+    kind = cast("type[object]", _constrained(annotation))
     # It refuses what could never be built, such as two kinds of lists in one union.
     msgspec.json.Decoder(kind, dec_hook=_build_other)
 
@@ -214,6 +225,8 @@ def _read_pydantic(
     annotations: Mapping[str, object],
 ) -> tuple[dict[str, JsonObject], JsonObject, dict[str, Builder]]:
     from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter
+
+    from .constraint import to_fields
 
     try:
         adapters = {

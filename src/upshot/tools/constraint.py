@@ -35,7 +35,7 @@ def with_constraints(annotation: object) -> object:
     Raises:
         TypeError: A constraint cannot be told to a model.
     """
-    return _rewritten(annotation, _metas) if _module() is not None else annotation
+    return annotation if _module() is None else _rewritten(annotation, _metas)
 
 
 def to_fields(annotation: object) -> object:
@@ -74,7 +74,7 @@ def _rewritten(
         return annotation
     if origin in (Union, UnionType):
         return _union(new)
-    return cast("Any", origin)[new]
+    return origin[new]
 
 
 def _annotated(base: object, extras: list[object]) -> object:
@@ -89,7 +89,7 @@ def _annotated(base: object, extras: list[object]) -> object:
 
 
 def _union(members: Iterable[object]) -> object:
-    return cast("Any", Union)[tuple(members)]
+    return Union[tuple(members)]  # noqa: UP007  # its members are known only at run time
 
 
 def _limits(meta: msgspec.Meta) -> bool:

@@ -8,7 +8,6 @@ from typing import cast
 
 from ..contract import Effect
 from ..errors import Misuse
-from .fault import nearest
 
 __all__ = ["check_known", "check_options", "read_resources", "to_effect"]
 
@@ -35,6 +34,8 @@ def check_known(options: Iterable[str], known: Iterable[str]) -> None:
     for option in options:
         if option in names:
             continue
+        from .fault import nearest
+
         near = [_SYNONYMS[option]] if option in _SYNONYMS else nearest(option, names)
         hint = f": did you mean {near[0]!r}?" if near else ""
         raise Misuse(f"@tool has no option {option!r}{hint}")
