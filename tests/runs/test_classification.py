@@ -14,8 +14,11 @@ from upshot import (
     Agent,
     AgentError,
     Board,
+    BoardChanged,
     Budget,
     Failed,
+    Interrupt,
+    InterruptCause,
     Interrupted,
     Misuse,
     Parked,
@@ -24,6 +27,7 @@ from upshot import (
     start,
 )
 from upshot.contract import PendingQuestion
+from upshot.runs.ending import classify
 
 
 class LookAlike(Exception):
@@ -193,3 +197,123 @@ async def test_parked_tells_what_is_waited_for() -> None:
     result = await run(Agent("a", engine=raising(Parked(pending))), "?")
     assert result.pending == (pending,)
     assert result.attempt_log[0].status == "input_required"
+
+
+def tidy(also: BaseException | None = None) -> Do:
+    """An engine that cleans up when it is cancelled, and returns or raises something else."""
+
+    async def work(run: Any, host: Any, board: Any) -> str:
+        board.set("done", 1)
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            if also is not None:
+                raise also from None
+        return "half"
+
+    return Do(work)
+
+
+AFTERWARDS = [None, ValueError("late"), Failed("conflict", "late"), Aborted("late"), Parked()]
+
+
+@pytest.mark.parametrize("also", AFTERWARDS, ids=repr)
+async def test_a_cancel_that_an_engine_cleans_up_after_is_canceled(also: Any) -> None:
+    async with start(Agent("a", engine=tidy(also)), "?") as live:
+        async for event in live:
+            if isinstance(event, BoardChanged) and event.variables:
+                live.cancel()
+        result = await live.result()
+    assert (result.status, result.committed) == ("canceled", False)
+    assert result.last_board is not None
+    assert result.last_board.get("done") == 1
+    assert result.output == ("half" if also is None else None)
+
+
+@pytest.mark.parametrize("also", AFTERWARDS, ids=repr)
+async def test_a_deadline_that_an_engine_cleans_up_after_is_a_timeout(also: Any) -> None:
+    result = await run(Agent("a", engine=tidy(also)), "?", budget=Budget(deadline_s=0.01))
+    assert result.error is not None
+    assert (result.status, result.error.code, result.committed) == ("failed", "timeout", False)
+
+
+@pytest.mark.parametrize("also", AFTERWARDS, ids=repr)
+def test_a_cut_interrupt_that_an_engine_cleans_up_after_is_interrupted(also: Any) -> None:
+    wish = Interrupt(InterruptCause("custom"), "enough")
+    deadline = AgentError("timeout", "late")
+    ending = classify(also, stop="interrupt", was_cut=True, interrupt=wish, deadline=deadline)
+    assert (ending.status, ending.interrupt) == ("interrupted", wish)
+
+
+async def test_an_engine_that_heeds_a_wish_and_has_its_answer_is_completed() -> None:
+    async def work(run: Any, host: Any, board: Any) -> str:
+        while not await host.interrupts():
+            await asyncio.sleep(0)
+        return "whole"
+
+    async with start(Agent("a", engine=Do(work)), "?") as live:
+        await asyncio.sleep(0)
+        live.interrupt()
+        result = await live.result()
+    assert (result.status, result.output) == ("completed", "whole")
+
+
+GROUPS = [
+    ([Interrupted("custom", "why")], "interrupted", "interrupted"),
+    ([Failed("not_found", "no"), Parked()], "failed", "not_found"),
+    ([Parked(), Aborted("no")], "aborted", "internal"),
+    ([ExceptionGroup("inner", [Failed("conflict", "no")])], "failed", "conflict"),
+    ([Parked(), KeyError("k")], "failed", "internal"),
+]
+
+
+@pytest.mark.parametrize(("errors", "status", "code"), GROUPS)
+async def test_a_group_of_signals_is_what_they_say(
+    errors: list[Exception], status: str, code: str
+) -> None:
+    result = await run(Agent("a", engine=raising(ExceptionGroup("many", errors))), "?")
+    assert result.error is not None
+    assert (result.status, result.error.code) == (status, code)
+
+
+async def ask_in_a_group(run: Any, host: Any, board: Any) -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(host.ask_user("One?", key="one"))
+        group.create_task(host.ask_user("Two?", key="two"))
+
+
+async def ask_gathered(run: Any, host: Any, board: Any) -> None:
+    await asyncio.gather(host.ask_user("One?", key="one"), host.ask_user("Two?", key="two"))
+
+
+@pytest.mark.parametrize("work", [ask_in_a_group, ask_gathered])
+async def test_all_that_is_asked_at_once_is_waited_for(work: Any) -> None:
+    result = await run(Agent("a", engine=Do(work)), "?")
+    assert result.status == "input_required"
+    assert [one.id for one in result.pending] == ["one", "two"]
+    assert result.error is not None
+    assert "question one, question two" in result.error.message
+
+
+async def test_what_was_answered_is_not_waited_for() -> None:
+    class Host:
+        async def ask_user(self, question: str) -> str:
+            if question == "Two?":
+                raise Parked
+            return "yes"
+
+    result = await run(Agent("a", engine=Do(ask_gathered)), "?", host=Host())
+    assert [one.id for one in result.pending] == ["two"]
+
+
+async def test_a_host_that_parks_leaves_its_question_open() -> None:
+    class Host:
+        def ask_user(self, question: str) -> str:
+            raise Parked
+
+    async def work(run: Any, host: Any, board: Any) -> str:
+        return str(await host.ask_user("Go?", key="q"))
+
+    result = await run(Agent("a", engine=Do(work)), "?", host=Host())
+    assert [(one.id, one.kind) for one in result.pending] == [("q", "pending_question")]
+    assert result.warnings == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -10,7 +11,7 @@ from ..contract import AgentError, ErrorCode, Interrupt, Origin, Pending, Status
 from ..errors import JournalError
 from .callback import kind_of, said_by
 from .kin import told_apart
-from .signals import Aborted, Failed, Interrupted, Parked
+from .signals import Aborted, Failed, Interrupted, Parked, signal_of
 
 __all__ = ["COMPLETED", "Ending", "StopReason", "classify", "internal_error"]
 
@@ -42,27 +43,36 @@ def classify(
     exception: BaseException | None,
     *,
     stop: StopReason,
+    was_cut: bool,
     interrupt: Interrupt | None,
     deadline: AgentError,
+    questions: Iterable[Pending] = (),
 ) -> Ending:
     """Say how a pass of the engine ended.
 
     Args:
         exception: What the engine raised; None for a clean return.
-        stop: Why its scope was cancelled by us, "" if it was not.
+        stop: Why it was stopped by us, "" if it was not.
+        was_cut: Whether that cancelled it while it was under way; however it cleaned up then,
+            it is the reason that counts.
         interrupt: The wish to stop that was made, None without one.
         deadline: The error of a run whose time is over.
+        questions: Those that people were asked and that nobody has answered.
 
     Returns:
         The ending; an exception of no known kind is failed with code internal.
     """
+    if exception is not None:
+        exception = signal_of(exception) or exception
+    if was_cut and not isinstance(exception, JournalError):
+        return _stopped(exception, stop, interrupt, deadline)
     match exception:
         case None:
             return COMPLETED
         case Interrupted(interrupt=wish):
             return _interrupted(interrupt or wish, exception)
         case Parked(pending=pending):
-            return _parked(pending)
+            return _parked(tuple({one.id: one for one in (*pending, *questions)}.values()))
         case Aborted(error=error):
             return Ending(status=Status.ABORTED, error=error, exception=exception)
         case Failed(error=error):
@@ -77,7 +87,10 @@ def classify(
 
 
 def _stopped(
-    exception: BaseException, stop: StopReason, interrupt: Interrupt | None, deadline: AgentError
+    exception: BaseException | None,
+    stop: StopReason,
+    interrupt: Interrupt | None,
+    deadline: AgentError,
 ) -> Ending:
     """How it ended for an exception that is no word of the engine's own."""
     match stop:
@@ -90,6 +103,8 @@ def _stopped(
             error = AgentError(ErrorCode.CANCELED, message, origin=Origin.CALLER)
             return Ending(status=Status.CANCELED, error=error, exception=exception)
         case "":
+            if exception is None:
+                return COMPLETED
             error = internal_error(exception, Origin.ENGINE)
             return Ending(status=Status.FAILED, error=error, exception=exception)
 
@@ -104,7 +119,7 @@ def internal_error(exception: BaseException, origin: Origin) -> AgentError:
     )
 
 
-def _interrupted(interrupt: Interrupt, exception: BaseException) -> Ending:
+def _interrupted(interrupt: Interrupt, exception: BaseException | None) -> Ending:
     why = ": ".join(filter(None, (str(interrupt.cause), interrupt.detail)))
     error = AgentError(
         ErrorCode.INTERRUPTED,

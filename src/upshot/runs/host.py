@@ -23,6 +23,7 @@ from ..contract import (
     Json,
     ModelResponse,
     Origin,
+    Pending,
     PendingQuestion,
     QuestionAnswered,
     QuestionAsked,
@@ -39,7 +40,7 @@ from .audience import Audience
 from .callback import Wait, call, method, raised
 from .ending import internal_error
 from .recorder import Recorder
-from .signals import Failed, Parked, Signal
+from .signals import Failed, Parked, signal_of
 
 __all__ = ["RunHost", "Steps"]
 
@@ -89,10 +90,17 @@ class RunHost:
         self._report = report
         self._running: dict[str, asyncio.Future[Json]] = {}
         self._questions: Counter[int] = Counter()
+        self._open: dict[str, tuple[int, PendingQuestion]] = {}
         self._audience = self._audience_of("publish")
         self._usage = self._audience_of("report_usage")
         if self._audience is not None:
             recorder.watch(self._audience.tell)
+
+    @property
+    def questions(self) -> list[PendingQuestion]:
+        """Those that were asked in this attempt and that nobody could answer."""
+        now = self._recorder.attempt
+        return [pending for attempt, pending in self._open.values() if attempt == now]
 
     def publish(self, event: Event) -> Awaitable[None]:
         """Log an event of the engine's own and tell watchers; never fails a run.
@@ -149,16 +157,19 @@ class RunHost:
         self._recorder.emit(QuestionAsked(pending=pending))
         asked = method(self._user, "ask_user")
         if asked is None:
-            raise Parked(pending)
+            raise self._leave_open(pending)
         try:
             answer, _ = to_free_json(await call(asked, question))
-        except Signal:
-            raise
         except Exception as error:
-            # A host that cannot ask is no reason to fail: the question stays open.
-            self._warn("ask_user", error)
-            raise Parked(pending) from error
+            said = signal_of(error)
+            if said is not None and not isinstance(said, Parked):
+                raise
+            if said is None:
+                # A host that cannot ask is no reason to fail: the question stays open.
+                self._warn("ask_user", error)
+            raise self._leave_open(pending, *(said.pending if said else ())) from error
         self._steps.answers[key] = answer
+        self._open.pop(key, None)
         self._recorder.emit(QuestionAnswered(id=key, value=answer))
         return answer
 
@@ -234,6 +245,11 @@ class RunHost:
         future.set_result(value)
         return value
 
+    def _leave_open(self, pending: PendingQuestion, *others: Pending) -> Parked:
+        """What is raised where nobody can answer now."""
+        self._open[pending.id] = self._recorder.attempt, pending
+        return Parked(pending, *(one for one in others if one.id != pending.id))
+
     async def _step(
         self, key: str, effect: Effect, body: Callable[[], Any], *, idempotent: bool
     ) -> Json:
@@ -250,9 +266,9 @@ class RunHost:
             await self._recorder.barrier()
         try:
             value, lossy = to_free_json(await call(body))
-        except Signal:
-            raise
         except Exception as error:
+            if signal_of(error) is not None:
+                raise
             # The log must say what came of a step, whatever it raised.
             self._settle(key, Effect.UNKNOWN, None, internal_error(error, Origin.ENGINE))
             raise

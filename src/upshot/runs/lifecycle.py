@@ -377,16 +377,18 @@ class Sitting:
             self._parts.board.set(OUTPUT_VAR, output)
 
     def _classify(self, error: BaseException | None) -> Ending:
-        if error is None:
-            return COMPLETED
         parts = self._parts
         return classify(
             error,
+        if error is None and not parts.scope.was_cut:
+            return COMPLETED
             stop=parts.scope.stop,
             interrupt=parts.host.interrupt,
             deadline=deadline_error(self.plan.budget),
+            was_cut=parts.scope.was_cut,
         )
 
+            questions=parts.host.questions,
     def _note_interrupt(self, interrupt: Interrupt) -> None:
         if interrupt != self._interrupt:
             self._interrupt = interrupt

@@ -36,12 +36,14 @@ class Scope:
     Attributes:
         stop: Why it was ended from outside, "" if it was not.
         abandoned: Whether the work ignored its cancellation and was left behind.
+        was_cut: Whether the work was cancelled while it was under way.
         is_final: Whether the run is being concluded; its hooks then get a grace after its end.
     """
 
     def __init__(self, clock: Clock, deadline: float | None, *, grace_s: float = GRACE_S) -> None:
         self.stop: StopReason = ""
         self.abandoned = False
+        self.was_cut = False
         self.is_final = False
         self._clock = clock
         self._deadline = deadline
@@ -139,6 +141,7 @@ class Scope:
         return max(0.0, (self._deadline or 0.0) - self._clock.monotonic())
 
     def _cancel(self, task: asyncio.Task[Any]) -> None:
+        self.was_cut = True
         task.cancel()
         grace_s = _CALLER_ENGINE_S if self.stop == "caller" else self._grace_s
         self._timers.append(self._loop.call_later(grace_s, self._give_up))

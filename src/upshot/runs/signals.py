@@ -6,11 +6,12 @@ error of the result, and nothing escapes to the caller.
 
 from __future__ import annotations
 
-from typing import overload
+from collections.abc import Iterator
+from typing import cast, overload
 
 from ..contract import AgentError, ErrorCode, Interrupt, JsonObject, Origin, Pending
 
-__all__ = ["Aborted", "Failed", "Interrupted", "Parked", "Signal"]
+__all__ = ["Aborted", "Failed", "Interrupted", "Parked", "Signal", "signal_of"]
 
 
 class Signal(Exception):
@@ -92,3 +93,31 @@ class Parked(Signal):
     def __init__(self, *pending: Pending) -> None:
         super().__init__(f"waiting for {len(pending)} answer(s)")
         self.pending = pending
+
+
+def signal_of(error: BaseException) -> Signal | None:
+    """What an engine said by raising *error*, None where it said nothing.
+
+    A group of nothing but signals, as a ``TaskGroup`` raises it, is one: what ends a run goes
+    before what parks it, and several that park it wait for everything that one of them waits for.
+    """
+    if not isinstance(error, BaseExceptionGroup):
+        return error if isinstance(error, Signal) else None
+    leaves = list(_leaves(cast("BaseExceptionGroup[BaseException]", error)))
+    signals = [leaf for leaf in leaves if isinstance(leaf, Signal)]
+    if len(signals) < len(leaves):
+        return None
+    pending: list[Pending] = []
+    for signal in signals:
+        if not isinstance(signal, Parked):
+            return signal
+        pending += signal.pending
+    return Parked(*{item.id: item for item in pending}.values())
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(cast("BaseExceptionGroup[BaseException]", error))
+        else:
+            yield error
