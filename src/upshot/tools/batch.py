@@ -230,7 +230,8 @@ class Batch:
 
     async def _run(self, case: Case) -> None:
         held: list[asyncio.Semaphore] = []
-        await self._wait_for_equals(case)
+        if self._equals:
+            await self._wait_for_equals(case)
         if not await self._wait_for_room(case, held):
             text = "the deadline passed while it waited"
             self._refuse(case, Denial(DeniedReason.DEADLINE, text))
@@ -287,7 +288,7 @@ class Batch:
             return Denial(DeniedReason.CANCELLED, "the turn was cancelled")
         if left is not None and left <= 0:
             return Denial(DeniedReason.DEADLINE, "the turn's deadline has passed")
-        if case.digest in self._equals and self._passage.asks("progress"):
+        if self._equals and case.digest in self._equals and self._passage.asks("progress"):
             stuck = why_stuck(case)
             if stuck is not None:
                 return stuck

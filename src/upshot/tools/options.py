@@ -78,6 +78,9 @@ def read_calls(calls: Iterable[ToolCall], turn: int) -> Iterable[ToolCall]:
     Raises:
         Misuse: They are no list, or the label of the turn is no number.
     """
+    if type(calls) is list and type(turn) is int:
+        # The usual case, and asked at every reply.
+        return calls
     if isinstance(turn, bool) or not isinstance(turn, int):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
         raise Misuse(f"turn is {turn!r}: give a number")
     return read_list(calls, "calls are", "a list of ToolCalls: dispatch([call])")

@@ -32,7 +32,8 @@ class Passage:
     def go(self, case: Case) -> None:
         """Ask on until a gate denies, parks or has to wait, or all let the call pass."""
         gates, trace = self._gates, case.trace
-        while is_open(case) and case.place < len(gates):
+        goes_on = is_open(case)
+        while goes_on and case.place < len(gates):
             gate = gates[case.place]
             try:
                 verdict = gate.check(case)
@@ -49,6 +50,7 @@ class Passage:
                 case.wait = asyncio.ensure_future(cast("Awaitable[object]", verdict))
                 return
             self._note(case, gate, verdict)
+            goes_on = is_open(case)
 
     async def wait(self, case: Case) -> None:
         """Wait for the gate that has to wait, within the turn's time, and ask on."""
