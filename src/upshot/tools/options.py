@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import msgspec
 
@@ -78,9 +78,6 @@ def read_calls(calls: Iterable[ToolCall], turn: int) -> Iterable[ToolCall]:
     Raises:
         Misuse: They are no list, or the label of the turn is no number.
     """
-    if type(calls) is list and type(turn) is int:
-        # The usual case, and asked at every reply.
-        return calls
     if isinstance(turn, bool) or not isinstance(turn, int):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
         raise Misuse(f"turn is {turn!r}: give a number")
     return read_list(calls, "calls are", "a list of ToolCalls: dispatch([call])")
@@ -97,6 +94,9 @@ def read_list(items: Iterable[T], what: str, due: str) -> Iterable[T]:
     Raises:
         Misuse: They are one thing, or nothing.
     """
+    # A list is the usual case, and this is asked at every reply.
+    if isinstance(items, list | tuple):
+        return cast("Iterable[T]", items)
     if isinstance(items, str | Mapping) or not isinstance(items, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
         raise Misuse(f"{what} {items!r:.60}: give {due}")
     return items
