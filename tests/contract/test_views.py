@@ -42,6 +42,7 @@ from upshot.contract import (
     outcome_to_object,
     result_of_response,
     to_contract,
+    to_execution_result,
 )
 from upshot.errors import JournalError, Misuse, RunFailed
 
@@ -49,6 +50,12 @@ ERROR = AgentError(ErrorCode.RATE_LIMIT, "slow down", retryable=True, retry_afte
 
 
 # ---- the flat contract dict
+
+
+@pytest.mark.parametrize("value", [5, None, [("content", "x")]])
+def test_what_is_no_mapping_is_no_contract_dict(value: Any) -> None:
+    with pytest.raises(Misuse, match="a contract dict is a mapping"):
+        from_contract(value)
 
 
 @given(results())
@@ -257,6 +264,65 @@ def test_a_value_becomes_the_output_unless_it_is_a_contract_dict(
     result = coerce_result(value)
     assert (result.success, result.output, result.content) == (True, output, content)
     assert result.raw is value
+
+
+@pytest.mark.parametrize(
+    ("value", "status", "code", "message", "content"),
+    [
+        (
+            {
+                "content": None,
+                "messages": [],
+                "metadata": {"partialContent": "so far"},
+                "success": False,
+                "error": "auth_error: no key",
+            },
+            "failed",
+            "auth_error",
+            "no key",
+            "so far",
+        ),
+        ({"success": False, "error": "bad: it is"}, "failed", "internal", "bad: it is", None),
+        ({"success": False}, "failed", "internal", "It did not succeed.", None),
+        (
+            {"error": {"code": "x", "message": "m"}, "status": "completed"},
+            "failed",
+            "x",
+            "m",
+            None,
+        ),
+        ({"error": {"code": 429, "message": "m"}, "x": 1}, "failed", "internal", "m", None),
+        (
+            {"error": {"message": "m"}, "status": "aborted", "content": "c"},
+            "aborted",
+            "internal",
+            "m",
+            "c",
+        ),
+        ({"error": {"code": "canceled"}, "id": 1}, "canceled", "canceled", "", None),
+    ],
+    ids=repr,
+)
+def test_what_says_that_it_failed_is_a_failure(
+    value: dict[str, Any], status: str, code: str, message: str, content: str | None
+) -> None:
+    result = coerce_result(value)
+    assert result.error is not None
+    assert (result.status, result.error.code, result.error.message) == (status, code, message)
+    assert (result.content, result.raw) == (content, value)
+
+
+@given(results())
+def test_an_execution_result_is_read_with_its_status_and_its_error(
+    result: AgentResult[Json],
+) -> None:
+    again = coerce_result(to_execution_result(result))
+    assert (again.status, again.success) == (result.status, result.success)
+
+
+def test_data_with_an_error_of_its_own_is_data() -> None:
+    data: dict[str, Any] = {"error": {"count": 1}, "success": True}
+    assert coerce_result(data).output == data
 
 
 @given(json_values())

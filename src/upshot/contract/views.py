@@ -44,6 +44,10 @@ _STATUS_OF = {
     ErrorCode.CANCELED: Status.CANCELED,
     ErrorCode.INPUT_REQUIRED: Status.INPUT_REQUIRED,
 }
+_FORM = 'from_contract({"content": ..., "usage": ...})'
+_FAILED_WORDS = frozenset(map(str, Status)) - {str(Status.COMPLETED)}
+_EXECUTION_KEYS = {"content", "messages", "metadata", "success"}
+_ERROR_KEYS = {"code", "message", "type", "error_type"}
 _SAYS_SOMETHING = {"output", "content", "error"}
 _STRUCTS = (AgentError, Usage, Cost, RateLimitState)
 _MORE_OF_AN_OUTCOME = (
@@ -75,8 +79,10 @@ def from_contract(data: Mapping[str, object]) -> AgentResult[Json]:
         and listed in the warnings.
 
     Raises:
-        Misuse: A key holds something of another form; the message names it.
+        Misuse: It is no mapping, or a key holds something of another form, which is named.
     """
+    if not isinstance(data, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        raise Misuse(f"a contract dict is a mapping, not {type(data).__name__}: {_FORM}")
     given = {key: data[key] for key in FLAT_KEYS if data.get(key) is not None}
     structs = {key: value for key, value in given.items() if isinstance(value, _STRUCTS)}
     if isinstance(given.get("cost"), Decimal):
@@ -107,8 +113,10 @@ def coerce_result(anything: object) -> AgentResult[Json]:
     Args:
         anything: An ``AgentResult`` or ``ModelResponse``, also as its encoded form read back
             into a dict; an ``AgentError``; an exception; a mapping whose keys are all the
-            flat contract's and say something (output, content or error); a text; any other
-            JSON value, which becomes the output; None.
+            flat contract's and say something (output, content or error); an
+            ``AgentExecutionResult``; any other mapping with ``success`` False or an error that
+            has a code, a type or a message, which is a failure; a text; any other JSON value,
+            which becomes the output; None.
 
     Returns:
         The result; what JSON cannot hold is replaced and listed in its warnings. What has no
@@ -239,8 +247,51 @@ def _read_mapping(data: Mapping[str, object]) -> AgentResult[Json] | None:
             return msgspec.structs.replace(from_contract(data), local=Local(raw=data))
     except Misuse:
         # Data of its own that happens to have such keys.
+        pass
+    return _read_execution(data)
+
+
+def _read_execution(data: Mapping[str, object]) -> AgentResult[Json] | None:
+    """The result of an execution result, or of anything else that says that it failed."""
+    facts = _mapping(data.get("metadata"))
+    error = _told_error(data)
+    if error is None:
+        content = data.get("content")
+        if not data.keys() >= _EXECUTION_KEYS or not isinstance(content, str | None):
+            return None
+        return AgentResult[Json](output=content, content=content, local=Local(raw=data))
+    content = facts.get("partialContent") or data.get("content")
+    words = [word for word in (data.get("status"), facts.get("status")) if word in _FAILED_WORDS]
+    return AgentResult[Json](
+        status=Status(words[0]) if words else _status_of(error),
+        content=clean_text(content) if isinstance(content, str) else None,
+        error=error,
+        local=Local(raw=data),
+    )
+
+
+def _told_error(data: Mapping[str, object]) -> AgentError | None:
+    """The error that *data* tells of, None where it does not say that it failed."""
+    told = data.get("error")
+    fields = _mapping(told)
+    if not _ERROR_KEYS.isdisjoint(fields):
+        try:
+            return _read_error(to_free_json(fields)[0])
+        except (Misuse, UnserializableError):
+            # An error of another form is an error all the same.
+            message = fields.get("message")
+            return AgentError(message=clean_text(str(message or "An error of an unknown form.")))
+    if data.get("success") is not False:
         return None
-    return None
+    text = clean_text(told) if isinstance(told, str) else ""
+    code, colon, message = text.partition(": ")
+    if colon and code in list(ErrorCode):
+        return AgentError(ErrorCode(code), message)
+    return AgentError(ErrorCode.INTERNAL, text or "It did not succeed.")
+
+
+def _mapping(value: object) -> dict[str, object]:
+    return dict(cast("Mapping[str, object]", value)) if isinstance(value, Mapping) else {}
 
 
 def _read(form: type[V], data: Mapping[str, object], key: str) -> V | None:
