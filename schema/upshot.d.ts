@@ -1662,6 +1662,11 @@ export interface PendingApproval {
   asked_at?: Moment | null;
   /** After this moment it must be asked anew; null is never. */
   expires_at?: Moment | null;
+  /**
+   * The run inside the one it is a result of that asks; "" is that one itself.
+   * @defaultValue `""`
+   */
+  run_id?: string;
 }
 
 /** A result that somebody else will deliver. */
@@ -1681,6 +1686,11 @@ export interface PendingExternal {
   asked_at?: Moment | null;
   /** After this moment it is no longer waited for; null is never. */
   expires_at?: Moment | null;
+  /**
+   * The run inside the one it is a result of that asks; "" is that one itself.
+   * @defaultValue `""`
+   */
+  run_id?: string;
 }
 
 /** A question to a person. */
@@ -1707,6 +1717,11 @@ export interface PendingQuestion {
   asked_at?: Moment | null;
   /** After this moment it is no longer waited for; null is never. */
   expires_at?: Moment | null;
+  /**
+   * The run inside the one it is a result of that asks; "" is that one itself.
+   * @defaultValue `""`
+   */
+  run_id?: string;
 }
 
 /** Rules on tools, held at every call. */

@@ -34,6 +34,7 @@ class PendingApproval(Tagged, frozen=True, kw_only=True):
         reason: Why somebody is asked, "" if by rule.
         asked_at: When it was asked first.
         expires_at: After this moment it must be asked anew; None is never.
+        run_id: The run inside the one it is a result of that asks; "" is that one itself.
     """
 
     call_id: str = ""
@@ -44,6 +45,7 @@ class PendingApproval(Tagged, frozen=True, kw_only=True):
     reason: str = ""
     asked_at: datetime | None = None
     expires_at: datetime | None = None
+    run_id: str = ""
 
     def __post_init__(self) -> None:
         settle_moments(self, "asked_at", "expires_at")
@@ -64,6 +66,7 @@ class PendingQuestion(Tagged, frozen=True, kw_only=True):
         schema: JSON Schema of the answer, None for any value.
         asked_at: When it was asked first.
         expires_at: After this moment it is no longer waited for; None is never.
+        run_id: The run inside the one it is a result of that asks; "" is that one itself.
     """
 
     id: str = ""
@@ -72,6 +75,7 @@ class PendingQuestion(Tagged, frozen=True, kw_only=True):
     schema: JsonObject | None = None
     asked_at: datetime | None = None
     expires_at: datetime | None = None
+    run_id: str = ""
 
     def __post_init__(self) -> None:
         freeze(self, "choices")
@@ -86,12 +90,14 @@ class PendingExternal(Tagged, frozen=True, kw_only=True):
         description: What is waited for.
         asked_at: Since when.
         expires_at: After this moment it is no longer waited for; None is never.
+        run_id: The run inside the one it is a result of that asks; "" is that one itself.
     """
 
     id: str = ""
     description: str = ""
     asked_at: datetime | None = None
     expires_at: datetime | None = None
+    run_id: str = ""
 
     def __post_init__(self) -> None:
         settle_moments(self, "asked_at", "expires_at")

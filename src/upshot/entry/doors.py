@@ -104,7 +104,8 @@ async def resume(
         run_id: The run.
         agent: Who worked on it; a change since then is told as a warning.
         journal: Where its log is.
-        answers: What people answered; the others stay pending.
+        answers: What people answered, for runs inside it too; the others stay pending. An id that
+            several runs use is ``<run_id>/<id>``.
         options: See ``ResumeOptions``; attributes and max_attempts are taken from the log
             where they are not given.
 

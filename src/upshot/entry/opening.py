@@ -34,7 +34,7 @@ from ..runs import (
     current_run,
     live_through,
 )
-from .answering import check_answers
+from .answering import hand_down, sort_answers
 from .arguments import check_options
 from .planning import plan_again, plan_run, read_children, read_on, read_past, secrets_of, to_agent
 
@@ -154,17 +154,20 @@ async def go_on(
     check_options({**options})
     to_agent(agent, options.get("engine"))
     async with open_journal(journal, create=False) as opened:
-        past = await read_past(run_id, opened, secrets=secrets_of(options))
+        hidden = secrets_of(options)
+        past = await read_past(run_id, opened, secrets=hidden)
         if not past.ended:
-            check_answers(answers, past)
+            given = await sort_answers(answers, past, run_id, opened)
+            own = tuple(given.pop(run_id, ()))
             plan = await plan_again(past, run_id, agent, {**options}, opened, child=child)
             epoch = await opened.claim(run_id)
             # Who had the run until now may have gone on with it meanwhile.
             await read_on(past, run_id, opened)
+            await hand_down(given, opened, secrets=hidden)
             await read_children(past, opened)
             plan = replace(plan, is_known=is_known, seed=tuple(past.seed))
             if not past.ended:
-                sitting = Sitting(plan, past=past, answers=tuple(answers), epoch=epoch)
+                sitting = Sitting(plan, past=past, answers=own, epoch=epoch)
                 yield LiveRun(sitting, watch=watch)
                 return
         if past.result is not None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
 from msgspec.structs import replace
@@ -29,6 +30,7 @@ from ..errors import Misuse
 from ..models import resolve
 from ..runs import (
     Child,
+    Parent,
     Past,
     Plan,
     ResumeOptions,
@@ -162,7 +164,7 @@ async def _plan(
     checkpoint = options.get("resume_from")
     _check_checkpoint(checkpoint, engine)
     run_id = _run_id(request, options)
-    parent = current_run.get()
+    parent, near = current_run.get(), _near_parent()
     hidden = secrets_of(options)
     return Plan(
         agent=agent,
@@ -175,7 +177,7 @@ async def _plan(
         retry=options.get("retry", agent.retry),
         budget=budget,
         tools=_tools(agent, options) if known.tools is None else known.tools,
-        host=options.get("host"),
+        host=_host(options),
         observers=items_of(options, "observers"),
         deciders=items_of(options, "deciders"),
         committers=items_of(options, "committers"),
@@ -192,7 +194,7 @@ async def _plan(
         max_attempts=options.get("max_attempts") or 1,
         dependencies=options.get("dependencies"),
         journal=journal,
-        approve=options.get("approve"),
+        approve=options.get("approve") or (None if near is None else near.approve),
         artifact_store=_artifact_store(options, journal),
         policy=options.get("policy") or (None if parent is None else parent.policy),
         secrets=hidden,
@@ -339,6 +341,25 @@ def _check_price(model: Model | None, budget: Budget) -> None:
             f"max_cost_usd cannot be kept: nothing is known of the price of {model.name}; "
             "give Budget(unpriced='allow') to run it uncounted"
         )
+
+
+class _Asking:
+    """A host that asks whom the host of the run round it asks, and does nothing else."""
+
+    def __init__(self, ask: Callable[..., Any]) -> None:
+        self.ask_user = ask
+
+
+def _host(options: RunOptions) -> object:
+    near, given = _near_parent(), options.get("host")
+    return _Asking(near.ask) if given is None and near is not None and near.ask else given
+
+
+def _near_parent() -> Parent | None:
+    """The run round this one, if it lives in the same event loop, as the people it asks do."""
+    parent = current_run.get()
+    is_near = parent is not None and parent.loop is asyncio.get_running_loop()
+    return parent if is_near else None
 
 
 def _settings(agent: Agent[Any], options: RunOptions) -> Any:

@@ -72,7 +72,7 @@ def classify(
         case Interrupted(interrupt=wish):
             return _interrupted(interrupt or wish, exception)
         case Parked(pending=pending):
-            return _parked(tuple({one.id: one for one in (*pending, *questions)}.values()))
+            return _parked((*pending, *questions))
         case Aborted(error=error):
             return Ending(status=Status.ABORTED, error=error, exception=exception)
         case Failed(error=error):

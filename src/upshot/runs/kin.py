@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from ..contract import (
     AgentResult,
@@ -14,6 +16,8 @@ from ..contract import (
     Effect,
     Json,
     JsonObject,
+    Pending,
+    PendingApproval,
     Status,
     StepSettled,
     Usage,
@@ -22,12 +26,15 @@ from ..contract import (
 __all__ = [
     "FORKED_FROM",
     "Spent",
+    "bare_id",
     "child_id",
     "child_of",
     "origins_of",
+    "pending_in",
     "settled_step",
     "spent_of",
     "step_of",
+    "told_apart",
 ]
 
 FORKED_FROM = "forked_from"
@@ -92,3 +99,36 @@ def spent_of(value: Json) -> Spent | None:
         return msgspec.convert(value, Spent)
     except msgspec.ValidationError:
         return None
+
+
+def pending_in(run_id: str, pending: Iterable[Pending]) -> tuple[Pending, ...]:
+    """What the run *run_id* waits for, as the run round it shows it: who asks stands with it."""
+    return tuple(one if one.run_id else replace(one, run_id=run_id) for one in pending)
+
+
+def bare_id(pending: Pending) -> str:
+    """The id by which the run that asks knows it."""
+    return pending.id.removeprefix(f"{pending.run_id}/")
+
+
+def told_apart(pending: Iterable[Pending]) -> tuple[Pending, ...]:
+    """What a run waits for, each once, with ids of which none names two.
+
+    An id that several runs use gets the run in front, ``<run_id>/<id>``, but for the outer run's
+    own.
+    """
+    by_id: defaultdict[str, list[Pending]] = defaultdict(list)
+    kept = list({(one.run_id, bare_id(one)): one for one in pending}.values())
+    for one in kept:
+        by_id[bare_id(one)].append(one)
+    return tuple(_named(one, is_shared=len(by_id[bare_id(one)]) > 1) for one in kept)
+
+
+def _named(pending: Pending, *, is_shared: bool) -> Pending:
+    id = bare_id(pending)
+    name = f"{pending.run_id}/{id}" if is_shared and pending.run_id else id
+    if name == pending.id:
+        return pending
+    if isinstance(pending, PendingApproval):
+        return replace(pending, call_id=name)
+    return replace(pending, id=name)

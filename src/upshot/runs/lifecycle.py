@@ -346,6 +346,8 @@ class Sitting:
                 clock=plan.clock,
                 loop=asyncio.get_running_loop(),
                 policy=plan.policy,
+                approve=plan.approve,
+                ask=plan.ask,
                 secrets=plan.secrets,
                 tell=self.recorder.emit,
                 box=parts.box,
@@ -378,17 +380,17 @@ class Sitting:
 
     def _classify(self, error: BaseException | None) -> Ending:
         parts = self._parts
-        return classify(
-            error,
         if error is None and not parts.scope.was_cut:
             return COMPLETED
+        return classify(
+            error,
             stop=parts.scope.stop,
+            was_cut=parts.scope.was_cut,
             interrupt=parts.host.interrupt,
             deadline=deadline_error(self.plan.budget),
-            was_cut=parts.scope.was_cut,
+            questions=parts.host.questions,
         )
 
-            questions=parts.host.questions,
     def _note_interrupt(self, interrupt: Interrupt) -> None:
         if interrupt != self._interrupt:
             self._interrupt = interrupt

@@ -66,6 +66,7 @@ class ResumeOptions(TypedDict, total=False):
         budget: Limits; wins over the agent's as a whole.
         dependencies: One object for tools and engines, ``ToolContext.dependencies``.
         approve: Asked before a tool that needs approval; True, False, or None to defer.
+            Holds for runs inside too, as the host's ``ask_user`` does, unless they have their own.
         artifact_store: Where large outputs go; by default beside the journal, else in memory.
         policy: Rules on tools, held at every call.
         secrets: Texts that are masked in the log, in events, in errors, in artifacts, in the result

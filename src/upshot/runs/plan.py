@@ -31,6 +31,7 @@ from ..contract import (
     RunWarning,
 )
 from ..tools import Tool
+from .callback import method
 from .ledger import Ledger
 from .options import Approver, Committer, Seeder
 from .output import OutputType
@@ -69,6 +70,8 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         clock: Its time.
         loop: The event loop in which it lives.
         policy: Its rules on tools, None for none.
+        approve: Who is asked about its tools, None for nobody.
+        ask: Asks a person for it, None where its host cannot.
         secrets: What is masked in it.
         tell: Logs what it has to know of the inner one; None where nobody does.
         stand_in: Gives the results of runs inside it where it is replayed; None runs them.
@@ -82,6 +85,8 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     clock: Clock
     loop: asyncio.AbstractEventLoop
     policy: Policy | None = None
+    approve: Approver | None = None
+    ask: Callable[..., Any] | None = None
     secrets: tuple[str, ...] = ()
     tell: Callable[[Event], None] | None = None
     box: Context | None = None
@@ -145,6 +150,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def context(self) -> Context | None:
         """What surrounds it: the tools of the run that it is inside of, None for none."""
         return None if self.parent is None else self.parent.box
+
+    @property
+    def ask(self) -> Callable[..., Any] | None:
+        """Asks a person: a method of the user's host, None where it has none."""
+        return method(self.host, "ask_user")
 
     @property
     def depth(self) -> int:

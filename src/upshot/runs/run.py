@@ -36,7 +36,7 @@ from .again import Again, ToolsAgain
 from .board import Board
 from .box import Box
 from .calls import ModelCaller
-from .kin import child_id, origins_of
+from .kin import child_id, origins_of, pending_in
 from .output import OutputType
 from .past import CallAnswer, Past
 from .plan import Plan
@@ -227,13 +227,13 @@ class Run:
         if start is None:
             raise Misuse("this run was not started by upshot.run, so it cannot start children")
         if key is None:
-            return await start(agent, request, **options)
+            return _shown(await start(agent, request, **options))
         if key in self._children:
             return await asyncio.shield(self._children[key])
         asked = _named(request, self._child_id(key))
         future = self._children[key] = asyncio.get_running_loop().create_future()
         try:
-            result = await start(agent, asked, again=True, **options)
+            result = _shown(await start(agent, asked, again=True, **options))
         except BaseException as error:
             del self._children[key]
             future.set_exception(error)
@@ -255,6 +255,13 @@ class Run:
                 if spent is not None and spent.is_final:
                     return run_id
         return child_id(self.id, key)
+
+
+def _shown(result: AgentResult[Any]) -> AgentResult[Any]:
+    """A child's result as its parent sees it: what it waits for says who asks."""
+    if not result.pending:
+        return result
+    return replace(result, pending=pending_in(result.run_id, result.pending))
 
 
 def _named(request: Request | str, run_id: str) -> Request:
