@@ -277,3 +277,21 @@ async def test_what_is_told_once_in_a_run_is_not_told_again_after_a_resume() -> 
     result = await resume(parked.run_id, agent=agent, journal=journal, answers=[Approve("2")])
     assert result.status == "completed"
     assert [warning.code for warning in result.warnings] == ["undeclared_effect"]
+
+
+async def test_equal_calls_are_asked_about_once_and_both_have_an_outcome_after_a_resume() -> None:
+    done: list[str] = []
+
+    @tool(effect="destructive", idempotent=True)
+    async def wipe(disk: str) -> None:
+        done.append(disk)
+
+    calls = [ToolCall("x", "wipe", {"disk": "a"}), ToolCall("y", "wipe", {"disk": "a"})]
+    journal = MemoryJournal()
+    agent = Agent("a", model=ScriptedModel([calls, "done"]), tools=[wipe])
+    parked = await run(agent, "?", journal=journal)
+    assert [getattr(wait, "call_id", "") for wait in parked.pending] == ["x"]
+    result = await resume(parked.run_id, agent=agent, journal=journal, answers=[Approve("x")])
+    assert (result.status, done) == ("completed", ["a"])
+    told = {one.call_id: getattr(one, "reason", one.kind) for one in result.tool_outcomes}
+    assert told == {"x": "tool_execution_result", "y": "duplicate"}
