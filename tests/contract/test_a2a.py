@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from tests.contract.strategies import json_objects, messages, parts, results, structs
+from tests.contract.strategies import json_objects, messages, parts, results, structs, texts
 from upshot import (
     AgentCapabilities,
     AgentCard,
@@ -21,6 +22,8 @@ from upshot import (
     Cost,
     Message,
     Misuse,
+    Request,
+    RequestConfig,
     Skill,
     Status,
     Text,
@@ -122,6 +125,42 @@ def test_money_comes_back_to_the_last_digit() -> None:
 def test_a_message_comes_back_without_its_thoughts(message: Message) -> None:
     back = from_a2a(to_a2a(message), Message)
     assert shown(back) == shown(message)
+
+
+@given(
+    messages(), json_objects(), json_objects(), texts(), st.none() | st.lists(texts(), max_size=2)
+)
+def test_a_request_comes_back(
+    message: Message, inputs: Any, metadata: Any, name: str, modes: list[str] | None
+) -> None:
+    metadata.pop("upshot", None)
+    config = None if modes is None else RequestConfig(accepted_output_modes=tuple(modes))
+    asked = Request(
+        shown(message),
+        inputs=inputs,
+        metadata=metadata,
+        task_id=name,
+        context_id=name,
+        run_id=name,
+        config=config,
+    )
+    back = from_a2a(sent(to_a2a(asked)), Request)
+    assert shown(back.to_message()) == shown(asked.to_message())
+    assert replace(back, message=asked.message) == asked
+
+
+def test_a_request_has_the_words_of_a2a() -> None:
+    config = RequestConfig(accepted_output_modes=("text/plain",))
+    form = to_a2a(Request("Hi", context_id="c-1", task_id="t-1", config=config))
+    assert form["configuration"] == {"acceptedOutputModes": ["text/plain"]}
+    message = form["message"]
+    assert isinstance(message, dict)
+    assert (message["contextId"], message["taskId"], message["role"]) == ("c-1", "t-1", "user")
+
+
+def test_parameters_without_a_message_are_misuse() -> None:
+    with pytest.raises(Misuse, match="hold no message"):
+        from_a2a({"configuration": {}}, Request)
 
 
 @given(st.lists(parts(), max_size=3), json_objects())

@@ -29,6 +29,7 @@ from .artifact import Artifact
 from .card import AgentCapabilities, AgentCard, Skill
 from .error import AgentError
 from .message import Message
+from .request import Request, RequestConfig
 from .result import AgentResult
 from .usage import Cost, Usage
 from .value import Json, JsonObject
@@ -75,12 +76,14 @@ def to_a2a(value: object) -> JsonObject:
     """Write a value in the form of the A2A protocol.
 
     Args:
-        value: An ``AgentResult`` becomes a task, a ``Status`` a task status; ``Message``,
-            ``Artifact``, ``AgentCard``, ``Skill`` and ``AgentCapabilities`` their namesakes.
+        value: An ``AgentResult`` becomes a task, a ``Status`` a task status, a ``Request`` the
+            parameters of ``message/send``; ``Message``, ``Artifact``, ``AgentCard``, ``Skill``
+            and ``AgentCapabilities`` their namesakes.
 
     Returns:
-        The object. What A2A has no word for is under ``metadata["upshot"]``: of a result its
-        ids, exact status, error, usage, cost, output and what it waits for. Thoughts, tool
+        The object. What A2A has no word for is under ``metadata["upshot"]``: of a request its
+        inputs and the id of its run; of a result its ids, exact status, error, usage, cost,
+        output and what it waits for. Thoughts, tool
         records, raw provider data and hooks' facts are left out, for it goes to strangers.
 
     Raises:
@@ -95,6 +98,8 @@ def to_a2a(value: object) -> JsonObject:
             return message_to_a2a(value)
         case Artifact():
             return artifact_to_a2a(value)
+        case Request():
+            return _params(value)
         case AgentCard() | Skill() | AgentCapabilities():
             return _card(value)
         case _:
@@ -174,6 +179,16 @@ def _facts(result: AgentResult[Any]) -> JsonObject:
     }
 
 
+def _params(request: Request) -> JsonObject:
+    message = request.to_message()
+    form: JsonObject = {
+        "message": message_to_a2a(message, task_id=request.task_id, context_id=request.context_id)
+    }
+    if request.config is not None:
+        form["configuration"] = {"acceptedOutputModes": [*request.config.accepted_output_modes]}
+    return with_extension(form, request.metadata, inputs=request.inputs, run_id=request.run_id)
+
+
 def _card(value: AgentCard | Skill | AgentCapabilities) -> JsonObject:
     form: JsonObject = {}
     for name in value.__struct_fields__:
@@ -221,6 +236,25 @@ def _result_of(data: JsonObject) -> AgentResult[Any]:
         parent_run_id=text_in(facts, "parent_run_id"),
         ended_at=_moment(text_in(told, "timestamp")),
         duration_ms=_count(facts.get("duration_ms")),
+        metadata={name: value for name, value in metadata.items() if name != EXTENSION},
+    )
+
+
+def _request_of(data: JsonObject) -> Request:
+    asked, metadata = object_in(data, "message"), object_in(data, "metadata")
+    if not asked:
+        raise Misuse("the parameters of message/send hold no message")
+    facts, config = object_in(metadata, EXTENSION), data.get("configuration")
+    modes = object_in(data, "configuration").get("acceptedOutputModes")
+    listed = modes if isinstance(modes, list) else []
+    accepted = tuple(mode for mode in listed if isinstance(mode, str))
+    return Request(
+        message_of(asked),
+        inputs=object_in(facts, "inputs"),
+        run_id=text_in(facts, "run_id"),
+        task_id=text_in(asked, "taskId"),
+        context_id=text_in(asked, "contextId"),
+        config=RequestConfig(accepted_output_modes=accepted) if isinstance(config, dict) else None,
         metadata={name: value for name, value in metadata.items() if name != EXTENSION},
     )
 
@@ -297,6 +331,7 @@ def _moment(text: str) -> datetime | None:
 
 _READERS: dict[type, Any] = {
     AgentResult: _result_of,
+    Request: _request_of,
     Status: _read_status,
     Message: message_of,
     Artifact: artifact_of,
