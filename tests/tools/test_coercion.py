@@ -278,6 +278,9 @@ SCHEMAS: list[Any] = [
     {"type": "string", "enum": ["a", "b"]},
     {"allOf": [{"type": "boolean"}, {"const": True}]},
     {"if": {"type": "string"}, "then": {"enum": ["A"]}},
+    {"anyOf": [{"type": "object", "additionalProperties": False}, {"type": "array", "items": CAT}]},
+    {"properties": {"n": False}, "patternProperties": {"^k": {"type": "integer"}}},
+    {"propertyNames": {"enum": ["n"]}, "not": {"required": ["on"]}, "contains": {"const": 5}},
 ]
 VALUES = st.recursive(
     SCALARS,

@@ -7,6 +7,7 @@ import pytest
 from upshot.tools.check import ArgumentCheck, Refused
 from upshot.tools.fault import nearest
 
+CLOSED: Any = {"type": "object", "additionalProperties": False}
 MANY = [f"k{n}" * 40 for n in range(2000)]
 
 
@@ -27,6 +28,8 @@ def refused(schema: Any, given: Any) -> Refused:
          "/a: [null] is not of type string or integer"),
         ({"properties": {"a": {"enum": ["rain", None]}}}, {"a": "rian"},
          '/a: "rian" is not one of "rain", null; did you mean rain?'),
+        ({"properties": {"a": {"anyOf": [{"type": "null"}, {"properties": {"n": CLOSED}}]}}},
+         {"a": {"n": {"x": 1}}}, "/a/n/x: is not expected"),
         ({"properties": {"rd": {}}, "additionalProperties": False}, {"RD": 1}, "did you mean rd?"),
     ],
     ids=lambda value: str(value)[:30],
@@ -61,3 +64,9 @@ def test_a_denial_is_never_long(schema: Any, given: Any):
 def test_names_that_differ_in_case_are_near():
     assert nearest("RD", ["rd", "wr"]) == ["rd"]
     assert nearest("zzz", ["rd", "wr"]) == []
+
+
+def test_the_fault_inside_of_the_only_near_branch_is_told_once():
+    near: Any = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    found = refused({"properties": {"a": {"anyOf": [{"type": "null"}, near]}}}, {"a": {"n": "x"}})
+    assert found.details == '/a/n: "x" is not of type "integer"'

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from ..contract import Json, UnserializableError, to_free_json
+from .place import found_at
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError
@@ -138,7 +140,7 @@ def _describe(fault: ValidationError, known: Sequence[str], value: Json) -> Iter
             for name in _closed_keys(fault, value):
                 yield f"{_place([*path, *name])}: is not expected"
         case "anyOf" | "oneOf":
-            yield f"{_place(path)}: {_union(fault)}"
+            yield from _of_union(fault, value)
         case _:
             yield f"{_place(path)}: {_alone(fault)}"
 
@@ -146,10 +148,9 @@ def _describe(fault: ValidationError, known: Sequence[str], value: Json) -> Iter
 def _closed_keys(fault: ValidationError, value: Json) -> Iterator[tuple[str, ...]]:
     """The keys of an object that may have none: the validator names only the object."""
     if fault.schema_path[-1:] == ["additionalProperties"]:
-        for step in fault.instance_path:
-            value = cast("Any", value)[step]
-        if isinstance(value, dict):
-            yield from ((name,) for name in value)
+        held = found_at(value, fault.instance_path)
+        if isinstance(held, dict):
+            yield from ((name,) for name in held)
             return
     yield ()
 
@@ -172,15 +173,30 @@ def _choice(given: object, options: Sequence[object]) -> str:
     return f"{cut_text(shown(given), 100)} is not one of {describe_choices(options)}{hint}"
 
 
+def _of_union(fault: ValidationError, value: Json) -> Iterator[str]:
+    place = _place(fault.instance_path)
+    branches = [list(filter(functools.partial(_is_inside, fault), one)) for one in _deep(fault)]
+    if len(branches) == 1:
+        # Only one branch is near: its faults have paths of their own.
+        yield from (text for inner in branches[0] for text in _describe(inner, (), value))
+    elif branches:
+        told = describe_faults([inner for one in branches for inner in one], (), value)
+        yield f"{place}: {told}"
+    else:
+        yield f"{place}: {_union(fault)}"
+
+
+def _deep(fault: ValidationError) -> list[Sequence[ValidationError]]:
+    """The branches that say something of what stands inside."""
+    return [one for one in union_branches(fault) if any(_is_inside(fault, e) for e in one)]
+
+
+def _is_inside(fault: ValidationError, inner: ValidationError) -> bool:
+    deeper = len(inner.instance_path) > len(fault.instance_path)
+    return deeper or inner.kind.name == "required"
+
+
 def _union(fault: ValidationError) -> str:
-    deeper = [
-        inner
-        for branch in union_branches(fault)
-        for inner in branch
-        if len(inner.instance_path) > len(fault.instance_path) or inner.kind.name == "required"
-    ]
-    if deeper:
-        return describe_faults(deeper)
     # Of the right type and wrong all the same: that says more than the types of the others.
     near = [
         _alone(inner)
