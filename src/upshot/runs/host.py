@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, NoReturn
@@ -39,6 +38,7 @@ from ..contract import (
 from .audience import Audience
 from .callback import Wait, call, method, raised
 from .ending import internal_error
+from .jobs import Jobs
 from .recorder import Recorder
 from .signals import Failed, Parked, signal_of
 
@@ -88,7 +88,7 @@ class RunHost:
         self._recorder = recorder
         self._steps = steps
         self._report = report
-        self._running: dict[str, asyncio.Future[Json]] = {}
+        self._running = Jobs[Json]()
         self._questions: Counter[int] = Counter()
         self._open: dict[str, tuple[int, PendingQuestion]] = {}
         self._audience = self._audience_of("publish")
@@ -214,6 +214,8 @@ class RunHost:
     ) -> Json:
         """Run *body* now, or hand back what the log says came of it.
 
+        It goes on while anybody waits for it, in a task of its own.
+
         Args:
             key: Unique in the run.
             effect: "read", "write" or "destructive".
@@ -231,19 +233,10 @@ class RunHost:
             if known.error is not None:
                 raise Failed(known.error)
             return known.value
-        if key in self._running:
-            return await asyncio.shield(self._running[key])
-        future = self._running[key] = asyncio.get_running_loop().create_future()
-        try:
-            value = await self._step(key, Effect(effect), body, idempotent=idempotent)
-        except BaseException as error:
-            future.set_exception(error)
-            future.exception()
-            raise
-        finally:
-            del self._running[key]
-        future.set_result(value)
-        return value
+        word = Effect(effect)
+        return await self._running.do(
+            key, lambda: self._step(key, word, body, idempotent=idempotent)
+        )
 
     def _leave_open(self, pending: PendingQuestion, *others: Pending) -> Parked:
         """What is raised where nobody can answer now."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, cast
@@ -36,6 +35,7 @@ from .again import Again, ToolsAgain
 from .board import Board
 from .box import Box
 from .calls import ModelCaller
+from .jobs import Jobs
 from .kin import child_id, origins_of, pending_in
 from .output import OutputType
 from .past import CallAnswer, Past
@@ -110,7 +110,8 @@ class Run:
         self._log = past
         self._past: Past | None = None
         self._again: Again | None = None
-        self._children: dict[str, asyncio.Future[AgentResult[Any]]] = {}
+        self._children: dict[str, AgentResult[Any]] = {}
+        self._running = Jobs[AgentResult[Any]]()
 
     @property
     def tools(self) -> Toolbox:
@@ -229,21 +230,17 @@ class Run:
         if key is None:
             return _shown(await start(agent, request, **options))
         if key in self._children:
-            return await asyncio.shield(self._children[key])
+            return self._children[key]
         asked = _named(request, self._child_id(key))
-        future = self._children[key] = asyncio.get_running_loop().create_future()
-        try:
+
+        async def work() -> AgentResult[Any]:
             result = _shown(await start(agent, asked, again=True, **options))
-        except BaseException as error:
-            del self._children[key]
-            future.set_exception(error)
-            future.exception()
-            raise
-        if result.status is Status.INPUT_REQUIRED:
-            # There is more to come of it once people have answered.
-            del self._children[key]
-        future.set_result(result)
-        return result
+            if result.status is not Status.INPUT_REQUIRED:
+                # Of a parked one there is more to come once people have answered.
+                self._children[key] = result
+            return result
+
+        return await self._running.do(key, work)
 
     def _child_id(self, key: str) -> str:
         """The id of a child; one that had ended in a run that this one was forked from is it."""

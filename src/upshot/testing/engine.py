@@ -95,6 +95,8 @@ class EngineContract:
             assert seen.result.status is Status.CANCELED, seen.result.status
             codes = [warning.code for warning in seen.result.warnings]
             assert "abandoned" not in codes, "it went on after its cancellation"
+            raised = seen.result.raw
+            assert isinstance(raised, asyncio.CancelledError), "it swallowed its cancellation"
 
     def test_a_wish_to_stop_ends_it(self) -> None:
         """It looks at ``host.interrupts()`` and raises Interrupted, before a second turn."""
