@@ -415,6 +415,25 @@ async def test_an_unusable_checkpoint_is_misuse(
         await run(Agent("a", engine=engine), request_, resume_from=point)
 
 
+async def _later(_: object) -> bool:
+    return True
+
+
+def _fail(_: object) -> bool:
+    raise ValueError("no idea")
+
+
+@pytest.mark.parametrize(
+    ("can_resume", "said"),
+    [(_later, "can_resume is async"), (_fail, "can_resume raised ValueError: no idea")],
+)
+async def test_a_can_resume_that_gives_no_word_is_misuse(can_resume: Any, said: str) -> None:
+    engine = Do(print)
+    engine.can_resume = can_resume  # type: ignore[attr-defined]
+    with pytest.raises(Misuse, match=said):
+        await run(Agent("a", engine=engine), "?", resume_from=checkpoint())
+
+
 # -- start
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from upshot import (
     FinalizeDecision,
     Handoff,
     HandoffEvent,
+    Misuse,
     Request,
     RunInfo,
     ScriptedModel,
@@ -278,3 +280,43 @@ async def test_a_hand_off_survives_the_end_of_its_process(last: str) -> None:
     assert result.status is Status.COMPLETED
     assert result.state["finalize_reason"] == "handoff:tech"
     assert kinds(await log_of(other, whole.run_id)).count("handoff") == 1
+
+
+def guarded(filter: Any) -> Agent[str]:
+    return Agent("triage", handoffs=[Handoff("tech", filter=filter)])
+
+
+async def hide(info: Any, board: Any) -> bool:
+    return False
+
+
+class Hiding:
+    """A filter that is an object."""
+
+    async def __call__(self, info: Any, board: Any) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("filter", [hide, Hiding(), functools.partial(hide)])
+async def test_an_async_filter_is_refused_before_the_run(filter: Any) -> None:
+    with pytest.raises(Misuse, match="filter of the hand-off to 'tech' is async"):
+        await handed_over(TO_TECH, agent=guarded(filter))
+
+
+async def test_a_filter_that_gives_a_coroutine_hides_its_hand_off() -> None:
+    agent = guarded(lambda *facts: hide(*facts))  # noqa: PLW0108  # no coroutine function itself
+    result = await handed_over(TO_TECH, "Mine.", agent=agent)
+    assert result.handoff is None
+    assert [one.code for one in result.warnings] == ["filter_failed"]
+    assert "gave a coroutine" in result.warnings[0].message
+
+
+async def test_a_filter_that_raises_is_told_once() -> None:
+    def fail(info: Any, board: Any) -> bool:
+        raise SystemExit("out")
+
+    result = await handed_over(TO_TECH, "Mine.", agent=guarded(fail))
+    assert result.handoff is None
+    assert [one.message for one in result.warnings] == [
+        "filter of the hand-off to 'tech' raised SystemExit: out"
+    ]

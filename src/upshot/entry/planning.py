@@ -40,6 +40,7 @@ from ..runs import (
     spent_in,
 )
 from ..runs.veil import MARKS_OPTION, name_marks
+from ..runs.callback import answer_at_once, is_async, raised
 from ..tools import resolve_tools
 from .arguments import check_hooks, items_of, losses_of, object_of, to_request
 from .known import HOOKS, Known, known_of
@@ -311,7 +312,14 @@ def _check_checkpoint(checkpoint: Checkpoint | None, engine: Engine) -> None:
         )
     if not callable(can_resume):
         raise Misuse(f"{name} cannot resume: it has no can_resume(checkpoint)")
-    if not can_resume(checkpoint):
+    if is_async(can_resume):
+        raise Misuse(f"{name}.can_resume is async: make it a plain function")
+    try:
+        able = answer_at_once(can_resume, checkpoint)
+    except Exception as error:
+        # The caller's engine; nothing has begun.
+        raise Misuse(raised(f"{name}.can_resume", error)) from error
+    if not able:
         raise Misuse(f"{name} cannot resume from the checkpoint at step {checkpoint.step!r}")
 
 

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
-__all__ = ["Stray", "Wait", "call", "is_closing", "kind_of", "method", "raised", "said_by"]
+__all__ = [
+    "Stray",
+    "Wait",
+    "answer_at_once",
+    "call",
+    "is_async",
+    "is_closing",
+    "kind_of",
+    "method",
+    "raised",
+    "said_by",
+]
 
 # Waits for a hook as long as the run has patience.
 Wait: TypeAlias = Callable[[Awaitable[Any]], Awaitable[Any]]
@@ -46,6 +58,35 @@ def is_closing() -> bool:
         return asyncio.current_task() is None
     except RuntimeError:
         return True
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether what *function* gives must be awaited, as far as one can tell before."""
+    inner = function
+    while isinstance(inner, functools.partial):
+        inner = cast("Callable[..., Any]", inner.func)
+    made = type(inner).__call__
+    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(made)
+
+
+def answer_at_once(function: Callable[..., Any], /, *arguments: object) -> Any:
+    """Call *function*, which must not be async, for there is nobody who could wait.
+
+    Raises:
+        TypeError: It gave something to be awaited.
+        Stray: It raised what is no Exception.
+    """
+    try:
+        value = function(*arguments)
+    except Exception:
+        raise
+    except BaseException as error:
+        raise Stray(error) from error
+    if inspect.isawaitable(value):
+        if inspect.iscoroutine(value):
+            value.close()
+        raise TypeError(f"it gave a {type(value).__name__}: make it a plain function")
+    return value
 
 
 def method(subject: object, name: str) -> Callable[..., Any] | None:

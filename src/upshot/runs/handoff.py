@@ -24,9 +24,10 @@ from ..contract import (
     handoffs_of,
     to_free_json,
 )
+from ..errors import Misuse
 from ..tools import Case, Denial, Tool, ToolContext, ToolError
 from .board import Board
-from .callback import call, raised
+from .callback import answer_at_once, call, is_async, raised
 from .recorder import Recorder
 
 __all__ = ["Handoffs", "current_handoffs", "handoff_tools"]
@@ -69,6 +70,8 @@ class Handoffs:
         self.board = board
         self._by_tool = {_name_of(handoff): handoff for handoff in handoffs}
         self._recorder = recorder
+        # Their filters raised, which is told once.
+        self._broken: list[Handoff] = []
 
     def __bool__(self) -> bool:
         return bool(self._by_tool)
@@ -122,6 +125,9 @@ class Handoffs:
         return _is_shown(handoff, self.info, self.board, self._hide)
 
     def _hide(self, handoff: Handoff, error: Exception) -> None:
+        if handoff in self._broken:
+            return
+        self._broken.append(handoff)
         message = raised(f"filter of the hand-off to {handoff.to_agent_id!r}", error)
         self._recorder.warn(RunWarning(code="filter_failed", message=message, origin=Origin.CALLER))
 
@@ -143,7 +149,7 @@ def handoff_tools(
         request: Where given, those are left out whose filter hides them for it.
 
     Raises:
-        Misuse: An item is no hand-off, or two have one tool name.
+        Misuse: An item is no hand-off, two have one tool name, or a filter is async.
     """
     found = handoffs_of(Agent[Any]("handoffs", handoffs=tuple(handoffs)))
     if request is not None:
@@ -195,6 +201,11 @@ class _Transfer:
 # Kept, for its argument check is compiled once a tool.
 @functools.lru_cache(maxsize=256)
 def _tool_of(handoff: Handoff) -> Tool:
+    if handoff.filter is not None and is_async(handoff.filter):
+        raise Misuse(
+            f"the filter of the hand-off to {handoff.to_agent_id!r} is async: "
+            "make it a plain function"
+        )
     return Tool.from_schema(
         _name_of(handoff),
         handoff.description or f"Hand the request over to {handoff.to_agent_id}.",
@@ -230,7 +241,7 @@ def _is_shown(
     if handoff.filter is None:
         return True
     try:
-        return bool(handoff.filter(info, board))
+        return bool(answer_at_once(handoff.filter, info, board))
     except Exception as error:
         # A broken filter hides its hand-off: what nobody allowed is not done.
         on_failure(handoff, error)
