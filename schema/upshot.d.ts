@@ -2096,6 +2096,11 @@ export interface RunResumed {
   /** The agent that goes on with it; its version may have changed. */
   agent?: AgentSpec | null;
   /**
+   * Its options as far as they can be logged.
+   * @defaultValue `{}`
+   */
+  options?: JsonObject;
+  /**
    * Calls that had started and have no outcome.
    * @defaultValue `[]`
    */

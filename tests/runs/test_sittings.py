@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from typing import Any
 
 from tests.runs.kit import Do
 from upshot import (
     Agent,
+    Answer,
     Approve,
     Budget,
     ErrorCode,
+    Message,
     Request,
     ScriptedModel,
     Status,
@@ -80,3 +83,63 @@ async def test_what_json_cannot_hold_is_told() -> None:
     told = [warning.message for warning in result.warnings if warning.code == "lossy_value"]
     assert [text.split()[0] for text in told] == ["attributes/c", "inputs/a", "metadata/b/0"]
     assert result.metadata == {"b": [None]}
+
+
+@tool(approval=True)
+async def pay_again() -> str:
+    """Pay."""
+    return "paid"
+
+
+def asking_thrice() -> ScriptedModel:
+    return ScriptedModel([ToolCall("1", "pay_again"), ToolCall("2", "look"), "Done."])
+
+
+@tool(effect="read")
+async def look() -> str:
+    """Look."""
+    return "seen"
+
+
+PAYER: Agent[str] = Agent("a", tools=[pay_again, look])
+
+
+async def parked_with(journal: MemoryJournal, **options: Any) -> str:
+    parked = await run(PAYER, "Go.", model=asking_thrice(), journal=journal, **options)
+    assert parked.status is Status.INPUT_REQUIRED
+    return parked.run_id
+
+
+async def test_a_budget_of_the_call_holds_in_later_sittings() -> None:
+    journal = MemoryJournal()
+    run_id = await parked_with(
+        journal, budget=Budget(max_turns=2, max_cost_usd=Decimal("0.5"), unpriced="allow")
+    )
+    result = await resume(
+        run_id, PAYER, model=asking_thrice(), journal=journal, answers=[Approve("1")]
+    )
+    assert result.error is not None
+    assert result.error.code == "max_turns"
+
+
+async def test_a_budget_that_a_resume_gives_wins_and_holds_from_then_on() -> None:
+    journal = MemoryJournal()
+    run_id = await parked_with(journal, budget=Budget(max_turns=2))
+    options: dict[str, Any] = {"model": asking_thrice(), "journal": journal}
+    again = await resume(run_id, PAYER, budget=Budget(max_turns=9), **options)
+    assert again.status is Status.INPUT_REQUIRED
+    result = await resume(run_id, PAYER, answers=[Approve("1")], **options)
+    assert result.unwrap() == "Done."
+
+
+async def test_channels_that_become_artifacts_are_known_in_later_sittings() -> None:
+    journal = MemoryJournal()
+
+    async def work(run: Any, host: Any, board: Any) -> None:
+        board.append(Message("assistant", "For you."), "report")
+        await host.ask_user("Well?", key="well")
+
+    agent: Agent[str] = Agent("a", engine=Do(work))
+    parked = await run(agent, "Go.", journal=journal, artifacts=["report"])
+    result = await resume(parked.run_id, agent, journal=journal, answers=[Answer("well", "Yes.")])
+    assert [one.name for one in result.artifacts] == ["report"]

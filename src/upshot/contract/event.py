@@ -87,11 +87,13 @@ class RunResumed(RunEvent, frozen=True, kw_only=True):
     Attributes:
         answers: What people answered, in the order given.
         agent: The agent that goes on with it; its version may have changed.
+        options: Its options as far as they can be logged.
         interrupted_calls: Calls that had started and have no outcome.
     """
 
     answers: tuple[AnyAnswer, ...] = ()
     agent: AgentSpec | None = None
+    options: JsonObject = {}
     interrupted_calls: tuple[str, ...] = ()
 
 

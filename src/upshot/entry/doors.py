@@ -106,8 +106,8 @@ async def resume(
         journal: Where its log is.
         answers: What people answered, for runs inside it too; the others stay pending. An id that
             several runs use is ``<run_id>/<id>``.
-        options: See ``ResumeOptions``; attributes and max_attempts are taken from the log
-            where they are not given.
+        options: See ``ResumeOptions``; attributes, artifacts, budget and max_attempts are taken
+            from the log where they are not given.
 
     Returns:
         What came of the whole run.

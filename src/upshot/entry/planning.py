@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
+from msgspec import convert
 from msgspec.structs import replace
 
 from ..clock import SYSTEM_CLOCK
@@ -220,16 +221,20 @@ async def plan_again(
     started = past.started
     if started is None:
         raise Misuse(f"run {run_id!r} never started")
-    logged = started.options
+    logged = past.options
     options.setdefault("attributes", started.attributes)
     options.setdefault("max_attempts", logged.get("max_attempts", 1))
     options.setdefault("parent_run_id", started.parent_run_id)
+    if options.get("budget") is None and "budget" in logged:
+        options["budget"] = convert(logged["budget"], Budget)
+    if options.get("artifacts") is None:
+        options["artifacts"] = logged.get("artifacts", ())
     launch = logged.get("launch")
     if isinstance(launch, dict):
         options.setdefault("launch", launch)
     request = replace(started.request, run_id=run_id)
     plan = await plan_run(agent, request, cast("RunOptions", options), journal, child=child)
-    marks = logged.get(MARKS_OPTION)
+    marks = started.options.get(MARKS_OPTION)
     return replace(plan, marks=marks) if plan.secrets and isinstance(marks, str) else plan
 
 

@@ -237,6 +237,7 @@ class Sitting:
             RunResumed(
                 answers=self._answers,
                 agent=self.plan.spec,
+                options=self.plan.logged_options(),
                 interrupted_calls=tuple(past.unsettled),
             )
         )

@@ -74,6 +74,7 @@ class Past:
     Attributes:
         started: The first event, None before it was read.
         agent: The agent as it was in the last sitting.
+        options: What the log keeps of the options of the last sitting.
         seq: Of the last event.
         spent_s: Seconds that the sittings took, the time between them left out.
         attempt: The attempt that was under way, 0 before the first.
@@ -116,6 +117,7 @@ class Past:
         self._lifting: Secrets | None = None
         self.started: RunStarted | None = None
         self.agent = AgentSpec()
+        self.options: dict[str, Json] = {}
         self.seq = 0
         self.spent_s = 0.0
         self._last_time: datetime | None = None
@@ -205,10 +207,12 @@ class Past:
     def _run_started(self, event: RunStarted) -> None:
         self.started = event
         self.agent = event.agent
+        self.options = event.options
 
     def _run_resumed(self, event: RunResumed) -> None:
         self.take_answers(event.answers)
         self.agent = event.agent or self.agent
+        self.options = event.options or self.options
         self.result = None
         if self.line is None:
             # Deciders are asked anew about an attempt that was not concluded.

@@ -166,6 +166,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         options: JsonObject = {"max_attempts": self.max_attempts}
         if self.model is not None:
             options["model"] = self.model.name
+        # What the agent has it brings along again.
+        if self.budget != (self.agent.budget or _BUDGET):
+            options["budget"] = msgspec.to_builtins(self.budget)
+        if self.artifacts:
+            options["artifacts"] = [*self.artifacts]
         if self.launch:
             options["launch"] = self.launch
         if self.marks:
