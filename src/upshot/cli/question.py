@@ -48,6 +48,8 @@ def show_question(number: int, pending: Pending, *, width: int) -> Iterator[Text
         yield from _field("asks", text, width)
         if is_question and pending.choices:
             yield from _field("choices", ", ".join(pending.choices), width)
+    if pending.run_id:
+        yield from _field("asked by", _plain(pending.run_id), width)
     if pending.asked_at is not None:
         expires = pending.expires_at
         until = "" if expires is None else f", until {moment(expires)}"
