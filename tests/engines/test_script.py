@@ -7,7 +7,17 @@ from typing import Any
 import pytest
 
 from tests.runs.kit import log_of
-from upshot import Agent, Misuse, Parked, PendingQuestion, ScriptEngine, Status, resume, run
+from upshot import (
+    Agent,
+    Misuse,
+    Parked,
+    PendingQuestion,
+    ScriptedModel,
+    ScriptEngine,
+    Status,
+    resume,
+    run,
+)
 from upshot.journal import MemoryJournal
 
 
@@ -56,3 +66,39 @@ async def test_what_it_raises_ends_the_run() -> None:
 def test_a_script_has_to_be_a_function() -> None:
     with pytest.raises(Misuse, match="async function"):
         ScriptEngine("script")  # pyright: ignore[reportArgumentType]
+
+
+FIXED = [
+    "id",
+    "identity",
+    "parent_run_id",
+    "depth",
+    "agent",
+    "request",
+    "attempt",
+    "feedback",
+    "instructions",
+    "settings",
+    "output",
+    "dependencies",
+    "budget",
+    "resume_from",
+    "tools",
+    "attributes",
+    "handoff",
+    "engine",
+    "model",
+]
+
+
+@pytest.mark.parametrize("name", FIXED)
+async def test_a_script_cannot_change_what_its_run_is(name: str) -> None:
+    def script(run: Any, host: Any, board: Any) -> None:
+        before = getattr(run, name)
+        with pytest.raises((Misuse, AttributeError), match=name):
+            setattr(run, name, "x")
+        assert getattr(run, name) == before
+
+    agent = Agent("a", model=ScriptedModel([]), engine=ScriptEngine(script))
+    result = await run(agent, "?", dependencies={"x": 1})
+    assert result.error is None

@@ -136,10 +136,8 @@ class Equipment:
 
     def begin_attempt(self, number: int, feedback: str) -> None:
         """Stamp what comes with the attempt's number, and show it to the engine."""
-        self.recorder.attempt = self.run.attempt = number
-        self.run.feedback = feedback
-        if number > 1:
-            self.run.resume_from = None
+        self.recorder.attempt = number
+        self.run.begin_attempt(number, feedback)
 
     def result(self, ending: Ending) -> AgentResult[Any]:
         """The result as it is now, for a run that ended so."""

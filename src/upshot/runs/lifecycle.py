@@ -356,7 +356,7 @@ class Sitting:
             )
         )
         current_handoffs.set(parts.handoffs)
-        parts.run.instructions = await self._instructions()
+        parts.run.instruct(await self._instructions())
         engine = cast("Any", plan.engine)
         self._take_answer(await engine.execute(parts.run, parts.host, parts.board))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
@@ -75,6 +75,21 @@ class Run:
         answers: What they have answered since, by call id.
     """
 
+    id: str
+    identity: RunInfo
+    parent_run_id: str
+    depth: int
+    agent: Agent[Any]
+    request: Request
+    attempt: int
+    feedback: str
+    instructions: str | None
+    settings: ModelSettings | None
+    output: OutputType
+    dependencies: object
+    budget: Budget
+    resume_from: Checkpoint | None
+
     def __init__(
         self,
         plan: Plan,
@@ -85,20 +100,22 @@ class Run:
         caller: ModelCaller,
         past: Past | None,
     ) -> None:
-        self.id = info.run_id
-        self.identity = info
-        self.parent_run_id = plan.parent_run_id
-        self.depth = depth
-        self.agent: Agent[Any] = plan.agent
-        self.request: Request = plan.request
-        self.attempt = 1
-        self.feedback = ""
-        self.instructions: str | None = None
-        self.settings: ModelSettings | None = plan.settings
-        self.output: OutputType = plan.output
-        self.dependencies = plan.dependencies
-        self.budget: Budget = plan.budget
-        self.resume_from: Checkpoint | None = plan.resume_from
+        vars(self).update(
+            id=info.run_id,
+            identity=info,
+            parent_run_id=plan.parent_run_id,
+            depth=depth,
+            agent=plan.agent,
+            request=plan.request,
+            attempt=1,
+            feedback="",
+            instructions=None,
+            settings=plan.settings,
+            output=plan.output,
+            dependencies=plan.dependencies,
+            budget=plan.budget,
+            resume_from=plan.resume_from,
+        )
         self.settled: dict[str, ToolOutcome] = {}
         self.unsettled: dict[str, ToolStarted] = {}
         self.reply: ModelResponse | None = None
@@ -112,6 +129,23 @@ class Run:
         self._again: Again | None = None
         self._children: dict[str, AgentResult[Any]] = {}
         self._running = Jobs[AgentResult[Any]]()
+
+    if not TYPE_CHECKING:
+
+        def __setattr__(self, name: str, value: object) -> None:
+            if name in _FIXED:
+                raise Misuse(f"run.{name} cannot be set: engines only read it")
+            super().__setattr__(name, value)
+
+    def begin_attempt(self, number: int, feedback: str) -> None:
+        """Show that the engine is called for the attempt *number*, asked for with *feedback*."""
+        vars(self).update(attempt=number, feedback=feedback)
+        if number > 1:
+            vars(self).update(resume_from=None)
+
+    def instruct(self, instructions: str | None) -> None:
+        """Show what the agent says about itself in this attempt."""
+        vars(self).update(instructions=instructions)
 
     @property
     def tools(self) -> Toolbox:
@@ -266,3 +300,7 @@ def _named(request: Request | str, run_id: str) -> Request:
     if asked.run_id:
         raise Misuse(f"a child with a key cannot be called {asked.run_id!r}: its id is of its key")
     return replace(asked, run_id=run_id)
+
+
+# What an engine may take up and put down is the rest.
+_FIXED = frozenset(Run.__annotations__)
