@@ -39,12 +39,15 @@ from upshot.contract import (
     Data,
     Event,
     File,
+    FinalizeDecision,
+    Interrupt,
     Json,
     Local,
     Message,
     ModelResponse,
     Part,
     Pending,
+    Reasoning,
     Request,
     RunSettled,
     Text,
@@ -457,3 +460,28 @@ def test_parts_of_a_union_can_be_expected() -> None:
 
 def test_a_snapshot_without_messages_is_empty() -> None:
     assert encode(BoardSnapshot()) == b"{}"
+
+
+BAD = "a\ud800"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        AgentError(message=BAD, details={"n": float("nan"), BAD: (1, BAD)}),
+        Interrupt("custom", BAD),
+        Message("user", BAD, metadata={"n": float("inf")}),
+        Message("user", [Text(BAD), Data({"x": float("nan")}), Reasoning(text=BAD)]),
+        ModelResponse(content=BAD, refusal=BAD),
+        FinalizeDecision.revise(BAD),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_json_cannot_hold_is_replaced_where_it_enters(value: Any) -> None:
+    assert decode(encode(value), type(value)) == value
+
+
+@pytest.mark.parametrize("make", [Data, lambda bad: AgentError(details={"x": bad})])
+def test_what_has_no_json_form_is_misuse_where_it_enters(make: Any) -> None:
+    with pytest.raises(Misuse, match="object has no JSON form"):
+        make(object())

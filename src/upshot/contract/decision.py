@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from .free_json import clean_fields
 from .value import JsonObject, Value, written
 
 __all__ = ["FinalizeDecision", "Verdict"]
@@ -25,6 +26,9 @@ class FinalizeDecision(Value, frozen=True, kw_only=True):
     reason: str = ""
     feedback: str = ""
     state: JsonObject = {}
+
+    def __post_init__(self) -> None:
+        clean_fields(self, "reason", "feedback")
 
     @staticmethod
     def accept(reason: str = "", *, state: JsonObject | None = None) -> FinalizeDecision:

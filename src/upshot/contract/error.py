@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .free_json import clean_fields, force_json
 from .value import JsonObject, Value, set_field, written
 from .words import ErrorCode, Origin
 
@@ -39,6 +40,9 @@ class AgentError(Value, frozen=True, kw_only=False):
             set_field(self, "code", ErrorCode(self.code))
         if type(self.origin) is str:
             set_field(self, "origin", Origin(self.origin))
+        clean_fields(self, "message", "type", "provider_code")
+        if self.details:
+            force_json(self, "details")
         lines = self.message.splitlines()
         if lines and lines != [self.message]:
             set_field(self, "message", " ".join(filter(None, map(str.strip, lines))))

@@ -20,7 +20,9 @@ from .value import JSON, Json, encode_other, set_field
 __all__ = [
     "MAX_DEPTH",
     "UnserializableError",
+    "clean_fields",
     "clean_text",
+    "force_json",
     "is_plain",
     "settle_json",
     "to_free_json",
@@ -118,6 +120,32 @@ def is_plain(value: Any) -> bool:
     if type(value) is float:
         return math.isfinite(value)
     return value is None or value is True or value is False
+
+
+def clean_fields(value: msgspec.Struct, *names: str) -> None:
+    """Replace lone surrogates in these texts by U+FFFD; only for use in ``__post_init__``."""
+    for name in names:
+        text: object = getattr(value, name)
+        if isinstance(text, str) and not text.isascii():
+            cleaned = clean_text(text)
+            if cleaned is not text:
+                set_field(value, name, cleaned)
+
+
+def force_json(value: msgspec.Struct, name: str) -> None:
+    """Turn a field into JSON, losing what JSON cannot hold; only for use in ``__post_init__``.
+
+    Raises:
+        Misuse: It has no JSON form at all.
+    """
+    given: object = getattr(value, name)
+    if is_plain(given):
+        return
+    try:
+        form, _ = to_free_json(given)
+    except UnserializableError as error:
+        raise Misuse(f"{type(value).__name__}({name}=): {error}") from error
+    set_field(value, name, form)
 
 
 def settle_json(value: msgspec.Struct, *names: str) -> None:

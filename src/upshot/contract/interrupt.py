@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .free_json import clean_fields
 from .value import Value, set_field
 from .words import InterruptCause
 
@@ -22,3 +23,4 @@ class Interrupt(Value, frozen=True, kw_only=False):
     def __post_init__(self) -> None:
         if type(self.cause) is str:
             set_field(self, "cause", InterruptCause(self.cause))
+        clean_fields(self, "detail")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast, overload
 
 from ..errors import Misuse
 from .call import ToolCall
+from .free_json import clean_fields, force_json
 from .value import Json, JsonObject, Tagged, freeze, set_field, written
 from .words import Role
 
@@ -42,6 +43,9 @@ class Text(Tagged, frozen=True, kw_only=False):
 
     text: str = written("")
     trust: str = ""
+
+    def __post_init__(self) -> None:
+        clean_fields(self, "text")
 
 
 class Image(Tagged, frozen=True, kw_only=True):
@@ -115,6 +119,9 @@ class Data(Tagged, frozen=True, kw_only=False):
     data: Json = None
     media_type: str = "application/json"
 
+    def __post_init__(self) -> None:
+        force_json(self, "data")
+
 
 class Reasoning(Tagged, frozen=True, kw_only=True):
     """What a model thought before it spoke.
@@ -132,6 +139,9 @@ class Reasoning(Tagged, frozen=True, kw_only=True):
     provider: str = ""
     id: str = ""
     redacted: bool = False
+
+    def __post_init__(self) -> None:
+        clean_fields(self, "text")
 
 
 class Unknown(Tagged, frozen=True, kw_only=True, tag=UNKNOWN_TAG):
@@ -208,6 +218,10 @@ class Message(_Said, frozen=True, kw_only=True):
             raise Misuse(f"the content of a message is a string or parts, not {given}")
         if type(content) is list or type(calls) is list:
             freeze(self, "content", "tool_calls")
+        if isinstance(content, str) and not content.isascii():
+            clean_fields(self, "content")
+        if self.metadata:
+            force_json(self, "metadata")
 
     @property
     def text(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..errors import RunFailed
 from .call import ToolCall
 from .error import AgentError
+from .free_json import clean_fields
 from .message import Message, Part, Reasoning, Text
 from .rate_limit import RateLimitState
 from .usage import Cost, Usage
@@ -52,6 +53,7 @@ class ModelResponse(Root, frozen=True, kw_only=True):
             set_field(self, "finish_reason", FinishReason(self.finish_reason))
         if type(self.tool_calls) is not tuple or type(self.reasoning) is not tuple:
             freeze(self, "tool_calls", "reasoning")
+        clean_fields(self, "content", "refusal")
         usage, cost = self.usage, self.cost
         if cost is not usage.cost:
             set_field(self, "usage", usage.with_cost(cost if usage else None))
