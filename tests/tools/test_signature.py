@@ -280,7 +280,7 @@ def test_constraints_are_told_to_the_model(annotation: Any, schema: Any):
         (list[Annotated[int, msgspec.Meta(gt=0)]] | Model, [0]),
         (Annotated[int, annotated_types.Predicate(lambda n: n > 0)], 0),
     ],
-    ids=str,
+    ids=["items", "length", "field", "fields", "two fields", "union", "predicate"],
 )
 def test_constraints_hold_however_deep_they_stand(annotation: Any, given: Any):
     def f(a: Any) -> None: ...

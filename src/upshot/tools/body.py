@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Protocol, cast
 
 from ..contract import JsonObject
@@ -52,7 +51,6 @@ class Body(Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False)
 class FunctionBody:
     """A Python function, whose schema is read from its signature and docstring.
 
@@ -62,12 +60,13 @@ class FunctionBody:
         is_async: Whether it is a coroutine function.
     """
 
-    function: Callable[..., object]
-    signature: Signature
-    is_async: bool = field(init=False)
+    # No dataclass: making one takes longer than the rest of the module, in every start-up.
+    __slots__ = ("function", "is_async", "signature")
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "is_async", is_async(self.function))
+    def __init__(self, function: Callable[..., object], signature: Signature) -> None:
+        self.function: Callable[..., object] = function
+        self.signature: Signature = signature
+        self.is_async: bool = is_async(function)
 
     @property
     def description(self) -> str:
@@ -100,7 +99,6 @@ class FunctionBody:
         return FunctionBody(method, self.signature.bound())
 
 
-@dataclass(frozen=True, eq=False)
 class SchemaBody:
     """A callable that takes its arguments as one JSON object, described by a given schema.
 
@@ -112,11 +110,22 @@ class SchemaBody:
         is_async: Whether *call* is a coroutine function.
     """
 
-    call: Callable[..., object]
-    description: str
-    parameters: JsonObject
-    wants_context: bool
-    is_async: bool
+    __slots__ = ("call", "description", "is_async", "parameters", "wants_context")
+
+    def __init__(
+        self,
+        call: Callable[..., object],
+        description: str,
+        parameters: JsonObject,
+        *,
+        wants_context: bool,
+        is_async: bool,
+    ) -> None:
+        self.call: Callable[..., object] = call
+        self.description: str = description
+        self.parameters: JsonObject = parameters
+        self.wants_context: bool = wants_context
+        self.is_async: bool = is_async
 
     def build(self, arguments: JsonObject) -> dict[str, object]:
         """The arguments as they are, as a copy that the callable may change."""

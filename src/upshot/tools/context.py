@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeAlias
+
+import msgspec
 
 from ..contract import Json
 
@@ -68,8 +69,7 @@ class CancelToken:
                 self._event.set()
 
 
-@dataclass(frozen=True, eq=False)
-class ToolContext(Generic[Deps]):
+class ToolContext(msgspec.Struct, Generic[Deps], frozen=True, eq=False):
     """What a tool whose first parameter is annotated with it is given.
 
     Attributes:

@@ -18,6 +18,9 @@ Place: TypeAlias = tuple[str | int, ...]
 class Absent:
     """The new value of what shall be left out."""
 
+    def __repr__(self) -> str:
+        return "ABSENT"
+
 
 ABSENT = Absent()
 

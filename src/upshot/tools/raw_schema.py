@@ -34,7 +34,13 @@ def read_body(name: str, description: object, parameters: object, call: object) 
         raise Misuse(f"tool {name!r}: description is {description!r:.100}; give a text")
     schema = _read_schema(name, parameters)
     function = _read_call(name, call)
-    return SchemaBody(function, description, schema, takes_context(function), is_async(function))
+    return SchemaBody(
+        function,
+        description,
+        schema,
+        wants_context=takes_context(function),
+        is_async=is_async(function),
+    )
 
 
 def usable_schema(name: str, parameters: object) -> JsonObject:
