@@ -1963,7 +1963,8 @@ export interface Request {
 /** What the caller can take. */
 export interface RequestConfig {
   /**
-   * Media types; empty takes all.
+   * Media types, `image/*` among them; empty takes all. An artifact of another type is told in a
+   * warning.
    * @defaultValue `[]`
    */
   accepted_output_modes?: string[];

@@ -74,3 +74,16 @@ def test_a_model_request_takes_a_text_for_a_message(asked: Any):
 def test_what_is_no_message_is_refused_where_the_request_is_made(asked: Any):
     with pytest.raises(Misuse, match="messages"):
         ModelRequest(asked)
+
+
+@pytest.mark.parametrize("field", ["inputs", "metadata"])
+def test_inputs_that_are_no_mapping_are_misuse(field: str) -> None:
+    fields: dict[str, Any] = {field: 5}
+    with pytest.raises(Misuse, match=f"{field} of the request is of type int"):
+        Request("Hi", **fields)
+
+
+def test_modes_are_texts() -> None:
+    mode: Any = "text/plain"
+    with pytest.raises(Misuse, match="accepted_output_modes='text/plain'"):
+        RequestConfig(accepted_output_modes=mode)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 import msgspec
@@ -20,13 +20,15 @@ class RequestConfig(Value, frozen=True, kw_only=True):
     """What the caller can take.
 
     Attributes:
-        accepted_output_modes: Media types; empty takes all.
+        accepted_output_modes: Media types, ``image/*`` among them; empty takes all. An artifact
+            of another type is told in a warning.
     """
 
     accepted_output_modes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         freeze(self, "accepted_output_modes")
+        check_types(self)
 
 
 class _Asked(Root, frozen=True, kw_only=False):
@@ -58,8 +60,14 @@ class Request(_Asked, frozen=True, kw_only=True):
             set_field(self, "message", Message("user", self.message))
         check_types(self, "message", "task_id", "context_id", "run_id", "config")
         for name in ("inputs", "metadata"):
-            if getattr(self, name) is None:
+            given: object = getattr(self, name)
+            if given is None:
                 set_field(self, name, {})
+            elif not isinstance(given, Mapping):
+                raise Misuse(
+                    f"{name} of the request is of type {type(given).__name__}: give a mapping "
+                    "from names to JSON values"
+                )
 
     @property
     def text(self) -> str:

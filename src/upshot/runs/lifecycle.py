@@ -14,7 +14,6 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from ..contract import (
-    OUTPUT_VAR,
     AgentResult,
     AnyAnswer,
     AttemptEnded,
@@ -32,13 +31,10 @@ from ..contract import (
     RunWarning,
     Status,
     StepStarted,
-    to_free_json,
 )
-from ..contract import Board as BoardRole
 from ..errors import JournalError
 from ..journal.memory import MemoryJournal
 from ..tools.fence import is_fenced
-from .board import Board
 from .callback import call, is_closing
 from .change import changes_since
 from .disposition import is_committed, note_verdict, wants_revision, with_verdict
@@ -49,12 +45,14 @@ from .hooks import Verdict
 from .kin import settled_step, step_of
 from .ledger import deadline_error
 from .listeners import anybody_listens
+from .modes import refused_modes
 from .past import Past
 from .phase import FINAL, FIRST, Cue, Phase, cue_of_ending, cue_of_verdict, follow
 from .plan import Parent, Plan
 from .recording import Recording
 from .scope import current_run
 from .seed import board_of, changes_of, seed_board
+from .signals import Interrupted
 
 __all__ = ["Sitting"]
 
@@ -149,13 +147,19 @@ class Sitting:
 
     def _amend(self, **facts: Any) -> AgentResult[Any]:
         """The result with some facts changed: another one, for hooks may hold what they saw."""
-        if self._parts.hooks:
-            self._result = msgspec.structs.replace(self._told, **facts)
+        if self._parts.hooks or self._parts.veil is not None:
+            self._hold(msgspec.structs.replace(self._told, **facts))
         else:
             result = self._told
             for name, fact in facts.items():
                 force_setattr(result, name, fact)
         return self._told
+
+    def _hold(self, result: AgentResult[Any]) -> AgentResult[Any]:
+        """Keep *result* as the one that the run has in hand, without its secrets."""
+        veil = self._parts.veil
+        self._result = result if veil is None else veil.show_result(result)
+        return self._result
 
     def _take_fault(self, error: BaseException) -> Cue:
         """A closing loop, a lost log or a fault of ours: the run still ends whole."""
@@ -167,7 +171,7 @@ class Sitting:
         if not is_told:
             result = self._parts.result(self._classify(error))
             lines = tuple(self._parts.report.lines)
-            self._result = msgspec.structs.replace(result, attempt_log=lines)
+            self._hold(msgspec.structs.replace(result, attempt_log=lines))
             return Cue.BROKEN
         result = self._told
         if not isinstance(error, asyncio.CancelledError):
@@ -176,7 +180,7 @@ class Sitting:
             recorder.warn(lost)
             # A recorder that has told of the end takes no warning any more.
             warnings = tuple(dict.fromkeys((*recorder.warnings, lost)))
-            result = self._result = msgspec.structs.replace(result, warnings=warnings)
+            result = self._hold(msgspec.structs.replace(result, warnings=warnings))
         if self.phase is Phase.CLOSING and not recorder.is_settled:
             recorder.emit(RunSettled(result=result))
         return Cue.BROKEN
@@ -332,7 +336,7 @@ class Sitting:
         if cue is Cue.WAITS:
             # A parked attempt goes on in the next sitting, so the log has no end of it.
             note_verdict(parts.report.state, self._verdict, self._told, is_last=False)
-            self._result = msgspec.structs.replace(self._told, state=dict(parts.report.state))
+            self._hold(msgspec.structs.replace(self._told, state=dict(parts.report.state)))
             await self._end_attempt(reason="", feedback="")
         return cue
 
@@ -358,7 +362,7 @@ class Sitting:
         current_handoffs.set(parts.handoffs)
         parts.run.instruct(await self._instructions())
         engine = cast("Any", plan.engine)
-        self._take_answer(await engine.execute(parts.run, parts.host, parts.board))
+        parts.take_answer(await engine.execute(parts.run, parts.host, parts.board))
 
     async def _instructions(self) -> str | None:
         asked = self.plan.agent.instructions
@@ -366,18 +370,6 @@ class Sitting:
         if not isinstance(told, str | None):
             raise TypeError(f"the agent's instructions gave a {type(told).__name__}, not a text")
         return told
-
-    def _take_answer(self, value: object) -> None:
-        """What an engine returned: its board, nothing, or a value that becomes the output."""
-        if value is None:
-            return
-        if isinstance(value, Board) or (hasattr(value, "snapshot") and hasattr(value, "messages")):
-            board: BoardRole = value  # pyright: ignore[reportAssignmentType]  # by its methods
-            self._parts.board.adopt(board)
-        else:
-            output, lossy = to_free_json(value)
-            self.recorder.warn_of_losses("output", lossy)
-            self._parts.board.set(OUTPUT_VAR, output)
 
     def _classify(self, error: BaseException | None) -> Ending:
         parts = self._parts
@@ -408,9 +400,12 @@ class Sitting:
         is_last, state = self._attempt >= self.plan.max_attempts, parts.report.state
         note_verdict(state, verdict, result, is_last=is_last)
         stopped = self._classify(TimeoutError()) if parts.scope.stop else None
-        result = self._result = with_verdict(result, verdict, state, stopped=stopped)
+        self._warn_of_replaced(result)
+        result = self._hold(with_verdict(result, verdict, state, stopped=stopped))
         revises = wants_revision(verdict, result)
         cue = cue_of_verdict(wants_revision=revises, is_last=is_last)
+        if cue is Cue.REVISED and (parts.scope.stop or parts.host.interrupt is not None):
+            cue, result = Cue.DECIDED, await self._stop_revising(result)
         again = cue is Cue.REVISED
         self._feedback = verdict.feedback if again else ""
         reason = verdict.reason or "revise" if again else ""
@@ -420,6 +415,25 @@ class Sitting:
             self._attempt += 1
             self._result = None
         return cue
+
+    def _warn_of_replaced(self, result: AgentResult[Any]) -> None:
+        """Tell of the error of *result*, where that of a decider that raised takes its place."""
+        error = result.error
+        if error is not None and self._verdict.error is not None and not self._verdict.was_cut:
+            warning = RunWarning(code=error.code, message=error.message, origin=error.origin)
+            self.recorder.warn(warning)
+
+    async def _stop_revising(self, result: AgentResult[Any]) -> AgentResult[Any]:
+        """Make no further attempt, since the run was stopped before this one was accepted."""
+        wish = self._parts.host.interrupt
+        why = Interrupted() if wish is None else Interrupted(wish.cause, wish.detail)
+        ending = self._classify(TimeoutError() if self._parts.scope.stop else why)
+        facts: dict[str, Any] = {"status": ending.status, "error": ending.error}
+        if ending.interrupt is not None:
+            facts |= {"cause": ending.interrupt.cause, "detail": ending.interrupt.detail}
+            self._note_interrupt(ending.interrupt)
+            await self._parts.hooks.tell("on_interrupt", ending.interrupt)
+        return self._hold(msgspec.structs.replace(result, **facts))
 
     async def _end_attempt(self, *, reason: str, feedback: str) -> None:
         report, result = self._parts.report, self._told
@@ -449,6 +463,8 @@ class Sitting:
         parts = self._parts
         parts.scope.is_final = True
         parts.box.warn_of_leftovers()
+        for warning in refused_modes(self._told.artifacts, self.plan.request.config):
+            self.recorder.warn(warning)
         lines, warnings = tuple(parts.report.lines), tuple(self.recorder.warnings)
         result = self._amend(attempt_log=lines, warnings=warnings)
         if self._has_begun:
@@ -460,7 +476,7 @@ class Sitting:
         result = self._told
         if len(self.recorder.warnings) != len(result.warnings):
             warnings = tuple(self.recorder.warnings)
-            result = self._result = msgspec.structs.replace(result, warnings=warnings)
+            result = self._hold(msgspec.structs.replace(result, warnings=warnings))
         self.recorder.emit(RunSettled(result=result))
         await self.recorder.barrier()
         self._tell_parent(settled_step(result, self._parts.ledger.tool_calls))
