@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from upshot import (
     AgentError,
     Board,
     Budget,
+    Failed,
     FinalizeDecision,
     Interrupted,
     Message,
@@ -430,3 +432,41 @@ async def test_an_answer_after_a_discarded_attempt_is_only_of_the_last() -> None
     )
     result = await run(own, "?", max_attempts=2)
     assert [message.text for message in result.messages] == ["Try 2."]
+
+
+async def test_the_error_that_a_broken_decider_replaces_is_a_warning() -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("broken")
+
+    agent = Agent("a", engine=raising(Failed("not_found", "no such order")))
+    result = await run(agent, "?", deciders=[SimpleNamespace(before_finalize=fail)])
+    assert result.error is not None
+    assert result.error.code == "hook_failed"
+    assert [(one.code, one.message) for one in result.warnings] == [("not_found", "no such order")]
+
+
+class Again:
+    """A decider that wants a revision, and stops the run while it thinks."""
+
+    def __init__(self) -> None:
+        self.live: Any = None
+        self.stop = "interrupt"
+
+    async def before_finalize(self, *_: Any) -> FinalizeDecision:
+        getattr(self.live, self.stop)()
+        return FinalizeDecision.revise("better", "draft")
+
+
+@pytest.mark.parametrize(("stop", "status"), [("interrupt", "interrupted"), ("cancel", "canceled")])
+async def test_a_run_that_is_stopped_is_not_revised(stop: str, status: str) -> None:
+    again, witness = Again(), Witness()
+    again.stop = stop
+    agent = Agent("a", model=ScriptedModel(["Draft.", "Better."]), observers=[witness])
+    async with start(agent, "?", deciders=[again], max_attempts=2) as live:
+        again.live = live
+        result = await live.result()
+    assert (result.status, result.attempts, result.content) == (status, 1, "Draft.")
+    assert not result.committed
+    assert witness.names().count("on_attempt_start") == 1
+    assert witness.names().count("on_interrupt") == (stop == "interrupt")
+    assert "on_run_revise" not in witness.names()

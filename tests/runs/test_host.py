@@ -20,6 +20,7 @@ from upshot import (
     Status,
     resume,
     run,
+    start,
 )
 from upshot.journal import MemoryJournal
 from upshot.models import ScriptedModel
@@ -273,3 +274,16 @@ async def test_an_interrupt_that_an_engine_made_up_is_logged() -> None:
     journal = MemoryJournal()
     result = await run(Agent("a", engine=Do(work)), "?", journal=journal)
     assert kinds(await log_of(journal, result.run_id)).count("interrupted") == 1
+
+
+async def test_watchers_hear_of_a_host_that_raises_after_what_it_raised_at() -> None:
+    class Host:
+        def publish(self, event: Any) -> None:
+            raise RuntimeError("broken")
+
+    agent = Agent("a", model=ScriptedModel(["Hi."]))
+    async with start(agent, "?", host=Host(), journal=MemoryJournal()) as live:
+        events = [event async for event in live]
+    places = [(event.seq, event.part) for event in events]
+    assert places == sorted(places)
+    assert [event.kind for event in events[:2]] == ["run_started", "warning"]

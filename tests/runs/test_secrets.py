@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from upshot import (
     Agent,
     Approve,
     Failed,
+    FinalizeDecision,
     ModelResponse,
     Request,
     ScriptedModel,
@@ -131,3 +133,43 @@ async def test_an_ended_run_says_the_same_when_it_is_read_again(got: list[str], 
     first = await run(keeper(got), "Go.", **options)
     again = await upshot.resume(first.run_id, keeper(got), **options)
     assert again == first
+
+
+def shouting(*_: Any) -> Any:
+    raise ValueError(f"cannot use {SECRET}")
+
+
+class Stating:
+    """A decider that puts the secret where all see it."""
+
+    def before_finalize(self, *_: Any) -> FinalizeDecision:
+        return FinalizeDecision.discard(f"no {SECRET}", state={"why": SECRET})
+
+
+SHOUTERS: dict[str, dict[str, Any]] = (
+    {
+        f"decider in {hook}": {"deciders": [SimpleNamespace(**{hook: shouting})]}
+        for hook in ("before_model", "before_finalize")
+    }
+    | {
+        f"observer in {hook}": {"observers": [SimpleNamespace(**{hook: shouting})]}
+        for hook in ("on_run_start", "on_attempt_start", "on_attempt_end", "on_run_end")
+    }
+    | {
+        "decider's state": {"deciders": [Stating()]},
+        "committer": {"committers": [shouting]},
+        "seeder": {"prepare": shouting},
+        "engine": {"engine": ScriptEngine(shouting)},
+        "host": {"host": SimpleNamespace(publish=shouting)},
+    }
+)
+
+
+@pytest.mark.parametrize("options", SHOUTERS.values(), ids=SHOUTERS)
+async def test_no_hook_puts_a_secret_into_the_result(options: dict[str, Any], tmp_path: Path):
+    journal = tmp_path / "runs.db"
+    options = {"model": ScriptedModel(["Hi."]), **options}
+    result = await run(Agent("a"), "?", secrets=[SECRET], journal=journal, **options)
+    assert SECRET.encode() not in encode(result)
+    assert SECRET not in str(result)
+    assert SECRET.encode() not in bytes_of(journal)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..contract import AgentResult, RunInfo
+from ..contract import OUTPUT_VAR, AgentResult, RunInfo, to_free_json
+from ..contract import Board as BoardRole
 from .account import restore
 from .board import Board
 from .box import Box
@@ -138,6 +139,18 @@ class Equipment:
         """Stamp what comes with the attempt's number, and show it to the engine."""
         self.recorder.attempt = number
         self.run.begin_attempt(number, feedback)
+
+    def take_answer(self, value: object) -> None:
+        """What an engine returned: its board, nothing, or a value that becomes the output."""
+        if value is None:
+            return
+        if isinstance(value, Board) or (hasattr(value, "snapshot") and hasattr(value, "messages")):
+            board: BoardRole = value  # pyright: ignore[reportAssignmentType]  # by its methods
+            self.board.adopt(board)
+        else:
+            output, lossy = to_free_json(value)
+            self.recorder.warn_of_losses("output", lossy)
+            self.board.set(OUTPUT_VAR, output)
 
     def result(self, ending: Ending) -> AgentResult[Any]:
         """The result as it is now, for a run that ended so."""

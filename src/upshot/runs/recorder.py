@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 
 from msgspec.structs import force_setattr
@@ -71,6 +72,7 @@ class Recorder:
         self._epoch = epoch
         self._veil = veil
         self._watchers: list[Callable[[Event], None]] = []
+        self._untold: deque[Event] = deque()
         self._listeners: list[Audience] = []
 
     def watch(self, watcher: Callable[[Event], None]) -> None:
@@ -140,9 +142,17 @@ class Recorder:
             self._tell(piece)
 
     def _tell(self, event: Event) -> None:
-        shown = event if self._veil is None else self._veil.show(event)
-        for watcher in self._watchers:
-            watcher(shown)
+        untold = self._untold
+        untold.append(event if self._veil is None else self._veil.show(event))
+        if len(untold) > 1:
+            # One who is told an event caused another: all others hear of the first one first.
+            return
+        while untold:
+            try:
+                for watcher in self._watchers:
+                    watcher(untold[0])
+            finally:
+                untold.popleft()
 
     def _keep(self, event: Event) -> None:
         """Take from *event* what the run itself has to know."""
