@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import subprocess
 import sys
@@ -23,6 +24,8 @@ agent = Agent("a", model="openai:gpt-5", tools=[look])"""
 def start_up() -> None:
     """CPU of the import and of an agent with one tool, against the libraries under it."""
     spent: dict[str, list[float]] = {OURS: [], BASE: []}
+    # What is installed has been compiled, so that is done before the first round.
+    _cpu_s(OURS)
     for _ in range(ROUNDS):
         for code, times in spent.items():
             times.append(_cpu_s(code))
@@ -35,5 +38,8 @@ def start_up() -> None:
 
 def _cpu_s(code: str) -> float:
     timed = f"import time\nbegun = time.process_time()\n{code}\nprint(time.process_time() - begun)"
-    done = subprocess.run([sys.executable, "-c", timed], capture_output=True, text=True, check=True)
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    done = subprocess.run(
+        [sys.executable, "-c", timed], capture_output=True, text=True, check=True, env=env
+    )
     return float(done.stdout)
