@@ -38,8 +38,8 @@ class Trip:
     def __init__(self, run: Run, host: RunHost, board: Board, *, name: str = "graph") -> None:
         self.run = run
         self.host = host
-        self.key = f"{name}-{run.attempt}/"
-        self.questions = Turnstile(host, f"{self.key}question-")
+        self.key: str = f"{name}-{run.attempt}/"
+        self.questions: Turnstile = Turnstile(host, f"{self.key}question-")
         self._board = board
         # How many messages of each channel an earlier sitting has put on the board.
         self._shown: dict[str, int] = {}

@@ -92,8 +92,8 @@ class Expression:
     __slots__ = ("_functions", "_path", "_program", "_reads", "mark", "source")
 
     def __init__(self, source: str, mark: Mark, items: Collection[str] = ()) -> None:
-        self.source = source
-        self.mark = mark
+        self.source: str = source
+        self.mark: Mark = mark
         if len(source) > MAX_EXPRESSION_CHARS:
             found = f"an expression of {len(source)} characters"
             raise BadExpression(found, f"at most {MAX_EXPRESSION_CHARS}: split it")

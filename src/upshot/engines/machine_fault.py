@@ -68,7 +68,7 @@ class BrokenMachine(Misuse):
     """
 
     def __init__(self, faults: Sequence[MachineFault]) -> None:
-        self.faults = tuple(faults)
+        self.faults: tuple[MachineFault, ...] = tuple(faults)
         fatal = [fault for fault in faults if fault.severity == "fault"]
         lines = [str(fault) for fault in fatal[:_MOST_TOLD]]
         if more := len(fatal) - len(lines):

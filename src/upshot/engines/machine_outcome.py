@@ -53,9 +53,9 @@ class Outcome:
         exception: Exception | None = None,
         say: str = "",
     ) -> None:
-        self.payload = payload
-        self.exception = exception
-        self.say = say
+        self.payload: Json = payload
+        self.exception: Exception | None = exception
+        self.say: str = say
         self._result = result
         self._form: JsonObject | None = None
 

@@ -3,6 +3,7 @@
 Fixtures for pytest are in :mod:`upshot.testing.plugin`.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..lazy import lazy_names
@@ -46,7 +47,7 @@ _HOMES = {
     "tool": "ToolContract",
 }
 
-__getattr__ = lazy_names(__name__, globals(), _HOMES)
+__getattr__: Callable[[str], object] = lazy_names(__name__, globals(), _HOMES)
 
 
 def __dir__() -> list[str]:

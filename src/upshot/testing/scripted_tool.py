@@ -88,7 +88,7 @@ class ScriptedTool:
         self._script = list(script)
         self.calls: list[JsonObject] = []
         self.applied: list[JsonObject] = []
-        self.tool = Tool.from_schema(
+        self.tool: Tool = Tool.from_schema(
             name,
             f"Plays a script of {len(self._script)} items.",
             _ANY_ARGUMENTS if parameters is None else parameters,

@@ -37,8 +37,8 @@ class PlainModel:
     name = "contract:plain"
 
     def __init__(self, *, answers: bool = True, error: AgentError | None = None) -> None:
-        self.calls = 0
-        self.asked = asyncio.Event()
+        self.calls: int = 0
+        self.asked: asyncio.Event = asyncio.Event()
         self.answers = answers
         self.error = error
 
@@ -67,7 +67,7 @@ class Witness:
     """An observer that counts the ends of runs."""
 
     def __init__(self) -> None:
-        self.ends = 0
+        self.ends: int = 0
 
     def on_run_end(self, info: object, result: object) -> None:
         """Count one."""

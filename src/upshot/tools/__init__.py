@@ -3,6 +3,7 @@
 Each name is loaded at its first use.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..lazy import lazy_names
@@ -91,7 +92,7 @@ _HOMES = {
     "workers": "Workers",
 }
 
-__getattr__ = lazy_names(__name__, globals(), _HOMES)
+__getattr__: Callable[[str], object] = lazy_names(__name__, globals(), _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -128,11 +128,11 @@ class Case:
     ) -> None:
         if not isinstance(call, ToolCall):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
             raise Misuse(f"calls are a list of ToolCalls, and {call!r:.60} is none")
-        self.call = call
-        self.turn = turn
-        self.catalog = catalog
-        self.label = label
-        self.opened = opened
+        self.call: ToolCall = call
+        self.turn: Turn = turn
+        self.catalog: Catalog = catalog
+        self.label: int = label
+        self.opened: float = opened
         self.tool: Tool | None = None
         self.source: str | Mapping[str, Json] = call.arguments
         self.given: JsonObject = {}
@@ -140,29 +140,31 @@ class Case:
         self.values: dict[str, object] = {}
         self.coercions: tuple[Coercion, ...] = ()
         self.trace: list[GateVerdict] = []
-        self.asks = ""
+        self.asks: str = ""
         self.refused: Refused | None = None
         self.mended: str | JsonObject | None = None
-        self.answered = self.distrusted = self.dry = False
-        self.edited = False
-        self.granted = ""
+        self.answered: bool = False
+        self.distrusted: bool = False
+        self.dry: bool = False
+        self.edited: bool = False
+        self.granted: str = ""
         self.approval: ApprovalRecord | None = None
         self.pending: PendingApproval | None = None
         self.held: Flight | None = None
-        self.follows = ""
+        self.follows: str = ""
         self.resources: frozenset[str] | None = None
-        self.place = 0
-        self.idempotency_key = ""
-        self.mode = ""
-        self.attempts = 0
+        self.place: int = 0
+        self.idempotency_key: str = ""
+        self.mode: str = ""
+        self.attempts: int = 0
         self.started_at: datetime | None = None
         self.run_started: float | None = None
-        self.paused_s = 0.0
+        self.paused_s: float = 0.0
         self.lossy: tuple[str, ...] = ()
         self.outcome: ToolOutcome | None = None
         self.content: str | None = None
-        self.redactions = 0
-        self.trust = ""
+        self.redactions: int = 0
+        self.trust: str = ""
         self.wait: asyncio.Future[object] | None = None
         self._digest = ""
 

@@ -51,10 +51,10 @@ class ToolError(Exception):
         if effect is not None and effect not in _DONE:
             raise Misuse(f"ToolError(effect={effect!r}): give none, applied or unknown")
         self.message = message
-        self.code = code or None
+        self.code: str | None = code or None
         self.retryable = retryable
-        self.retry_after_s = seconds(retry_after_s)
-        self.effect = None if effect is None else Effect(effect)
+        self.retry_after_s: float | None = seconds(retry_after_s)
+        self.effect: Effect | None = None if effect is None else Effect(effect)
 
 
 def seconds(value: object) -> float | None:

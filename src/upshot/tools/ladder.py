@@ -32,7 +32,7 @@ class Ladder:
     """
 
     def __init__(self) -> None:
-        self.stalled = ""
+        self.stalled: str = ""
         self._key = ""
         self._last: ToolOutcome | None = None
         self._steps = 0

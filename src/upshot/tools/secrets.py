@@ -63,7 +63,7 @@ class Secrets:
         self._pattern = (
             re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
         )
-        self.masked = 0
+        self.masked: int = 0
 
     def __bool__(self) -> bool:
         return self._pattern is not None

@@ -46,10 +46,10 @@ class Signature:
         self.name = name
         self._function = function
         parameters = _parameters_of(function, name)
-        self.is_method = _is_method(function, parameters)
+        self.is_method: bool = _is_method(function, parameters)
         if self.is_method:
             del parameters[0]
-        self.wants_context = bool(parameters) and is_context(parameters[0])
+        self.wants_context: bool = bool(parameters) and is_context(parameters[0])
         if self.wants_context:
             del parameters[0]
         _check_names(parameters, name)

@@ -67,15 +67,15 @@ class Turn:
         self.cancelled = False
         self.blocked: dict[str, str] = {}
         self.blocked_keys: set[str] = set()
-        self.calls = 0
+        self.calls: int = 0
         self.calls_of: Counter[str] = Counter()
         self.denials = 0
         self.parked: dict[str, str] = {}
-        self.consent = Consent()
-        self.ladder = Ladder()
+        self.consent: Consent = Consent()
+        self.ladder: Ladder = Ladder()
         self.tainted = ""
-        self.meters = Meters(clock)
-        self.replay = ReplayControl()
+        self.meters: Meters = Meters(clock)
+        self.replay: ReplayControl = ReplayControl()
         self._refusals: Counter[str] = Counter()
         if deadline is None and budget.deadline_s is not None:
             deadline = clock.monotonic() + budget.deadline_s

@@ -31,10 +31,10 @@ class Job:
     __slots__ = ("ended", "lost", "run", "started")
 
     def __init__(self, run: Callable[[], None]) -> None:
-        self.run = run
-        self.started = False
-        self.ended = False
-        self.lost = False
+        self.run: Callable[[], None] = run
+        self.started: bool = False
+        self.ended: bool = False
+        self.lost: bool = False
 
 
 class Workers:
