@@ -67,6 +67,7 @@ async def test_a_typo_is_told_before_the_journal_is_made(tmp_path: Path) -> None
         ({"settings": {"temperature": 1}}, "settings is a dict"),
         ({"retry": 3}, "retry is an int"),
         ({"engine": "loop"}, "no execute"),
+        ({"engine": Do}, "engine is the class Do: make one"),
         ({"clock": 3}, "no monotonic"),
         ({"observers": Witness()}, "observers is a Witness: give a list"),
         ({"artifacts": "drafts"}, "artifacts is a str: give a list"),

@@ -1,5 +1,6 @@
 """Agent: an agent as plain data, and its spec."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -102,7 +103,7 @@ def test_an_agent_cannot_be_changed_but_made_anew() -> None:
     with pytest.raises(AttributeError):
         agent.name = "Other"
     assert agent.but(name="Other") == Agent("support", name="Other")
-    with pytest.raises(TypeError):
+    with pytest.raises(Misuse, match="Agent has no field 'nickname': did you mean 'name'"):
         agent.but(nickname="x")
     with pytest.raises(Misuse):
         agent.but(id="")
@@ -178,3 +179,26 @@ def test_no_tools_and_an_empty_list_are_not_the_same() -> None:
         agent: Agent[str] = Agent("support", tools=tools)
         spec = decode(encode(agent), AgentSpec)
         assert spec.tools == tools
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"id": " "}, "an agent needs an id"),
+        ({"id": "a", "output_type": 5}, "output_type of agent 'a' is 5"),
+        ({"id": "a", "output_type": "int"}, "output_type of agent 'a' is 'int'"),
+        ({"id": "a", "engine": Loop}, "engine of agent 'a' is"),
+        ({"id": "a", "model": Named}, "model of agent 'a' is"),
+        ({"id": "a", "modle": "x:y"}, "Agent has no field 'modle': did you mean 'model'?"),
+        ({}, "Agent: missing a required argument: 'id'"),
+    ],
+    ids=str,
+)
+def test_what_cannot_work_is_refused_when_the_agent_is_made(fields: Any, said: str) -> None:
+    with pytest.raises(Misuse, match=re.escape(said)):
+        Agent(**fields)
+
+
+@pytest.mark.parametrize("wanted", [int, list[int], int | None, {"type": "object"}, Any])
+def test_an_output_type_may_be_any_type(wanted: Any) -> None:
+    assert Agent("a", output_type=wanted).output_type == wanted

@@ -1,12 +1,14 @@
 """Hand-offs: the tool by which a model passes a request on."""
 
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from upshot.contract import Handoff, handoff_tool_name
+from upshot.errors import Misuse
 
 
 @pytest.mark.parametrize(
@@ -32,3 +34,21 @@ def test_any_id_makes_a_name_that_providers_take(agent_id: str) -> None:
 def test_a_handoff_passes_the_history_on_unless_told_otherwise() -> None:
     assert Handoff("billing").history
     assert Handoff("billing", "For bills.", history=False).description == "For bills."
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"to_agent_id": ""}, "a hand-off goes to an agent's id, not ''"),
+        ({"to_agent_id": 5}, "a hand-off goes to an agent's id, not 5"),
+        ({"to_agent_id": "b", "description": 5}, "description of the hand-off to 'b'"),
+        ({"to_agent_id": "b", "tool_name": 5}, "tool_name of the hand-off to 'b'"),
+        ({"to_agent_id": "b", "filter": True}, "filter of the hand-off to 'b'"),
+        ({"to_agent_id": "b", "on_invok": None}, "did you mean 'on_invoke'?"),
+        ({}, "Handoff: missing a required argument: 'to_agent_id'"),
+    ],
+    ids=str,
+)
+def test_what_cannot_work_is_refused_when_the_hand_off_is_made(fields: Any, said: str) -> None:
+    with pytest.raises(Misuse, match=re.escape(said)):
+        Handoff(**fields)

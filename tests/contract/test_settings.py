@@ -1,12 +1,13 @@
 """How a model is asked, and how often again."""
 
+import re
 from typing import Any
 
 import pytest
 from hypothesis import given
 
 from tests.contract.strategies import structs
-from upshot.contract import ModelSettings, Retry
+from upshot.contract import ModelSettings, RequestConfig, Retry
 from upshot.errors import Misuse
 
 
@@ -75,3 +76,16 @@ def test_retry_has_patient_defaults() -> None:
 def test_a_retry_that_cannot_be_is_misuse(limits: dict[str, Any]) -> None:
     with pytest.raises(Misuse):
         Retry(**limits)
+
+
+@pytest.mark.parametrize(
+    ("make", "field", "said"),
+    [
+        (Retry, "max_trys", "Retry has no field 'max_trys': did you mean 'max_tries'?"),
+        (ModelSettings, "temprature", "did you mean 'temperature'?"),
+        (RequestConfig, "modes", "RequestConfig has no field 'modes'"),
+    ],
+)
+def test_a_misspelt_field_is_told_with_the_nearest(make: Any, field: str, said: str) -> None:
+    with pytest.raises(Misuse, match=re.escape(said)):
+        make(**{field: 1})

@@ -473,3 +473,15 @@ async def test_a_node_may_end_the_run_as_interrupted() -> None:
 def test_a_graph_that_cannot_be_is_misuse(make: Any, word: str) -> None:
     with pytest.raises(Misuse, match=word):
         make()
+
+
+def test_a_graph_engine_walks_nothing_but_a_graph() -> None:
+    no_graph: Any = {}
+    with pytest.raises(Misuse, match="walks a Graph, not a dict"):
+        GraphEngine(no_graph)
+
+
+def test_a_misspelt_argument_of_a_graph_is_told_with_the_nearest() -> None:
+    fields: dict[str, Any] = {"edgs": ()}
+    with pytest.raises(Misuse, match="Graph has no field 'edgs': did you mean 'edges'"):
+        Graph({"a": nothing}, **fields)

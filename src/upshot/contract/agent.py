@@ -10,6 +10,7 @@ from ..errors import Misuse
 from .budget import Budget
 from .card import AgentCard
 from .handoff import Handoff, handoff_tool_name
+from .keyword import ArgumentsMeta
 from .settings import ModelSettings, Retry
 from .spec import AgentSpec
 from .value import JsonObject
@@ -46,7 +47,7 @@ ToolItem: TypeAlias = "Tool | str | Callable[..., object] | Iterable[Tool]"
 
 
 @dataclass(frozen=True)
-class Agent(Generic[T]):
+class Agent(Generic[T], metaclass=ArgumentsMeta):
     """An agent as plain data; what it does is up to the engine that runs it.
 
     Attributes:
@@ -88,7 +89,7 @@ class Agent(Generic[T]):
     retry: Retry | None = Retry()
 
     def __post_init__(self) -> None:
-        if not self.id or not isinstance(self.id, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        if not isinstance(self.id, str) or not self.id.strip():  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
             raise Misuse("an agent needs an id: give a non-empty string, such as Agent('support')")
         for name in ("tools", "handoffs", "observers", "deciders"):
             items: object = getattr(self, name)
@@ -101,13 +102,14 @@ class Agent(Generic[T]):
             if items is not None and not isinstance(items, tuple):
                 object.__setattr__(self, name, tuple(cast("Iterable[object]", items)))
         _check_fields(self)
+        _check_output_type(self)
         _check_handoffs(self)
 
     def but(self, **changes: object) -> Agent[T]:
         """This agent with some fields changed.
 
         Raises:
-            TypeError: It has no such field.
+            Misuse: It has no such field, or one is of another type.
         """
         return replace(self, **cast("dict[str, Any]", changes))
 
@@ -151,8 +153,20 @@ def _check_fields(agent: Agent[Any]) -> None:
         value = fields[name]
         if value is None or isinstance(value, types):
             continue
-        if not (method and callable(getattr(value, method, None))):
+        # A class has the method, and is nothing that can be asked.
+        is_able = method and callable(getattr(value, method, None))
+        if not is_able or (isinstance(value, type) and method != "__call__"):
             raise Misuse(f"{name} of agent {agent.id!r} is {value!r:.60}: give {words}")
+
+
+def _check_output_type(agent: Agent[Any]) -> None:
+    # Types come in many forms, plain values in few.
+    wanted: object = agent.output_type
+    if isinstance(wanted, str | bytes | int | float | list | tuple | set):
+        raise Misuse(
+            f"output_type of agent {agent.id!r} is {wanted!r:.60}: give a type, a JSON Schema, or "
+            "None for text"
+        )
 
 
 def _check_handoffs(agent: Agent[Any]) -> None:

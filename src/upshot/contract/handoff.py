@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
+from ..errors import Misuse
 from .identity import RunInfo
+from .keyword import ArgumentsMeta
 from .stamp import RunEvent
 
 __all__ = [
@@ -46,7 +48,7 @@ class HandoffEvent(RunEvent, frozen=True, kw_only=True, tag="handoff"):
 
 
 @dataclass(frozen=True)
-class Handoff:
+class Handoff(metaclass=ArgumentsMeta):
     """An agent that a request may be handed to.
 
     Attributes:
@@ -57,6 +59,9 @@ class Handoff:
         on_invoke: Called with the identity and the event, sync or async, before the
             hand-off holds; an exception makes it a failed call and no hand-off.
         history: Whether the receiver gets the messages so far.
+
+    Raises:
+        Misuse: The id is empty, or a field is of another type.
     """
 
     to_agent_id: str
@@ -65,6 +70,20 @@ class Handoff:
     filter: HandoffFilter | None = None
     on_invoke: HandoffHook | None = None
     history: bool = True
+
+    def __post_init__(self) -> None:
+        given = cast("dict[str, object]", vars(self))
+        agent_id = given["to_agent_id"]
+        if not isinstance(agent_id, str) or not agent_id.strip():
+            raise Misuse(
+                f"a hand-off goes to an agent's id, not {agent_id!r:.60}: Handoff('support')"
+            )
+        for name in ("description", "tool_name"):
+            if not isinstance(given[name], str | None):
+                raise Misuse(f"{name} of the hand-off to {agent_id!r} is no text")
+        for name in ("filter", "on_invoke"):
+            if given[name] is not None and not callable(given[name]):
+                raise Misuse(f"{name} of the hand-off to {agent_id!r} is no function")
 
 
 def handoff_tool_name(agent_id: str) -> str:

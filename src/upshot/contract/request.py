@@ -9,6 +9,7 @@ import msgspec
 
 from ..errors import Misuse
 from .call import ToolSpec
+from .keyword import KeywordMeta
 from .message import Conversation, Message
 from .settings import ModelSettings
 from .value import JsonObject, Root, Value, check_types, freeze, set_field
@@ -16,7 +17,7 @@ from .value import JsonObject, Root, Value, check_types, freeze, set_field
 __all__ = ["ModelInput", "ModelRequest", "Request", "RequestConfig"]
 
 
-class RequestConfig(Value, frozen=True, kw_only=True):
+class RequestConfig(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
     """What the caller can take.
 
     Attributes:

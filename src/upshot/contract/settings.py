@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from ..errors import Misuse
+from .keyword import KeywordMeta
 from .value import JsonObject, Value, check_types, freeze, set_field
 
 __all__ = ["ModelSettings", "ReasoningEffort", "Retry"]
@@ -15,7 +16,7 @@ __all__ = ["ModelSettings", "ReasoningEffort", "Retry"]
 ReasoningEffort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 
 
-class ModelSettings(Value, frozen=True, kw_only=True):
+class ModelSettings(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
     """What a model call may be told; None leaves it to the provider.
 
     Settings of an agent and of a run are merged field by field; the run's win.
@@ -67,7 +68,7 @@ class ModelSettings(Value, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, **changes, extra={**self.extra, **over.extra})
 
 
-class Retry(Value, frozen=True, kw_only=True):
+class Retry(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
     """How often and how patiently a failed model call is tried again.
 
     Only retryable errors are; a provider's Retry-After is a floor, jitter only

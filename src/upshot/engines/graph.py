@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, Self, TypeAlias
 
 from ..contract import Agent
+from ..contract.keyword import ArgumentsMeta
 from ..errors import Misuse
 from .graph_branch import MERGES, Merge
 from .graph_chart import draw
@@ -32,7 +33,7 @@ class Edge(NamedTuple):
     condition: BoardFunction | None = None
 
 
-class Graph:
+class Graph(metaclass=ArgumentsMeta):
     """Nodes that work on a board, and the edges that say which comes next.
 
     All edges of a node whose conditions hold are followed: several are a fork. A node is begun
@@ -67,8 +68,8 @@ class Graph:
     ) -> None:
         self.nodes: Mapping[str, Node] = {n: as_node(n, work) for n, work in nodes.items()}
         self.edges: tuple[Edge, ...] = tuple(_read_edge(edge) for edge in edges)
-        self.start = start or next(iter(self.nodes), "")
-        self.ends = frozenset(ends)
+        self.start: str = start or next(iter(self.nodes), "")
+        self.ends: frozenset[str] = frozenset(ends)
         self.merges: Mapping[str, Merge] = dict(merges or {})
         self.max_steps = max_steps
         self._check()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..contract import Checkpoint
+from ..errors import Misuse
 from ..runs import Board, Run, RunHost
 from .graph import Graph
 from .graph_trip import Trip
@@ -16,9 +17,15 @@ class GraphEngine:
 
     Args:
         graph: What is walked.
+
+    Raises:
+        Misuse: It is no graph.
     """
 
     def __init__(self, graph: Graph) -> None:
+        if not isinstance(graph, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+            kind = type(graph).__name__
+            raise Misuse(f"a GraphEngine walks a Graph, not a {kind}: GraphEngine(Graph(nodes))")
         self.graph = graph
 
     def can_resume(self, checkpoint: Checkpoint) -> bool:

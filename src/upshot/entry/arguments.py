@@ -164,6 +164,8 @@ def _check_kind(name: str, value: object) -> None:
     if name in _LISTS and not _is_list(value):
         raise Misuse(f"{name} is {_kind_of(value)}: give a list: {name}=[...]")
     for method in _METHODS.get(name, ()):
+        if isinstance(value, type):
+            raise Misuse(f"{name} is the class {value.__name__}: make one: {value.__name__}(...)")
         if not callable(getattr(value, method, None)):
             raise Misuse(f"{name} is {_kind_of(value)}, which has no {method}(...)")
     if name in ("approve", "prepare") and not callable(value):
