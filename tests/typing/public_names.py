@@ -70,6 +70,8 @@ async def by_type() -> None:
     assert_type(run_sync(order, "?", budget=Budget(max_turns=2)), AgentResult[Order])
     again = await resume("run-1", order, journal="runs.db", answers=[Approve("c")])
     assert_type(again, AgentResult[Order])
+    relayed = await resume("run-1", [order, order.but(id="other")], journal="runs.db")
+    assert_type(relayed.run_id, str)
 
 
 async def branched() -> None:

@@ -7,7 +7,7 @@ they need is loaded at the first run, so that importing them costs next to nothi
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, overload
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable, Sequence
@@ -87,6 +87,7 @@ async def start(
         yield live
 
 
+@overload
 async def resume(
     run_id: str,
     agent: Agent[T] | AgentSpec,
@@ -94,7 +95,24 @@ async def resume(
     journal: Where,
     answers: Sequence[AnyAnswer] = (),
     **options: Unpack[ResumeOptions],
-) -> AgentResult[T]:
+) -> AgentResult[T]: ...
+@overload
+async def resume(
+    run_id: str,
+    agent: Sequence[Agent[Any]],
+    *,
+    journal: Where,
+    answers: Sequence[AnyAnswer] = (),
+    **options: Unpack[ResumeOptions],
+) -> AgentResult[Any]: ...
+async def resume(
+    run_id: str,
+    agent: Agent[Any] | AgentSpec | Sequence[Agent[Any]],
+    *,
+    journal: Where,
+    answers: Sequence[AnyAnswer] = (),
+    **options: Unpack[ResumeOptions],
+) -> AgentResult[Any]:
     """Go on with a run that is parked, or whose process died.
 
     Finished calls are not made again. A run that has ended gives its result, and nothing
@@ -102,7 +120,10 @@ async def resume(
 
     Args:
         run_id: The run.
-        agent: Who worked on it; a change since then is told as a warning.
+        agent: Who worked on it; a change since then is told as a warning. For a run of
+            ``run_with_handoffs`` the same agents as there: from whichever of its runs, it goes on
+            until somebody answers. With one agent alone, a hand-off to one that it does not hold
+            in ``handoffs`` is not followed, which a warning tells.
         journal: Where its log is.
         answers: What people answered, for runs inside it too; the others stay pending. An id that
             several runs use is ``<run_id>/<id>``.
@@ -116,14 +137,10 @@ async def resume(
         Misuse: There is no such run, or an argument is wrong.
         JournalError: The journal cannot be opened or read, or another process has the run.
     """
-    from ..contract import AgentResult
-    from .opening import go_on, run_child
+    from .opening import run_child
+    from .relay import resume_any
 
-    going = go_on(run_id, agent, journal, answers, options, watch=False, child=run_child)
-    async with going as live:
-        if isinstance(live, AgentResult):
-            return cast("AgentResult[T]", live)
-        return await live.finish()
+    return await resume_any(run_id, agent, journal, answers, options, child=run_child)
 
 
 @asynccontextmanager

@@ -16,6 +16,7 @@ from ..contract import (
     AnyAnswer,
     Journal,
     Json,
+    JsonObject,
     Message,
     Origin,
     Request,
@@ -38,7 +39,7 @@ from .answering import hand_down, sort_answers
 from .arguments import check_options
 from .planning import plan_again, plan_run, read_children, read_on, read_past, secrets_of, to_agent
 
-__all__ = ["begin", "go_on", "run_child", "run_whole", "typed"]
+__all__ = ["begin", "go_on", "has_log", "run_child", "run_whole", "typed"]
 
 
 @asynccontextmanager
@@ -50,6 +51,7 @@ async def begin(
     watch: bool,
     child: Child,
     handed: Sequence[Message] = (),
+    noted: JsonObject | None = None,
 ) -> AsyncGenerator[LiveRun[Any]]:
     """Open what a new run needs, begin it, and close it all after its end.
 
@@ -60,16 +62,16 @@ async def begin(
         watch: Whether events are kept for a reader.
         child: Starts a run inside this one.
         handed: Messages that come after the request, from who handed it over.
+        noted: What else its log keeps among the options.
     """
     check_options(options)
+    more: Any = {"child": child, "handed": handed, "noted": noted}
     where = _place(options)
     if where is None:
-        sitting = await _sit_down(agent, request, options, None, child=child, handed=handed)
-        yield LiveRun(sitting, watch=watch)
+        yield LiveRun(await _sit_down(agent, request, options, None, **more), watch=watch)
         return
     async with open_journal(where) as journal:
-        sitting = await _sit_down(agent, request, options, journal, child=child, handed=handed)
-        yield LiveRun(sitting, watch=watch)
+        yield LiveRun(await _sit_down(agent, request, options, journal, **more), watch=watch)
 
 
 async def run_whole(
@@ -117,9 +119,7 @@ async def run_child(
     if where is None or not isinstance(request, Request):
         return await run_whole(agent, request, options, child=run_child)
     async with open_journal(where) as journal:
-        async for _ in journal.events(request.run_id):
-            break
-        else:
+        if not await has_log(request.run_id, journal):
             return await run_whole(agent, request, options, child=run_child)
         rest = cast("ResumeOptions", {**options, "journal": None})
         going = go_on(
@@ -182,9 +182,12 @@ async def _sit_down(
     *,
     child: Child,
     handed: Sequence[Message] = (),
+    noted: JsonObject | None = None,
 ) -> Sitting:
     """Plan a new run and take its log."""
     plan = await plan_run(agent, request, options, journal, child=child, handed=handed)
+    if noted:
+        plan = replace(plan, noted=noted)
     if journal is None:
         return Sitting(plan)
     if plan.request.run_id or plan.resume_from is not None:
@@ -204,8 +207,15 @@ def _place(options: RunOptions) -> Where | None:
     return where
 
 
-async def _refuse_known(run_id: str, journal: Journal) -> None:
+async def has_log(run_id: str, journal: Journal) -> bool:
+    """Whether the journal has any event of a run."""
     async for _ in journal.events(run_id):
+        return True
+    return False
+
+
+async def _refuse_known(run_id: str, journal: Journal) -> None:
+    if await has_log(run_id, journal):
         raise Misuse(f"the journal has a run {run_id!r} already: go on with resume(...)")
 
 

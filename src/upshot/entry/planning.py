@@ -40,8 +40,8 @@ from ..runs import (
     handoff_tools,
     spent_in,
 )
-from ..runs.veil import MARKS_OPTION, name_marks
 from ..runs.callback import answer_at_once, is_async, raised
+from ..runs.veil import MARKS_OPTION, name_marks
 from ..tools import resolve_tools
 from .arguments import check_hooks, items_of, losses_of, object_of, to_request
 from .known import HOOKS, Known, known_of

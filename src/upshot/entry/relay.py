@@ -1,4 +1,8 @@
-"""The relay: agents that hand one request on until one of them has the answer."""
+"""The relay: agents that hand one request on until one of them has the answer.
+
+Each is a run of its own. Its log says what came before it, so that the relay goes on from any of
+its runs; the next one's id is made from that of the one before, so that it is found again.
+"""
 
 from __future__ import annotations
 
@@ -6,27 +10,40 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from ..contract import (
     Agent,
     AgentError,
     AgentResult,
-    Cost,
+    AgentSpec,
+    AnyAnswer,
     ErrorCode,
     HandoffEvent,
+    Journal,
+    JsonObject,
     Message,
     Origin,
     Request,
     Role,
+    RunStarted,
+    RunWarning,
     Status,
-    Usage,
     handoffs_of,
 )
 from ..errors import Misuse
-from ..runs import Child, RunOptions
-from .opening import begin
+from ..journal import open_journal
+from ..runs import Child, ResumeOptions, RunOptions, Where
+from ..runs.kin import child_id
+from .cast import Cast
+from .opening import begin, go_on, has_log
+from .planning import read_past, secrets_of, to_agent
+from .way import WAY_OPTION, Way, way_in
 
-__all__ = ["relay"]
+__all__ = ["relay", "resume_any"]
+
+# What a run takes from its log where the call says nothing, those after it take from there too.
+_LASTING = ("max_attempts", "artifacts")
 
 
 async def relay(
@@ -47,157 +64,197 @@ async def relay(
     """
     if max_depth < 0:
         raise Misuse(f"max_depth is {max_depth}: give 0 or more")
-    return await _Relay(_Cast(agents, start), request, max_depth, options, child).go()
-
-
-class _Cast:
-    """Everybody who may get the request, by id.
-
-    Attributes:
-        first: Who begins.
-    """
-
-    def __init__(
-        self, agents: Iterable[Agent[Any]] | Agent[Any], start: Agent[Any] | str | None
-    ) -> None:
-        self._by_id: dict[str, Agent[Any]] = {}
-        listed = (agents,) if isinstance(agents, Agent) else tuple(agents)
-        for agent in (*listed, *((start,) if isinstance(start, Agent) else ())):
-            self._add(agent)
-        # Who is listed wins over who is only reached.
-        for agent in tuple(self._by_id.values()):
-            self._reach(agent)
-        self._check()
-        if start is None and not listed:
-            raise Misuse("run_with_handoffs needs an agent: give [Agent(...), ...]")
-        first = listed[0].id if start is None else start if isinstance(start, str) else start.id
-        if first not in self._by_id:
-            raise Misuse(f"start is {first!r}: there are {', '.join(self._by_id)}")
-        self.first = self._by_id[first]
-
-    def __getitem__(self, agent_id: str) -> Agent[Any]:
-        return self._by_id[agent_id]
-
-    def _add(self, agent: object) -> None:
-        if not isinstance(agent, Agent):
-            raise Misuse(f"agents hold a {type(agent).__name__}: give Agents")
-        known = cast("Agent[Any]", agent)
-        if self._by_id.setdefault(known.id, known) is not known:
-            raise Misuse(f"two agents are called {known.id!r}: give one of them another id")
-
-    def _reach(self, agent: Agent[Any]) -> None:
-        for item in agent.handoffs:
-            if isinstance(item, Agent) and item.id not in self._by_id:
-                self._by_id[item.id] = item
-                self._reach(item)
-
-    def _check(self) -> None:
-        for agent in self._by_id.values():
-            for handoff in handoffs_of(agent):
-                if handoff.to_agent_id not in self._by_id:
-                    raise Misuse(
-                        f"agent {agent.id!r} hands over to {handoff.to_agent_id!r}, "
-                        f"which is not among the agents: {', '.join(self._by_id)}"
-                    )
+    way = Way(max_depth=max_depth, budget=options.get("budget"))
+    return await _Relay(Cast(agents, start), request, way, options, child).go()
 
 
 class _Relay:
-    """One request on its way from agent to agent."""
+    """One request on its way from agent to agent.
+
+    Attributes:
+        answers: What people answered, until a run goes on with it.
+    """
 
     def __init__(
         self,
-        known: _Cast,
+        known: Cast,
         request: Request | str,
-        max_depth: int,
+        way: Way,
         options: RunOptions,
         child: Child,
     ) -> None:
+        self.answers: Sequence[AnyAnswer] = ()
         self._known = known
         self._request = request
-        self._max_depth = max_depth
+        self._way = way
         self._options = options
         self._child = child
-        self._path: list[str] = []
-        self._results: list[AgentResult[Any]] = []
 
     async def go(self) -> AgentResult[Any]:
-        """Go on until somebody does not hand over."""
-        agent, handed = self._known.first, tuple[Any, ...]()
+        """Begin, and go on until somebody does not hand over."""
+        return await self._follow(self._known.first, await self._begin(self._known.first, ()), ())
+
+    async def go_on(self, run_id: str, journal: Journal) -> AgentResult[Any]:
+        """Take up the run of somebody on the way, and go on from there."""
+        agent = self._known.first
+        result = await self._take_up(run_id, agent, journal)
+        return await self._follow(agent, result, (), journal)
+
+    async def _follow(
+        self,
+        agent: Agent[Any],
+        result: AgentResult[Any],
+        handed: Sequence[Message],
+        journal: Journal | None = None,
+    ) -> AgentResult[Any]:
+        """Have those work that come after *agent*, the first of whom may have begun already."""
+        way = self._way
         while True:
-            result = await self._run(agent, handed)
-            self._path.append(agent.id)
-            self._results.append(result)
+            way.add(agent.id, result)
             event = result.handoff
             if event is None or not result.success:
-                return self._sum_up(result)
-            fault = self._fault(event.to_agent_id)
+                return way.sum_up(result)
+            fault = way.fault(event.to_agent_id)
             if fault:
-                return self._sum_up(_too_deep(result, fault, self._max_depth, len(self._path)))
-            handed = tuple(_handed_on(agent, result, event, handed))
-            agent = self._known_or_misuse(event)
+                return way.sum_up(_too_deep(result, fault, way.max_depth, len(way.path)))
+            receiver = self._known.find(event)
+            if receiver is None:
+                return way.sum_up(_unknown(result, event, journal))
+            if journal is None:
+                produced = _produced(result)
+            else:
+                handed, produced = await self._messages_of(result.run_id, journal)
+            handed = tuple(_handed_on(agent, produced, event, handed))
+            agent = receiver
             self._prepare_next(result)
+            result = await self._next(agent, handed, journal)
 
-    async def _run(self, agent: Agent[Any], handed: Sequence[Message]) -> AgentResult[Any]:
+    async def _begin(self, agent: Agent[Any], handed: Sequence[Message]) -> AgentResult[Any]:
+        self._way.handed = len(handed)
+        noted = cast("JsonObject", msgspec.to_builtins(self._way))
         run_it = begin(
-            agent, self._request, self._options, watch=False, child=self._child, handed=handed
+            agent,
+            self._request,
+            self._options,
+            watch=False,
+            child=self._child,
+            handed=handed,
+            noted={WAY_OPTION: noted},
         )
         async with run_it as live:
             return await live.finish()
 
-    def _fault(self, agent_id: str) -> str:
-        """Why the request goes no further, "" where it may."""
-        if agent_id in self._path:
-            ring = " -> ".join((*self._path, agent_id))
-            return f"The request was handed over in a ring: {ring}."
-        if len(self._path) > self._max_depth:
-            return f"The request was handed over more than {self._max_depth} times."
-        return ""
+    async def _next(
+        self, agent: Agent[Any], handed: Sequence[Message], journal: Journal | None
+    ) -> AgentResult[Any]:
+        run_id = cast("Request", self._request).run_id
+        if journal is not None and await has_log(run_id, journal):
+            return await self._take_up(run_id, agent, journal)
+        return await self._begin(agent, handed)
 
-    def _known_or_misuse(self, event: HandoffEvent) -> Agent[Any]:
-        try:
-            return self._known[event.to_agent_id]
-        except KeyError:
-            # Only an engine that makes its own events can name somebody unknown.
-            raise Misuse(f"handed over to {event.to_agent_id!r}, which is not known") from None
+    async def _take_up(self, run_id: str, agent: Agent[Any], journal: Journal) -> AgentResult[Any]:
+        options = cast("ResumeOptions", {**self._options, "journal": None})
+        going = go_on(run_id, agent, journal, self.answers, options, watch=False, child=self._child)
+        async with going as live:
+            if isinstance(live, AgentResult):
+                return live
+            self.answers = ()
+            return await live.finish()
+
+    async def _messages_of(
+        self, run_id: str, journal: Journal
+    ) -> tuple[Sequence[Message], Sequence[Message]]:
+        """What a run was handed, and what it produced, by its log."""
+        past = await read_past(run_id, journal, secrets=secrets_of(self._options))
+        seeded = past.board.seeded()
+        way = None if past.started is None else way_in(past.started)
+        count = 0 if way is None else way.handed
+        return seeded[len(seeded) - count :], past.board.messages()[len(seeded) :]
 
     def _prepare_next(self, result: AgentResult[Any]) -> None:
         """A run of its own: another id, no checkpoint, and what is left of the budget."""
-
-        request = self._request
-        if isinstance(request, Request) and request.run_id:
-            self._request = msgspec.structs.replace(request, run_id="")
+        request, run_id = self._request, child_id(result.run_id, WAY_OPTION)
+        if isinstance(request, Request):
+            self._request = replace(request, run_id=run_id)
+        else:
+            self._request = Request(request, run_id=run_id)
         options = {name: one for name, one in self._options.items() if name != "resume_from"}
-        budget = self._options.get("budget")
-        if budget is not None:
-            used_s = result.duration_ms / 1000
-            cost = result.cost.total if result.cost is not None else None
-            options["budget"] = msgspec.structs.replace(
-                budget,
-                deadline_s=_left(budget.deadline_s, used_s),
-                max_tokens=_left(budget.max_tokens, result.usage.total_tokens),
-                max_cost_usd=_left(budget.max_cost_usd, cost),
-            )
+        if self._way.budget is not None:
+            options["budget"] = self._way.budget
         self._options = cast("RunOptions", options)
 
-    def _sum_up(self, result: AgentResult[Any]) -> AgentResult[Any]:
-        usage = sum((one.usage for one in self._results), Usage())
-        paid = [one.cost for one in self._results if one.usage.api_calls or one.cost is not None]
-        state = {**result.state, "path": list(self._path)}
-        return msgspec.structs.replace(result, usage=usage, cost=Cost.of_calls(paid), state=state)
+
+async def resume_any(
+    run_id: str,
+    agents: Agent[Any] | AgentSpec | Iterable[Agent[Any]],
+    journal: Where,
+    answers: Sequence[AnyAnswer],
+    options: ResumeOptions,
+    *,
+    child: Child,
+) -> AgentResult[Any]:
+    """Go on with a run, and with the relay that it may be in.
+
+    Args:
+        agents: Who worked on it; or all who may get the request.
+        child: Starts a run inside it.
+
+    The others, what it returns and raises: see ``resume``.
+    """
+    async with open_journal(journal, create=False) as opened:
+        started = await _started(run_id, opened)
+        way = None if started is None else way_in(started)
+        agent = _own_of(agents, run_id, started, options)
+        if started is None or way is None:
+            going = go_on(run_id, agent, opened, answers, options, watch=False, child=child)
+            async with going as live:
+                return live if isinstance(live, AgentResult) else await live.finish()
+        listed = () if isinstance(agents, Agent | AgentSpec) else tuple(agents)
+        known = Cast([one for one in listed if one.id != agent.id], agent, is_whole=False)
+        relay_ = _Relay(known, started.request, way, _options_of(started, options, opened), child)
+        way.budget = options.get("budget") or way.budget
+        relay_.answers = answers
+        return await relay_.go_on(run_id, opened)
 
 
-def _left(limit: Any, used: Any) -> Any:
-    return limit if limit is None or used is None else max(limit - used, type(limit)(0))
+def _own_of(
+    agents: object, run_id: str, started: RunStarted | None, options: ResumeOptions
+) -> Agent[Any]:
+    """The agent of the run: the only one given, else the one of its id."""
+    if isinstance(agents, Agent | AgentSpec) or not isinstance(agents, Iterable):
+        return to_agent(cast("object", agents), options.get("engine"))
+    listed = [to_agent(one) for one in cast("Iterable[object]", agents)]
+    own = "" if started is None else started.agent.id
+    found = [one for one in listed if one.id == own]
+    if started is not None and not found:
+        ids = ", ".join(one.id for one in listed) or "none"
+        raise Misuse(f"run {run_id} is one of agent {own!r}, and those given are {ids}")
+    if not listed:
+        raise Misuse("resume needs an agent: give one, or [Agent(...), ...]")
+    return (found or listed)[0]
+
+
+async def _started(run_id: str, journal: Journal) -> RunStarted | None:
+    async for event in journal.events(run_id):
+        return event if isinstance(event, RunStarted) else None
+    return None
+
+
+def _options_of(started: RunStarted, options: ResumeOptions, journal: Journal) -> RunOptions:
+    """What holds for the runs that come, where the call says nothing: what held for this one."""
+    kept = {name: started.options[name] for name in _LASTING if name in started.options}
+    attributes = {"attributes": started.attributes} if started.attributes else {}
+    return cast("RunOptions", {**kept, **attributes, **options, "journal": journal})
 
 
 def _handed_on(
-    sender: Agent[Any], result: AgentResult[Any], event: HandoffEvent, before: Sequence[Message]
+    sender: Agent[Any], produced: Sequence[Message], event: HandoffEvent, before: Sequence[Message]
 ) -> Iterator[Message]:
     """What the receiver gets beside the request: the messages so far, and the note."""
 
     if _keeps_history(sender, event):
         yield from before
-        yield from _produced(result)
+        yield from produced
     said = ": ".join(filter(None, (event.reason, event.note)))
     yield Message(Role.USER, f"Handed over by {sender.id}{f': {said}' if said else '.'}")
 
@@ -215,6 +272,19 @@ def _produced(result: AgentResult[Any]) -> Sequence[Message]:
     return board.messages()[len(cast("Sequence[Message]", seeded)) :]
 
 
+def _unknown(
+    result: AgentResult[Any], event: HandoffEvent, journal: Journal | None
+) -> AgentResult[Any]:
+    """The result of a run that handed over to somebody who is not there."""
+    message = f"handed over to {event.to_agent_id!r}, which is not known"
+    if journal is None:
+        # Only an engine that makes its own events can name somebody unknown.
+        raise Misuse(message)
+    told = f"{message}: give all agents, resume({result.run_id!r}, [...]), to go on"
+    warning = RunWarning(code="handoff_not_followed", message=told, origin=Origin.CALLER)
+    return replace(result, warnings=(*result.warnings, warning))
+
+
 def _too_deep(result: AgentResult[Any], message: str, limit: int, used: int) -> AgentResult[Any]:
 
     error = AgentError(
@@ -223,4 +293,4 @@ def _too_deep(result: AgentResult[Any], message: str, limit: int, used: int) -> 
         origin=Origin.LIMIT,
         details={"dimension": "depth", "limit": limit, "used": used},
     )
-    return msgspec.structs.replace(result, status=Status.FAILED, error=error, committed=False)
+    return replace(result, status=Status.FAILED, error=error, committed=False)

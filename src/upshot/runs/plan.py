@@ -98,6 +98,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     Attributes:
         handed: Messages that come after the request, from who handed it over.
+        noted: What else the log keeps among the options.
         warnings: Told when the run begins.
         spec: The agent in names only.
         seed: What the board of the first attempt was started with, in an earlier sitting.
@@ -140,6 +141,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     marks: str = ""
     clock: Clock = SYSTEM_CLOCK
     launch: JsonObject = {}
+    noted: JsonObject = {}
     child: Child | None = None
     warnings: tuple[RunWarning, ...] = ()
     spec: AgentSpec = AgentSpec()
@@ -163,7 +165,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def logged_options(self) -> JsonObject:
         """What the log keeps of the options, for who goes on with the run."""
-        options: JsonObject = {"max_attempts": self.max_attempts}
+        options: JsonObject = {**self.noted, "max_attempts": self.max_attempts}
         if self.model is not None:
             options["model"] = self.model.name
         # What the agent has it brings along again.

@@ -1,0 +1,190 @@
+"""A request that was handed over and then waited for people, or whose process died, goes on."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from tests.runs.kit import Ordered, measured
+from upshot import (
+    Agent,
+    Answer,
+    Approve,
+    Budget,
+    Cost,
+    Handoff,
+    Message,
+    Misuse,
+    Request,
+    ScriptedModel,
+    ScriptEngine,
+    Status,
+    ToolCall,
+    resume,
+    run,
+    run_with_handoffs,
+    tool,
+)
+
+PAY = ToolCall("p", "pay", {"cents": 5})
+
+
+def to(agent_id: str) -> ToolCall:
+    return ToolCall(f"to-{agent_id}", f"transfer_to_{agent_id}", {"note": f"for {agent_id}"})
+
+
+class Shop:
+    """Three agents: triage hands over to the till, which pays and hands over to the clerk."""
+
+    def __init__(self, *, history: bool = True) -> None:
+        self.paid: list[int] = []
+        self.sent: list[list[Message]] = []
+
+        @tool(effect="destructive")
+        def pay(cents: int) -> str:
+            self.paid.append(cents)
+            return "paid"
+
+        def thank(messages: Any) -> Any:
+            self.sent.append(list(messages))
+            return measured("Thanks.", cost=Cost(total=Decimal(4)))
+
+        self.clerk = Agent("clerk", model=ScriptedModel([thank]))
+        till = [
+            measured(None, PAY, cost=Cost(total=Decimal(2))),
+            measured(None, to("clerk"), cost=Cost(total=Decimal(2))),
+        ]
+        clerk = Handoff("clerk", history=history)
+        self.till = Agent("till", model=ScriptedModel(till), tools=[pay], handoffs=[clerk])
+        first = [measured(None, to("till"), cost=Cost(total=Decimal(1)))]
+        self.triage = Agent("triage", model=ScriptedModel(first), handoffs=["till"])
+
+    @property
+    def agents(self) -> list[Agent[Any]]:
+        return [self.triage, self.till, self.clerk]
+
+
+async def park(shop: Shop, journal: Ordered, **options: Any) -> Any:
+    asked = Request("Sell it.", run_id="first")
+    return await run_with_handoffs(shop.agents, asked, journal=journal, **options)
+
+
+async def test_after_an_answer_it_goes_on_with_path_usage_and_cost_of_all() -> None:
+    shop, journal = Shop(), Ordered()
+    parked = await park(shop, journal)
+    assert (parked.status, parked.state["path"]) == (Status.INPUT_REQUIRED, ["triage", "till"])
+    result = await resume(parked.run_id, shop.agents, journal=journal, answers=[Approve("p")])
+    assert (result.content, result.agent_id, shop.paid) == ("Thanks.", "clerk", [5])
+    assert result.state["path"] == ["triage", "till", "clerk"]
+    assert result.usage.api_calls == 4
+    assert result.cost is not None
+    assert result.cost.total == 9
+
+
+async def test_the_next_one_gets_what_it_would_have_got_at_once() -> None:
+    shop, journal = Shop(), Ordered()
+    parked = await park(shop, journal)
+    await resume(parked.run_id, shop.agents, journal=journal, answers=[Approve("p")])
+    at_once = Shop()
+    await run_with_handoffs(at_once.agents, "Sell it.", approve=lambda _: True)
+    assert shop.sent == at_once.sent
+    assert len(shop.sent[0]) > 5
+
+
+async def test_a_handoff_without_history_hands_none_on_after_a_wait_either() -> None:
+    shop, journal = Shop(history=False), Ordered()
+    parked = await park(shop, journal)
+    await resume(parked.run_id, shop.agents, journal=journal, answers=[Approve("p")])
+    assert [message.text for message in shop.sent[0]] == [
+        "Sell it.",
+        "Handed over by till: for clerk",
+    ]
+
+
+async def test_the_run_that_began_it_leads_to_the_one_that_waits() -> None:
+    shop, journal = Shop(), Ordered()
+    await park(shop, journal)
+    result = await resume("first", shop.agents, journal=journal, answers=[Approve("p")])
+    assert (result.content, shop.paid) == ("Thanks.", [5])
+    assert result.state["path"] == ["triage", "till", "clerk"]
+    again = await resume("first", shop.agents, journal=journal)
+    assert (again.content, again.usage, again.cost) == ("Thanks.", result.usage, result.cost)
+    assert (len(shop.sent), shop.paid) == (1, [5])
+
+
+async def test_who_is_cut_off_anywhere_comes_to_the_same_end() -> None:
+    shop, journal = Shop(), Ordered()
+    whole = await park(shop, journal, approve=lambda _: True)
+    assert whole.success
+    for length in range(1, len(journal.order) + 1):
+        again = Shop()
+        before = journal.cut(length)
+        if before.order[-1].kind == "tool_started":
+            # Nobody knows then what came of it, so the model is asked once more.
+            continue
+        result = await resume("first", again.agents, journal=before, approve=lambda _: True)
+        assert result.content == "Thanks.", length
+        assert result.state["path"] == ["triage", "till", "clerk"]
+        settled = [event.kind for event in before.order].count("run_settled")
+        assert settled == 3, length
+        asked = [event for event in before.order if event.kind == "model_started"]
+        assert result.usage.api_calls == len(asked)
+
+
+async def test_one_that_is_parked_before_it_hands_over_hands_over_then() -> None:
+    shop, journal = Shop(), Ordered()
+    parked = await run_with_handoffs([shop.till, shop.clerk], "Sell it.", journal=journal)
+    assert parked.state["path"] == ["till"]
+    answers = [Approve("p")]
+    result = await resume(parked.run_id, [shop.till, shop.clerk], journal=journal, answers=answers)
+    assert result.state["path"] == ["till", "clerk"]
+
+
+async def test_an_agent_alone_is_enough_where_nobody_else_is_needed() -> None:
+    shop, journal = Shop(), Ordered()
+    parked = await park(shop, journal)
+    till = shop.till.but(handoffs=[Handoff("clerk")])
+    result = await resume(parked.run_id, till, journal=journal, answers=[Approve("p")])
+    assert result.state["path"] == ["triage", "till"]
+    assert result.usage.api_calls == 3
+    assert result.handoff is not None
+    assert [one.code for one in result.warnings] == ["handoff_not_followed"]
+    # Nothing is lost: with all of them it goes on.
+    end = await resume(parked.run_id, shop.agents, journal=journal)
+    assert (end.content, shop.paid) == ("Thanks.", [5])
+
+
+async def test_the_budget_stays_that_of_all() -> None:
+    shop, journal = Shop(), Ordered()
+    parked = await park(shop, journal, budget=Budget(max_tokens=50))
+    result = await resume(parked.run_id, shop.agents, journal=journal, answers=[Approve("p")])
+    assert result.content == "Thanks."
+    events = [event for event in journal.order if event.kind == "run_started"]
+    left = [event.options["budget"]["max_tokens"] for event in events]  # type: ignore[union-attr, index, call-overload]
+    assert left == [50, 35, 5]
+
+
+async def test_a_ring_fails_after_a_wait_too() -> None:
+    shop, journal = Shop(), Ordered()
+    triage = shop.triage.but(id="clerk")
+    agents = [triage, shop.till]
+    parked = await run_with_handoffs(agents, "Sell it.", journal=journal)
+    result = await resume(parked.run_id, agents, journal=journal, answers=[Approve("p")])
+    assert result.error is not None
+    assert result.error.details["dimension"] == "depth"
+
+
+async def test_of_several_agents_a_run_takes_its_own() -> None:
+    async def ask(run: Any, host: Any, board: Any) -> Any:
+        return await host.ask_user("Well?")
+
+    journal, asker = Ordered(), Agent[Any]("asker", engine=ScriptEngine(ask))
+    await run(asker, Request("?", run_id="r"), journal=journal)
+    answers = [Answer("question-1-1", "Yes.")]
+    with pytest.raises(Misuse, match="asker"):
+        await resume("r", [Agent("other")], journal=journal, answers=answers)
+    result = await resume("r", [Agent("other"), asker], journal=journal, answers=answers)
+    assert result.output == "Yes."
+    assert "path" not in result.state
