@@ -240,8 +240,8 @@ async def test_a_deadline_that_an_engine_cleans_up_after_is_a_timeout(also: Any)
 @pytest.mark.parametrize("also", AFTERWARDS, ids=repr)
 def test_a_cut_interrupt_that_an_engine_cleans_up_after_is_interrupted(also: Any) -> None:
     wish = Interrupt(InterruptCause("custom"), "enough")
-    deadline = AgentError("timeout", "late")
-    ending = classify(also, stop="interrupt", was_cut=True, interrupt=wish, deadline=deadline)
+    limit = AgentError("timeout", "late")
+    ending = classify(also, stop="interrupt", was_cut=True, interrupt=wish, limit=limit)
     assert (ending.status, ending.interrupt) == ("interrupted", wish)
 
 

@@ -11,13 +11,17 @@ from tests.runs.kit import Do, kinds, log_of, measured
 from upshot import (
     Agent,
     Answer,
+    Budget,
     Checkpoint,
     FinalizeDecision,
     Interrupt,
     Interrupted,
+    Message,
+    ModelResponse,
     Parked,
     PendingQuestion,
     Status,
+    Usage,
     resume,
     run,
     start,
@@ -287,3 +291,113 @@ async def test_watchers_hear_of_a_host_that_raises_after_what_it_raised_at() -> 
     places = [(event.seq, event.part) for event in events]
     assert places == sorted(places)
     assert [event.kind for event in events[:2]] == ["run_started", "warning"]
+
+
+@pytest.mark.parametrize("host", [Hosts.Sync(), Hosts.Value()], ids=["sync", "value"])
+async def test_a_wish_can_be_looked_at(host: Any) -> None:
+    def work(run: Any, host: Any, board: Any) -> None:
+        if host.interrupts:
+            raise Interrupted(host.interrupts.cause, host.interrupts.detail)
+
+    result = await run(Agent("a", engine=Do(work)), "?", host=host)
+    assert (result.status, result.cause) == ("interrupted", "custom")
+
+
+async def test_without_a_wish_there_is_none_to_look_at() -> None:
+    async def work(run: Any, host: Any, board: Any) -> Any:
+        wish = host.interrupts
+        return [bool(wish), wish.cause, wish.detail, await wish, await wish()]
+
+    result = await run(Agent("a", engine=Do(work)), "?")
+    assert result.output == [False, "", "", None, None]
+
+
+async def test_the_wish_of_who_watches_can_be_looked_at() -> None:
+    async def work(run: Any, host: Any, board: Any) -> str:
+        while not host.interrupts:
+            await asyncio.sleep(0)
+        return host.interrupts.detail
+
+    async with start(Agent("a", engine=Do(work)), "?") as live:
+        live.interrupt("custom", "enough")
+        result = await live.result()
+    assert result.output == "enough"
+
+
+async def test_a_broken_wish_is_no_wish_and_a_warning() -> None:
+    class Host:
+        def interrupts(self) -> Any:
+            raise SystemExit("broken")
+
+    result = await run(
+        Agent("a", engine=Do(lambda run, host, board: bool(host.interrupts))), "?", host=Host()
+    )
+    assert result.output is False
+    assert [one.code for one in result.warnings] == ["host_failed"]
+
+
+async def test_bare_usage_can_be_reported() -> None:
+    def work(run: Any, host: Any, board: Any) -> None:
+        host.report_usage(Usage(input_tokens=3, output_tokens=2))
+
+    result = await run(Agent("a", engine=Do(work)), "?")
+    assert (result.usage.input_tokens, result.usage.output_tokens) == (3, 2)
+
+
+async def test_what_is_no_usage_is_misuse() -> None:
+    def work(run: Any, host: Any, board: Any) -> None:
+        host.report_usage({"input_tokens": 3})
+
+    result = await run(Agent("a", engine=Do(work)), "?")
+    assert result.error is not None
+    assert (result.error.type, "a dict" in result.error.message) == ("Misuse", True)
+
+
+def reporting(times: int) -> Do:
+    async def work(run: Any, host: Any, board: Any) -> str:
+        for _ in range(times):
+            await host.report_usage(Usage(input_tokens=10, output_tokens=5, api_calls=1))
+            await asyncio.sleep(0)
+        return "done"
+
+    return Do(work)
+
+
+async def test_who_uses_more_than_the_budget_elsewhere_is_ended() -> None:
+    result = await run(Agent("a", engine=reporting(9)), "?", budget=Budget(max_tokens=32))
+    assert result.error is not None
+    assert (result.status, result.error.code) == ("failed", "budget_exceeded")
+    assert result.error.details["dimension"] == "tokens"
+    assert result.usage.api_calls == 4
+
+
+async def test_what_spends_the_last_of_the_budget_elsewhere_still_counts() -> None:
+    result = await run(Agent("a", engine=reporting(3)), "?", budget=Budget(max_tokens=32))
+    assert (result.status, result.output) == ("completed", "done")
+
+
+async def test_a_run_ends_where_a_run_inside_spends_its_budget_elsewhere() -> None:
+    async def work(run: Any, host: Any, board: Any) -> Any:
+        result = await run.child(Agent("b", engine=reporting(9)), "?")
+        return result.error.code
+
+    result = await run(Agent("a", engine=Do(work)), "?", budget=Budget(max_tokens=32))
+    assert (result.status, result.output) == ("completed", "budget_exceeded")
+
+
+@pytest.mark.parametrize("asked", ["Hi.", [Message("user", "Hi.")]], ids=["text", "messages"])
+async def test_a_model_can_be_asked_in_short(asked: Any) -> None:
+    async def work(run: Any, host: Any, board: Any) -> Any:
+        return (await run.call_model(asked)).content
+
+    agent = Agent("a", model=ScriptedModel(["Hello."]), engine=Do(work))
+    assert (await run(agent, "?")).output == "Hello."
+
+
+async def test_a_refusal_is_told_in_a_warning() -> None:
+    reply = ModelResponse(refusal="I will not.", finish_reason="stop")
+    result = await run(Agent("a", model=ScriptedModel([reply])), "?")
+    assert (result.content, result.status) == (None, "completed")
+    assert [(one.code, one.message, one.origin) for one in result.warnings] == [
+        ("refusal", "I will not.", "model")
+    ]

@@ -14,7 +14,9 @@ from ..contract import (
     ModelResponse,
     ModelRetried,
     ModelStarted,
+    Origin,
     Retry,
+    RunWarning,
     StreamItem,
     TextDelta,
 )
@@ -120,6 +122,9 @@ class ModelCaller:
                 purpose=purpose,
             )
         )
+        if response.refusal and not purpose:
+            refused = response.refusal
+            self.recorder.warn(RunWarning(code="refusal", message=refused, origin=Origin.MODEL))
         return response
 
     def note(self, response: ModelResponse, *, purpose: str = "") -> None:

@@ -15,7 +15,7 @@ from .signals import Aborted, Failed, Interrupted, Parked, signal_of
 
 __all__ = ["COMPLETED", "Ending", "StopReason", "classify", "internal_error"]
 
-StopReason = Literal["", "interrupt", "cancel", "deadline", "caller"]
+StopReason = Literal["", "interrupt", "cancel", "deadline", "budget", "caller"]
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +45,7 @@ def classify(
     stop: StopReason,
     was_cut: bool,
     interrupt: Interrupt | None,
-    deadline: AgentError,
+    limit: AgentError,
     questions: Iterable[Pending] = (),
 ) -> Ending:
     """Say how a pass of the engine ended.
@@ -56,7 +56,7 @@ def classify(
         was_cut: Whether that cancelled it while it was under way; however it cleaned up then,
             it is the reason that counts.
         interrupt: The wish to stop that was made, None without one.
-        deadline: The error of a run whose time is over.
+        limit: The error of a run whose time is over or whose budget is spent.
         questions: Those that people were asked and that nobody has answered.
 
     Returns:
@@ -65,7 +65,7 @@ def classify(
     if exception is not None:
         exception = signal_of(exception) or exception
     if was_cut and not isinstance(exception, JournalError):
-        return _stopped(exception, stop, interrupt, deadline)
+        return _stopped(exception, stop, interrupt, limit)
     match exception:
         case None:
             return COMPLETED
@@ -83,19 +83,19 @@ def classify(
             )
             return Ending(status=Status.FAILED, error=error, exception=exception)
         case _:
-            return _stopped(exception, stop, interrupt, deadline)
+            return _stopped(exception, stop, interrupt, limit)
 
 
 def _stopped(
     exception: BaseException | None,
     stop: StopReason,
     interrupt: Interrupt | None,
-    deadline: AgentError,
+    limit: AgentError,
 ) -> Ending:
     """How it ended for an exception that is no word of the engine's own."""
     match stop:
-        case "deadline":
-            return Ending(status=Status.FAILED, error=deadline, exception=exception)
+        case "deadline" | "budget":
+            return Ending(status=Status.FAILED, error=limit, exception=exception)
         case "interrupt":
             return _interrupted(interrupt or Interrupt(), exception)
         case "cancel" | "caller":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..contract import OUTPUT_VAR, AgentResult, RunInfo, to_free_json
+from ..contract import OUTPUT_VAR, AgentError, AgentResult, ModelResponse, RunInfo, to_free_json
 from ..contract import Board as BoardRole
 from .account import restore
 from .board import Board
@@ -53,6 +53,7 @@ class Equipment:
         run: What the engine sees of it all.
         report: What the result is made from.
         board: What the engine works on; a new one for every attempt.
+        overrun: The limit that the engine went on beyond by ways of its own, None for none.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Equipment:
         self.plan = plan
         self.record = record
         self.board = Board()
+        self.overrun: AgentError | None = None
         self.info = info = RunInfo(
             agent_id=plan.agent.id,
             run_id=plan.run_id,
@@ -100,7 +102,7 @@ class Equipment:
             plan.host,
             recorder=recorder,
             steps=_steps_of(past, record),
-            report=self.caller.note,
+            report=self._count,
         )
         self.run = Run(
             plan, info=info, depth=self.depth, box=self.box, caller=self.caller, past=past
@@ -134,6 +136,14 @@ class Equipment:
             is_stopped=self.scope.is_stopped,
             record=self.record,
         )
+
+    def _count(self, response: ModelResponse) -> None:
+        """Count what an engine used by ways of its own; the second time beyond a limit ends it."""
+        spent = self.ledger.spent_by_children()
+        self.caller.note(response)
+        if spent is not None and not self.scope.stop and not self.scope.is_final:
+            self.overrun = spent
+            self.scope.end("budget")
 
     def begin_attempt(self, number: int, feedback: str) -> None:
         """Stamp what comes with the attempt's number, and show it to the engine."""

@@ -33,14 +33,17 @@ from ..contract import (
     RunWarning,
     StepSettled,
     StepStarted,
+    Usage,
     to_free_json,
 )
+from ..errors import Misuse
 from .audience import Audience
-from .callback import Wait, call, method, raised
+from .callback import Wait, answer_at_once, call, is_async, method, raised
 from .ending import internal_error
 from .jobs import Jobs
 from .recorder import Recorder
 from .signals import Failed, Parked, signal_of
+from .wish import Wish
 
 __all__ = ["RunHost", "Steps"]
 
@@ -118,15 +121,38 @@ class RunHost:
             self._recorder.emit(msgspec.structs.replace(event))
         return _Done()
 
-    async def interrupts(self) -> Interrupt | None:
-        """The wish that the run stop, None for none."""
+    @property
+    def interrupts(self) -> Wish:
+        """The wish that the run stop: ``await host.interrupts()`` gives it, None for none.
+
+        ``if host.interrupts:`` only looks, and asks no async method of the user's host.
+        """
+        return Wish(self._look, self._wish)
+
+    async def _wish(self) -> Interrupt | None:
         if self.interrupt is None:
             asked = getattr(self._user, "interrupts", None)
             if callable(asked):
                 asked = await self._ask("interrupts")
-            if asked:
-                self.interrupt = asked if isinstance(asked, Interrupt) else Interrupt()
+            self._take_wish(asked)
         return self.interrupt
+
+    def _look(self) -> Interrupt | None:
+        if self.interrupt is None:
+            asked = getattr(self._user, "interrupts", None)
+            if callable(asked):
+                try:
+                    asked = None if is_async(asked) else answer_at_once(asked)
+                except Exception as error:
+                    # A host looks after a run; it never fails it.
+                    self._warn("interrupts", error)
+                    asked = None
+            self._take_wish(asked)
+        return self.interrupt
+
+    def _take_wish(self, asked: object) -> None:
+        if asked:
+            self.interrupt = asked if isinstance(asked, Interrupt) else Interrupt()
 
     async def ask_user(
         self, question: str, *, choices: tuple[str, ...] = (), key: str | None = None
@@ -182,12 +208,22 @@ class RunHost:
         )
         await self._ask("checkpoint", checkpoint)
 
-    def report_usage(self, delta: ModelResponse) -> Awaitable[None]:
-        """Add what a foreign engine used.
+    def report_usage(self, delta: ModelResponse | Usage) -> Awaitable[None]:
+        """Add what a foreign engine used; who uses more after its budget is spent is ended.
+
+        Args:
+            delta: What came of a model call, or only what it used.
 
         Returns:
             Nothing to wait for; it may be awaited or not.
+
+        Raises:
+            Misuse: It is neither.
         """
+        if isinstance(delta, Usage):
+            delta = ModelResponse(usage=delta)
+        elif not isinstance(delta, ModelResponse):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+            raise Misuse(f"report_usage got a {type(delta).__name__}: give a Usage")
         self._report(delta)
         self._recorder.report(delta)
         if self._usage is not None:

@@ -380,7 +380,7 @@ class Sitting:
             stop=parts.scope.stop,
             was_cut=parts.scope.was_cut,
             interrupt=parts.host.interrupt,
-            deadline=deadline_error(self.plan.budget),
+            limit=parts.overrun or deadline_error(self.plan.budget),
             questions=parts.host.questions,
         )
 

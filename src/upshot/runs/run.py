@@ -17,6 +17,7 @@ from ..contract import (
     HandoffEvent,
     Json,
     Model,
+    ModelInput,
     ModelRequest,
     ModelResponse,
     ModelSettings,
@@ -182,13 +183,11 @@ class Run:
             )
         return self._plan.model
 
-    async def call_model(
-        self, request: ModelRequest, *, model: Model | None = None
-    ) -> ModelResponse:
+    async def call_model(self, request: ModelInput, *, model: Model | None = None) -> ModelResponse:
         """Ask a model through deciders, log, retry, budget and accounting.
 
         Args:
-            request: What to send.
+            request: What to send: a request, messages or a text.
             model: Another than the run's own.
 
         Returns:
@@ -196,7 +195,9 @@ class Run:
 
         Raises:
             Failed: A budget is spent; let it through.
+            Misuse: The request is none.
         """
+        request = ModelRequest.of(request)
         model = model or self.model
         again, turn = self._again, None
         if again is not None:
