@@ -139,6 +139,7 @@ def test_a_single_fault_is_one_line() -> None:
         ("a: {type: initial, when: 1}", "unknown_key"),
         ("a: {type: initial, agent: x, retry: {}}", "missing_key"),
         ("a: {type: initial, agent: }", "type"),
+        ("a: {type: initial, wait: 5, transitions: [{to: b}]}\nb: {type: final}", "type"),
         ("a: {type: initial, transitions: [{when: }]}", "type"),
     ],
 )

@@ -22,6 +22,7 @@ from upshot import (
     BoardSnapshot,
     Checkpoint,
     Event,
+    FinalizeDecision,
     Message,
     Misuse,
     ModelResponse,
@@ -151,15 +152,62 @@ async def test_a_wait_state_parks_and_goes_on_by_the_answer(answer: Any, expecte
     assert parked.status is Status.INPUT_REQUIRED
     (question,) = parked.pending
     assert question.question == "approval"  # type: ignore[union-attr]
-    assert question.id == "machine-1/ask#1"  # type: ignore[union-attr]
+    assert question.id == "approval"  # type: ignore[union-attr]
     # What waits has not begun, so that nothing is cut off.
     log = await log_of(journal, "run-1")
     begun = {event.key for event in log if event.kind == "step_started"}
-    assert question.id not in begun  # type: ignore[union-attr]
+    assert "machine-1/ask#1" not in begun
     answers = [Answer(question.id, answer)]  # type: ignore[union-attr]
     result = await resume("run-1", AGENT, journal=journal, engine=made, answers=answers)
     assert result.output == expected
     assert work.done == {"a": 1}
+
+
+async def test_a_wait_that_comes_again_has_a_number() -> None:
+    states = """
+        ask:
+          type: initial
+          wait: approval
+          transitions: [{when: 'output == "yes"', to: b}, {to: ask}]
+        b: {type: final, output: {said: output}}
+    """
+    journal, made = MemoryJournal(), engine_of(states)
+    parked = await go(made, journal=journal)
+    for id, answer in (("approval", "no"), ("approval#2", "no"), ("approval#3", "yes")):
+        assert [one.id for one in parked.pending] == [id]
+        answers = [Answer(id, answer)]
+        parked = await resume("run-1", AGENT, journal=journal, engine=made, answers=answers)
+    assert parked.output == {"said": "yes"}
+
+
+async def test_waits_of_one_name_at_the_same_time_keep_their_answers() -> None:
+    states = f"""
+        a:
+          type: initial
+          parallel: {{left: {waiting_for("ok")}, right: {waiting_for("ok")}}}
+          transitions: [{{to: b}}]
+        b: {{type: final, output: output}}
+    """
+    journal, made = MemoryJournal(), engine_of(states)
+    parked = await go(made, journal=journal)
+    assert [one.id for one in parked.pending] == ["ok", "ok#2"]
+    for id, answer in (("ok#2", "right"), ("ok", "left")):
+        answers = [Answer(id, answer)]
+        parked = await resume("run-1", AGENT, journal=journal, engine=made, answers=answers)
+    assert parked.output == {"left": "left", "right": "right"}
+
+
+async def test_a_wait_of_another_attempt_is_asked_anew() -> None:
+    class Again:
+        def before_finalize(self, *_: Any) -> FinalizeDecision:
+            return FinalizeDecision.revise("Ask again.", "once more")
+
+    journal, made = MemoryJournal(), engine_of(WAITING, functions={"f": Work()})
+    options: dict[str, Any] = {"journal": journal, "deciders": [Again()], "max_attempts": 2}
+    await go(made, **options)
+    answers = [Answer("approval", "yes")]
+    parked = await resume("run-1", AGENT, engine=made, answers=answers, **options)
+    assert [one.id for one in parked.pending] == ["approval#2"]
 
 
 async def test_a_state_that_waits_is_entered_once() -> None:

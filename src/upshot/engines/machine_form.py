@@ -89,7 +89,10 @@ FORMS: dict[str, dict[str, Key]] = {
             {"type": "object", "minProperties": 1, "additionalProperties": _ref("task")},
             "What is done at the same time, by name; the output is a mapping.",
         ),
-        "wait": Key(_NAME, "The run is parked until somebody answers; the answer is the output."),
+        "wait": Key(
+            {"type": "string", "minLength": 1},
+            "The run is parked until somebody answers what has this name; the answer is the output.",
+        ),
         "output": Key(_ref("values"), "Of a final state: what the machine gives."),
         "output_to_context": Key(
             {"type": "object", "additionalProperties": _ref("value")},

@@ -134,7 +134,7 @@ class _Reader(TableReader):
         names = () if each is None else (each.name,)
         given = self.values(items["input"], names) if "input" in items else None
         retry = self._retry(items.get("retry"))
-        wait = self.name(items["wait"], "a name for what is waited for") if "wait" in items else ""
+        wait = self._wait(items["wait"]) if "wait" in items else ""
         return State(
             name,
             mark=mark,
@@ -253,6 +253,14 @@ class _Reader(TableReader):
         if "backoff_s" in items:
             given["backoff_s"] = self.seconds(items["backoff_s"], "before the second try")
         return Retrying(**{name: value for name, value in given.items() if value is not None})
+
+    def _wait(self, piece: Piece) -> str:
+        what = "a name for what is waited for"
+        if isinstance(piece, Scalar) and not isinstance(piece.value, str | None):
+            # A number would look like a time to wait.
+            self.tell(piece.mark, shown(piece), f"{what}, such as approval", kind="type")
+            return ""
+        return self.name(piece, what)
 
     def _keeps(self, piece: Piece | None) -> Fields:
         table = None if piece is None else self.mapping(piece, "values of the context, by name")

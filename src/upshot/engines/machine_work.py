@@ -96,8 +96,21 @@ class Worker:
             question = str(given.get("question", question))
             listed = given.get("choices")
             choices = [str(one) for one in listed] if isinstance(listed, list) else []
-        answer = await self._trip.host.ask_user(question, choices=tuple(choices), key=key)
+        id = await self._name_wait(state.wait, key)
+        answer = await self._trip.host.ask_user(question, choices=tuple(choices), key=id)
         return Outcome(answer)
+
+    async def _name_wait(self, wait: str, key: str) -> str:
+        """What an answer names: the wait, with a number where the run has waited for it before.
+
+        The log keeps who had which, for branches may come in another order when the run goes on.
+        """
+        number = 1
+        while True:
+            step = f"wait:{wait}#{number}"
+            if await self._trip.host.once(step, Effect.READ, lambda: key) == key:
+                return wait if number == 1 else f"{wait}#{number}"
+            number += 1
 
     async def _for_each(self, state: State, task: Task, key: str, scope: Scope) -> Outcome:
         each = state.each
