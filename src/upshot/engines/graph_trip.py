@@ -15,6 +15,7 @@ from ..contract import BoardSnapshot, Effect, JsonObject
 from ..runs import Board, Interrupted, Run, RunHost
 from .graph_board import Added, BoardCopy, Change
 from .graph_turnstile import Turnstile
+from .point import keeps_points, save_point
 
 __all__ = ["Trip"]
 
@@ -41,6 +42,7 @@ class Trip:
         self.key: str = f"{name}-{run.attempt}/"
         self.questions: Turnstile = Turnstile(host, f"{self.key}question-")
         self._board = board
+        self._keeps_points = keeps_points(host)
         # How many messages of each channel an earlier sitting has put on the board.
         self._shown: dict[str, int] = {}
         self._messages: list[Added] = []
@@ -84,6 +86,18 @@ class Trip:
                 if not self._board.shows(name, value):
                     self._board.set(name, value)
             self._variables.clear()
+
+    async def name_point(self, step: str, key: str, iteration: int) -> None:
+        """Give the host a checkpoint before *step*, if it keeps any and the step is to be done.
+
+        Args:
+            step: The node or state that comes next, and is all that comes next.
+            key: What it has in the log.
+            iteration: How many there were before it.
+        """
+        if self._keeps_points and not self.host.is_settled(key):
+            self.flush()
+            await save_point(self.run, self.host, self._board, step=step, iteration=iteration)
 
     async def stop_if_asked(self) -> None:
         """Follow a wish to stop.

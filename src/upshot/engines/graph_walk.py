@@ -91,9 +91,14 @@ class _Walk:
             self._settle_fork(arrived, ended)
             ready = self._ready(arrived)
             branches = [self._join(arrived.pop(name), name) for name in ready]
-            if len(branches) == 1 and not arrived and not ended:
+            is_alone = len(branches) == 1 and not arrived and not ended
+            if is_alone:
                 branches = [self._settle(branches[0])]
             await self._trip.stop_if_asked()
+            if is_alone and self._key == self._trip.key:
+                visit = self._visits.get(ready[0], 0) + 1
+                key = f"{self._key}{ready[0]}#{visit}"
+                await self._trip.name_point(ready[0], key, self._steps)
             self._count(ready)
             for name, done in zip(ready, await self._visit_all(ready, branches), strict=True):
                 place = self._places[name]

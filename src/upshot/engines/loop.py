@@ -24,10 +24,13 @@ from ..contract import (
     ToolOutcome,
 )
 from ..runs import Board, Failed, Interrupted, Parked, Run, RunHost
+from .point import keeps_points, save_point
 
 __all__ = ["LoopEngine"]
 
 _CORRECTIVE_TURNS = 1
+# What a checkpoint of a loop is called; its number is the iteration.
+_POINT = "turn"
 
 
 class LoopEngine:
@@ -46,8 +49,8 @@ class LoopEngine:
         self._corrective_turns = corrective_turns
 
     def can_resume(self, checkpoint: Checkpoint) -> bool:
-        """Any board that a loop left can be gone on with."""
-        return bool(checkpoint.board.channels)
+        """Whether the checkpoint is of a loop, and its board holds something to go on with."""
+        return checkpoint.step == _POINT and bool(checkpoint.board.channels)
 
     async def execute(self, run: Run, host: RunHost, board: Board) -> Board:
         """Work on the main channel of *board* until the model answers without calls.
@@ -81,6 +84,7 @@ class _Turns:
         # An earlier sitting may have used some up; nobody else says anything as a user here.
         self._corrections = corrections - roles.count(Role.USER)
         self._number = roles.count(Role.ASSISTANT)
+        self._keeps_points = keeps_points(host)
 
     def fail_again(self) -> None:
         """End as an earlier sitting was about to, whose last reply was an error.
@@ -106,12 +110,19 @@ class _Turns:
             if self._run.handoff is not None:
                 return True
             await self._stop_if_asked()
+            if self._keeps_points and self._number:
+                await self._name_point()
             await self._ask()
             return False
         if last.tool_calls:
             await self._call_tools(self._open_calls())
             return self._run.handoff is not None
         return self._conclude(last.text)
+
+    async def _name_point(self) -> None:
+        """Give the host a checkpoint between two turns."""
+        number = self._number
+        await save_point(self._run, self._host, self._board, step=_POINT, iteration=number)
 
     # -- asking
 

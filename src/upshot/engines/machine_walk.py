@@ -111,7 +111,11 @@ class _Walk:
         name, steps, said = start, 0, ""
         outcomes: list[Outcome] = []
         while True:
-            await self._around.trip.stop_if_asked()
+            trip = self._around.trip
+            await trip.stop_if_asked()
+            if self._key == trip.key:
+                visit = self._visits.get(name, 0) + 1
+                await trip.name_point(name, f"{self._key}{name}#{visit}", steps)
             steps += 1
             self._check_limit(steps, name)
             done = await self._visit(self._state(name))

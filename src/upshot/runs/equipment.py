@@ -104,15 +104,21 @@ class Equipment:
             steps=_steps_of(past, record),
             report=self._count,
         )
-        self.run = Run(
-            plan, info=info, depth=self.depth, box=self.box, caller=self.caller, past=past
-        )
         self.report = Report.of(
             plan,
             info=info,
             ledger=self.ledger,
             caller=self.caller,
             first_started_at=started.time if started else None,
+        )
+        self.run = Run(
+            plan,
+            info=info,
+            depth=self.depth,
+            started_at=self.report.started_at,
+            box=self.box,
+            caller=self.caller,
+            past=past,
         )
 
     def _make_hooks(self) -> Hooks:

@@ -199,6 +199,15 @@ class RunHost:
         self._recorder.emit(QuestionAnswered(id=key, value=answer))
         return answer
 
+    @property
+    def keeps_checkpoints(self) -> bool:
+        """Whether the user's host takes checkpoints; an engine need not make them else."""
+        return method(self._user, "checkpoint") is not None
+
+    def is_settled(self, key: str) -> bool:
+        """Whether the log has what came of a step."""
+        return key in self._steps.settled
+
     async def checkpoint(self, checkpoint: Checkpoint) -> None:
         """Name this point of the log; the user's host gets the whole checkpoint."""
         self._recorder.emit(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -58,6 +59,7 @@ class Run:
         id: The run's id.
         identity: Agent, run, task and context; attributes cannot forge it.
         parent_run_id: The run that started this one, "" for a root run.
+        started_at: When it began, in its first sitting.
         depth: 0 for a root run.
         agent: The agent that it is a run of.
         request: What was asked.
@@ -79,6 +81,7 @@ class Run:
     id: str
     identity: RunInfo
     parent_run_id: str
+    started_at: datetime
     depth: int
     agent: Agent[Any]
     request: Request
@@ -97,6 +100,7 @@ class Run:
         *,
         info: RunInfo,
         depth: int,
+        started_at: datetime,
         box: Box,
         caller: ModelCaller,
         past: Past | None,
@@ -105,6 +109,7 @@ class Run:
             id=info.run_id,
             identity=info,
             parent_run_id=plan.parent_run_id,
+            started_at=started_at,
             depth=depth,
             agent=plan.agent,
             request=plan.request,
