@@ -91,7 +91,7 @@ FORMS: dict[str, dict[str, Key]] = {
         ),
         "wait": Key(
             {"type": "string", "minLength": 1},
-            "The run is parked until somebody answers what has this name; the answer is the output.",
+            "The run is parked until somebody answers; the answer is the output.",
         ),
         "output": Key(_ref("values"), "Of a final state: what the machine gives."),
         "output_to_context": Key(

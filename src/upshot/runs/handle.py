@@ -14,6 +14,8 @@ from ..contract import (
     Interrupt,
     InterruptCause,
     Lagged,
+    ModelReplied,
+    ModelStarted,
     ReasoningDelta,
     RunEvent,
     RunSettled,
@@ -124,10 +126,28 @@ class LiveRun(Generic[T]):
         return self._events()
 
     async def text(self) -> AsyncIterator[str]:
-        """The visible text as it comes, piece by piece."""
+        """The visible text as it comes, piece by piece.
+
+        A reply that a model gives whole is one piece. Where no model of this run said anything,
+        the answer comes at the end; runs inside have watchers of their own.
+        """
+        # Whether the model call under way, and whether any, has said something.
+        is_streamed = is_said = False
         async for event in self._events():
-            if isinstance(event, TextDelta):
-                yield event.text
+            match event:
+                case TextDelta(text=text):
+                    is_streamed = True
+                case ModelStarted():
+                    is_streamed, text = False, ""
+                case ModelReplied(response=response, purpose=""):
+                    text = "" if is_streamed else response.content
+                case RunSettled(result=result):
+                    text = "" if is_said else result.content
+                case _:
+                    text = ""
+            if text:
+                is_said = True
+                yield text
 
     async def _events(self) -> AsyncIterator[Event]:
         if self._wake is None:
