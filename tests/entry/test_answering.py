@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from upshot import (
     ToolCall,
     fork,
     load_machine,
+    replay,
     resume,
     run,
     tool,
@@ -315,6 +317,38 @@ async def test_a_run_inside_may_have_an_approver_and_a_host_of_its_own() -> None
     outer = Agent[Any]("outer", engine=ScriptEngine(work))
     result = await run(outer, "?", approve=lambda _: True)
     assert (result.output, paid) == (["completed", "blue"], [])
+
+
+@ENGINES
+async def test_an_approver_that_comes_later_is_asked_for_runs_inside(around: Any) -> None:
+    paid: list[int] = []
+    outer, journal = around(payer(paid)), Ordered()
+    await run(outer, Request("?", run_id="o"), journal=journal)
+    done = await resume("o", outer, journal=journal, approve=lambda _: True)
+    assert (done.status, paid) == (Status.COMPLETED, [5])
+
+
+@ENGINES
+async def test_a_run_whose_inside_was_answered_is_replayed_without_difference(around: Any) -> None:
+    paid: list[int] = []
+    outer, journal = around(payer(paid)), Ordered()
+    await run(outer, Request("?", run_id="o"), journal=journal)
+    await resume("o", outer, journal=journal, answers=[Approve("1")])
+    assert (await replay("o", outer, journal=journal)).same
+    assert paid == [5]
+
+
+async def test_a_secret_in_an_answer_for_a_run_inside_is_not_written_down(tmp_path: Path) -> None:
+    async def ask(run: Any, host: Any, board: Any) -> Any:
+        return len(str(await host.ask_user("Which key?")))
+
+    outer, where = in_script(Agent("asker", engine=Do(ask))), tmp_path / "runs.db"
+    options: dict[str, Any] = {"journal": where, "secrets": ["hush-hush"]}
+    parked = await run(outer, Request("?", run_id="o"), **options)
+    answers = [Answer(parked.pending[0].id, "hush-hush")]
+    done = await resume("o", outer, answers=answers, **options)
+    assert done.output == 9
+    assert not [file.name for file in tmp_path.iterdir() if b"hush-hush" in file.read_bytes()]
 
 
 async def test_a_node_that_is_tried_again_takes_up_what_is_parked_in_it() -> None:
