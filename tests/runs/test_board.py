@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.runs.kit import Do, log_of, say
+from tests.runs.kit import Do, Witness, log_of, say
 from upshot import Agent, Board, BoardChanged, Graph, GraphEngine, Message, Misuse, run
 from upshot.journal import MemoryJournal
 from upshot.runs import Past
@@ -209,3 +209,72 @@ async def test_what_a_node_of_a_graph_changes_in_place_is_kept() -> None:
     result = await run(Agent("a", engine=GraphEngine(graph)), "Q?")
     assert result.unwrap() == [0, 1]
     assert [one.code for one in result.warnings] == ["lossy_value"]
+
+
+async def test_what_is_done_to_a_board_after_the_end_is_not_in_the_result() -> None:
+    kept: list[Any] = []
+
+    def work(run: Any, host: Any, board: Any) -> None:
+        board.append(say("Done."))
+        board.set("n", [1])
+        kept.append(board)
+
+    witness = Witness()
+    result = await run(Agent("a", engine=Do(work)), "?", observers=[witness])
+    kept[0].set("n", 2)
+    kept[0].append(say("More."))
+    last: Any = result.last_board
+    assert last.get("n") == [1]
+    assert [message.text for message in last.messages()] == ["?", "Done."]
+    assert [message.text for message in result.all_messages()] == ["?", "Done."]
+    assert kept[0].get("n") == 2
+    assert witness.facts("on_run_end")[0][0] is result
+
+
+async def test_the_last_board_can_be_worked_on() -> None:
+    result = await run(Agent("a", engine=Do(lambda run, host, board: board.set("n", 1))), "?")
+    last: Any = result.last_board
+    last.set("n", 2)
+    assert last.get("n") == 2
+
+
+async def test_what_an_engine_changes_in_place_at_last_is_logged() -> None:
+    def work(run: Any, host: Any, board: Any) -> None:
+        board.set("n", [1])
+        board.get("n").append(2)
+
+    journal = MemoryJournal()
+    result = await run(Agent("a", engine=Do(work)), "?", journal=journal)
+    changes = [
+        event.variables
+        for event in await log_of(journal, result.run_id)
+        if isinstance(event, BoardChanged) and event.variables
+    ]
+    assert changes == [{"n": [1]}, {"n": [1, 2]}]
+    last: Any = result.last_board
+    assert last.get("n") == [1, 2]
+
+
+async def test_what_an_engine_leaves_in_place_that_is_no_json_fails_it() -> None:
+    def work(run: Any, host: Any, board: Any) -> None:
+        board.set("n", [1])
+        board.get("n").append(object())
+
+    result = await run(Agent("a", engine=Do(work)), "?")
+    assert result.error is not None
+    assert (result.error.type, "'n'" in result.error.message) == ("Misuse", True)
+
+
+async def test_an_attempt_whose_board_is_no_json_is_ended_for_observers() -> None:
+    def work(run: Any, host: Any, board: Any) -> None:
+        board.set("n", [1])
+        board.get("n").append(object())
+
+    witness = Witness()
+    await run(Agent("a", engine=Do(work)), "?", observers=[witness])
+    assert witness.names() == [
+        "on_run_start",
+        "on_attempt_start",
+        "on_attempt_end",
+        "on_run_end",
+    ]

@@ -171,6 +171,17 @@ class Board:
             seeded=dict(self._seeded),
         )
 
+    def hand_over(self) -> Board:
+        """What stands here as a board of its own, which later changes of this one never reach."""
+        board = Board()
+        board._channels, board._variables = self._channels, self._variables
+        board._seeded, board._produced = self._seeded, self._produced
+        # The new one has the originals, with what encoders have kept of them.
+        self._channels = {name: Conversation(said[:]) for name, said in self._channels.items()}
+        self._variables, self._produced = dict(self._variables), list(self._produced)
+        self._seeded = dict(self._seeded)
+        return board
+
     def mark_seeded(self) -> None:
         """What is on the board now is the seed."""
         self._seeded = {name: len(messages) for name, messages in self._channels.items()}

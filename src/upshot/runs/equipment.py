@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..contract import OUTPUT_VAR, AgentError, AgentResult, ModelResponse, RunInfo, to_free_json
+from ..contract import (
+    OUTPUT_VAR,
+    AgentError,
+    AgentResult,
+    Message,
+    ModelResponse,
+    Role,
+    RunInfo,
+    to_free_json,
+)
 from ..contract import Board as BoardRole
+from ..errors import Misuse
 from .account import restore
 from .board import Board
 from .box import Box
@@ -170,6 +180,22 @@ class Equipment:
 
     def result(self, ending: Ending) -> AgentResult[Any]:
         """The result as it is now, for a run that ended so."""
+    def conclude_board(self, error: BaseException | None) -> BaseException | None:
+        """Put on the board what people saw of a reply that was cut, and log what is changed.
+
+        Args:
+            error: What the engine raised, None for a clean return.
+
+        Returns:
+            The same; or that it left something on the board that is no JSON.
+        """
+        try:
+            self.board.notice()
+        except Misuse as misuse:
+            return self.conclude_board(error or misuse)
+        self.board.extend(Message(Role.ASSISTANT, text) for text in self.caller.cut)
+        return error
+
         result = self.report.result(
             ending,
             self.board,

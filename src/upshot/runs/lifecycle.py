@@ -21,9 +21,7 @@ from ..contract import (
     Committed,
     Event,
     Interrupt,
-    Message,
     Origin,
-    Role,
     RunInterrupted,
     RunResumed,
     RunSettled,
@@ -43,7 +41,6 @@ from .equipment import Equipment
 from .handoff import current_handoffs
 from .hooks import Verdict
 from .kin import settled_step, step_of
-from .ledger import deadline_error
 from .listeners import anybody_listens
 from .modes import refused_modes
 from .past import Past
@@ -325,9 +322,7 @@ class Sitting:
             self.recorder.warn(RunWarning(code="abandoned", message=message, origin=Origin.ENGINE))
         if (outer := self.plan.context) is not None and parts.box.tainted:
             outer.distrust(f"{parts.box.tainted}, in a run inside")
-        # What people saw of a reply stays in the result, whole or not.
-        parts.board.extend(Message(Role.ASSISTANT, text) for text in parts.caller.cut)
-        self._ending = ending = self._classify(error)
+        self._ending = ending = self._classify(parts.conclude_board(error))
         if ending.interrupt is not None:
             self._note_interrupt(ending.interrupt)
             await parts.hooks.tell("on_interrupt", ending.interrupt)
@@ -380,7 +375,7 @@ class Sitting:
             stop=parts.scope.stop,
             was_cut=parts.scope.was_cut,
             interrupt=parts.host.interrupt,
-            limit=parts.overrun or deadline_error(self.plan.budget),
+            limit=parts.overrun or parts.ledger.time_error(parts.scope.stop),
             questions=parts.host.questions,
         )
 
@@ -467,6 +462,9 @@ class Sitting:
             self.recorder.warn(warning)
         lines, warnings = tuple(parts.report.lines), tuple(self.recorder.warnings)
         result = self._amend(attempt_log=lines, warnings=warnings)
+        if result.local is not None:
+            # Whoever still has the engine's board changes it and nothing that was returned.
+            result.local.values["last_board"] = parts.board.hand_over()
         if self._has_begun:
             await parts.hooks.tell("on_run_end", result)
         return Cue.TOLD
