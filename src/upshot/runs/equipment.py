@@ -178,8 +178,6 @@ class Equipment:
             self.recorder.warn_of_losses("output", lossy)
             self.board.set(OUTPUT_VAR, output)
 
-    def result(self, ending: Ending) -> AgentResult[Any]:
-        """The result as it is now, for a run that ended so."""
     def conclude_board(self, error: BaseException | None) -> BaseException | None:
         """Put on the board what people saw of a reply that was cut, and log what is changed.
 
@@ -196,6 +194,8 @@ class Equipment:
         self.board.extend(Message(Role.ASSISTANT, text) for text in self.caller.cut)
         return error
 
+    def result(self, ending: Ending) -> AgentResult[Any]:
+        """The result as it is now, for a run that ended so."""
         result = self.report.result(
             ending,
             self.board,
