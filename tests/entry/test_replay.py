@@ -239,3 +239,49 @@ async def test_another_decision_is_told() -> None:
 async def test_a_run_that_is_not_there_is_misuse() -> None:
     with pytest.raises(Misuse, match="no run"):
         await replay("r", adding(), journal=Ordered())
+
+
+@tool(name="add", effect="read")
+async def other_add(a: int, b: int, c: int = 0) -> int:
+    """Add three numbers."""
+    return a + b + c
+
+
+@pytest.mark.parametrize(
+    ("changes", "seq", "kind", "recorded"),
+    [
+        ({"instructions": "Be kind."}, 1, "run_started", {"instructions": "Be brief."}),
+        ({"tools": [remove]}, None, "tool_settled", {"tool_name": "add"}),
+        ({"tools": [remove, add]}, 1, "run_started", {"tools": ["add", "remove"]}),
+        ({"handoffs": ["other"]}, 1, "run_started", {"handoffs": []}),
+        ({"tools": [other_add, remove]}, None, "tool_settled", {"tool_name": "add"}),
+        ({"name": "Another"}, None, "", None),
+    ],
+    ids=["instructions", "fewer tools", "order", "handoffs", "tool", "name"],
+)
+async def test_a_changed_agent_is_a_difference(
+    changes: dict[str, Any], seq: int | None, kind: str, recorded: dict[str, Any] | None
+) -> None:
+    journal = Ordered()
+    agent = adding(instructions="Be brief.")
+    done = await run(agent, "1 and 2?", journal=journal)
+    again = await replay(done.run_id, agent.but(**changes), journal=journal)
+    if again.difference is None:
+        assert recorded is None
+        return
+    told = again.difference
+    assert told.kind == kind
+    assert seq in (None, told.seq)
+    said = told.recorded
+    assert isinstance(said, dict)
+    assert recorded == {name: said.get(name) for name in recorded or {}}
+
+
+async def test_a_tool_of_the_call_that_is_not_given_again_is_a_difference() -> None:
+    journal = Ordered()
+    agent = adding(tools=None)
+    done = await run(agent, "1 and 2?", journal=journal, tools=[add])
+    assert (await replay(done.run_id, agent, journal=journal, tools=[add])).same
+    told = (await replay(done.run_id, agent, journal=journal)).difference
+    assert told is not None
+    assert (told.kind, told.replayed) == ("tool_settled", None)

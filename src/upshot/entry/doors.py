@@ -207,6 +207,9 @@ async def replay(
 ) -> Replay:
     """Run *agent* against what was recorded of a run, and say where it first does otherwise.
 
+    Where it does the same, a tool that was called and has changed or is gone is a difference too,
+    and so is what the agent itself would have asked its model with.
+
     Nothing outside is touched: replies of models, outcomes of tools, answers of people, keyed
     steps and runs inside it come from the record, and what is not there is not done. Neither
     observers, committers, approvers nor the host are called, and nothing is written; deciders,

@@ -18,6 +18,8 @@ from ..runs import (
     ResumeOptions,
     Sitting,
     Where,
+    changed_agent,
+    changed_tool,
     current_run,
     facts_of,
     first_difference,
@@ -82,6 +84,11 @@ async def replay_run(
     )
     # What goes beyond the record has no place in it, and comes last.
     found = sorted(filter(None, found), key=lambda one: one.seq or len(events) + 1)
+    if not found:
+        # It did the same, with what would have been another request or call.
+        versions = {tool.name: tool.version for tool in plan.tools}
+        changed = changed_tool(events, versions) or changed_agent(events, again)
+        found = [changed] if changed is not None else []
     difference = replace(found[0], asked=record.beyond) if found else None
     return Replay(run_id=run_id, difference=difference, compared=len(recorded), result=result)
 

@@ -2,7 +2,14 @@
 
 from .account import spent_in
 from .board import Board
-from .difference import Difference, facts_of, first_difference, missing_call
+from .difference import (
+    Difference,
+    changed_agent,
+    changed_tool,
+    facts_of,
+    first_difference,
+    missing_call,
+)
 from .discard import DiscardOnInterruptCauses
 from .handle import LiveRun, live_through
 from .handoff import handoff_tools
@@ -48,6 +55,8 @@ __all__ = [
     "Sitting",
     "Where",
     "current_run",
+    "changed_agent",
+    "changed_tool",
     "facts_of",
     "first_difference",
     "handoff_tools",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from ..contract import (
     AttemptStarted,
     BoardChanged,
     Decided,
+    DeniedReason,
     Event,
     HandoffEvent,
     Json,
@@ -21,14 +22,28 @@ from ..contract import (
     ModelStarted,
     RunResumed,
     RunSettled,
+    RunStarted,
     Status,
+    ToolDenied,
+    ToolOutcome,
     ToolSettled,
     to_free_json,
 )
 from ..contract.value import Value
+from ..tools.artifacts import READER_NAME
 
-__all__ = ["Difference", "Fact", "facts_of", "first_difference", "missing_call"]
+__all__ = [
+    "Difference",
+    "Fact",
+    "changed_agent",
+    "changed_tool",
+    "facts_of",
+    "first_difference",
+    "missing_call",
+]
 
+# What of an agent a model is asked with.
+_ASKS_WITH = ("instructions", "tools", "handoffs", "output_schema", "settings")
 # How a run ends that somebody outside has stopped.
 _STOPPED = (Status.INTERRUPTED, Status.CANCELED)
 
@@ -121,6 +136,50 @@ def missing_call(recorded: Iterable[Event], replayed: Iterable[Event]) -> Differ
     return None
 
 
+def changed_agent(recorded: Iterable[Event], replayed: Iterable[Event]) -> Difference | None:
+    """The first sitting that was begun with another agent, None where all had the same.
+
+    What is compared is what a model is asked with, as far as an agent in names says it.
+    """
+    now = next((event.agent for event in replayed if isinstance(event, RunStarted)), None)
+    for event in recorded:
+        if now is None or not isinstance(event, RunStarted | RunResumed) or event.agent is None:
+            continue
+        was = event.agent
+        names = [name for name in _ASKS_WITH if getattr(was, name) != getattr(now, name)]
+        if names:
+            said, again = ({name: getattr(one, name) for name in names} for one in (was, now))
+            return Difference(
+                seq=event.seq, kind=event.kind, recorded=_json(said), replayed=_json(again)
+            )
+    return None
+
+
+def changed_tool(recorded: Iterable[Event], versions: Mapping[str, str]) -> Difference | None:
+    """The first call of a model's whose tool is another one now, or is not there any more.
+
+    Args:
+        recorded: The log.
+        versions: Of the tools that the agent has now, by name.
+    """
+    asked: set[str] = set()
+    for event in recorded:
+        if isinstance(event, ModelReplied):
+            asked.update(call.id for call in event.response.tool_calls)
+        if not isinstance(event, ToolSettled) or event.record.call_id not in asked:
+            continue
+        record, name = event.record, event.record.tool_name
+        was_there = not _is_unknown(record.outcome)
+        is_there = name in versions or name == READER_NAME
+        version = versions.get(name, record.tool_version)
+        if was_there != is_there or (record.tool_version and version != record.tool_version):
+            said: JsonObject = {"call_id": record.call_id, "tool_name": name}
+            was = said | {"tool_version": record.tool_version} if was_there else None
+            now = said | {"tool_version": version} if is_there else None
+            return Difference(seq=event.seq, kind=event.kind, recorded=was, replayed=now)
+    return None
+
+
 def first_difference(recorded: list[Fact], replayed: list[Fact]) -> Difference | None:
     """The first place at which two runs part, None where they do not.
 
@@ -135,6 +194,10 @@ def first_difference(recorded: list[Fact], replayed: list[Fact]) -> Difference |
             kind = one.kind or other.kind
             return Difference(seq=one.seq, kind=kind, recorded=one.said, replayed=replayed_fact)
     return None
+
+
+def _is_unknown(outcome: ToolOutcome) -> bool:
+    return isinstance(outcome, ToolDenied) and outcome.reason == DeniedReason.UNKNOWN_TOOL
 
 
 def _settled(events: Iterable[Event]) -> Iterator[ToolSettled]:
