@@ -712,6 +712,8 @@ export interface BoardSnapshot {
 export interface Budget {
   /** Seconds from the start until the run fails with timeout. */
   deadline_s?: number | null;
+  /** The same, but for the time in which people are asked. */
+  working_s?: number | null;
   /**
    * The most model calls of an engine, and steps of a machine or graph.
    * @defaultValue `50`

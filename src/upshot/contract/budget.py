@@ -18,6 +18,7 @@ class Budget(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
 
     Attributes:
         deadline_s: Seconds from the start until the run fails with timeout.
+        working_s: The same, but for the time in which people are asked.
         max_turns: The most model calls of an engine, and steps of a machine or graph.
         max_tool_calls: The most tool calls in all.
         max_calls_per_tool: The most calls of one tool.
@@ -31,6 +32,7 @@ class Budget(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
     """
 
     deadline_s: float | None = None
+    working_s: float | None = None
     max_turns: int | None = 50
     max_tool_calls: int | None = None
     max_calls_per_tool: int | None = None

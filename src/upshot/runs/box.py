@@ -141,6 +141,7 @@ class Box:
             parent_run_id=plan.parent_run_id,
             attempt=lambda: recorder.attempt,
             deadline=self._caller.ledger.deadline,
+            working=self._caller.ledger.working,
             dependencies=plan.dependencies,
             emit=self._emit,
             barrier=recorder.barrier,

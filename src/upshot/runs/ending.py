@@ -15,7 +15,7 @@ from .signals import Aborted, Failed, Interrupted, Parked, signal_of
 
 __all__ = ["COMPLETED", "Ending", "StopReason", "classify", "internal_error"]
 
-StopReason = Literal["", "interrupt", "cancel", "deadline", "budget", "caller"]
+StopReason = Literal["", "interrupt", "cancel", "deadline", "working", "budget", "caller"]
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +94,7 @@ def _stopped(
 ) -> Ending:
     """How it ended for an exception that is no word of the engine's own."""
     match stop:
-        case "deadline" | "budget":
+        case "deadline" | "working" | "budget":
             return Ending(status=Status.FAILED, error=limit, exception=exception)
         case "interrupt":
             return _interrupted(interrupt or Interrupt(), exception)

@@ -96,7 +96,8 @@ class Equipment:
             parent=None if plan.parent is None else plan.parent.ledger,
             spent_s=0.0 if past is None else past.spent_s,
         )
-        self.scope = Scope(plan.clock, self.ledger.deadline)
+        own_time = None if plan.budget.working_s is None else self.ledger.working
+        self.scope = Scope(plan.clock, self.ledger.deadline, working=own_time)
         self.hooks = self._make_hooks()
         self.caller = self._make_caller()
         self.handoffs = Handoffs(plan.handoffs, info=info, recorder=recorder, board=self.board)
@@ -113,6 +114,7 @@ class Equipment:
             recorder=recorder,
             steps=_steps_of(past, record),
             report=self._count,
+            working=self.ledger.working,
         )
         self.report = Report.of(
             plan,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator
+from contextlib import nullcontext
 from typing import Any, NoReturn
 
 import msgspec
@@ -37,6 +38,7 @@ from ..contract import (
     to_free_json,
 )
 from ..errors import Misuse
+from ..tools.working_time import WorkingTime
 from .audience import Audience
 from .callback import Wait, answer_at_once, call, is_async, method, raised
 from .ending import internal_error
@@ -76,6 +78,7 @@ class RunHost:
         recorder: The run's log.
         steps: What earlier sittings did.
         report: Takes what a foreign engine used.
+        working: Rests while a person is asked; None counts nothing.
     """
 
     def __init__(
@@ -85,12 +88,14 @@ class RunHost:
         recorder: Recorder,
         steps: Steps,
         report: Callable[[ModelResponse], None],
+        working: WorkingTime | None = None,
     ) -> None:
         self.interrupt: Interrupt | None = None
         self._user = user
         self._recorder = recorder
         self._steps = steps
         self._report = report
+        self._working = working
         self._running = Jobs[Json]()
         self._questions: Counter[int] = Counter()
         self._open: dict[str, tuple[int, PendingQuestion]] = {}
@@ -185,7 +190,8 @@ class RunHost:
         if asked is None:
             raise self._leave_open(pending)
         try:
-            answer, _ = to_free_json(await call(asked, question))
+            with nullcontext() if self._working is None else self._working.asking():
+                answer, _ = to_free_json(await call(asked, question))
         except Exception as error:
             said = signal_of(error)
             if said is not None and not isinstance(said, Parked):

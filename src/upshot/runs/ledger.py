@@ -18,8 +18,10 @@ from ..contract import (
     Origin,
     Usage,
 )
+from ..tools.working_time import WorkingTime
+from .ending import StopReason
 
-__all__ = ["Ledger", "deadline_error"]
+__all__ = ["Ledger"]
 
 _ZERO = Decimal(0)
 _NOTHING = Usage()
@@ -60,6 +62,7 @@ class Ledger:
         budget: The limits.
         turns: Model calls that were begun, retries of one not counted.
         deadline: Monotonic moment at which the time is over, None for never.
+        working: The time in which nobody is asked, None where it has no limit.
         tool_calls: Tool calls that were started, by name, those of runs inside included.
         is_known: Set while what the run round this one knows already is counted.
     """
@@ -84,6 +87,10 @@ class Ledger:
         if parent is not None and parent.deadline is not None:
             own = self.deadline
             self.deadline = parent.deadline if own is None else min(own, parent.deadline)
+        outer = None if parent is None else parent.working
+        self.working: WorkingTime | None = outer
+        if budget.working_s is not None:
+            self.working = WorkingTime(clock, budget.working_s, spent_s=spent_s, outer=outer)
 
     @property
     def usage(self) -> Usage:
@@ -168,6 +175,12 @@ class Ledger:
             details={"dimension": "depth", "limit": limit, "used": depth},
         )
 
+    def time_error(self, stop: StopReason) -> AgentError:
+        """What a run fails with that was stopped since its time was over."""
+        if stop == "working" and self.working is not None:
+            return _working_error(self.working)
+        return _deadline_error(self.budget)
+
     def spent(self) -> AgentError | None:
         """The limit that forbids another model call, None where all are kept."""
         found = self._own_limit()
@@ -212,7 +225,9 @@ class Ledger:
 
     def _shared_limit(self) -> AgentError | None:
         if self.deadline is not None and self._clock.monotonic() >= self.deadline:
-            return deadline_error(self.budget)
+            return _deadline_error(self.budget)
+        if self.working is not None and self.working.left_s() <= 0:
+            return _working_error(self.working)
         most, cap = self.budget.max_tokens, self.budget.max_cost_usd
         if most is not None and (tokens := self.usage.total_tokens or 0) >= most:
             return _exceeded("tokens", most, tokens, "max_tokens")
@@ -231,13 +246,24 @@ def _refused(response: ModelResponse) -> bool:
     return error is not None and (error.status_code or 0) >= 400 and not response.usage
 
 
-def deadline_error(budget: Budget) -> AgentError:
+def _deadline_error(budget: Budget) -> AgentError:
     """What a run fails with when its time is over."""
     return AgentError(
         ErrorCode.TIMEOUT,
         "The run's deadline has passed: raise Budget(deadline_s=) if it needs longer.",
         origin=Origin.LIMIT,
         details={"dimension": "deadline_s", "limit": budget.deadline_s},
+    )
+
+
+def _working_error(working: WorkingTime) -> AgentError:
+    """What a run fails with when it has worked for too long."""
+    return AgentError(
+        ErrorCode.BUDGET_EXCEEDED,
+        f"The budget of {working.limit_s:g} s of work is spent: raise Budget(working_s=) if it "
+        "needs longer.",
+        origin=Origin.LIMIT,
+        details={"dimension": "working_s", "limit": working.limit_s},
     )
 
 

@@ -41,7 +41,6 @@ from .equipment import Equipment
 from .handoff import current_handoffs
 from .hooks import Verdict
 from .kin import settled_step, step_of
-from .ledger import deadline_error
 from .listeners import anybody_listens
 from .modes import refused_modes
 from .past import Past
@@ -376,7 +375,7 @@ class Sitting:
             stop=parts.scope.stop,
             was_cut=parts.scope.was_cut,
             interrupt=parts.host.interrupt,
-            limit=parts.overrun or deadline_error(self.plan.budget),
+            limit=parts.overrun or parts.ledger.time_error(parts.scope.stop),
             questions=parts.host.questions,
         )
 

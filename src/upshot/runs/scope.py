@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from ..contract import Clock
+from ..tools.working_time import WorkingTime
 from .ending import StopReason
 from .plan import Parent
 
@@ -31,6 +32,7 @@ class Scope:
     Args:
         clock: By which the deadline is told.
         deadline: Monotonic moment at which the work is cancelled, None for never.
+        working: After whose end it is too; None is no such limit.
         grace_s: How long who is cancelled by us may take to clean up.
 
     Attributes:
@@ -40,13 +42,21 @@ class Scope:
         is_final: Whether the run is being concluded; its hooks then get a grace after its end.
     """
 
-    def __init__(self, clock: Clock, deadline: float | None, *, grace_s: float = GRACE_S) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        deadline: float | None,
+        *,
+        working: WorkingTime | None = None,
+        grace_s: float = GRACE_S,
+    ) -> None:
         self.stop: StopReason = ""
         self.abandoned = False
         self.was_cut = False
         self.is_final = False
         self._clock = clock
         self._deadline = deadline
+        self._working = working
         self._grace_s = grace_s
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[Any] | None = None
@@ -149,11 +159,26 @@ class Scope:
     def _watch(self) -> None:
         if self._deadline is not None:
             self._timers.append(self._loop.call_later(self._left_s(), self.end, "deadline"))
+        if self._working is not None:
+            self._working.watch(self._count_work)
+            self._count_work()
         if self._soon is not None:
             self._timers.append(self._loop.call_at(self._soon[0], self.end, self._soon[1]))
 
+    def _count_work(self) -> None:
+        """End the work when its time is over; while people are asked it rests, and calls again."""
+        working = self._working
+        if working is None or working.rests:
+            return
+        if (left := working.own_left_s()) <= 0:
+            self.end("working")
+        else:
+            self._timers.append(self._loop.call_later(left, self._count_work))
+
     def _unwatch(self) -> None:
         self._over = None
+        if self._working is not None:
+            self._working.watch(None)
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()

@@ -58,7 +58,7 @@ class Passage:
             waiting, gate = case.wait, self._gates[case.place]
             try:
                 # Not wait_for: a hook that ignores its cancel must not hold the call.
-                await asyncio.wait((waiting,), timeout=case.turn.remaining_s())
+                await asyncio.wait((waiting,), timeout=case.turn.waiting_s())
                 ended = waiting.done()
             finally:
                 waiting.cancel()

@@ -45,6 +45,7 @@ from .resumption import restore_records, take_up
 from .secrets import Secrets
 from .turn import ReplayScope, Turn
 from .workers import WORKERS, Workers
+from .working_time import WorkingTime
 
 __all__ = ["GateChoice", "Toolbox"]
 
@@ -91,6 +92,7 @@ class Toolbox(Lending):
         offered: Offered | None = None,
         at_start: AtStart | None = None,
         deadline: float | None = None,
+        working: WorkingTime | None = None,
         spent: Callable[[], str] | None = None,
         workers: Workers | None = None,
     ) -> None:
@@ -126,6 +128,7 @@ class Toolbox(Lending):
             offered: Gives the names that are on offer now; None offers all.
             at_start: Asked at once before a body starts; it has to be quick and may not raise.
             deadline: When the time is over, monotonic; None counts ``budget.deadline_s``.
+            working: The same but for what people take; None counts ``budget.working_s``.
             spent: Says which limit that others count, such as tokens, is reached; "" for none.
             workers: Threads for plain tools; None is the process's own.
 
@@ -159,7 +162,13 @@ class Toolbox(Lending):
             workers=workers or WORKERS,
             dependencies=dependencies,
             parallel=parallel,
-            turn=Turn(clock, budget or _USUAL_BUDGET, deadline=deadline, in_run=bool(identity)),
+            turn=Turn(
+                clock,
+                budget or _USUAL_BUDGET,
+                deadline=deadline,
+                working=working,
+                in_run=bool(identity),
+            ),
             at_start=at_start,
         )
         self._desk.turn.outer_spent = spent

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Literal, TypeAlias
 
 from ..contract import Budget, Clock
@@ -13,6 +14,7 @@ from .definition import Tool
 from .ladder import Ladder
 from .meters import Meters
 from .replay import ReplayControl
+from .working_time import WorkingTime
 
 __all__ = ["ReplayScope", "Turn"]
 
@@ -49,6 +51,7 @@ class Turn:
         budget: Budget,
         *,
         deadline: float | None = None,
+        working: WorkingTime | None = None,
         in_run: bool = False,
     ) -> None:
         """Begin.
@@ -58,6 +61,7 @@ class Turn:
             budget: The limits.
             deadline: When the time is over, on the monotonic clock; None counts
                 ``budget.deadline_s`` from now.
+            working: The same but for what people take; None counts ``budget.working_s`` from now.
             in_run: Whether the budget is a run's and goes on in the turns that follow.
         """
         self.outer_spent: Callable[[], str] | None = None
@@ -80,6 +84,9 @@ class Turn:
         if deadline is None and budget.deadline_s is not None:
             deadline = clock.monotonic() + budget.deadline_s
         self._deadline = deadline
+        if working is None and budget.working_s is not None:
+            working = WorkingTime(clock, budget.working_s)
+        self._working: WorkingTime | None = working
 
     def following(self, scope: ReplayScope) -> Turn:
         """The next turn.
@@ -88,8 +95,13 @@ class Turn:
             scope: How long successes are remembered.
         """
         in_run = self._in_run
-        deadline = self._deadline if in_run else None
-        after = Turn(self.clock, self.budget, deadline=deadline, in_run=in_run)
+        after = Turn(
+            self.clock,
+            self.budget,
+            deadline=self._deadline if in_run else None,
+            working=self._working if in_run else None,
+            in_run=in_run,
+        )
         after.outer_spent = self.outer_spent
         # What a person said is final, and what the model has read stays read.
         after.consent, after.tainted, after.meters = self.consent, self.tainted, self.meters
@@ -101,8 +113,19 @@ class Turn:
         return after
 
     def remaining_s(self) -> float | None:
-        """Seconds until the deadline, below 0 when it is over; None without one."""
+        """Seconds that are left to work, below 0 when they are over; None without a limit."""
+        left, working = self.waiting_s(), self._working
+        if working is None:
+            return left
+        return working.left_s() if left is None else min(left, working.left_s())
+
+    def waiting_s(self) -> float | None:
+        """Seconds that are left to wait for people: until the deadline, None without one."""
         return None if self._deadline is None else self._deadline - self.clock.monotonic()
+
+    def asking(self) -> AbstractContextManager[None]:
+        """What to be in while a person is asked."""
+        return nullcontext() if self._working is None else self._working.asking()
 
     @property
     def is_over(self) -> bool:
@@ -112,6 +135,9 @@ class Turn:
 
     def spent(self, tool_name: str) -> str:
         """Which limit leaves no room for one more call, "" if none."""
+        working = self._working
+        if working is not None and working.left_s() <= 0:
+            return f"working_s: {working.limit_s:g} s of work are over"
         if tool_name == READER_NAME:
             # What was paid for already can be read to its end.
             return ""

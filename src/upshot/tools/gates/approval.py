@@ -78,7 +78,8 @@ class ApprovalGate:
         clock = case.turn.clock
         began = clock.monotonic()
         try:
-            return self._judge(case, await answer)
+            with case.turn.asking():
+                return self._judge(case, await answer)
         except BaseException as error:  # an approver that raises denies the call, even a cancel
             if is_stop(error):
                 raise

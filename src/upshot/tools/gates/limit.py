@@ -32,10 +32,12 @@ class DeadlineGate:
         left = case.turn.remaining_s()
         if left is None:
             return None
-        if left <= 0:
+        until = case.turn.waiting_s()
+        if until is not None and until <= 0:
             return Denial(DeniedReason.DEADLINE, "the turn's deadline has passed")
         least = 0.0 if case.tool is None else case.tool.min_useful_s
-        if left < least:
+        # Spent working time is told by the budget.
+        if 0 < left < least:
             return Denial(DeniedReason.DEADLINE, f"{left:.3g} s are left, {least:g} are needed")
         return None
 
