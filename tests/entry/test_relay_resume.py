@@ -176,6 +176,18 @@ async def test_a_ring_fails_after_a_wait_too() -> None:
     assert result.error.details["dimension"] == "depth"
 
 
+async def test_a_run_inside_may_have_any_key() -> None:
+    async def work(run: Any, host: Any, board: Any) -> None:
+        for key in ("relay", "handoff", "next"):
+            await run.child(Agent("inner", model=ScriptedModel(["Hm."])), "?", key=key)
+        await run.tools.dispatch([to("clerk")])
+
+    shop, journal = Shop(), Ordered()
+    first = Agent[Any]("first", engine=ScriptEngine(work), handoffs=["clerk"])
+    result = await run_with_handoffs([first, shop.clerk], "Sell it.", journal=journal)
+    assert result.content == "Thanks."
+
+
 async def test_of_several_agents_a_run_takes_its_own() -> None:
     async def ask(run: Any, host: Any, board: Any) -> Any:
         return await host.ask_user("Well?")

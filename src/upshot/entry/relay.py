@@ -173,7 +173,8 @@ class _Relay:
 
     def _prepare_next(self, result: AgentResult[Any]) -> None:
         """A run of its own: another id, no checkpoint, and what is left of the budget."""
-        request, run_id = self._request, child_id(result.run_id, WAY_OPTION)
+        # The other way round than a child's, whose key may be any word.
+        request, run_id = self._request, child_id(WAY_OPTION, result.run_id)
         if isinstance(request, Request):
             self._request = replace(request, run_id=run_id)
         else:
