@@ -6,6 +6,7 @@ import asyncio
 import gc
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -81,10 +82,10 @@ async def test_a_thousand_runs_of_one_agent_are_right_and_leave_no_task(name: st
 async def test_a_thousand_runs_leave_nothing_in_memory(name: str) -> None:
     agent = AGENTS[name]()
     await thousand(agent)
-    objects, blocks = await _left_after(agent)
-    objects_after, blocks_after = await _left_after(agent)
-    assert objects_after - objects < KEPT
-    assert blocks_after - blocks < KEPT
+    left = [await _left_after(agent) for _ in range(3)]
+    # What leaks does so each time; other tests in this process may have something to end once.
+    for counts in zip(*left, strict=True):
+        assert min(after - before for before, after in pairwise(counts)) < KEPT
 
 
 async def _left_after(agent: Agent[Any]) -> tuple[int, int]:
