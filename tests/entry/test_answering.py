@@ -33,6 +33,7 @@ from upshot import (
 )
 from upshot.engines import AgentTask, Node, Parallel
 from upshot.entry.answering import keep_answers
+from upshot.journal import MemoryJournal
 
 MACHINE = """
 spec: upshot.machine/1
@@ -358,3 +359,31 @@ async def test_a_node_that_is_tried_again_takes_up_what_is_parked_in_it() -> Non
     await run(outer, Request("?", run_id="o"), journal=journal)
     assert (await resume("o", outer, journal=journal, answers=[Approve("1")])).success
     assert paid == [5]
+
+
+CHOOSER: Agent[Any] = Agent(
+    "a", engine=ScriptEngine(lambda run, host, board: host.ask_user("Which?", choices=("a", "b")))
+)
+
+
+async def test_an_answer_is_one_of_the_choices() -> None:
+    journal = MemoryJournal()
+    parked = await run(CHOOSER, "Go.", journal=journal)
+    (question,) = parked.pending
+    with pytest.raises(Misuse, match="'c' is no answer to 'question-1-1': choose of 'a', 'b'"):
+        await resume(parked.run_id, CHOOSER, journal=journal, answers=[Answer(question.id, "c")])
+    done = await resume(parked.run_id, CHOOSER, journal=journal, answers=[Answer(question.id, "b")])
+    assert done.output == "b"
+
+
+@pytest.mark.parametrize(("said", "status"), [("c", "input_required"), ("a", "completed")])
+async def test_a_host_that_answers_what_is_no_choice_leaves_the_question_open(
+    said: str, status: str
+) -> None:
+    class Clerk:
+        def ask_user(self, question: str) -> str:
+            return said
+
+    result = await run(CHOOSER, "Go.", host=Clerk())
+    assert result.status == status
+    assert [one.code for one in result.warnings] == ["host_failed"] * (said == "c")

@@ -155,6 +155,12 @@ async def test_a_point_that_is_not_there_is_misuse(journal: Any, at: int) -> Non
         await fork("r", at=at, journal=journal)
 
 
+@pytest.mark.parametrize("at", ["x", True, 1.5, None])
+async def test_a_point_is_a_number(journal: Any, at: Any) -> None:
+    with pytest.raises(Misuse, match="give the seq of an event"):
+        await fork("r", at=at, journal=journal)
+
+
 async def test_the_end_of_a_run_is_no_point_to_go_on_from(journal: Any) -> None:
     await run(agent("Hi."), Request("?", run_id="r"), journal=journal)
     with pytest.raises(Misuse, match="has ended at event"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -101,3 +102,13 @@ async def test_a_path_is_opened_and_closed_by_the_run(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     result = await run(hello(), "?", journal=path)
     assert await resume(result.run_id, hello(), journal=str(path)) == result
+
+
+async def test_a_run_whose_events_are_gone_is_not_taken_for_a_misspelt_one(tmp_path: Path) -> None:
+    where = tmp_path / "runs.db"
+    done = await run(Agent("a", model=ScriptedModel(["Hi."])), "Hi", journal=where)
+    with sqlite3.connect(where) as connection:
+        connection.execute("DELETE FROM events")
+    connection.close()
+    with pytest.raises(Misuse, match=f"knows the run '{done.run_id}', but has no event of it"):
+        await resume(done.run_id, Agent("a", model=ScriptedModel(["Hi."])), journal=where)

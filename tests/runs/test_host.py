@@ -20,6 +20,7 @@ from upshot import (
     ModelResponse,
     Parked,
     PendingQuestion,
+    ScriptEngine,
     Status,
     Usage,
     resume,
@@ -152,9 +153,9 @@ def asking() -> Agent:
 async def test_a_host_answers_at_once() -> None:
     class Host:
         def ask_user(self, question: str) -> str:
-            return f"re {question}"
+            return {"Who?": "Ada", "Why?": "fun"}[question]
 
-    assert (await run(asking(), "?", host=Host())).output == ["re Who?", "re Why?"]
+    assert (await run(asking(), "?", host=Host())).output == ["Ada", "fun"]
 
 
 async def test_without_anybody_to_ask_the_run_parks_and_goes_on_with_the_answers() -> None:
@@ -202,11 +203,11 @@ async def test_questions_without_a_key_are_numbered_in_each_attempt() -> None:
 
     agent, journal = asking().but(deciders=[Again()]), MemoryJournal()
     result = await run(agent, "?", journal=journal, max_attempts=2)
-    for answer in "abcd":
+    for answer in ("Ada", "fun", "Ida", "duty"):
         (pending,) = result.pending
         given = [Answer(pending.id, answer)]
         result = await resume(result.run_id, agent, journal=journal, answers=given)
-    assert (result.attempts, result.output) == (2, ["c", "d"])
+    assert (result.attempts, result.output) == (2, ["Ida", "duty"])
 
 
 @pytest.mark.parametrize("error", [RuntimeError("no line"), Parked()])
@@ -401,3 +402,29 @@ async def test_a_refusal_is_told_in_a_warning() -> None:
     assert [(one.code, one.message, one.origin) for one in result.warnings] == [
         ("refusal", "I will not.", "model")
     ]
+
+
+@pytest.mark.parametrize("make", [Do, ScriptEngine])
+async def test_usage_that_was_reported_counts_over_all_sittings(make: Any) -> None:
+    told: list[Any] = []
+
+    class Host:
+        def report_usage(self, delta: Any) -> None:
+            told.append(delta)
+
+    async def work(run: Any, host: Any, board: Any) -> str:
+        await host.report_usage(Usage(input_tokens=10, api_calls=1))
+        answer = await host.ask_user("Go?", key="go")
+        await host.report_usage(Usage(input_tokens=1, api_calls=1))
+        return answer
+
+    journal, agent = MemoryJournal(), Agent("a", engine=make(work))
+    host = Host()
+    parked = await run(agent, "?", journal=journal, host=host)
+    answers = [Answer("go", "yes")]
+    result = await resume(parked.run_id, agent, journal=journal, answers=answers, host=host)
+    # An engine that knows nothing of the log did it all again.
+    calls = 2 if make is ScriptEngine else 3
+    assert (parked.usage.api_calls, result.usage.api_calls, len(told)) == (1, calls, calls)
+    again = await resume(parked.run_id, agent, journal=journal)
+    assert again.usage == result.usage

@@ -42,12 +42,14 @@ class _Wait(msgspec.Struct, frozen=True):
         outer_id: The run round it, "" for the root's own.
         id: By which the asking run knows it.
         is_question: Whether an ``Answer`` answers it; else it is a call.
+        choices: What may be answered; empty for anything.
     """
 
     run_id: str
     outer_id: str
     id: str
     is_question: bool
+    choices: tuple[str, ...] = ()
 
     def has(self, name: str) -> bool:
         """Whether *name* is its id with the run in front: by run id, or by key."""
@@ -92,8 +94,8 @@ async def sort_answers(
         The answers by the run that asks, which knows them by these ids.
 
     Raises:
-        Misuse: One is for nothing that is waited for, or may be for several; the message names
-            what is.
+        Misuse: One is for nothing that is waited for, or may be for several, or is none of the
+            choices; the message names what is.
     """
     _check_types(answers)
     sorted_: dict[str, list[AnyAnswer]] = {}
@@ -103,6 +105,9 @@ async def sort_answers(
     waits += await _waits_inside(past, run_id, journal)
     for answer in answers:
         wait = _find(answer, waits, past)
+        if isinstance(answer, Answer) and wait.choices and answer.value not in wait.choices:
+            listed = ", ".join(map(repr, wait.choices))
+            raise Misuse(f"{answer.value!r:.60} is no answer to {answer.id!r}: choose of {listed}")
         sorted_.setdefault(wait.run_id, []).append(_renamed(answer, wait.id))
     return sorted_
 
@@ -179,7 +184,10 @@ def _listed(waits: Sequence[_Wait]) -> list[str]:
 
 def _waits_of(past: Past, run_id: str, outer_id: str = "") -> list[_Wait]:
     """What the run itself waits for; answered calls may be answered anew until they are settled."""
-    questions = [_Wait(run_id, outer_id, id, is_question=True) for id in sorted(past.questions)]
+    questions = [
+        _Wait(run_id, outer_id, id, is_question=True, choices=choices)
+        for id, choices in sorted(past.questions.items())
+    ]
     calls = [_Wait(run_id, outer_id, id, is_question=False) for id in past.asked]
     return questions + calls
 

@@ -22,6 +22,8 @@ __all__ = ["fork_run"]
 
 async def fork_run(run_id: str, *, at: int, journal: Where) -> str:
     """See ``fork``."""
+    if not isinstance(at, int) or isinstance(at, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        raise Misuse(f"at is {at!r:.60}: give the seq of an event of the run, from 1")
     async with open_journal(journal, create=False) as opened:
         new_id = f"run-{secrets.token_hex(8)}"
         with tempfile.TemporaryDirectory(prefix="upshot-") as folder:

@@ -79,6 +79,8 @@ async def read_past(run_id: str, journal: Journal, *, secrets: Sequence[str] = (
     await read_on(past, run_id, journal)
     if past.started is None:
         ids = [summary.run_id for summary in await journal.runs()]
+        if run_id in ids:
+            raise Misuse(f"the journal knows the run {run_id!r}, but has no event of it any more")
         near = difflib.get_close_matches(run_id, ids, n=1)
         hint = f"did you mean {near[0]!r}?" if near else "`upshot runs` lists those it has"
         raise Misuse(f"the journal has no run {run_id!r}: {hint}")

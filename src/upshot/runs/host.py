@@ -77,7 +77,7 @@ class RunHost:
         user: The user's host, any object with some of the methods of ``Host``.
         recorder: The run's log.
         steps: What earlier sittings did.
-        report: Takes what a foreign engine used.
+        report: Takes what a foreign engine used, and says whether that is new.
         working: Rests while a person is asked; None counts nothing.
     """
 
@@ -87,7 +87,7 @@ class RunHost:
         *,
         recorder: Recorder,
         steps: Steps,
-        report: Callable[[ModelResponse], None],
+        report: Callable[[ModelResponse], bool],
         working: WorkingTime | None = None,
     ) -> None:
         self.interrupt: Interrupt | None = None
@@ -166,7 +166,8 @@ class RunHost:
 
         Args:
             question: What is asked.
-            choices: What may be answered; empty for anything.
+            choices: What may be answered; empty for anything. Another answer of the user's host
+                is no answer, and ``resume`` refuses it.
             key: Names the question, unique in the run, so that its answer is found in every
                 sitting and attempt whatever else is asked; it is the ``id`` of an ``Answer``.
                 None numbers the questions of an attempt, which is right for an engine that asks
@@ -200,6 +201,10 @@ class RunHost:
                 # A host that cannot ask is no reason to fail: the question stays open.
                 self._warn("ask_user", error)
             raise self._leave_open(pending, *(said.pending if said else ())) from error
+        if choices and answer not in choices:
+            message = f"host.ask_user gave {answer!r:.60}, which is none of the choices"
+            self._recorder.warn(RunWarning(code="host_failed", message=message, origin=Origin.HOST))
+            raise self._leave_open(pending)
         self._steps.answers[key] = answer
         self._open.pop(key, None)
         self._recorder.emit(QuestionAnswered(id=key, value=answer))
@@ -239,10 +244,10 @@ class RunHost:
             delta = ModelResponse(usage=delta)
         elif not isinstance(delta, ModelResponse):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
             raise Misuse(f"report_usage got a {type(delta).__name__}: give a Usage")
-        self._report(delta)
-        self._recorder.report(delta)
-        if self._usage is not None:
-            self._usage.tell(delta)
+        if self._report(delta):
+            self._recorder.report(delta)
+            if self._usage is not None:
+                self._usage.tell(delta)
         return _Done()
 
     async def drain(self, wait: Wait) -> None:

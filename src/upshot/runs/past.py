@@ -99,7 +99,8 @@ class Past:
         children: What runs inside this one used, by their id; None where the log does not say.
         children_before: Ids of those that belong to earlier attempts.
         asked: What people were asked about calls that are not settled, by call id.
-        questions: Ids of questions that nobody has answered.
+        questions: What may be answered to questions that nobody has answered, by their id; empty
+            for anything.
         answers: What people answered for calls that are not settled, by call id.
         line: Of the attempt under way, None while the engine is at it.
         handoff: The first hand-off of the attempt.
@@ -142,7 +143,7 @@ class Past:
         self.children: dict[str, Spent | None] = {}
         self.children_before: frozenset[str] = frozenset()
         self.asked: dict[str, PendingApproval] = {}
-        self.questions: set[str] = set()
+        self.questions: dict[str, tuple[str, ...]] = {}
         self.answers: dict[str, CallAnswer] = {}
         self.line: AttemptLine | None = None
         self.handoff: HandoffEvent | None = None
@@ -195,7 +196,7 @@ class Past:
         for answer in answers:
             if isinstance(answer, Answer):
                 self.steps.answers[answer.id] = answer.value
-                self.questions.discard(answer.id)
+                self.questions.pop(answer.id, None)
             else:
                 self.answers[answer.call_id] = answer
 
@@ -267,11 +268,11 @@ class Past:
             self.take_answers((event.answer,))
 
     def _question_asked(self, event: QuestionAsked) -> None:
-        self.questions.add(event.pending.id)
+        self.questions[event.pending.id] = event.pending.choices
 
     def _question_answered(self, event: QuestionAnswered) -> None:
         self.steps.answers[event.id] = event.value
-        self.questions.discard(event.id)
+        self.questions.pop(event.id, None)
 
     def _board_changed(self, event: BoardChanged) -> None:
         self.board.apply(event)
