@@ -30,6 +30,7 @@ from upshot import (
     Misuse,
     Request,
     ScriptedModel,
+    ScriptEngine,
     Status,
     run,
     tool,
@@ -259,6 +260,17 @@ async def test_an_agent_is_asked_what_the_node_says() -> None:
     task = AgentTask(Agent("a", model=model), lambda board: f"x is {board.get('x')}")
     graph = Graph({"set": sets(x=1), "ask": Node(task, output="y")}, [("set", "ask")])
     assert await variables_of(graph) == {"x": 1, "y": "heard x is 1"}
+
+
+async def test_an_agent_gets_what_the_run_depends_on() -> None:
+    seen: list[Any] = []
+
+    async def look(run: Any, host: Any, board: Any) -> None:
+        seen.append(run.dependencies)
+
+    agent = Agent[Any]("a", engine=ScriptEngine(look))
+    await walk(Graph({"a": agent}), dependencies="mine")
+    assert seen == ["mine"]
 
 
 async def test_an_agent_that_fails_fails_the_run_with_its_code() -> None:

@@ -64,7 +64,9 @@ async def run_agent(trip: Trip, task: AgentTask, board: Board, key: str) -> Any:
         messages = board.messages()
         asked = messages[-1].text if messages else ""
     request = asked if isinstance(asked, Request) else Request(str(asked))
-    result: AgentResult[Any] = await trip.run.child(task.agent, request, key=key)
+    given = trip.run.dependencies
+    options: dict[str, Any] = {} if given is None else {"dependencies": given}
+    result: AgentResult[Any] = await trip.run.child(task.agent, request, key=key, **options)
     if result.status is Status.INPUT_REQUIRED:
         raise Parked(*result.pending)
     if result.error is not None:
