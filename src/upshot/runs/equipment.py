@@ -24,6 +24,7 @@ from .ending import Ending
 from .handoff import Handoffs
 from .hooks import Hooks
 from .host import RunHost, Steps
+from .kin import child_of, reported_step, spent_of
 from .ledger import Ledger
 from .past import Past
 from .plan import Plan
@@ -71,6 +72,8 @@ class Equipment:
     ) -> None:
         self.plan = plan
         self.record = record
+        self._past = past
+        self._reports: dict[int, int] = {}
         self.board = Board()
         self.overrun: AgentError | None = None
         self.info = info = RunInfo(
@@ -155,13 +158,33 @@ class Equipment:
             record=self.record,
         )
 
-    def _count(self, response: ModelResponse) -> None:
-        """Count what an engine used by ways of its own; the second time beyond a limit ends it."""
+    def _count(self, response: ModelResponse) -> bool:
+        """Count what an engine used by ways of its own; the second time beyond a limit ends it.
+
+        Returns:
+            Whether it is new, and not what an engine that is called again from its top reported
+            in an earlier sitting.
+        """
+        if not self._log_report(response):
+            return False
         spent = self.ledger.spent_by_children()
         self.caller.note(response)
         if spent is not None and not self.scope.stop and not self.scope.is_final:
             self.overrun = spent
             self.scope.end("budget")
+        return True
+
+    def _log_report(self, response: ModelResponse) -> bool:
+        attempt, known = self.recorder.attempt, self._past.children if self._past else {}
+        while True:
+            number = self._reports[attempt] = self._reports.get(attempt, 0) + 1
+            step = reported_step(attempt, number, response)
+            logged = known.get(child_of(step.key) or "")
+            if logged is None:
+                self.recorder.emit(step)
+                return True
+            if self.run.is_again and logged == spent_of(step.value):
+                return False
 
     def begin_attempt(self, number: int, feedback: str) -> None:
         """Stamp what comes with the attempt's number, and show it to the engine."""

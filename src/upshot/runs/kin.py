@@ -16,6 +16,7 @@ from ..contract import (
     Effect,
     Json,
     JsonObject,
+    ModelResponse,
     Pending,
     PendingApproval,
     Status,
@@ -31,6 +32,7 @@ __all__ = [
     "child_of",
     "origins_of",
     "pending_in",
+    "reported_step",
     "settled_step",
     "spent_of",
     "step_of",
@@ -90,6 +92,22 @@ def settled_step(result: AgentResult[Any], tools: Mapping[str, int]) -> StepSett
         effect=Effect.APPLIED,
         value=msgspec.to_builtins(spent),
         error=result.error if is_final else None,
+    )
+
+
+def reported_step(attempt: int, number: int, response: ModelResponse) -> StepSettled:
+    """What the log keeps of usage that an engine reported, as if a run inside had had it.
+
+    Args:
+        attempt: In which attempt.
+        number: Which report of it, from 1.
+        response: What was reported.
+    """
+    spent = Spent(response.usage, response.cost, {}, is_final=True)
+    return StepSettled(
+        key=step_of(f"reported-{attempt}-{number}"),
+        effect=Effect.APPLIED,
+        value=msgspec.to_builtins(spent),
     )
 
 

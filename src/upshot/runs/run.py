@@ -240,6 +240,11 @@ class Run:
             self._again, self._past = Again(self._past), None
             board.begin_again()
 
+    @property
+    def is_again(self) -> bool:
+        """Whether the engine was called again from its top and is handed back what it did."""
+        return self._again is not None
+
     async def child(
         self,
         agent: Agent[Any],
