@@ -309,6 +309,13 @@ export interface AgentSpec {
    * @defaultValue `{}`
    */
   retry?: Retry | null;
+  /**
+   * Fields of the agent that have no form in names and were left out, among instructions,
+   * output_type, observers and deciders. A spec without any but observers runs; to run it without
+   * the others too, set this to ().
+   * @defaultValue `[]`
+   */
+  omitted?: string[];
 }
 
 /** The answer to a question, or a result from outside. */

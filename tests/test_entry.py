@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.runs.kit import ADD, Do, Witness, add, say
 from upshot import (
@@ -442,3 +443,18 @@ async def test_start_takes_the_options_too() -> None:
     async with start(hello(), "?", retry=Retry(max_tries=1)) as live:
         result = await live.result()
     assert (result.status, live.run_id) == (Status.COMPLETED, result.run_id)
+
+
+async def test_a_spec_does_not_run_without_what_it_was_written_without() -> None:
+    class Guard:
+        def before_finalize(self, *_: Any) -> FinalizeDecision:
+            return FinalizeDecision.discard("never")
+
+    whole: Agent[str] = Agent("a", deciders=[Guard()], observers=[Witness()])
+    spec = decode(encode(whole), AgentSpec)
+    model = ScriptedModel(["Hi."] * 2)
+    with pytest.raises(Misuse, match="agent 'a' was written without its deciders"):
+        await run(spec, "?", model=model)
+    assert (await run(replace(spec, omitted=()), "?", model=model)).committed
+    watched = Agent("a", observers=[Witness()]).spec()
+    assert (await run(watched, "?", model=model)).success

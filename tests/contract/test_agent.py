@@ -170,7 +170,7 @@ def test_its_spec_has_its_names() -> None:
 
 def test_its_spec_leaves_out_what_has_no_name() -> None:
     spec = Agent("support", instructions=lambda run: "Help.").spec()
-    assert spec == AgentSpec(id="support", retry=Retry())
+    assert spec == AgentSpec(id="support", retry=Retry(), omitted=("instructions",))
     assert (spec.instructions, spec.tools, spec.engine, spec.model) == (None, None, "", "")
 
 
@@ -202,3 +202,23 @@ def test_what_cannot_work_is_refused_when_the_agent_is_made(fields: Any, said: s
 @pytest.mark.parametrize("wanted", [int, list[int], int | None, {"type": "object"}, Any])
 def test_an_output_type_may_be_any_type(wanted: Any) -> None:
     assert Agent("a", output_type=wanted).output_type == wanted
+
+
+def test_a_spec_says_what_was_left_out() -> None:
+    class Typed: ...
+
+    class Hook:
+        def on_run_start(self, *_: Any) -> None: ...
+        def before_model(self, *_: Any) -> None: ...
+
+    whole: Agent[Any] = Agent(
+        "a",
+        instructions=lambda run: "Help.",
+        output_type=Typed,
+        observers=[Hook()],
+        deciders=[Hook()],
+    )
+    said = ("instructions", "output_type", "observers", "deciders")
+    assert whole.spec().omitted == said
+    assert decode(encode(whole), AgentSpec).omitted == said
+    assert Agent("a", instructions="Help.", output_type=str, tools=["look"]).spec().omitted == ()

@@ -114,7 +114,10 @@ class Agent(Generic[T], metaclass=ArgumentsMeta):
         return replace(self, **cast("dict[str, Any]", changes))
 
     def spec(self) -> AgentSpec:
-        """This agent in names only, the form in which it can be stored and sent."""
+        """This agent in names only, the form in which it can be stored and sent.
+
+        What has no such form is left out and named in ``omitted``.
+        """
         tools = None if self.tools is None else tuple(_tool_names(self.tools))
         return AgentSpec(
             id=self.id,
@@ -129,7 +132,19 @@ class Agent(Generic[T], metaclass=ArgumentsMeta):
             budget=self.budget,
             settings=self.settings,
             retry=self.retry,
+            omitted=tuple(self._omitted()),
         )
+
+    def _omitted(self) -> Iterator[str]:
+        if callable(self.instructions):
+            yield "instructions"
+        wanted: object = self.output_type
+        if not (wanted is None or wanted is str or isinstance(wanted, dict)):
+            yield "output_type"
+        if self.observers:
+            yield "observers"
+        if self.deciders:
+            yield "deciders"
 
 
 def handoffs_of(agent: Agent[Any]) -> tuple[Handoff, ...]:

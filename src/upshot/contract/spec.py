@@ -5,7 +5,7 @@ from __future__ import annotations
 from .budget import Budget
 from .card import AgentCard
 from .settings import ModelSettings, Retry
-from .value import JsonObject, Root
+from .value import JsonObject, Root, freeze
 
 __all__ = ["AgentSpec"]
 
@@ -26,6 +26,9 @@ class AgentSpec(Root, frozen=True, kw_only=True):
         budget: Its limits.
         settings: How its model is asked.
         retry: How failed model calls are tried again; None is not at all.
+        omitted: Fields of the agent that have no form in names and were left out, among
+            instructions, output_type, observers and deciders. A spec without any but observers
+            runs; to run it without the others too, set this to ().
     """
 
     id: str = ""
@@ -40,3 +43,7 @@ class AgentSpec(Root, frozen=True, kw_only=True):
     budget: Budget | None = None
     settings: ModelSettings | None = None
     retry: Retry | None = Retry()
+    omitted: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        freeze(self, "omitted")

@@ -270,8 +270,15 @@ def agent_of_spec(spec: AgentSpec, engine: Engine | None = None) -> Agent[Any]:
     """The agent that *spec* describes; the names in it are resolved at the run.
 
     Raises:
-        Misuse: It names an engine that is not the loop, and none is given.
+        Misuse: It names an engine that is not the loop, and none is given; or what it was written
+            without changes what a run does.
     """
+    missing = [name for name in spec.omitted if name != "observers"]
+    if missing:
+        raise Misuse(
+            f"agent {spec.id!r} was written without its {' and '.join(missing)}, which have no "
+            "JSON form: run the Agent itself, or set the spec's omitted to () to do without"
+        )
     if engine is None and spec.engine not in ("", LoopEngine.__name__):
         raise Misuse(f"agent {spec.id!r} names the engine {spec.engine!r}: give run(..., engine=)")
     return Agent[Any](
