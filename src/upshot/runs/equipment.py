@@ -93,25 +93,13 @@ class Equipment:
             seq=past.seq if past is not None else 0,
             veil=self.veil,
         )
-        self.ledger = Ledger(
-            plan.budget,
-            clock=plan.clock,
-            parent=None if plan.parent is None else plan.parent.ledger,
-            spent_s=0.0 if past is None else past.spent_s,
-        )
+        self.ledger = self._make_ledger(0.0 if past is None else past.spent_s)
         own_time = None if plan.budget.working_s is None else self.ledger.working
         self.scope = Scope(plan.clock, self.ledger.deadline, working=own_time)
         self.hooks = self._make_hooks()
         self.caller = self._make_caller()
         self.handoffs = Handoffs(plan.handoffs, info=info, recorder=recorder, board=self.board)
-        self.box = Box(
-            plan,
-            info=info,
-            recorder=recorder,
-            handoffs=self.handoffs,
-            caller=self.caller,
-            record=record,
-        )
+        self.box = self._make_box()
         self.host = RunHost(
             plan.host,
             recorder=recorder,
@@ -134,6 +122,21 @@ class Equipment:
             box=self.box,
             caller=self.caller,
             past=past,
+        )
+
+    def _make_ledger(self, spent_s: float) -> Ledger:
+        plan = self.plan
+        outer = None if plan.parent is None else plan.parent.ledger
+        return Ledger(plan.budget, clock=plan.clock, parent=outer, spent_s=spent_s)
+
+    def _make_box(self) -> Box:
+        return Box(
+            self.plan,
+            info=self.info,
+            recorder=self.recorder,
+            handoffs=self.handoffs,
+            caller=self.caller,
+            record=self.record,
         )
 
     def _make_hooks(self) -> Hooks:
