@@ -149,6 +149,9 @@ class Toolbox(Lending):
         log = ledger_of(journal, emit, barrier, run_id=run_id, clock=clock, attempt=count)
         mend = None if repair is None else Repair(repair, masks)
         way = passage_of(gates, hook=on_pre_tool_use, approve=approve, policy=policy, repair=mend)
+        budget, in_run = budget or _USUAL_BUDGET, identity is not None
+        turn = Turn(clock, budget, deadline=deadline, working=working, in_run=in_run)
+        turn.outer_spent = spent
         self._desk = Desk(
             run_id=run_id,
             parent_run_id=parent_run_id,
@@ -162,16 +165,9 @@ class Toolbox(Lending):
             workers=workers or WORKERS,
             dependencies=dependencies,
             parallel=parallel,
-            turn=Turn(
-                clock,
-                budget or _USUAL_BUDGET,
-                deadline=deadline,
-                working=working,
-                in_run=bool(identity),
-            ),
+            turn=turn,
             at_start=at_start,
         )
-        self._desk.turn.outer_spent = spent
 
     @property
     def run_id(self) -> str:
