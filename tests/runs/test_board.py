@@ -278,3 +278,16 @@ async def test_an_attempt_whose_board_is_no_json_is_ended_for_observers() -> Non
         "on_attempt_end",
         "on_run_end",
     ]
+
+
+async def test_what_a_seeder_changes_in_place_is_seeded() -> None:
+    def prepare(info: Any, request: Any) -> Board:
+        board = Board()
+        board.set("l", [])
+        board.get("l").append(1)  # pyright: ignore
+        return board
+
+    journal, agent = MemoryJournal(), Agent("a", engine=Do(lambda run, host, board: "Done."))
+    result = await run(agent, "Q?", prepare=prepare, journal=journal)
+    first = [one for one in await log_of(journal, result.run_id) if isinstance(one, BoardChanged)]
+    assert (first[0].seeded, first[0].variables) == (True, {"l": [1]})

@@ -53,7 +53,10 @@ class ModelResponse(Root, frozen=True, kw_only=True):
             set_field(self, "finish_reason", FinishReason(self.finish_reason))
         if type(self.tool_calls) is not tuple or type(self.reasoning) is not tuple:
             freeze(self, "tool_calls", "reasoning")
-        clean_fields(self, "content", "refusal")
+        content = self.content
+        # A call costs more than a look, and nearly every reply passes.
+        if self.refusal is not None or (content is not None and not content.isascii()):
+            clean_fields(self, "content", "refusal")
         usage, cost = self.usage, self.cost
         if cost is not usage.cost:
             set_field(self, "usage", usage.with_cost(cost if usage else None))

@@ -142,6 +142,12 @@ class Board:
         """All variables, as ``get`` gives them."""
         return {name: self.get(name) for name in self._variables}
 
+    def copies(self) -> JsonObject:
+        """All variables, as copies of one's own."""
+        if self._lent:
+            self.notice()
+        return {name: _copy(value) for name, value in self._variables.items()}
+
     def notice(self) -> None:
         """Make a change of what was changed in place since it was handed out.
 
@@ -163,11 +169,9 @@ class Board:
 
     def snapshot(self) -> BoardSnapshot:
         """The board as it is now; later changes do not reach it."""
-        if self._lent:
-            self.notice()
         return BoardSnapshot(
             channels={name: tuple(self._channels[name]) for name in self.channels()},
-            variables={name: _copy(value) for name, value in self._variables.items()},
+            variables=self.copies(),
             seeded=dict(self._seeded),
         )
 

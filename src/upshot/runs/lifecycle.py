@@ -458,8 +458,9 @@ class Sitting:
         parts = self._parts
         parts.scope.is_final = True
         parts.box.warn_of_leftovers()
-        for warning in refused_modes(self._told.artifacts, self.plan.request.config):
-            self.recorder.warn(warning)
+        if (config := self.plan.request.config) is not None:
+            for warning in refused_modes(self._told.artifacts, config):
+                self.recorder.warn(warning)
         lines, warnings = tuple(parts.report.lines), tuple(self.recorder.warnings)
         result = self._amend(attempt_log=lines, warnings=warnings)
         if result.local is not None:

@@ -72,7 +72,7 @@ def board_of(changes: Iterable[BoardChanged], feedback: str = "") -> Board:
 
 def changes_of(board: Board) -> Iterator[BoardChanged]:
     """The facts of which the log can fold *board* again: first its seed, then the rest."""
-    variables, is_bare = board.snapshot().variables, True
+    variables, is_bare = board.copies(), True
     for channel in board.channels():
         if messages := board.seeded(channel):
             yield BoardChanged(channel=channel, messages=messages, variables=variables, seeded=True)
