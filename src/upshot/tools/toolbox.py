@@ -50,7 +50,7 @@ from .working_time import WorkingTime
 __all__ = ["GateChoice", "Toolbox"]
 
 # Made once: looking its numbers over costs more than all else of a Toolbox.
-_USUAL_BUDGET = Budget()
+_USUAL = Budget()
 
 
 class Toolbox(Lending):
@@ -135,23 +135,20 @@ class Toolbox(Lending):
         Raises:
             Misuse: A tool, a gate or an option cannot be used.
         """
-        kit = kit_of(resolve_tools(tools))
         check_options(budget=budget, policy=policy, identity=identity, workers=workers)
         check_options(artifacts=artifacts, journal=journal, clock=clock, gates=gates, emit=emit)
         check_options(approve=approve, on_pre_tool_use=on_pre_tool_use, repair=repair)
+        kit = kit_of(resolve_tools(tools))
         check_choices(replay_scope=replay_scope, parallel=parallel, secrets=secrets)
         policy, clock = settle_policy(policy, web_mode=web_mode), clock or SYSTEM_CLOCK
         run_id = (identity.run_id if identity else "") or f"box-{random.token_hex(8)}"
-        store = InMemoryArtifacts() if artifacts is None else artifacts
         self._scope, self._batches, self.records = replay_scope, set[Batch](), []
-        masks = Secrets(secrets)
+        store, masks = InMemoryArtifacts() if artifacts is None else artifacts, Secrets(secrets)
         count = attempt if callable(attempt) else lambda: attempt
         log = ledger_of(journal, emit, barrier, run_id=run_id, clock=clock, attempt=count)
         mend = None if repair is None else Repair(repair, masks)
         way = passage_of(gates, hook=on_pre_tool_use, approve=approve, policy=policy, repair=mend)
-        budget, in_run = budget or _USUAL_BUDGET, identity is not None
-        turn = Turn(clock, budget, deadline=deadline, working=working, in_run=in_run)
-        turn.outer_spent = spent
+        turn = _first_turn(clock, budget, identity, deadline, working, spent)
         self._desk = Desk(
             run_id=run_id,
             parent_run_id=parent_run_id,
@@ -424,3 +421,17 @@ class Toolbox(Lending):
             self.records += batch.records
             self._note_untrusted(batch.records)
         return [case.outcome for case in cases if case.outcome is not None]
+
+
+def _first_turn(
+    clock: Clock,
+    budget: Budget | None,
+    identity: RunInfo | None,
+    deadline: float | None,
+    working: WorkingTime | None,
+    spent: Callable[[], str] | None,
+) -> Turn:
+    limits, in_run = budget or _USUAL, identity is not None
+    turn = Turn(clock, limits, deadline=deadline, working=working, in_run=in_run)
+    turn.outer_spent = spent
+    return turn
