@@ -148,7 +148,8 @@ class Toolbox(Lending):
         log = ledger_of(journal, emit, barrier, run_id=run_id, clock=clock, attempt=count)
         mend = None if repair is None else Repair(repair, masks)
         way = passage_of(gates, hook=on_pre_tool_use, approve=approve, policy=policy, repair=mend)
-        turn = _first_turn(clock, budget, identity, deadline, working, spent)
+        turn = _first_turn(clock, budget, deadline, working, in_run=identity is not None)
+        turn.outer_spent = spent
         self._desk = Desk(
             run_id=run_id,
             parent_run_id=parent_run_id,
@@ -426,12 +427,10 @@ class Toolbox(Lending):
 def _first_turn(
     clock: Clock,
     budget: Budget | None,
-    identity: RunInfo | None,
     deadline: float | None,
     working: WorkingTime | None,
-    spent: Callable[[], str] | None,
+    *,
+    in_run: bool,
 ) -> Turn:
-    limits, in_run = budget or _USUAL, identity is not None
-    turn = Turn(clock, limits, deadline=deadline, working=working, in_run=in_run)
-    turn.outer_spent = spent
-    return turn
+    limits = budget or _USUAL
+    return Turn(clock, limits, deadline=deadline, working=working, in_run=in_run)
