@@ -148,8 +148,7 @@ class Toolbox(Lending):
         log = ledger_of(journal, emit, barrier, run_id=run_id, clock=clock, attempt=count)
         mend = None if repair is None else Repair(repair, masks)
         way = passage_of(gates, hook=on_pre_tool_use, approve=approve, policy=policy, repair=mend)
-        turn = _first_turn(clock, budget, deadline, working, in_run=identity is not None)
-        turn.outer_spent = spent
+        turn = _first_turn(clock, budget, deadline, working, in_run=bool(identity), spent=spent)
         self._desk = Desk(
             run_id=run_id,
             parent_run_id=parent_run_id,
@@ -431,6 +430,9 @@ def _first_turn(
     working: WorkingTime | None,
     *,
     in_run: bool,
+    spent: Callable[[], str] | None,
 ) -> Turn:
     limits = budget or _USUAL
-    return Turn(clock, limits, deadline=deadline, working=working, in_run=in_run)
+    turn = Turn(clock, limits, deadline=deadline, working=working, in_run=in_run)
+    turn.outer_spent = spent
+    return turn
