@@ -28,7 +28,7 @@ class ResultView(dict[str, Json]):
 
     def __init__(self, result: AgentResult[Any]) -> None:
         super().__init__(to_contract(result))
-        self.result = result
+        self.result: AgentResult[Any] = result
 
     def __getattr__(self, name: str) -> Any:
         # Only asked for what a dict has not; without a result yet there is nothing to ask.

@@ -1,5 +1,6 @@
 """Who drives the steps of a run."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..lazy import lazy_names
@@ -51,4 +52,4 @@ _HOMES = {
     "machine_state": "Machine",
 }
 
-__getattr__ = lazy_names(__name__, globals(), _HOMES)
+__getattr__: Callable[[str], object] = lazy_names(__name__, globals(), _HOMES)

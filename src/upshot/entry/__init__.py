@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..lazy import lazy_names
@@ -22,4 +23,4 @@ __all__ = [
     "start",
 ]
 
-__getattr__ = lazy_names(__name__, globals(), {"replaying": "Replay"})
+__getattr__: Callable[[str], object] = lazy_names(__name__, globals(), {"replaying": "Replay"})

@@ -47,7 +47,7 @@ class Cast:
         first = listed[0].id if start is None else start if isinstance(start, str) else start.id
         if first not in self._by_id:
             raise Misuse(f"start is {first!r}: there are {', '.join(self._by_id)}")
-        self.first = self._by_id[first]
+        self.first: Agent[Any] = self._by_id[first]
 
     def find(self, event: HandoffEvent) -> Agent[Any] | None:
         """Who gets the request; None for somebody unknown."""

@@ -27,7 +27,7 @@ class Again:
         self.started: Mapping[str, ToolStarted] = past.unsettled
         self.asked: Mapping[str, PendingApproval] = past.asked
         self.answers: Mapping[str, CallAnswer] = past.answers
-        self.diverged = False
+        self.diverged: bool = False
         self._turns = deque(past.models.items())
         self._replies = past.replies
         self._outcomes: dict[tuple[str, str], deque[ToolOutcome]] = {}

@@ -74,8 +74,10 @@ class Equipment:
         self.record = record
         self._past = past
         self._reports: dict[int, int] = {}
-        self.board = Board()
+        self.board: Board = Board()
         self.overrun: AgentError | None = None
+        self.info: RunInfo
+        self.recorder: Recorder
         self.info = info = RunInfo(
             agent_id=plan.agent.id,
             run_id=plan.run_id,
@@ -83,8 +85,8 @@ class Equipment:
             context_id=plan.request.context_id,
         )
         started = None if past is None else past.started
-        self.depth = started.depth if started else plan.depth
-        self.veil = Veil(plan.secrets, name=plan.marks) if plan.secrets else None
+        self.depth: int = started.depth if started else plan.depth
+        self.veil: Veil | None = Veil(plan.secrets, name=plan.marks) if plan.secrets else None
         self.recorder = recorder = Recorder(
             plan.run_id,
             clock=plan.clock,
@@ -93,28 +95,30 @@ class Equipment:
             seq=past.seq if past is not None else 0,
             veil=self.veil,
         )
-        self.ledger = self._make_ledger(0.0 if past is None else past.spent_s)
+        self.ledger: Ledger = self._make_ledger(0.0 if past is None else past.spent_s)
         own_time = None if plan.budget.working_s is None else self.ledger.working
-        self.scope = Scope(plan.clock, self.ledger.deadline, working=own_time)
-        self.hooks = self._make_hooks()
-        self.caller = self._make_caller()
-        self.handoffs = Handoffs(plan.handoffs, info=info, recorder=recorder, board=self.board)
-        self.box = self._make_box()
-        self.host = RunHost(
+        self.scope: Scope = Scope(plan.clock, self.ledger.deadline, working=own_time)
+        self.hooks: Hooks = self._make_hooks()
+        self.caller: ModelCaller = self._make_caller()
+        self.handoffs: Handoffs = Handoffs(
+            plan.handoffs, info=info, recorder=recorder, board=self.board
+        )
+        self.box: Box = self._make_box()
+        self.host: RunHost = RunHost(
             plan.host,
             recorder=recorder,
             steps=_steps_of(past, record),
             report=self._count,
             working=self.ledger.working,
         )
-        self.report = Report.of(
+        self.report: Report = Report.of(
             plan,
             info=info,
             ledger=self.ledger,
             caller=self.caller,
             first_started_at=started.time if started else None,
         )
-        self.run = Run(
+        self.run: Run = Run(
             plan,
             info=info,
             depth=self.depth,

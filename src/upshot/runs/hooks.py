@@ -41,9 +41,9 @@ class Verdict:
     """
 
     def __init__(self) -> None:
-        self.word = "accept"
-        self.reason = ""
-        self.feedback = ""
+        self.word: str = "accept"
+        self.reason: str = ""
+        self.feedback: str = ""
         self.state: dict[str, Any] = {}
         self.error: AgentError | None = None
         self.was_cut = False

@@ -22,6 +22,7 @@ from ..contract import (
     Event,
     Interrupt,
     Origin,
+    RunInfo,
     RunInterrupted,
     RunResumed,
     RunSettled,
@@ -46,6 +47,7 @@ from .modes import refused_modes
 from .past import Past
 from .phase import FINAL, FIRST, Cue, Phase, cue_of_ending, cue_of_verdict, follow
 from .plan import Parent, Plan
+from .recorder import Recorder
 from .recording import Recording
 from .scope import current_run
 from .seed import board_of, changes_of, seed_board
@@ -78,9 +80,9 @@ class Sitting:
         self._past = past
         self._answers = answers
         self._parts = parts = Equipment(plan, past, epoch, record)
-        self.info = parts.info
-        self.recorder = parts.recorder
-        self.phase = FIRST
+        self.info: RunInfo = parts.info
+        self.recorder: Recorder = parts.recorder
+        self.phase: Phase = FIRST
         self._attempt, self._feedback = 1, ""
         self._verdict = Verdict()
         self._ending = COMPLETED

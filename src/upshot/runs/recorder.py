@@ -60,12 +60,12 @@ class Recorder:
     ) -> None:
         self.run_id = run_id
         self.attempt = 0
-        self.seq = seq
+        self.seq: int = seq
         self.warnings: list[RunWarning] = []
         self.handoff: HandoffEvent | None = None
-        self.watched = False
-        self.is_settled = False
-        self.is_lost = False
+        self.watched: bool = False
+        self.is_settled: bool = False
+        self.is_lost: bool = False
         self._part = 0
         self._clock = clock
         self._journal = journal

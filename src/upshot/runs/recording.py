@@ -80,11 +80,11 @@ class Recording:
     """
 
     def __init__(self, events: Iterable[Event]) -> None:
-        self.past = Past()
-        self.steps = Steps()
+        self.past: Past = Past()
+        self.steps: Steps = Steps()
         self.steps.on_miss = self.miss
         self.children: deque[str] = deque()
-        self.beyond = ""
+        self.beyond: str = ""
         self.waiting: tuple[PendingApproval, ...] = ()
         self._attempts: dict[int, _Attempt] = {}
         self._replies: deque[ModelResponse] = deque()

@@ -51,8 +51,8 @@ class Scope:
         grace_s: float = GRACE_S,
     ) -> None:
         self.stop: StopReason = ""
-        self.abandoned = False
-        self.was_cut = False
+        self.abandoned: bool = False
+        self.was_cut: bool = False
         self.is_final = False
         self._clock = clock
         self._deadline = deadline

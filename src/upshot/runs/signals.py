@@ -27,7 +27,7 @@ class Interrupted(Signal):
 
     def __init__(self, cause: str = "", detail: str = "") -> None:
         super().__init__(detail or cause or "interrupted")
-        self.interrupt = Interrupt(cause, detail)  # pyright: ignore[reportArgumentType]  # made a word
+        self.interrupt: Interrupt = Interrupt(cause, detail)  # pyright: ignore[reportArgumentType]  # made a word
 
 
 class Aborted(Signal):
@@ -39,7 +39,7 @@ class Aborted(Signal):
 
     def __init__(self, message: str, code: str = ErrorCode.INTERNAL) -> None:
         super().__init__(message)
-        self.error = AgentError(ErrorCode(code), message, origin=Origin.ENGINE)
+        self.error: AgentError = AgentError(ErrorCode(code), message, origin=Origin.ENGINE)
 
 
 class Failed(Signal):
