@@ -65,6 +65,7 @@ lint: $(DEV)
 
 types: $(DEV)
 	$(call stage,types,$(BIN)/pyright)
+	$(call stage,surface,PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pyright --verifytypes upshot --ignoreexternal)
 
 layers: $(DEV)
 	$(call stage,layers,$(BIN)/lint-imports --no-logo)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import ClassVar
 
 from ..contract import (
     MAIN_CHANNEL,
@@ -251,7 +252,8 @@ class Board:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Board) and self.snapshot() == other.snapshot()
 
-    __hash__ = None  # pyright: ignore[reportAssignmentType]  # it changes, so it is no key
+    # It changes, so it is no key.
+    __hash__: ClassVar[None]  # pyright: ignore[reportIncompatibleMethodOverride]  # as Python does
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name}: {len(messages)}" for name, messages in self._channels.items())
