@@ -96,7 +96,7 @@ class RunHost:
         self._steps = steps
         self._report = report
         self._working = working
-        self._running = Jobs[Json]()
+        self._running: Jobs[Json] = Jobs()
         self._questions: Counter[int] = Counter()
         self._open: dict[str, tuple[int, PendingQuestion]] = {}
         self._audience = self._audience_of("publish")

@@ -93,6 +93,19 @@ class Run:
     dependencies: object
     budget: Budget
     resume_from: Checkpoint | None
+    settled: dict[str, ToolOutcome]
+    unsettled: dict[str, ToolStarted]
+    reply: ModelResponse | None
+    asked: dict[str, PendingApproval]
+    answers: dict[str, CallAnswer]
+    _plan: Plan
+    _box: Box
+    _caller: ModelCaller
+    _log: Past | None
+    _past: Past | None
+    _again: Again | None
+    _children: dict[str, AgentResult[Any]]
+    _running: Jobs[AgentResult[Any]]
 
     def __init__(
         self,
@@ -105,6 +118,7 @@ class Run:
         caller: ModelCaller,
         past: Past | None,
     ) -> None:
+        # Past __setattr__, which looks at every name.
         vars(self).update(
             id=info.run_id,
             identity=info,
@@ -121,20 +135,20 @@ class Run:
             dependencies=plan.dependencies,
             budget=plan.budget,
             resume_from=plan.resume_from,
+            settled={},
+            unsettled={},
+            reply=None,
+            asked={},
+            answers={},
+            _plan=plan,
+            _box=box,
+            _caller=caller,
+            _log=past,
+            _past=None,
+            _again=None,
+            _children={},
+            _running=Jobs(),
         )
-        self.settled: dict[str, ToolOutcome] = {}
-        self.unsettled: dict[str, ToolStarted] = {}
-        self.reply: ModelResponse | None = None
-        self.asked: dict[str, PendingApproval] = {}
-        self.answers: dict[str, CallAnswer] = {}
-        self._plan = plan
-        self._box = box
-        self._caller = caller
-        self._log = past
-        self._past: Past | None = None
-        self._again: Again | None = None
-        self._children: dict[str, AgentResult[Any]] = {}
-        self._running = Jobs[AgentResult[Any]]()
 
     if not TYPE_CHECKING:
 
@@ -314,4 +328,6 @@ def _named(request: Request | str, run_id: str) -> Request:
 
 
 # What an engine may take up and put down is the rest.
-_FIXED = frozenset(Run.__annotations__)
+# What the lifecycle and resumed engines hand on to one another.
+_HANDED_ON = frozenset({"settled", "unsettled", "reply", "asked", "answers"})
+_FIXED = frozenset(name for name in Run.__annotations__ if name[0] != "_") - _HANDED_ON
