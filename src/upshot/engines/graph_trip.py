@@ -52,7 +52,7 @@ class Trip:
         """The board as it was before any node ran, also when the run goes on."""
         now = self._board.snapshot()
         counts = {channel: len(messages) for channel, messages in now.channels.items()}
-        form = await self.host.once(
+        form = await self.host.step(
             f"{self.key}start",
             Effect.READ,
             lambda: {"variables": now.variables, "messages": counts},

@@ -55,7 +55,7 @@ class Turnstile:
     async def _place_of(self, asker: str) -> int:
         while asker not in self._order:
             place = len(self._order)
-            came = await self._host.once(f"{self._key}{place + 1}", Effect.READ, lambda: asker)
+            came = await self._host.step(f"{self._key}{place + 1}", Effect.READ, lambda: asker)
             if place == len(self._order):
                 self._order.append(came)
         return self._order.index(asker)

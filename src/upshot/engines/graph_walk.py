@@ -234,9 +234,9 @@ class _Step:
         if node.asks:
             # Questions are numbered as they come, so each is asked again; the host knows answers.
             form = await body()
-            logged = await host.once(self._key, Effect.READ, lambda: form)
+            logged = await host.step(self._key, Effect.READ, lambda: form)
         else:
-            logged = await host.once(self._key, effect, body, idempotent=node.idempotent)
+            logged = await host.step(self._key, effect, body, idempotent=node.idempotent)
         return self._done(name, branch, cast("JsonObject", logged))
 
     def _done(self, name: str, branch: Branch, form: JsonObject) -> _Done:

@@ -114,7 +114,7 @@ class MachineEngine:
     async def _tell_of_change(self, host: RunHost, key: str) -> None:
         """Warn where the run began with another machine."""
         digest = self.machine.digest
-        if await host.once(f"{key}machine", Effect.READ, lambda: digest) != digest:
+        if await host.step(f"{key}machine", Effect.READ, lambda: digest) != digest:
             message = f"the machine {self.machine.name!r} has changed since the run began"
             warning = RunWarning(code="machine_changed", message=message, origin=Origin.CALLER)
             await host.publish(Warned(warning=warning))

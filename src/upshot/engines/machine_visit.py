@@ -106,7 +106,7 @@ class Visit:
         if self._hooks.has("on_state_enter"):
             # A step of its own: a state that waits for people is entered once.
             key = f"{self._key}:enter"
-            form = await host.once(key, Effect.WRITE, self._enter, idempotent=True)
+            form = await host.step(key, Effect.WRITE, self._enter, idempotent=True)
             entered = self._context.apply(cast("JsonObject", form))
             if isinstance(form, dict) and "to" in form:
                 return self._done(entered, {"to": form["to"], "same": True})
@@ -121,7 +121,7 @@ class Visit:
             return await self._leave(outcome)
 
         effect = Effect.WRITE if state.works or self._hooks else Effect.READ
-        form = await host.once(self._key, effect, stay, idempotent=True)
+        form = await host.step(self._key, effect, stay, idempotent=True)
         return self._done(entered, cast("JsonObject", form))
 
     def _done(self, entered: JsonObject, form: JsonObject) -> Done:

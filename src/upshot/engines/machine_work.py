@@ -108,7 +108,7 @@ class Worker:
         number = 1
         while True:
             step = f"wait:{wait}#{number}"
-            if await self._trip.host.once(step, Effect.READ, lambda: key) == key:
+            if await self._trip.host.step(step, Effect.READ, lambda: key) == key:
                 return wait if number == 1 else f"{wait}#{number}"
             number += 1
 
@@ -155,7 +155,7 @@ class Worker:
             made.append(outcome)
             return outcome.to_form()
 
-        form = await self._trip.host.once(key, Effect.WRITE, body, idempotent=True)
+        form = await self._trip.host.step(key, Effect.WRITE, body, idempotent=True)
         return made[0] if made else Outcome.read(cast("JsonObject", form))
 
     async def _try(self, task: Task, key: str, scope: Scope, name: str) -> Outcome:
