@@ -255,6 +255,18 @@ async def test_an_agent_answers_with_a_message() -> None:
     assert result.usage.api_calls == 1
 
 
+async def test_a_model_that_the_call_names_wins_over_those_of_the_agents() -> None:
+    own, given = ScriptedModel(["mine"]), ScriptedModel(["given"])
+    result = await walk(Graph({"a": Agent("a", model=own)}, []), model=given)
+    assert spoken(result) == ["given"]
+
+
+async def test_an_agent_without_a_model_works_with_that_of_the_runs_agent() -> None:
+    graph = Graph({"a": Agent("a"), "b": Agent("b", model=ScriptedModel(["own"]))}, [("a", "b")])
+    agent = Agent("desk", model=ScriptedModel(["lent"]), engine=GraphEngine(graph))
+    assert spoken(await run(agent, "?")) == ["lent", "own"]
+
+
 async def test_an_agent_is_asked_what_the_node_says() -> None:
     model = ScriptedModel([lambda messages: f"heard {messages[-1].text}"])
     task = AgentTask(Agent("a", model=model), lambda board: f"x is {board.get('x')}")

@@ -31,6 +31,7 @@ from ..errors import Misuse
 from ..runs import Board, Failed, Parked
 from .graph_node import AgentTask, Question, ToolTask
 from .graph_trip import Trip
+from .lent_model import model_for
 
 __all__ = ["ask_person", "call_tool", "evaluate", "keep_value", "run_agent"]
 
@@ -66,6 +67,8 @@ async def run_agent(trip: Trip, task: AgentTask, board: Board, key: str) -> Any:
     request = asked if isinstance(asked, Request) else Request(str(asked))
     given = trip.run.dependencies
     options: dict[str, Any] = {} if given is None else {"dependencies": given}
+    if (model := model_for(task.agent, trip.run)) is not None:
+        options["model"] = model
     result: AgentResult[Any] = await trip.run.child(task.agent, request, key=key, **options)
     if result.status is Status.INPUT_REQUIRED:
         raise Parked(*result.pending)

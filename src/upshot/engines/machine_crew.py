@@ -24,6 +24,7 @@ from ..contract import (
 from ..errors import Misuse
 from ..runs import Aborted, Failed, Interrupted, Parked, Run, RunHost
 from .graph_trip import Trip
+from .lent_model import model_for
 from .machine_fault import nearest
 from .machine_outcome import Outcome
 from .machine_state import Machine, Task
@@ -157,7 +158,7 @@ class Crew:
         if task.retry is not None:
             # Retry lives in one place: a state that says how leaves none to the model call.
             options["retry"] = None
-        model = _model_for(agent, run)
+        model = model_for(agent, run)
         if model is not None:
             options["model"] = model
         result = await run.child(agent, _request(given), key=key, **options)
@@ -227,17 +228,6 @@ def _takes_input(execute: Callable[..., object]) -> bool:
 def _missing(what: str, task: Task, known: Iterable[str]) -> str:
     wanted = nearest(task.name, dict.fromkeys(known), f"one of those given, {what}s={{...}}")
     return f"{task.mark}: there is no {what} {task.name!r}: expected {wanted}"
-
-
-def _model_for(agent: Agent[Any], run: Run) -> object:
-    """The model of the run, where the call named one or the agent has none of its own."""
-    try:
-        model = run.model
-    except Misuse:
-        return None
-    own = run.agent.model
-    is_own = model is own or (isinstance(own, str) and model.name == own)
-    return None if is_own and (agent.model is not None or agent.engine is not None) else model
 
 
 def _request(given: Json) -> Request:
