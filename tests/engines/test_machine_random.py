@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.engines.machine_kit import cut_and_resumed, logged, talker
@@ -129,6 +129,14 @@ def engine_of(data: dict[str, Any], wishes: list[str]) -> MachineEngine | None:
         return None
 
 
+def timeless(value: Any) -> Any:
+    """*value* without moments and durations: a whole result may be in it."""
+    if isinstance(value, dict):
+        times = {"started_at", "ended_at", "duration_ms", "elapsed_ms"}
+        return {name: timeless(item) for name, item in value.items() if name not in times}
+    return [timeless(item) for item in value] if isinstance(value, list) else value
+
+
 WISHES = st.lists(st.sampled_from(["", "raise", "keep", "replace", "nowhere", "a"]), max_size=6)
 
 
@@ -150,6 +158,15 @@ async def test_a_random_machine_ends_with_one_result_of_a_known_kind(
 
 
 @settings(max_examples=25)
+@example(
+    {
+        "states": {
+            "a": {"agent": "good", "transitions": [{"to": "b"}], "type": "initial"},
+            "b": {"type": "final", "output": {"n": "result"}},
+        }
+    },
+    1,
+)
 @given(machines(), st.integers(min_value=1))
 async def test_a_random_machine_that_is_cut_ends_as_if_it_had_not_been(
     data: dict[str, Any], place: int
@@ -162,9 +179,9 @@ async def test_a_random_machine_that_is_cut_ends_as_if_it_had_not_been(
     again = engine_of(data, [])
     assert again is not None
     result, _ = await cut_and_resumed(again, own[: 1 + place % len(own)])
-    assert (result.status, result.output, result.error and result.error.code) == (
+    assert (result.status, timeless(result.output), result.error and result.error.code) == (
         whole.status,
-        whole.output,
+        timeless(whole.output),
         whole.error and whole.error.code,
     )
 
