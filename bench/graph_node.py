@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from itertools import pairwise
 
 import upshot
+from bench.idle import idle, running
 from bench.interleave import measure
 
 __all__ = ["graph_node"]
@@ -21,7 +21,7 @@ def graph_node() -> None:
     edges = [("a", "a", _goes_on), ("a", "b", _is_over)]
     cycle = upshot.Graph({"a": _count, "b": _count}, edges, max_steps=NODES + 1)
     engines = {"chain": upshot.GraphEngine(chain), "cycle": upshot.GraphEngine(cycle)}
-    figures = measure({name: _run(engine) for name, engine in engines.items()} | {"none": _idle})
+    figures = measure({name: running(engine) for name, engine in engines.items()} | {"none": idle})
     for name in engines:
         cost_us = (figures[name] - figures["none"]) / NODES * 1e6
         print(f"graph node in a {name}\n  {cost_us:.0f} us CPU a node (aim <= {AIM_US} us)")
@@ -39,23 +39,3 @@ def _goes_on(board: upshot.Board) -> bool:
 
 def _is_over(board: upshot.Board) -> bool:
     return not _goes_on(board)
-
-
-class _Nothing:
-    """An engine that does nothing: what a run costs whatever drives it."""
-
-    async def execute(self, run: object, host: object, board: object) -> object:
-        """Return at once."""
-        return board
-
-
-def _run(engine: upshot.Engine) -> Callable[[], Awaitable[None]]:
-    async def run() -> None:
-        result = await upshot.run(upshot.Agent("bench"), "Go.", engine=engine)
-        assert result.success, result.error
-
-    return run
-
-
-async def _idle() -> None:
-    await _run(_Nothing())()

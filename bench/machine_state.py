@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import upshot
+from bench.idle import idle, running
 from bench.interleave import measure
 
 __all__ = ["machine_state"]
@@ -18,7 +18,7 @@ def machine_state() -> None:
     """CPU of a state that calls a function and keeps what it returns."""
     engines = {"chain": _engine(_chain()), "cycle": _engine(_cycle())}
     engines["cycle with hooks"] = _engine(_cycle(), hooks=_Hooks())
-    figures = measure({name: _run(engine) for name, engine in engines.items()} | {"none": _idle})
+    figures = measure({name: running(engine) for name, engine in engines.items()} | {"none": idle})
     for name in engines:
         cost_us = (figures[name] - figures["none"]) / STATES * 1e6
         print(f"machine state in a {name}\n  {cost_us:.0f} us CPU a state (aim <= {AIM_US} us)")
@@ -71,23 +71,3 @@ class _Hooks:
 
     def on_transition(self, from_state: str, to_state: str, context: dict[str, Any]) -> None:
         """Look at the way on."""
-
-
-class _Nothing:
-    """An engine that does nothing: what a run costs whatever drives it."""
-
-    async def execute(self, run: object, host: object, board: object) -> object:
-        """Return at once."""
-        return board
-
-
-def _run(engine: upshot.Engine) -> Callable[[], Awaitable[None]]:
-    async def run() -> None:
-        result = await upshot.run(upshot.Agent("bench"), "Go.", engine=engine)
-        assert result.success, result.error
-
-    return run
-
-
-async def _idle() -> None:
-    await _run(_Nothing())()
