@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
+import sys
 import threading
+from pathlib import Path
 from typing import AnyStr
 
-__all__ = ["watched"]
+__all__ = ["run_to_its_kill", "watched"]
 
 MAX_S = 60
 
@@ -17,3 +21,15 @@ def watched(process: subprocess.Popen[AnyStr]) -> subprocess.Popen[AnyStr]:
     timer.daemon = True
     timer.start()
     return process
+
+
+def run_to_its_kill(program: Path, *arguments: Path) -> None:
+    """Run a Python *program* that ends by killing itself, with this project's source."""
+    source = Path(__file__).resolve().parents[1] / "src"
+    done = subprocess.run(
+        [sys.executable, program, *arguments],
+        env={**os.environ, "PYTHONPATH": str(source)},
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import runpy
-import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -26,6 +22,7 @@ from tests.engines.graph_kit import (
     spoken,
     walk,
 )
+from tests.processes import run_to_its_kill
 from tests.runs.kit import log_of
 from upshot import (
     Agent,
@@ -397,14 +394,7 @@ if __name__ == "__main__":
 async def test_a_killed_graph_goes_on_after_its_finished_nodes(tmp_path: Path) -> None:
     program, journal, effects = (tmp_path / name for name in ("program.py", "runs.db", "effects"))
     program.write_text(PROGRAM)
-    source = Path(__file__).resolve().parents[2] / "src"
-    done = subprocess.run(
-        [sys.executable, program, journal, effects],
-        env={**os.environ, "PYTHONPATH": str(source)},
-        timeout=30,
-        check=False,
-    )
-    assert done.returncode == -signal.SIGKILL
+    run_to_its_kill(program, journal, effects)
     engine = runpy.run_path(str(program))["make"](effects, "")
     result = await resume("run-1", Agent("w"), journal=journal, engine=engine)
     assert (result.status, spoken(result)) == ("completed", ["a", "b", "c", "d", "e"])

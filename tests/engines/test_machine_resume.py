@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import runpy
-import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.engines.machine_kit import AGENT, cut_and_resumed, engine_of, go, logged, talker
+from tests.processes import run_to_its_kill
 from tests.runs.kit import log_of
 from upshot import (
     Agent,
@@ -462,14 +459,7 @@ if __name__ == "__main__":
 async def test_a_killed_machine_goes_on_after_what_was_finished(tmp_path: Path) -> None:
     program, journal, effects = (tmp_path / name for name in ("program.py", "runs.db", "effects"))
     program.write_text(PROGRAM)
-    source = Path(__file__).resolve().parents[2] / "src"
-    done = subprocess.run(
-        [sys.executable, program, journal, effects],
-        env={**os.environ, "PYTHONPATH": str(source)},
-        timeout=30,
-        check=False,
-    )
-    assert done.returncode == -signal.SIGKILL
+    run_to_its_kill(program, journal, effects)
     engine = runpy.run_path(str(program))["make"](effects, "")
     result = await resume("run-1", Agent("m"), journal=journal, engine=engine)
     assert result.output == ["a", "x", "y", "c"]
