@@ -12,7 +12,6 @@ from tests.runs.kit import Do, Witness, log_of, say
 from upshot import Agent, Board, BoardChanged, Graph, GraphEngine, Message, Misuse, run
 from upshot.journal import MemoryJournal
 from upshot.runs import Past
-from upshot.runs.seed import changes_of
 
 CHANNELS = st.sampled_from(["main", "notes", "drafts"])
 CHANGES = st.lists(
@@ -49,7 +48,7 @@ def test_a_restored_snapshot_is_an_equal_board(changes: Any) -> None:
 def test_the_changes_of_a_board_make_an_equal_board(changes: Any) -> None:
     board = make(changes, Board())
     again = Board()
-    for change in changes_of(board):
+    for change in board.facts():
         again.apply(change)
         if change.seeded:
             again.mark_seeded()

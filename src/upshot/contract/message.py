@@ -210,6 +210,8 @@ class Message(_Said, frozen=True, kw_only=True):
         if type(self.role) is str:
             set_field(self, "role", Role(self.role))
         content, calls = cast("tuple[object, object]", (self.content, self.tool_calls))
+        if type(content) is str and content.isascii() and calls == () and not self.metadata:
+            return
         # None is how others say that there is no text; callers write lists.
         if content is None:
             set_field(self, "content", "")

@@ -13,6 +13,7 @@ from .keyword import KeywordMeta
 from .message import Conversation, Message
 from .settings import ModelSettings
 from .value import JsonObject, Root, Value, check_types, freeze, set_field
+from .words import Role
 
 __all__ = ["ModelInput", "ModelRequest", "Request", "RequestConfig"]
 
@@ -58,8 +59,10 @@ class Request(_Asked, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if isinstance(self.message, str):
-            set_field(self, "message", Message("user", self.message))
+            set_field(self, "message", Message(Role.USER, self.message))
         check_types(self, "message", "task_id", "context_id", "run_id", "config")
+        if type(self.inputs) is dict and type(self.metadata) is dict:
+            return
         for name in ("inputs", "metadata"):
             given: object = getattr(self, name)
             if given is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, KeysView
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, cast
 
 from ..errors import Misuse, RunFailed
@@ -44,6 +45,9 @@ _SEQUENCES = (
 
 
 _WORDS = (("status", Status), ("finish_reason", FinishReason), ("cause", InterruptCause))
+# To look at all of them at once.
+_sequences_of = attrgetter(*_SEQUENCES)
+_words_of = attrgetter(*(name for name, _ in _WORDS))
 
 
 class RunWarning(Value, frozen=True, kw_only=True):
@@ -156,18 +160,20 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
     local: Local | None = None
 
     def __post_init__(self) -> None:
-        for name, words in _WORDS:
-            word: object = getattr(self, name)
-            if type(word) is str:
-                set_field(self, name, words(word))
+        if str in map(type, _words_of(self)):
+            for name, words in _WORDS:
+                word: object = getattr(self, name)
+                if type(word) is str:
+                    set_field(self, name, words(word))
         if (self.error is None) is not (self.status is Status.COMPLETED):
             raise Misuse(_contradiction(self.status, self.error))
-        freeze(self, *_SEQUENCES)
+        if list in map(type, _sequences_of(self)):
+            freeze(self, *_SEQUENCES)
         settle_moments(self, "started_at", "ended_at")
         amount = cast("object", self.cost)
         if amount is not None and not isinstance(amount, Cost):
             set_field(self, "cost", Cost(total=to_money(cast("float", amount))))
-        cost = self.cost if self.usage else None
+        cost = None if self.cost is None or not self.usage else self.cost
         if self.usage.cost is not cost:
             set_field(self, "usage", self.usage.with_cost(cost))
         if self.ended_at is None and self.started_at is not None:

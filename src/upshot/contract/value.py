@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import cache
+from itertools import repeat
+from operator import attrgetter, contains
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, get_args, get_type_hints
 
@@ -54,7 +56,8 @@ def to_snake(name: str) -> str:
 
 def written(default: D) -> D:
     """A field's default that is written to JSON all the same, for absent means unknown there."""
-    return msgspec.field(default_factory=lambda: default)
+    # Written in C, for it is called for every event and result.
+    return msgspec.field(default_factory=repeat(default).__next__)
 
 
 def empty_object() -> JsonObject:
@@ -85,13 +88,13 @@ def check_types(value: msgspec.Struct, *names: str) -> None:
     Raises:
         Misuse: One is not of its type; the message names it and what it takes.
     """
-    hints, plain = _hints_of(type(value))
-    for name in names or value.__struct_fields__:
-        given: object = getattr(value, name)
-        if type(given) in plain[name]:
-            continue
+    hints, plain, values_of = _checks_of(type(value), names)
+    values = values_of(value)
+    if all(map(contains, plain, map(type, values))):
+        return
+    for (name, hint), given in zip(hints.items(), values, strict=False):
         try:
-            msgspec.convert(given, hints[name])
+            msgspec.convert(given, hint)
         except msgspec.ValidationError as error:
             said = str(error).replace("`", "").replace("null", "None")
             raise Misuse(
@@ -135,10 +138,16 @@ JSON = msgspec.json.Encoder(decimal_format="number", enc_hook=encode_other)
 
 
 @cache
-def _hints_of(kind: type[msgspec.Struct]) -> tuple[dict[str, Any], dict[str, frozenset[type]]]:
-    """Annotations by field, and the types whose every value is right, which need no closer look."""
-    hints = get_type_hints(kind)
-    return hints, {name: frozenset(_plain_types(hint)) for name, hint in hints.items()}
+def _checks_of(
+    kind: type[msgspec.Struct], names: tuple[str, ...]
+) -> tuple[dict[str, Any], list[frozenset[type]], Callable[[object], tuple[object, ...]]]:
+    """Annotations by field, types whose every value is right, and what gives the values."""
+    names = names or kind.__struct_fields__
+    all_hints = get_type_hints(kind)
+    hints = {name: all_hints[name] for name in names}
+    plain = [frozenset(_plain_types(hint)) for hint in hints.values()]
+    # A getter of one name gives no tuple.
+    return hints, plain, attrgetter(*names, "__class__")
 
 
 def _plain_types(hint: Any) -> Iterator[type]:

@@ -7,6 +7,7 @@ they need is loaded at the first run, so that importing them costs next to nothi
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import TYPE_CHECKING, overload
 
 if TYPE_CHECKING:
@@ -22,6 +23,14 @@ if TYPE_CHECKING:
     T = TypeVar("T", default=str)
 
 __all__ = ["fork", "reopen", "replay", "resume", "run", "run_sync", "run_with_handoffs", "start"]
+
+
+@cache
+def _way_in():  # what it gives has types of its own
+    """What begins a run; looked for once, for an import costs a good part of a short run."""
+    from .opening import run_child, run_whole
+
+    return run_whole, run_child
 
 
 async def run(
@@ -43,8 +52,7 @@ async def run(
         JournalError: The journal cannot be opened.
         asyncio.CancelledError: The caller was cancelled; the run was finalised first.
     """
-    from .opening import run_child, run_whole
-
+    run_whole, run_child = _way_in()
     return await run_whole(agent, request, options, child=run_child)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-import secrets
+import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
@@ -299,7 +299,7 @@ def agent_of_spec(spec: AgentSpec, engine: Engine | None = None) -> Agent[Any]:
 def _run_id(request: Request, options: RunOptions) -> str:
     checkpoint = options.get("resume_from")
     if checkpoint is None:
-        return request.run_id or f"run-{secrets.token_hex(8)}"
+        return request.run_id or f"run-{os.urandom(8).hex()}"
     if request.run_id and request.run_id != checkpoint.exec_id:
         raise Misuse(
             f"the checkpoint is of run {checkpoint.exec_id!r}, but the request names "

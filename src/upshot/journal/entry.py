@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast, get_args
 
 from ..contract import (
     DELTAS,
@@ -20,11 +20,26 @@ from ..contract import (
 )
 from ..errors import JournalError, Misuse
 
-__all__ = ["Entry", "Note", "checksum", "decode_event", "noted", "stamp_of", "to_entry"]
+__all__ = [
+    "DURABLE",
+    "NOTED",
+    "Entry",
+    "Note",
+    "checked_id",
+    "checksum",
+    "decode_event",
+    "noted",
+    "stamp_of",
+    "to_entry",
+]
 
 RUNNING = RunSummary().status
 _REQUEST_CHARS = 200
 _DELTAS = frozenset(DELTAS)
+# Types of events that a journal keeps and that this version knows.
+DURABLE = frozenset[type](get_args(Event)) - _DELTAS - {Unknown}
+# Those that change the list of runs.
+NOTED = frozenset[type]({RunStarted, RunResumed, RunSettled})
 # What is looked up of a type once: its kind, and whether it names a call.
 _traits: dict[type, tuple[str, bool]] = {}
 
@@ -79,9 +94,18 @@ def stamp_of(event: Event) -> tuple[str, int]:
         run_id, seq = event.run_id, event.seq
     if not run_id:
         raise Misuse(f"{event.kind} has no run_id")
+    return checked_id(run_id), seq
+
+
+def checked_id(run_id: str) -> str:
+    """*run_id*, which can be the id of a run.
+
+    Raises:
+        Misuse: It is no text.
+    """
     if clean_text(run_id) is not run_id:
         raise Misuse(f"{run_id!r} cannot be the id of a run: it holds lone surrogates")
-    return run_id, seq
+    return run_id
 
 
 def to_entry(event: Event, run_id: str, seq: int, epoch: int) -> Entry:
@@ -115,8 +139,6 @@ def decode_event(body: bytes) -> Event:
 
 def noted(event: Event) -> Note | None:
     """What *event* changes in the list of runs."""
-    if type(event) not in _NOTED_TYPES:
-        return None
     match event:
         case RunStarted():
             return Note(
@@ -172,7 +194,7 @@ def _entry(event: Event, run_id: str, seq: int, epoch: int, body: bytes) -> Entr
     moment: datetime | None = getattr(event, "time", None)
     # SQLite takes no lone surrogates, and a model may write anything.
     call_id = clean_text(getattr(event, "call_id", "")) if has_call else ""
-    note = noted(event) if kind in _NOTED else None
+    note = noted(event) if type(event) in NOTED else None
     return Entry(
         run_id, seq, epoch, kind or clean_text(event.kind), _unix(moment), call_id, body, note
     )
@@ -186,7 +208,3 @@ def _read_traits(event: Event) -> tuple[str, bool]:
 
 def _unix(moment: datetime | None) -> float | None:
     return None if moment is None else moment.timestamp()
-
-
-_NOTED_TYPES = frozenset({RunStarted, RunResumed, RunSettled})
-_NOTED = frozenset(str(kind.__struct_config__.tag) for kind in _NOTED_TYPES)

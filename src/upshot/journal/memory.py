@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from os import PathLike, fspath
 
@@ -12,9 +12,12 @@ from ..errors import JournalError
 from .artifacts import MemoryArtifactStore, StoredArtifact
 from .damage import Damage
 from .entry import (
+    DURABLE,
+    NOTED,
     RUNNING,
     Entry,
     Note,
+    checked_id,
     decode_event,
     epoch_error,
     from_unix,
@@ -33,29 +36,30 @@ class _Log:
 
     epoch: int = 0
     events: list[Event] = field(default_factory=list[Event])
-    first: Note = Note(RUNNING)
-    status: str = RUNNING
-
-    def add(self, event: Event) -> None:
-        note = noted(event)
-        self.events.append(event)
-        if note is None:
-            return
-        self.status = note.status
-        if note.agent_id is not None:
-            self.first = note
 
     def summary(self, run_id: str) -> RunSummary:
         times = (getattr(event, "time", None) for event in reversed(self.events))
+        first = next(self._notes(self.events), None) or Note(RUNNING)
+        last = next(self._notes(reversed(self.events)), first)
         return RunSummary(
             run_id=run_id,
-            agent_id=self.first.agent_id or "",
-            status=self.status,
-            started_at=from_unix(self.first.started_at),
+            agent_id=first.agent_id or "",
+            status=last.status,
+            started_at=from_unix(first.started_at),
             updated_at=next((time for time in times if time is not None), None),
             events=len(self.events),
-            request=self.first.request or "",
+            request=first.request or "",
         )
+
+    def refusal(self, run_id: str, seq: int, epoch: int | None) -> JournalError:
+        """Why the event *seq* cannot be taken."""
+        last_seq = len(self.events)
+        if epoch is not None and epoch != self.epoch:
+            return epoch_error(run_id, epoch, self.epoch, last_seq)
+        return gap_error(run_id, seq, last_seq)
+
+    def _notes(self, events: Iterable[Event]) -> Iterator[Note]:
+        return filter(None, (noted(event) for event in events if type(event) in NOTED))
 
 
 class MemoryJournal:
@@ -85,7 +89,10 @@ class MemoryJournal:
             run_id: The run; it need not have any event.
             cut: Without effect here: memory is not damaged.
         """
-        log = self._open().setdefault(run_id, _Log())
+        logs = self._open()
+        log = logs.get(run_id)
+        if log is None:
+            log = logs[checked_id(run_id)] = _Log()
         log.epoch += 1
         return log.epoch
 
@@ -100,18 +107,24 @@ class MemoryJournal:
             JournalError: The epoch is old, the seq is not the next, or the journal is closed.
             Misuse: It is a delta, or of no run.
         """
-        run_id, seq = stamp_of(event)
-        logs = self._open()
-        log = logs.get(run_id)
+        log = self._logs.get(event.run_id) if type(event) in DURABLE else None
         if log is None:
-            log = _Log()
-        last_seq = len(log.events)
-        if epoch is not None and epoch != log.epoch:
-            raise epoch_error(run_id, epoch, log.epoch, last_seq)
-        if seq != last_seq + 1:
-            raise gap_error(run_id, seq, last_seq)
-        logs[run_id] = log
-        log.add(event)
+            # An id is looked at once a run, for this is done for every event of every run.
+            self._append_other(event, epoch)
+            return
+        events = log.events
+        if event.seq != len(events) + 1 or (epoch is not None and epoch != log.epoch):
+            raise log.refusal(event.run_id, event.seq, epoch)
+        events.append(event)
+
+    def _append_other(self, event: Event, epoch: int | None) -> None:
+        """Take the first event of a run that nobody has claimed, or one of an unknown kind."""
+        run_id, seq = stamp_of(event)
+        log = self._open().get(run_id) or _Log()
+        if seq != len(log.events) + 1 or (epoch is not None and epoch != log.epoch):
+            raise log.refusal(run_id, seq, epoch)
+        self._logs[run_id] = log
+        log.events.append(event)
 
     async def durable(self, run_id: str, seq: int) -> None:
         """Wait until every event of the run up to *seq* is safe; here they always are.
@@ -177,7 +190,7 @@ class MemoryJournal:
         for line in lines:
             if isinstance(line, Entry):
                 run_id = line.run_id
-                log.add(decode_event(line.body))
+                log.events.append(decode_event(line.body))
             else:
                 artifacts.append(line)
         known = self._open().get(run_id)

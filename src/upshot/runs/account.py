@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ..clock import SYSTEM_CLOCK
-from ..contract import Budget, ModelResponse, ToolDenied
+from ..contract import Budget, ToolDenied
 from ..tools.artifacts import READER_NAME
 from .kin import Spent
 from .ledger import Ledger
@@ -14,30 +12,21 @@ from .past import Past
 __all__ = ["restore", "spent_in"]
 
 
-def restore(
-    ledger: Ledger, past: Past, note: Callable[[ModelResponse], None] | None = None
-) -> None:
-    """Bring the account of a run to where its log stands, earlier attempts apart.
-
-    Args:
-        ledger: Its account, new.
-        past: Its log.
-        note: Takes the replies, and counts them; None only counts.
-    """
-    count = note or ledger.add
+def restore(ledger: Ledger, past: Past) -> None:
+    """Bring *ledger*, new, to where the log of its run stands, earlier attempts apart."""
     for response in past.responses[: past.responses_before]:
-        count(response)
+        ledger.note(response)
     _add_children(ledger, past, earlier=True)
     ledger.since_mark()
     for response in past.responses[past.responses_before :]:
-        count(response)
+        ledger.note(response)
     _add_children(ledger, past, earlier=False)
     for _ in range(past.lost_calls):
         ledger.add_unfinished()
     for record in past.records:
         if not isinstance(record.outcome, ToolDenied) and record.tool_name != READER_NAME:
             ledger.count_tool(record.tool_name)
-    ledger.turns = past.turns
+    ledger.turns, ledger.turns_before = past.turns, past.turns_before
 
 
 def spent_in(past: Past) -> Spent:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from ..contract import (
@@ -37,6 +37,10 @@ class Board:
         on_change: Called with a BoardChanged for every change; None for a board without a log.
     """
 
+    _on_loss: Callable[[str, tuple[str, ...]], None] | None = None
+    _losses: Sequence[tuple[str, tuple[str, ...]]] = ()
+    _again: Mapping[str, deque[Message]] = {}
+
     def __init__(self, *, on_change: Callable[[BoardChanged], None] | None = None) -> None:
         self._channels: dict[str, Conversation] = {}
         self._variables: JsonObject = {}
@@ -45,9 +49,6 @@ class Board:
         self._seeded: dict[str, int] = {}
         self._produced: list[Message] = []
         self._on_change = on_change
-        self._on_loss: Callable[[str, tuple[str, ...]], None] | None = None
-        self._losses: list[tuple[str, tuple[str, ...]]] = []
-        self._again: dict[str, deque[Message]] = {}
 
     @classmethod
     def restore(cls, snapshot: BoardSnapshot) -> Board:
@@ -187,9 +188,32 @@ class Board:
         self._seeded = dict(self._seeded)
         return board
 
+    def facts(self) -> list[BoardChanged]:
+        """The facts of which the log can fold the board again: first its seed, then the rest."""
+        variables = self.copies()
+        made: list[BoardChanged] = []
+        for channel, messages in self._channels.items():
+            if count := self._seeded.get(channel):
+                made.append(
+                    BoardChanged(
+                        channel=channel,
+                        messages=tuple(messages[:count]),
+                        variables=variables,
+                        seeded=True,
+                    )
+                )
+                variables = {}
+        if not made:
+            made.append(BoardChanged(variables=variables, seeded=True))
+        if self._produced:
+            for channel, messages in self._channels.items():
+                if later := tuple(messages[self._seeded.get(channel, 0) :]):
+                    made.append(BoardChanged(channel=channel, messages=later))
+        return made
+
     def mark_seeded(self) -> None:
         """What is on the board now is the seed."""
-        self._seeded = {name: len(messages) for name, messages in self._channels.items()}
+        self._seeded = dict(zip(self._channels, map(len, self._channels.values()), strict=True))
         self._produced.clear()
 
     def seeded(self, channel: str = MAIN_CHANNEL) -> tuple[Message, ...]:
@@ -202,6 +226,8 @@ class Board:
 
     def answer(self) -> str | None:
         """Text of the last produced assistant message on the main channel, None without one."""
+        if not self._produced:
+            return None
         main = self._conversation(MAIN_CHANNEL)
         for place in range(len(main) - 1, self._seeded.get(MAIN_CHANNEL, 0) - 1, -1):
             if main[place].role is Role.ASSISTANT:
@@ -232,7 +258,7 @@ class Board:
         if on_loss is not None:
             for name, lossy in self._losses:
                 on_loss(name, lossy)
-            self._losses.clear()
+            self._losses = ()
 
     def adopt(self, other: BoardRole) -> None:
         """Take over what *other*, an engine's own board, has more than this one."""
@@ -279,7 +305,7 @@ class Board:
         # The place of a value that is replaced as a whole adds nothing to its name.
         told = f"variable {name!r}", tuple("" if path == "/" else path for path in lossy)
         if self._on_loss is None:
-            self._losses.append(told)
+            self._losses = [*self._losses, told]
         else:
             self._on_loss(*told)
 

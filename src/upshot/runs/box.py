@@ -1,8 +1,9 @@
-"""Box: a run's Toolbox, made when something first needs it."""
+"""Box: a run's way to models and tools, made when something first needs it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import cast
 
 import msgspec
@@ -26,29 +27,40 @@ from ..tools import Case, Denial, Toolbox
 from ..tools.artifacts import READER_NAME
 from .calls import ModelCaller
 from .handoff import Handoffs
+from .hooks import Hooks
+from .ledger import Ledger
 from .past import to_artifact
 from .plan import Plan
 from .recorded_tools import RecordedTools
 from .recorder import Recorder
 from .recording import Recording
+from .scope import Scope
 
 __all__ = ["Box"]
 
 
 class Box:
-    """A Toolbox that most runs of engines without tools never need.
+    """The models and tools of a run, which a script may never need.
 
     Args:
         plan: The run.
         info: Its identity.
         recorder: Its log.
+        ledger: Its account, whose time is the tools' too.
+        scope: Where its engine works.
+        hooks: Those of its deciders are asked before a model is.
         handoffs: Those that it may make.
-        caller: The way to its model; the time of its account is the tools' too.
-        record: What stands for the bodies of tools where a run is replayed; None runs them.
+        record: What stands for models and the bodies of tools where a run is replayed; None is the
+            world.
 
     Attributes:
+        recorder: Its log.
         stored: Large outputs that were stored.
     """
+
+    _made: Toolbox | None = None
+    _is_cancelled: bool = False
+    _source: str = ""
 
     def __init__(
         self,
@@ -56,20 +68,39 @@ class Box:
         *,
         info: RunInfo,
         recorder: Recorder,
+        ledger: Ledger,
+        scope: Scope,
+        hooks: Hooks,
         handoffs: Handoffs,
-        caller: ModelCaller,
         record: Recording | None = None,
     ) -> None:
+        self.recorder: Recorder = recorder
         self.stored: list[Artifact] = []
         self._plan = plan
         self._info = info
-        self._recorder = recorder
+        self._ledger = ledger
+        self._scope = scope
+        self._hooks = hooks
         self._handoffs = handoffs
-        self._caller = caller
         self._record = record
-        self._made: Toolbox | None = None
-        self._is_cancelled = False
-        self._source = ""
+
+    @cached_property
+    def caller(self) -> ModelCaller:
+        """The way to models."""
+        return ModelCaller(
+            recorder=self.recorder,
+            ledger=self._ledger,
+            hooks=self._hooks,
+            retry=self._plan.retry,
+            clock=self._plan.clock,
+            is_stopped=self._scope.is_stopped,
+            record=self._record,
+        )
+
+    @property
+    def cut(self) -> Sequence[str]:
+        """Texts of replies that were shown as they came, until the run was stopped."""
+        return self.caller.cut if "caller" in vars(self) else ()
 
     @property
     def tools(self) -> Toolbox:
@@ -128,7 +159,8 @@ class Box:
             self._made.warn_of_leftovers()
 
     def _make(self) -> Toolbox:
-        plan, recorder, handoffs = self._plan, self._recorder, self._handoffs
+        plan, ledger, handoffs = self._plan, self._ledger, self._handoffs
+        recorder = self.recorder
         return Toolbox(
             plan.tools,
             budget=plan.budget,
@@ -140,8 +172,8 @@ class Box:
             identity=self._info,
             parent_run_id=plan.parent_run_id,
             attempt=lambda: recorder.attempt,
-            deadline=self._caller.ledger.deadline,
-            working=self._caller.ledger.working,
+            deadline=ledger.deadline,
+            working=ledger.working,
             dependencies=plan.dependencies,
             emit=self._emit,
             barrier=recorder.barrier,
@@ -154,7 +186,7 @@ class Box:
     @property
     def _has_judgement(self) -> bool:
         is_replay = self._record is not None
-        return bool(self._handoffs) or self._caller.ledger.limits_tools or is_replay
+        return bool(self._handoffs) or self._ledger.limits_tools or is_replay
 
     def _judge(self, case: Case) -> Denial | None:
         """Deny a body at its start: a further hand-off, or one over a limit shared with kin."""
@@ -162,18 +194,18 @@ class Box:
             # However an engine calls a tool: nothing outside is touched.
             return Denial(DeniedReason.POLICY, "a run that is replayed calls no tool")
         is_reader = case.tool_name == READER_NAME
-        spent = "" if is_reader else self._caller.ledger.tools_spent(case.tool_name)
+        spent = "" if is_reader else self._ledger.tools_spent(case.tool_name)
         if spent:
             return Denial(DeniedReason.BUDGET, spent)
         return self._handoffs.judge(case)
 
     def _was_told(self, warning: RunWarning) -> bool:
         """Whether an earlier sitting has told what is told once in a run."""
-        return warning.code == "undeclared_effect" and warning in self._recorder.warnings
+        return warning.code == "undeclared_effect" and warning in self.recorder.warnings
 
     def _spent(self) -> str:
         # Turns are the engine's business: a call needs none.
-        error = self._caller.ledger.spent_by_children()
+        error = self._ledger.spent_by_children()
         return "" if error is None else error.message
 
     async def _repair(self, request: ModelRequest) -> ModelResponse:
@@ -187,16 +219,16 @@ class Box:
                 plan.settings, tool_choice=None, parallel_tool_calls=None
             )
             request = msgspec.structs.replace(request, settings=settings)
-        return await self._caller.call(plan.model, request, purpose="repair")
+        return await self.caller.call(plan.model, request, purpose="repair")
 
     def _emit(self, event: Event) -> None:
         if isinstance(event, Warned) and self._was_told(event.warning):
             return
         if isinstance(event, ArtifactStored):
             self.stored.append(to_artifact(event))
-        self._recorder.emit(event)
+        self.recorder.emit(event)
         # What was paid for already can be read to its end.
         if isinstance(event, ToolStarted) and event.call.name != READER_NAME:
-            self._caller.ledger.count_tool(event.call.name)
+            self._ledger.count_tool(event.call.name)
         if isinstance(event, ToolSettled):
             self._handoffs.note(event.record)

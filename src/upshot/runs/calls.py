@@ -34,9 +34,6 @@ class ModelCaller:
     """Every model call of a run goes through here, whatever the engine.
 
     Attributes:
-        last: The last reply, None before the first.
-        last_limited: The last reply that carried rate-limit windows, None before the first.
-        turns_before: Model calls of earlier attempts.
         interrupt: The wish to stop, None without one; no failed call is tried again after it.
         is_stopped: Whether the run is being stopped from outside.
         cut: Texts of replies that were shown as they came, until the run was stopped.
@@ -57,9 +54,6 @@ class ModelCaller:
         is_stopped: Callable[[], bool],
         record: Recording | None = None,
     ) -> None:
-        self.last: ModelResponse | None = None
-        self.last_limited: ModelResponse | None = None
-        self.turns_before = 0
         self.interrupt: Interrupt | None = None
         self.recorder = recorder
         self.ledger = ledger
@@ -99,7 +93,7 @@ class ModelCaller:
         request = await self._hooks.before_model(request)
         self.ledger.turns += 1
         if turn is None:
-            turn = self.ledger.turns - self.turns_before
+            turn = self.ledger.turns - self.ledger.turns_before
         self.recorder.emit(
             ModelStarted(
                 model=model.name, turn=turn, messages=len(request.messages), purpose=purpose
@@ -112,7 +106,7 @@ class ModelCaller:
             response = await asking.ask()
         else:
             response = self._record.reply(model.name)
-        self.note(response, purpose=purpose)
+        self.ledger.note(response, purpose=purpose)
         self.recorder.emit(
             ModelReplied(
                 model=model.name,
@@ -126,14 +120,6 @@ class ModelCaller:
             refused = response.refusal
             self.recorder.warn(RunWarning(code="refusal", message=refused, origin=Origin.MODEL))
         return response
-
-    def note(self, response: ModelResponse, *, purpose: str = "") -> None:
-        """Count *response*, which was just received or stands in the log."""
-        self.ledger.add(response)
-        if not purpose:
-            self.last = response
-        if response.rate_limit is not None:
-            self.last_limited = response
 
 
 class _Asking:
@@ -219,7 +205,7 @@ class _Asking:
 
     def _on_retry(self, tries: int, wait_s: float, response: ModelResponse) -> None:
         self.failed_tries, self._in_flight = tries, False
-        self._caller.note(response, purpose=self._purpose)
+        self._caller.ledger.note(response, purpose=self._purpose)
         self._caller.recorder.emit(
             ModelRetried(
                 model=self._model.name,

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from ..contract import (
     OUTPUT_VAR,
-    AgentError,
     AgentResult,
     Message,
-    ModelResponse,
     Role,
     RunInfo,
     to_free_json,
 )
 from ..contract import Board as BoardRole
+from ..contract.free_json import is_plain
 from ..errors import Misuse
 from .account import restore
 from .board import Board
 from .box import Box
-from .calls import ModelCaller
 from .ending import Ending
 from .handoff import Handoffs
 from .hooks import Hooks
-from .host import RunHost, Steps
-from .kin import child_of, reported_step, spent_of
+from .host import RunHost
 from .ledger import Ledger
 from .past import Past
 from .plan import Plan
@@ -33,6 +30,8 @@ from .recording import Recording
 from .report import Report
 from .run import Run
 from .scope import Scope
+from .steps import Steps
+from .tally import Tally
 from .veil import Veil
 
 __all__ = ["Equipment"]
@@ -57,14 +56,13 @@ class Equipment:
         ledger: The account.
         scope: Where the engine works.
         hooks: Observers, deciders and committers.
-        caller: The way to models.
         handoffs: Those that the run may make.
-        box: The tools.
+        box: The way to models and tools.
+        tally: What the engine used by ways of its own.
         host: What surrounds the engine.
         run: What the engine sees of it all.
         report: What the result is made from.
         board: What the engine works on; a new one for every attempt.
-        overrun: The limit that the engine went on beyond by ways of its own, None for none.
     """
 
     def __init__(
@@ -72,22 +70,18 @@ class Equipment:
     ) -> None:
         self.plan = plan
         self.record = record
-        self._past = past
-        self._reports: dict[int, int] = {}
         self.board: Board = Board()
-        self.overrun: AgentError | None = None
-        self.info: RunInfo
-        self.recorder: Recorder
-        self.info = info = RunInfo(
+        request = plan.request
+        self.info: RunInfo = RunInfo(
             agent_id=plan.agent.id,
             run_id=plan.run_id,
-            task_id=plan.request.task_id,
-            context_id=plan.request.context_id,
+            task_id=request.task_id,
+            context_id=request.context_id,
         )
         started = None if past is None else past.started
         self.depth: int = started.depth if started else plan.depth
         self.veil: Veil | None = Veil(plan.secrets, name=plan.marks) if plan.secrets else None
-        self.recorder = recorder = Recorder(
+        self.recorder: Recorder = Recorder(
             plan.run_id,
             clock=plan.clock,
             journal=plan.journal,
@@ -99,33 +93,34 @@ class Equipment:
         own_time = None if plan.budget.working_s is None else self.ledger.working
         self.scope: Scope = Scope(plan.clock, self.ledger.deadline, working=own_time)
         self.hooks: Hooks = self._make_hooks()
-        self.caller: ModelCaller = self._make_caller()
         self.handoffs: Handoffs = Handoffs(
-            plan.handoffs, info=info, recorder=recorder, board=self.board
+            plan.handoffs, info=self.info, recorder=self.recorder, board=self.board
         )
         self.box: Box = self._make_box()
-        self.host: RunHost = RunHost(
-            plan.host,
-            recorder=recorder,
-            steps=_steps_of(past, record),
-            report=self._count,
-            working=self.ledger.working,
-        )
         self.report: Report = Report.of(
             plan,
-            info=info,
+            info=self.info,
             ledger=self.ledger,
-            caller=self.caller,
+            recorder=self.recorder,
             first_started_at=started.time if started else None,
         )
         self.run: Run = Run(
             plan,
-            info=info,
+            info=self.info,
             depth=self.depth,
             started_at=self.report.started_at,
             box=self.box,
-            caller=self.caller,
             past=past,
+        )
+        self.tally: Tally = Tally(
+            self.run, recorder=self.recorder, ledger=self.ledger, scope=self.scope, past=past
+        )
+        self.host: RunHost = RunHost(
+            plan.host,
+            recorder=self.recorder,
+            steps=_steps_of(past, record),
+            tally=self.tally,
+            working=self.ledger.working,
         )
 
     def _make_ledger(self, spent_s: float) -> Ledger:
@@ -138,8 +133,10 @@ class Equipment:
             self.plan,
             info=self.info,
             recorder=self.recorder,
+            ledger=self.ledger,
+            scope=self.scope,
+            hooks=self.hooks,
             handoffs=self.handoffs,
-            caller=self.caller,
             record=self.record,
         )
 
@@ -154,45 +151,6 @@ class Equipment:
             wait=self.scope.wait,
         )
 
-    def _make_caller(self) -> ModelCaller:
-        return ModelCaller(
-            recorder=self.recorder,
-            ledger=self.ledger,
-            hooks=self.hooks,
-            retry=self.plan.retry,
-            clock=self.plan.clock,
-            is_stopped=self.scope.is_stopped,
-            record=self.record,
-        )
-
-    def _count(self, response: ModelResponse) -> bool:
-        """Count what an engine used by ways of its own; the second time beyond a limit ends it.
-
-        Returns:
-            Whether it is new, and not what an engine that is called again from its top reported
-            in an earlier sitting.
-        """
-        if not self._log_report(response):
-            return False
-        spent = self.ledger.spent_by_children()
-        self.caller.note(response)
-        if spent is not None and not self.scope.stop and not self.scope.is_final:
-            self.overrun = spent
-            self.scope.end("budget")
-        return True
-
-    def _log_report(self, response: ModelResponse) -> bool:
-        attempt, known = self.recorder.attempt, self._past.children if self._past else {}
-        while True:
-            number = self._reports[attempt] = self._reports.get(attempt, 0) + 1
-            step = reported_step(attempt, number, response)
-            logged = known.get(child_of(step.key) or "")
-            if logged is None:
-                self.recorder.emit(step)
-                return True
-            if self.run.is_again and logged == spent_of(step.value):
-                return False
-
     def begin_attempt(self, number: int, feedback: str) -> None:
         """Stamp what comes with the attempt's number, and show it to the engine."""
         self.recorder.attempt = number
@@ -202,7 +160,9 @@ class Equipment:
         """What an engine returned: its board, nothing, or a value that becomes the output."""
         if value is None:
             return
-        if isinstance(value, Board) or (hasattr(value, "snapshot") and hasattr(value, "messages")):
+        if is_plain(value):
+            self.board.set(OUTPUT_VAR, cast("Any", value))
+        elif hasattr(value, "snapshot") and hasattr(value, "messages"):
             board: BoardRole = value  # pyright: ignore[reportAssignmentType]  # by its methods
             self.board.adopt(board)
         else:
@@ -223,7 +183,8 @@ class Equipment:
             self.board.notice()
         except Misuse as misuse:
             return self.conclude_board(error or misuse)
-        self.board.extend(Message(Role.ASSISTANT, text) for text in self.caller.cut)
+        if cut := self.box.cut:
+            self.board.extend(Message(Role.ASSISTANT, text) for text in cut)
         return error
 
     def result(self, ending: Ending) -> AgentResult[Any]:
@@ -242,9 +203,8 @@ class Equipment:
         """Go on with the account and the tools where earlier sittings left them."""
         # Who has this run inside has counted what it used until now.
         self.ledger.is_known = self.plan.is_known
-        restore(self.ledger, past, self.caller.note)
+        restore(self.ledger, past)
         self.ledger.is_known = False
-        self.caller.turns_before = past.turns_before
         self.box.restore(past.records[: past.records_before])
         self.box.new_turn()
         self.box.restore(past.records[past.records_before :])

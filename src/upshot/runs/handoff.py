@@ -60,7 +60,7 @@ class Handoffs:
 
     def __init__(
         self,
-        handoffs: Iterable[Handoff],
+        handoffs: tuple[Handoff, ...],
         *,
         info: RunInfo,
         recorder: Recorder,
@@ -68,7 +68,7 @@ class Handoffs:
     ) -> None:
         self.info = info
         self.board = board
-        self._by_tool = {_name_of(handoff): handoff for handoff in handoffs}
+        self._by_tool = {_name_of(handoff): handoff for handoff in handoffs} if handoffs else {}
         self._recorder = recorder
         # Their filters raised, which is told once.
         self._broken: list[Handoff] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, cast
 
 import msgspec
@@ -40,13 +39,14 @@ class Verdict:
         was_cut: Whether that was because the run's end did not wait for it.
     """
 
+    word: str = "accept"
+    reason: str = ""
+    feedback: str = ""
+    error: AgentError | None = None
+    was_cut: bool = False
+
     def __init__(self) -> None:
-        self.word: str = "accept"
-        self.reason: str = ""
-        self.feedback: str = ""
         self.state: dict[str, Any] = {}
-        self.error: AgentError | None = None
-        self.was_cut = False
 
     def add(self, decision: FinalizeDecision) -> None:
         """Count one decider's word."""
@@ -73,24 +73,25 @@ class Hooks:
 
     def __init__(
         self,
-        observers: Iterable[object],
-        deciders: Iterable[object],
-        committers: Iterable[object],
+        observers: tuple[object, ...],
+        deciders: tuple[object, ...],
+        committers: tuple[object, ...],
         *,
         info: RunInfo,
         recorder: Recorder,
         wait: Wait,
     ) -> None:
-        self._observers = tuple(observers)
-        self._deciders = tuple(deciders)
-        self._committers = tuple(committers)
+        self._observers = observers
+        self._deciders = deciders
+        self._committers = committers
         self._info = info
         self._recorder = recorder
         self._wait = wait
+        self._are_there = bool(observers or deciders or committers)
 
     def __bool__(self) -> bool:
         """Whether there is any."""
-        return bool(self._observers or self._deciders or self._committers)
+        return self._are_there
 
     async def tell(self, name: str, *facts: object) -> None:
         """Call ``name(info, *facts)`` on every observer that has it; a raise is a warning."""

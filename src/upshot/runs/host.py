@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import nullcontext
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 
@@ -45,29 +44,14 @@ from .ending import internal_error
 from .jobs import Jobs
 from .recorder import Recorder
 from .signals import Failed, Parked, signal_of
+from .steps import Steps
+from .tally import Tally
 from .wish import Wish
 
-__all__ = ["RunHost", "Steps"]
+__all__ = ["RunHost"]
 
 # The frame of a run's log, which is folded to resume.
 _OURS = (RunStarted, RunResumed, AttemptStarted, AttemptEnded, Committed, RunSettled)
-
-
-class Steps:
-    """What the log of earlier sittings says of keyed steps and questions.
-
-    Attributes:
-        settled: The last settlement by key.
-        started: Effects of steps that began and have no settlement, by key.
-        answers: Answers by question id.
-        on_miss: Called instead of a body whose step is not settled; None runs it.
-    """
-
-    def __init__(self) -> None:
-        self.settled: dict[str, StepSettled] = {}
-        self.started: dict[str, Effect] = {}
-        self.answers: dict[str, Json] = {}
-        self.on_miss: Callable[[str], NoReturn] | None = None
 
 
 class RunHost:
@@ -77,9 +61,14 @@ class RunHost:
         user: The user's host, any object with some of the methods of ``Host``.
         recorder: The run's log.
         steps: What earlier sittings did.
-        report: Takes what a foreign engine used, and says whether that is new.
+        tally: Takes what a foreign engine used.
         working: Rests while a person is asked; None counts nothing.
     """
+
+    interrupt: Interrupt | None = None
+    _running: Jobs[Json] | None = None
+    _audience: Audience | None = None
+    _usage: Audience | None = None
 
     def __init__(
         self,
@@ -87,18 +76,18 @@ class RunHost:
         *,
         recorder: Recorder,
         steps: Steps,
-        report: Callable[[ModelResponse], bool],
+        tally: Tally,
         working: WorkingTime | None = None,
     ) -> None:
-        self.interrupt: Interrupt | None = None
         self._user = user
         self._recorder = recorder
         self._steps = steps
-        self._report = report
+        self._tally = tally
         self._working = working
-        self._running: Jobs[Json] = Jobs()
-        self._questions: Counter[int] = Counter()
+        self._questions: dict[int, int] = {}
         self._open: dict[str, tuple[int, PendingQuestion]] = {}
+        if user is None:
+            return
         self._audience = self._audience_of("publish")
         self._usage = self._audience_of("report_usage")
         if self._audience is not None:
@@ -123,7 +112,7 @@ class RunHost:
             )
         elif isinstance(event, RunEvent):
             # A copy, for it is stamped, and the engine may publish the same one twice.
-            self._recorder.emit(msgspec.structs.replace(event))
+            self._recorder.emit(msgspec.structs.replace(event, part=0))
         return _Done()
 
     @property
@@ -180,9 +169,9 @@ class RunHost:
             Parked: Nobody can answer now.
         """
         if key is None:
-            self._questions[self._recorder.attempt] += 1
-            place = self._questions[self._recorder.attempt]
-            key = f"question-{self._recorder.attempt}-{place}"
+            attempt = self._recorder.attempt
+            place = self._questions[attempt] = self._questions.get(attempt, 0) + 1
+            key = f"question-{attempt}-{place}"
         if key in self._steps.answers:
             return self._steps.answers[key]
         pending = PendingQuestion(id=key, question=question, choices=choices)
@@ -244,7 +233,7 @@ class RunHost:
             delta = ModelResponse(usage=delta)
         elif not isinstance(delta, ModelResponse):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
             raise Misuse(f"report_usage got a {type(delta).__name__}: give a Usage")
-        if self._report(delta):
+        if self._tally.count(delta):
             self._recorder.report(delta)
             if self._usage is not None:
                 self._usage.tell(delta)
@@ -288,6 +277,8 @@ class RunHost:
         if known is not None:
             return _recalled(known)
         word = Effect(effect)
+        if self._running is None:
+            self._running = Jobs()
         return await self._running.do(
             key, lambda: self._step(key, word, body, idempotent=idempotent)
         )

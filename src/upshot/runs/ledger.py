@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import NamedTuple
@@ -63,23 +62,30 @@ class Ledger:
         turns: Model calls that were begun, retries of one not counted.
         deadline: Monotonic moment at which the time is over, None for never.
         working: The time in which nobody is asked, None where it has no limit.
+        turns_before: Those of earlier attempts.
+        last: The last reply of the run's own, None before the first.
+        last_limited: The last reply that carried rate-limit windows, None before the first.
         tool_calls: Tool calls that were started, by name, those of runs inside included.
         is_known: Set while what the run round this one knows already is counted.
     """
+
+    turns: int = 0
+    turns_before: int = 0
+    last: ModelResponse | None = None
+    last_limited: ModelResponse | None = None
+    is_known: bool = False
+    _summed: int = 0
+    _usage: Usage = _NOTHING
+    _unpriced: int = 0
+    _mark: int = 0
 
     def __init__(
         self, budget: Budget, *, clock: Clock, parent: Ledger | None = None, spent_s: float = 0.0
     ) -> None:
         self.budget = budget
-        self.turns = 0
+        self.tool_calls: dict[str, int] = {}
         self._calls: list[_Call] = []
-        self._summed = 0
-        self._usage = _NOTHING
         self._costs: list[Cost] = []
-        self._unpriced = 0
-        self._mark = 0
-        self.tool_calls: Counter[str] = Counter()
-        self.is_known = False
         self._parent = parent
         self._clock = clock
         limit_s = budget.deadline_s
@@ -112,6 +118,19 @@ class Ledger:
         unpriced: list[Cost | None] = [None] * self._unpriced
         return Cost.of_calls([total, *unpriced])
 
+    def note(self, response: ModelResponse, *, purpose: str = "") -> None:
+        """Count *response*, which was just received or stands in the log.
+
+        Args:
+            response: What came of a call.
+            purpose: What for; "" for a turn of the engine's, which alone is the last reply.
+        """
+        self.add(response)
+        if not purpose:
+            self.last = response
+        if response.rate_limit is not None:
+            self.last_limited = response
+
     def add(self, response: ModelResponse) -> None:
         """Count one model call, well or not."""
         usage, refused = response.usage, _refused(response)
@@ -126,6 +145,8 @@ class Ledger:
 
     def since_mark(self) -> tuple[Usage, Cost | None]:
         """Usage and cost since the last call of this, or since the start."""
+        if not self._calls:
+            return _NOTHING, None
         calls, self._mark = self._calls[self._mark :], len(self._calls)
         usage = _NOTHING
         for call in calls:
@@ -144,7 +165,7 @@ class Ledger:
 
     def count_tool(self, name: str, calls: int = 1) -> None:
         """Count tool calls whose bodies were started."""
-        self.tool_calls[name] += calls
+        self.tool_calls[name] = self.tool_calls.get(name, 0) + calls
         if self._parent is not None and not self.is_known:
             self._parent.count_tool(name, calls)
 
@@ -154,6 +175,8 @@ class Ledger:
             self._parent._add(call)
 
     def _sum_up(self) -> None:
+        if self._summed == len(self._calls):
+            return
         for call in self._calls[self._summed :]:
             self._usage = self._usage + call.usage
             if call.cost is not None:
@@ -205,7 +228,7 @@ class Ledger:
     def tools_spent(self, name: str) -> str:
         """Which limit leaves no room for one more call of the tool, "" if none."""
         limit, limit_of_tool = self.budget.max_tool_calls, self.budget.max_calls_per_tool
-        used, used_of_tool = self.tool_calls.total(), self.tool_calls[name]
+        used, used_of_tool = sum(self.tool_calls.values()), self.tool_calls.get(name, 0)
         if limit is not None and used >= limit:
             return f"max_tool_calls: {used} of {limit} are used, runs inside included"
         if limit_of_tool is not None and used_of_tool >= limit_of_tool:

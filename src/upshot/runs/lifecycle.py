@@ -45,12 +45,12 @@ from .kin import settled_step, step_of
 from .listeners import anybody_listens
 from .modes import refused_modes
 from .past import Past
-from .phase import FINAL, FIRST, Cue, Phase, cue_of_ending, cue_of_verdict, follow
+from .phase import FINAL, FIRST, NEXT, Cue, Phase, cue_of_ending, cue_of_verdict
 from .plan import Parent, Plan
 from .recorder import Recorder
 from .recording import Recording
 from .scope import current_run
-from .seed import board_of, changes_of, seed_board
+from .seed import board_of, seed_board
 from .signals import Interrupted
 
 __all__ = ["Sitting"]
@@ -96,7 +96,7 @@ class Sitting:
         """Wish that the run stop at its next safe point; after a grace it is cancelled."""
         parts = self._parts
         if parts.host.interrupt is None and not parts.scope.is_final:
-            parts.host.interrupt = parts.caller.interrupt = interrupt
+            parts.host.interrupt = parts.box.caller.interrupt = interrupt
             parts.box.cancel()
             parts.scope.end_soon("interrupt")
             self._note_interrupt(interrupt)
@@ -134,7 +134,7 @@ class Sitting:
                 if isinstance(error, GeneratorExit) and is_closing():
                     raise
                 cue = self._take_fault(error)
-            self.phase = follow(self.phase, cue)
+            self.phase = NEXT[self.phase, cue]
         return self._told
 
     @property
@@ -144,15 +144,13 @@ class Sitting:
             self._result = self._parts.result(self._ending)
         return self._result
 
-    def _amend(self, **facts: Any) -> AgentResult[Any]:
-        """The result with some facts changed: another one, for hooks may hold what they saw."""
+    def _amend(self, result: AgentResult[Any], **facts: Any) -> AgentResult[Any]:
+        """*result* with some facts changed: another one, for hooks may hold what they saw."""
         if self._parts.hooks or self._parts.veil is not None:
-            self._hold(msgspec.structs.replace(self._told, **facts))
-        else:
-            result = self._told
-            for name, fact in facts.items():
-                force_setattr(result, name, fact)
-        return self._told
+            return self._hold(msgspec.structs.replace(result, **facts))
+        for name, fact in facts.items():
+            force_setattr(result, name, fact)
+        return result
 
     def _hold(self, result: AgentResult[Any]) -> AgentResult[Any]:
         """Keep *result* as the one that the run has in hand, without its secrets."""
@@ -184,11 +182,8 @@ class Sitting:
             recorder.emit(RunSettled(result=result))
         return Cue.BROKEN
 
-    def _tell_parent(self, event: Event) -> None:
+    def _tell_parent(self, parent: Parent, event: Event) -> None:
         """Log in the run round this one that it began or ended, and what it used."""
-        parent = self.plan.parent
-        if parent is None or parent.tell is None:
-            return
         # A log that is lost, or a loop that is closed, is that run's own concern.
         with contextlib.suppress(JournalError, RuntimeError):
             if parent.loop is asyncio.get_running_loop():
@@ -200,7 +195,8 @@ class Sitting:
 
     async def _open(self) -> Cue:
         past, plan = self._past, self.plan
-        self._tell_parent(StepStarted(key=step_of(self.info.run_id)))
+        if plan.parent is not None:
+            self._tell_parent(plan.parent, StepStarted(key=step_of(self.info.run_id)))
         if past is None:
             self._start()
         else:
@@ -265,7 +261,7 @@ class Sitting:
         parts.begin_attempt(self._attempt, self._feedback)
         goes_on = past is not None and past.is_seeded and past.attempt == self._attempt
         if not goes_on:
-            parts.caller.turns_before = parts.ledger.turns
+            parts.ledger.turns_before = parts.ledger.turns
             self.recorder.handoff = None
             self.recorder.emit(AttemptStarted(feedback=self._feedback))
         if parts.hooks:
@@ -295,7 +291,8 @@ class Sitting:
 
     async def _seed(self) -> None:
         parts = self._parts
-        parts.run.take_up(None)
+        if self._attempt > 1:
+            parts.run.take_up(None)
         if parts.record is None:
             board = await seed_board(
                 self.plan,
@@ -306,7 +303,7 @@ class Sitting:
             )
         else:
             board = board_of(parts.record.begin(self._attempt))
-        for change in changes_of(board):
+        for change in board.facts():
             self.recorder.emit(change)
         parts.box.new_turn()
         if any(map(is_fenced, board.messages())):
@@ -341,23 +338,18 @@ class Sitting:
         parts, plan = self._parts, self.plan
         current_run.set(
             Parent(
-                run_id=self.info.run_id,
+                plan=plan,
                 depth=parts.depth,
                 ledger=parts.ledger,
-                journal=plan.journal,
-                clock=plan.clock,
                 loop=asyncio.get_running_loop(),
-                policy=plan.policy,
-                approve=plan.approve,
-                ask=plan.ask,
-                secrets=plan.secrets,
-                tell=self.recorder.emit,
                 box=parts.box,
+                tell=self.recorder.emit,
                 stand_in=plan.child if parts.record is not None else None,
             )
         )
         current_handoffs.set(parts.handoffs)
-        parts.run.instruct(await self._instructions())
+        if plan.agent.instructions is not None:
+            parts.run.instruct(await self._instructions())
         engine = cast("Any", plan.engine)
         parts.take_answer(await engine.execute(parts.run, parts.host, parts.board))
 
@@ -377,7 +369,7 @@ class Sitting:
             stop=parts.scope.stop,
             was_cut=parts.scope.was_cut,
             interrupt=parts.host.interrupt,
-            limit=parts.overrun or parts.ledger.time_error(parts.scope.stop),
+            limit=parts.tally.overrun or parts.ledger.time_error(parts.scope.stop),
             questions=parts.host.questions,
         )
 
@@ -443,14 +435,15 @@ class Sitting:
     async def _commit(self) -> Cue:
         self._parts.scope.is_final = True
         event = self._past.committed if self._past is not None else None
+        told, hooks = self._told, self._parts.hooks
         if event is None:
-            reason = self._verdict.reason or str(self._told.status)
-            committed = is_committed(self._verdict, self._told.status)
-            if committed:
-                reason = await self._parts.hooks.commit(self.plan.request, self._told)
+            committed = is_committed(self._verdict, told.status)
+            reason = "" if committed else self._verdict.reason or str(told.status)
+            if committed and hooks:
+                reason = await hooks.commit(self.plan.request, told)
             event = Committed(committed=committed and not reason, reason=reason)
             self.recorder.emit(event)
-        self._amend(committed=event.committed)
+        self._amend(told, committed=event.committed)
         return Cue.DISPOSED
 
     # -- the end
@@ -464,11 +457,11 @@ class Sitting:
             for warning in refused_modes(self._told.artifacts, config):
                 self.recorder.warn(warning)
         lines, warnings = tuple(parts.report.lines), tuple(self.recorder.warnings)
-        result = self._amend(attempt_log=lines, warnings=warnings)
+        result = self._amend(self._told, attempt_log=lines, warnings=warnings)
         if result.local is not None:
             # Whoever still has the engine's board changes it and nothing that was returned.
             result.local.values["last_board"] = parts.board.hand_over()
-        if self._has_begun:
+        if self._has_begun and parts.hooks:
             await parts.hooks.tell("on_run_end", result)
         return Cue.TOLD
 
@@ -480,8 +473,12 @@ class Sitting:
             result = self._hold(msgspec.structs.replace(result, warnings=warnings))
         self.recorder.emit(RunSettled(result=result))
         await self.recorder.barrier()
-        self._tell_parent(settled_step(result, self._parts.ledger.tool_calls))
-        await self._parts.host.drain(self._parts.scope.wait)
+        parts = self._parts
+        if self.plan.parent is not None:
+            settled = settled_step(result, parts.ledger.tool_calls)
+            self._tell_parent(self.plan.parent, settled)
+        if self.plan.host is not None:
+            await parts.host.drain(parts.scope.wait)
         return Cue.WAITS if result.status is Status.INPUT_REQUIRED else Cue.CLOSED
 
 

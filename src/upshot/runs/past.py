@@ -56,8 +56,8 @@ from ..contract import (
 from ..errors import JournalError
 from ..tools.secrets import Secrets
 from .board import Board
-from .host import Steps
 from .kin import Spent, child_of, spent_of
+from .steps import Steps
 from .veil import lift
 
 __all__ = ["CallAnswer", "Past", "to_artifact"]

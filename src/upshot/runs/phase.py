@@ -15,6 +15,7 @@ from ..contract import Status
 __all__ = [
     "FINAL",
     "FIRST",
+    "NEXT",
     "ROWS",
     "Cue",
     "Phase",
@@ -22,7 +23,6 @@ __all__ = [
     "cue_of_ending",
     "cue_of_verdict",
     "diagram",
-    "follow",
 ]
 
 
@@ -107,16 +107,7 @@ ROWS = (
     Row(Phase.PARKED, Cue.RESUMED, Phase.OPENING, "answers are there, in another sitting"),
 )
 
-_NEXT = {(row.source, row.cue): row.target for row in ROWS}
-
-
-def follow(phase: Phase, cue: Cue) -> Phase:
-    """The phase after *phase*.
-
-    Raises:
-        KeyError: The table knows no such transition.
-    """
-    return _NEXT[phase, cue]
+NEXT = {(row.source, row.cue): row.target for row in ROWS}
 
 
 def cue_of_ending(status: Status) -> Cue:

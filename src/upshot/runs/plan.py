@@ -59,40 +59,6 @@ class Context(Protocol):
         ...
 
 
-class Parent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What a run started inside a run inherits.
-
-    Attributes:
-        run_id: The outer run.
-        depth: Of the outer run.
-        ledger: Its account, which the inner one adds to.
-        journal: Its log.
-        clock: Its time.
-        loop: The event loop in which it lives.
-        policy: Its rules on tools, None for none.
-        approve: Who is asked about its tools, None for nobody.
-        ask: Asks a person for it, None where its host cannot.
-        secrets: What is masked in it.
-        tell: Logs what it has to know of the inner one; None where nobody does.
-        stand_in: Gives the results of runs inside it where it is replayed; None runs them.
-        box: Its tools, which know whether strangers' words are in its context.
-    """
-
-    run_id: str
-    depth: int
-    ledger: Ledger
-    journal: Journal | None
-    clock: Clock
-    loop: asyncio.AbstractEventLoop
-    policy: Policy | None = None
-    approve: Approver | None = None
-    ask: Callable[..., Any] | None = None
-    secrets: tuple[str, ...] = ()
-    tell: Callable[[Event], None] | None = None
-    box: Context | None = None
-    stand_in: Child | None = None
-
-
 class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A run before it begins: who works on what, with what, within which limits.
 
@@ -178,3 +144,60 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         if self.marks:
             options[MARKS_OPTION] = self.marks
         return options
+
+
+class Parent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What a run started inside a run inherits.
+
+    Attributes:
+        plan: Of the outer run.
+        depth: Of the outer run.
+        ledger: Its account, which the inner one adds to.
+        loop: The event loop in which it lives.
+        box: Its tools, which know whether strangers' words are in its context.
+        tell: Logs what it has to know of the inner one.
+        stand_in: Gives the results of runs inside it where it is replayed; None runs them.
+    """
+
+    plan: Plan
+    depth: int
+    ledger: Ledger
+    loop: asyncio.AbstractEventLoop
+    box: Context
+    tell: Callable[[Event], None]
+    stand_in: Child | None = None
+
+    @property
+    def run_id(self) -> str:
+        """The outer run."""
+        return self.plan.run_id
+
+    @property
+    def journal(self) -> Journal | None:
+        """Its log."""
+        return self.plan.journal
+
+    @property
+    def clock(self) -> Clock:
+        """Its time."""
+        return self.plan.clock
+
+    @property
+    def policy(self) -> Policy | None:
+        """Its rules on tools, None for none."""
+        return self.plan.policy
+
+    @property
+    def approve(self) -> Approver | None:
+        """Who is asked about its tools, None for nobody."""
+        return self.plan.approve
+
+    @property
+    def ask(self) -> Callable[..., Any] | None:
+        """Asks a person for it, None where its host cannot."""
+        return self.plan.ask
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What is masked in it."""
+        return self.plan.secrets

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import get_args
 
 from msgspec.structs import force_setattr
 
@@ -18,6 +19,7 @@ from ..contract import (
     RunEvent,
     RunSettled,
     RunWarning,
+    Unknown,
     Warned,
 )
 from ..errors import JournalError
@@ -30,6 +32,8 @@ __all__ = ["Recorder"]
 
 _DELTAS = frozenset(DELTAS)
 _KEPT = frozenset({RunSettled, Warned, HandoffEvent})
+# What the run itself need not look at.
+_USUAL = frozenset[type](get_args(Event)) - _DELTAS - _KEPT - {Unknown}
 # Bound once: this runs for every event of every run.
 _set = force_setattr
 
@@ -48,6 +52,13 @@ class Recorder:
         is_settled: Whether the last event of the sitting was emitted; none comes after it.
     """
 
+    attempt: int = 0
+    handoff: HandoffEvent | None = None
+    watched: bool = False
+    is_settled: bool = False
+    is_lost: bool = False
+    _part: int = 0
+
     def __init__(
         self,
         run_id: str,
@@ -59,18 +70,14 @@ class Recorder:
         veil: Veil | None = None,
     ) -> None:
         self.run_id = run_id
-        self.attempt = 0
         self.seq: int = seq
         self.warnings: list[RunWarning] = []
-        self.handoff: HandoffEvent | None = None
-        self.watched: bool = False
-        self.is_settled: bool = False
-        self.is_lost: bool = False
-        self._part = 0
-        self._clock = clock
+        self._now = clock.now
         self._journal = journal
         self._epoch = epoch
         self._veil = veil
+        # Whether events are at most logged, as they are.
+        self._is_quiet = veil is None
         self._watchers: list[Callable[[Event], None]] = []
         self._untold: deque[Event] = deque()
         self._listeners: list[Audience] = []
@@ -78,12 +85,13 @@ class Recorder:
     def watch(self, watcher: Callable[[Event], None]) -> None:
         """Call *watcher* with every event from now on; it must not raise."""
         self._watchers.append(watcher)
-        self.watched = True
+        self.watched, self._is_quiet = True, False
 
     def listen(self, listener: Listener) -> None:
         """Tell *listener* every event from now on, and what is reported; it may raise once."""
         audience = Audience(listener, self._warn_of_listener)
         self._watchers.append(audience.tell)
+        self._is_quiet = False
         self._listeners.append(audience)
 
     def report(self, response: ModelResponse) -> None:
@@ -98,48 +106,61 @@ class Recorder:
         Raises:
             JournalError: The log no longer belongs to this process, or is closed.
         """
-        if self.is_settled or not isinstance(event, RunEvent):
+        kind = type(event)
+        # Most events are at most logged, as they are, and mean nothing to the run itself.
+        is_usual = self._is_quiet and kind in _USUAL
+        if not is_usual and not self._takes(event):
             return
-        kind, journal = type(event), self._journal
-        durable = kind not in _DELTAS
-        if self._veil is not None and self._watchers:
-            if durable:
-                self._release(self._veil)
-            elif (shown := self._veil.hold(event)) is not None:
-                event = shown
-            else:
-                return
-        seq = self.seq + durable
-        part = 0 if durable else self._part + 1
-        # Nobody can have seen an event that is neither logged nor watched nor in the result.
-        if journal is not None or self._watchers or kind is HandoffEvent:
-            self._stamp(event, seq, part)
-            if durable and journal is not None:
-                written = event if self._veil is None else self._veil.write(event)
-                try:
-                    journal.append(written, epoch=self._epoch)
-                except JournalError:
-                    self.is_lost = True
-                    raise
-        self.seq, self._part = seq, part
-        if kind in _KEPT:
+        journal = self._journal
+        # Nobody can have seen an event that is neither logged nor watched nor kept.
+        if journal is not None or not is_usual:
+            _set(event, "run_id", self.run_id)
+            _set(event, "attempt", self.attempt)
+            _set(event, "time", self._now())
+            _set(event, "seq", self.seq + 1)
+        if journal is not None:
+            written = event if self._veil is None else self._veil.write(event)
+            try:
+                journal.append(written, epoch=self._epoch)
+            except JournalError:
+                self.is_lost = True
+                raise
+        self.seq += 1
+        if not is_usual:
+            self._part = 0
             self._keep(event)
-        if self._watchers:
-            self._tell(event)
+            if self._watchers:
+                self._tell(event)
 
-    def _stamp(self, event: Event, seq: int, part: int) -> None:
-        _set(event, "run_id", self.run_id)
-        _set(event, "attempt", self.attempt)
-        _set(event, "time", self._clock.now())
-        _set(event, "seq", seq)
-        _set(event, "part", part)
+    def _takes(self, event: Event) -> bool:
+        """Whether *event* is durable and comes in time; a delta is shown at once."""
+        if self.is_settled or not isinstance(event, RunEvent):
+            return False
+        if type(event) in _DELTAS:
+            self._show(event)
+            return False
+        if self._veil is not None and self._watchers:
+            for piece in self._veil.release():
+                # What was kept back of the pieces before.
+                self._show_piece(piece)
+        return True
 
-    def _release(self, veil: Veil) -> None:
-        """Show what was kept back of the pieces before a durable event."""
-        for piece in veil.release():
-            self._part += 1
-            self._stamp(piece, self.seq, self._part)
-            self._tell(piece)
+    def _show(self, delta: Event) -> None:
+        """Tell watchers of a delta, as far as it is clear that no secret begins in it."""
+        if not self._watchers:
+            return
+        shown = delta if self._veil is None else self._veil.hold(delta)
+        if shown is not None:
+            self._show_piece(shown)
+
+    def _show_piece(self, piece: Event) -> None:
+        self._part += 1
+        _set(piece, "run_id", self.run_id)
+        _set(piece, "attempt", self.attempt)
+        _set(piece, "time", self._now())
+        _set(piece, "seq", self.seq)
+        _set(piece, "part", self._part)
+        self._tell(piece)
 
     def _tell(self, event: Event) -> None:
         untold = self._untold
@@ -158,7 +179,7 @@ class Recorder:
         """Take from *event* what the run itself has to know."""
         match event:
             case RunSettled():
-                self.is_settled = True
+                self.is_settled, self._is_quiet = True, False
             case Warned():
                 told = event.warning if self._veil is None else self._veil.show(event.warning)
                 self.warnings.append(told)

@@ -29,10 +29,10 @@ from ..contract import (
     ToolSettled,
     ToolStarted,
 )
-from .host import Steps
 from .kin import child_of
 from .past import Past
 from .signals import Failed
+from .steps import Steps
 
 __all__ = ["CallRecord", "Recording"]
 

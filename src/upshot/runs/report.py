@@ -26,10 +26,10 @@ from ..contract import (
     ToolRecord,
 )
 from .board import Board
-from .calls import ModelCaller
 from .ending import Ending
 from .ledger import Ledger
 from .plan import Plan
+from .recorder import Recorder
 
 __all__ = ["Report", "harvest"]
 
@@ -51,7 +51,7 @@ class Report(msgspec.Struct, kw_only=True):
     plan: Plan
     info: RunInfo
     ledger: Ledger
-    caller: ModelCaller
+    recorder: Recorder
     started_at: datetime
     earlier_ms: int
     began: float
@@ -65,7 +65,7 @@ class Report(msgspec.Struct, kw_only=True):
         *,
         info: RunInfo,
         ledger: Ledger,
-        caller: ModelCaller,
+        recorder: Recorder,
         first_started_at: datetime | None,
     ) -> Report:
         """The report of a sitting that begins now.
@@ -74,7 +74,7 @@ class Report(msgspec.Struct, kw_only=True):
             plan: What is done in it.
             info: Whose run it is.
             ledger: Its account.
-            caller: Its way to models.
+            recorder: Its log.
             first_started_at: When its first sitting began; None where this is the first.
         """
         now = plan.clock.now()
@@ -85,7 +85,7 @@ class Report(msgspec.Struct, kw_only=True):
             plan=plan,
             info=info,
             ledger=ledger,
-            caller=caller,
+            recorder=recorder,
             started_at=first_started_at or now,
             earlier_ms=round(earlier_s * 1000),
             began=plan.clock.monotonic(),
@@ -111,21 +111,22 @@ class Report(msgspec.Struct, kw_only=True):
             stored: Large outputs that were stored.
             warnings: All so far.
         """
-        output, ending = self._output(ending, board)
+        content = board.answer()
+        output, ending = self._output(ending, board, content)
         passed_ms = round((self.plan.clock.monotonic() - self.began) * 1000)
         duration_ms = max(0, self.earlier_ms + passed_ms)
         kept = tuple(records)
-        last, limited = self.caller.last, self.caller.last_limited
+        last, limited = self.ledger.last, self.ledger.last_limited
         interrupt = ending.interrupt
         local = Local(raw=ending.exception, last_board=board, seeded=board.seeded())
         return _RESULT(
             status=ending.status,
             output=output,
-            content=board.answer(),
+            content=content,
             messages=board.produced(),
-            tool_outcomes=tuple(record.outcome for record in kept),
+            tool_outcomes=tuple(record.outcome for record in kept) if kept else (),
             tool_records=kept,
-            artifacts=(*harvest(board, self.plan.artifacts), *stored),
+            artifacts=self._artifacts(board, stored),
             pending=ending.pending,
             usage=self.ledger.usage,
             cost=self.ledger.cost,
@@ -137,7 +138,7 @@ class Report(msgspec.Struct, kw_only=True):
             detail="" if interrupt is None else interrupt.detail,
             attempts=attempt,
             state=dict(self.state),
-            handoff=self.caller.recorder.handoff,
+            handoff=self.recorder.handoff,
             attempt_log=tuple(self.lines),
             warnings=tuple(warnings),
             run_id=self.info.run_id,
@@ -168,12 +169,15 @@ class Report(msgspec.Struct, kw_only=True):
             )
         )
 
-    def _output(self, ending: Ending, board: Board) -> tuple[Any, Ending]:
+    def _artifacts(self, board: Board, stored: Iterable[Artifact]) -> tuple[Artifact, ...]:
+        channels = self.plan.artifacts
+        return (*harvest(board, channels), *stored) if channels else tuple(stored)
+
+    def _output(self, ending: Ending, board: Board, content: str | None) -> tuple[Any, Ending]:
         """The typed answer, and the ending, which fails where there is none."""
         value, output = board.copy_of(OUTPUT_VAR), self.plan.output
         is_set = board.has(OUTPUT_VAR)
-        content = board.answer()
-        handed_over = self.caller.recorder.handoff is not None
+        handed_over = self.recorder.handoff is not None
         if ending.status is not Status.COMPLETED or (handed_over and not is_set):
             # Who hands over has no answer of its own type.
             return (value if is_set else content if output.is_text else None), ending

@@ -36,7 +36,6 @@ from ..tools import Toolbox
 from .again import Again, ToolsAgain
 from .board import Board
 from .box import Box
-from .calls import ModelCaller
 from .jobs import Jobs
 from .kin import child_id, origins_of, pending_in
 from .output import OutputType
@@ -52,25 +51,24 @@ _DIVERGED = RunWarning(
 )
 
 
+if TYPE_CHECKING:
+    _fact = property
+else:
+
+    class _fact(property):  # used as property is
+        """What an engine can read of its run and not set."""
+
+        def __set_name__(self, owner: type, name: str) -> None:
+            self._name = name
+
+        def __set__(self, run: object, value: object) -> None:
+            raise Misuse(f"run.{self._name} cannot be set: engines only read it")
+
+
 class Run:
     """The run that an engine drives; read-only but for what it does through it.
 
     Attributes:
-        id: The run's id.
-        identity: Agent, run, task and context; attributes cannot forge it.
-        parent_run_id: The run that started this one, "" for a root run.
-        started_at: When it began, in its first sitting.
-        depth: 0 for a root run.
-        agent: The agent that it is a run of.
-        request: What was asked.
-        attempt: Which pass of the engine this is, from 1.
-        feedback: What the decider that asked for this attempt wants changed.
-        instructions: The agent's, as asked at the start of this attempt; None for none.
-        settings: How the model is asked.
-        output: What the answer shall be.
-        dependencies: The caller's one object for tools and engines.
-        budget: The limits.
-        resume_from: Where to go on from, None for a fresh start, as any but the first attempt is.
         settled: Outcomes by call id that an earlier sitting logged and the board does not show.
         unsettled: Calls by id that an earlier sitting started and that have no outcome.
         reply: A model reply that an earlier sitting logged and the board does not show.
@@ -78,34 +76,13 @@ class Run:
         answers: What they have answered since, by call id.
     """
 
-    id: str
-    identity: RunInfo
-    parent_run_id: str
-    started_at: datetime
-    depth: int
-    agent: Agent[Any]
-    request: Request
-    attempt: int
-    feedback: str
-    instructions: str | None
-    settings: ModelSettings | None
-    output: OutputType
-    dependencies: object
-    budget: Budget
-    resume_from: Checkpoint | None
-    settled: dict[str, ToolOutcome]
-    unsettled: dict[str, ToolStarted]
-    reply: ModelResponse | None
-    asked: dict[str, PendingApproval]
-    answers: dict[str, CallAnswer]
-    _plan: Plan
-    _box: Box
-    _caller: ModelCaller
-    _log: Past | None
-    _past: Past | None
-    _again: Again | None
-    _children: dict[str, AgentResult[Any]]
-    _running: Jobs[AgentResult[Any]]
+    reply: ModelResponse | None = None
+    _attempt: int = 1
+    _feedback: str = ""
+    _instructions: str | None = None
+    _past: Past | None = None
+    _again: Again | None = None
+    _running: Jobs[AgentResult[Any]] | None = None
 
     def __init__(
         self,
@@ -115,81 +92,118 @@ class Run:
         depth: int,
         started_at: datetime,
         box: Box,
-        caller: ModelCaller,
         past: Past | None,
     ) -> None:
-        # Past __setattr__, which looks at every name.
-        vars(self).update(
-            id=info.run_id,
-            identity=info,
-            parent_run_id=plan.parent_run_id,
-            started_at=started_at,
-            depth=depth,
-            agent=plan.agent,
-            request=plan.request,
-            attempt=1,
-            feedback="",
-            instructions=None,
-            settings=plan.settings,
-            output=plan.output,
-            dependencies=plan.dependencies,
-            budget=plan.budget,
-            resume_from=plan.resume_from,
-            settled={},
-            unsettled={},
-            reply=None,
-            asked={},
-            answers={},
-            _plan=plan,
-            _box=box,
-            _caller=caller,
-            _log=past,
-            _past=None,
-            _again=None,
-            _children={},
-            _running=Jobs(),
-        )
+        self.settled: dict[str, ToolOutcome] = {}
+        self.unsettled: dict[str, ToolStarted] = {}
+        self.asked: dict[str, PendingApproval] = {}
+        self.answers: dict[str, CallAnswer] = {}
+        self._plan = plan
+        self._info = info
+        self._depth = depth
+        self._started_at = started_at
+        self._box = box
+        self._log = past
+        self._children: dict[str, AgentResult[Any]] = {}
 
-    if not TYPE_CHECKING:
+    @_fact
+    def id(self) -> str:
+        """The run's id."""
+        return self._info.run_id
 
-        def __setattr__(self, name: str, value: object) -> None:
-            if name in _FIXED:
-                raise Misuse(f"run.{name} cannot be set: engines only read it")
-            super().__setattr__(name, value)
+    @_fact
+    def identity(self) -> RunInfo:
+        """Agent, run, task and context; attributes cannot forge it."""
+        return self._info
 
-    def begin_attempt(self, number: int, feedback: str) -> None:
-        """Show that the engine is called for the attempt *number*, asked for with *feedback*."""
-        vars(self).update(attempt=number, feedback=feedback)
-        if number > 1:
-            vars(self).update(resume_from=None)
+    @_fact
+    def parent_run_id(self) -> str:
+        """The run that started this one, "" for a root run."""
+        return self._plan.parent_run_id
 
-    def instruct(self, instructions: str | None) -> None:
-        """Show what the agent says about itself in this attempt."""
-        vars(self).update(instructions=instructions)
+    @_fact
+    def started_at(self) -> datetime:
+        """When it began, in its first sitting."""
+        return self._started_at
 
-    @property
+    @_fact
+    def depth(self) -> int:
+        """How deep it is inside others, 0 for a root run."""
+        return self._depth
+
+    @_fact
+    def agent(self) -> Agent[Any]:
+        """The agent that it is a run of."""
+        return self._plan.agent
+
+    @_fact
+    def request(self) -> Request:
+        """What was asked."""
+        return self._plan.request
+
+    @_fact
+    def attempt(self) -> int:
+        """Which pass of the engine this is, from 1."""
+        return self._attempt
+
+    @_fact
+    def feedback(self) -> str:
+        """What the decider that asked for this attempt wants changed."""
+        return self._feedback
+
+    @_fact
+    def instructions(self) -> str | None:
+        """The agent's, as asked at the start of this attempt; None for none."""
+        return self._instructions
+
+    @_fact
+    def settings(self) -> ModelSettings | None:
+        """How the model is asked."""
+        return self._plan.settings
+
+    @_fact
+    def output(self) -> OutputType:
+        """What the answer shall be."""
+        return self._plan.output
+
+    @_fact
+    def dependencies(self) -> object:
+        """The caller's one object for tools and engines."""
+        return self._plan.dependencies
+
+    @_fact
+    def budget(self) -> Budget:
+        """The limits."""
+        return self._plan.budget
+
+    @_fact
+    def resume_from(self) -> Checkpoint | None:
+        """Where to go on from; None for a fresh start, as any but the first attempt is."""
+        return self._plan.resume_from if self._attempt == 1 else None
+
+    @_fact
     def tools(self) -> Toolbox:
         """The tools on offer, and the way to call them."""
         if self._again is not None:
             return cast("Toolbox", ToolsAgain(self._box.tools, self._again))
         return self._box.tools
 
-    @property
+    @_fact
     def attributes(self) -> Mapping[str, Json]:
         """Free JSON of the caller."""
         return MappingProxyType(self._plan.attributes)
 
-    @property
+    @_fact
     def handoff(self) -> HandoffEvent | None:
         """The hand-off that was made in this attempt, which ends it; None for none."""
-        return self._caller.recorder.handoff
+        return self._box.recorder.handoff
 
-    @property
+    @_fact
     def engine(self) -> Engine:
         """Who drives the run."""
         return self._plan.engine
 
-    @property
+    @_fact
     def model(self) -> Model:
         """The model of the run.
 
@@ -201,6 +215,14 @@ class Run:
                 f"agent {self.agent.id!r} has no model: give Agent(model=) or run(..., model=)"
             )
         return self._plan.model
+
+    def begin_attempt(self, number: int, feedback: str) -> None:
+        """Show that the engine is called for the attempt *number*, asked for with *feedback*."""
+        self._attempt, self._feedback = number, feedback
+
+    def instruct(self, instructions: str | None) -> None:
+        """Show what the agent says about itself in this attempt."""
+        self._instructions = instructions
 
     async def call_model(self, request: ModelInput, *, model: Model | None = None) -> ModelResponse:
         """Ask a model through deciders, log, retry, budget and accounting.
@@ -223,11 +245,11 @@ class Run:
             turn = again.turn(model.name)
             if again.diverged:
                 again.diverged = False
-                self._caller.recorder.warn(_DIVERGED)
+                self._box.recorder.warn(_DIVERGED)
             reply = None if turn is None else again.reply(turn)
             if reply is not None:
                 return reply
-        return await self._caller.call(model, request, turn=turn)
+        return await self._box.caller.call(model, request, turn=turn)
 
     def take_up(self, past: Past | None) -> None:
         """Show the engine what the log has of its attempt; None is a new one."""
@@ -299,6 +321,8 @@ class Run:
                 self._children[key] = result
             return result
 
+        if self._running is None:
+            self._running = Jobs()
         return await self._running.do(key, work)
 
     def _child_id(self, key: str) -> str:
@@ -325,9 +349,3 @@ def _named(request: Request | str, run_id: str) -> Request:
     if asked.run_id:
         raise Misuse(f"a child with a key cannot be called {asked.run_id!r}: its id is of its key")
     return replace(asked, run_id=run_id)
-
-
-# What an engine may take up and put down is the rest.
-# What the lifecycle and resumed engines hand on to one another.
-_HANDED_ON = frozenset({"settled", "unsettled", "reply", "asked", "answers"})
-_FIXED = frozenset(name for name in Run.__annotations__ if name[0] != "_") - _HANDED_ON

@@ -42,6 +42,17 @@ class Scope:
         is_final: Whether the run is being concluded; its hooks then get a grace after its end.
     """
 
+    stop: StopReason = ""
+    abandoned: bool = False
+    was_cut: bool = False
+    is_final: bool = False
+    _task: asyncio.Task[Any] | None = None
+    _over: asyncio.Future[None] | None = None
+    _soon: tuple[float, StopReason] | None = None
+    _hook: asyncio.Timeout | None = None
+    _hooks_until: float | None = None
+    _stray: BaseException | None = None
+
     def __init__(
         self,
         clock: Clock,
@@ -50,22 +61,12 @@ class Scope:
         working: WorkingTime | None = None,
         grace_s: float = GRACE_S,
     ) -> None:
-        self.stop: StopReason = ""
-        self.abandoned: bool = False
-        self.was_cut: bool = False
-        self.is_final = False
         self._clock = clock
         self._deadline = deadline
         self._working = working
         self._grace_s = grace_s
         self._loop = asyncio.get_running_loop()
-        self._task: asyncio.Task[Any] | None = None
-        self._over: asyncio.Future[None] | None = None
         self._timers: list[asyncio.TimerHandle] = []
-        self._soon: tuple[float, StopReason] | None = None
-        self._hook: asyncio.Timeout | None = None
-        self._hooks_until: float | None = None
-        self._stray: BaseException | None = None
 
     def is_stopped(self) -> bool:
         """Whether it was ended from outside."""
@@ -82,8 +83,6 @@ class Scope:
         """
         self._over = self._loop.create_future()
         self._task = task = self._loop.create_task(self._do(work))
-        # For work that is cancelled before its first step.
-        task.add_done_callback(self._let_go)
         if self.stop:
             self._cancel(task)
         self._watch()
@@ -97,6 +96,8 @@ class Scope:
                 break
             self._over = self._loop.create_future()
         self._unwatch()
+        # Its context leads back here: without that, no run is left to the garbage collector.
+        self._task = None
         if self.abandoned and not task.done():
             # An exception of abandoned work is nobody's any more.
             task.add_done_callback(_forget)
@@ -153,6 +154,8 @@ class Scope:
     def _cancel(self, task: asyncio.Task[Any]) -> None:
         self.was_cut = True
         task.cancel()
+        # For work that is cancelled before its first step.
+        task.add_done_callback(self._let_go)
         grace_s = _CALLER_ENGINE_S if self.stop == "caller" else self._grace_s
         self._timers.append(self._loop.call_later(grace_s, self._give_up))
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from ..contract import BoardChanged, Message, RunInfo
 from .board import Board
 from .callback import Wait, call
 from .plan import Plan
 
-__all__ = ["board_of", "changes_of", "seed_board"]
+__all__ = ["board_of", "seed_board"]
 
 
 async def seed_board(
@@ -68,17 +68,3 @@ def board_of(changes: Iterable[BoardChanged], feedback: str = "") -> Board:
         board.append(Message("user", feedback))
     board.mark_seeded()
     return board
-
-
-def changes_of(board: Board) -> Iterator[BoardChanged]:
-    """The facts of which the log can fold *board* again: first its seed, then the rest."""
-    variables, is_bare = board.copies(), True
-    for channel in board.channels():
-        if messages := board.seeded(channel):
-            yield BoardChanged(channel=channel, messages=messages, variables=variables, seeded=True)
-            variables, is_bare = {}, False
-    if is_bare:
-        yield BoardChanged(variables=variables, seeded=True)
-    for channel in board.channels():
-        if produced := board.messages(channel)[len(board.seeded(channel)) :]:
-            yield BoardChanged(channel=channel, messages=tuple(produced))
