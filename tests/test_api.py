@@ -143,7 +143,8 @@ VALUES = {
         "RateLimitState RateLimitWindow Reasoning ReasoningDelta RunFailed RunSettled Status "
         "TOOL_MESSAGE_MAX_CHARS Text TextDelta ToolCallDelta ToolContext ToolOutcome ToolProgress "
         "ToolRecord ToolSettled ToolStarted Unknown UpshotError Usage Warned ApprovalRequested "
-        "AgentSpec DiscardOnInterruptCauses Fallback"
+        "AgentSpec DiscardOnInterruptCauses Fallback AnyResult ApprovalRequest ModelInput RunHost "
+        "AgentTask ForEach Node Parallel Question ToolTask"
     ),
     "upshot.adapters": (
         "from_aisuite from_litellm from_openai_agents from_pi_agent from_pydantic_ai "

@@ -16,9 +16,19 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from upshot import Agent, AgentResult, Board, Graph, GraphEngine, Message, Request, ScriptedModel
+from upshot import (
+    Agent,
+    AgentResult,
+    AgentTask,
+    Board,
+    ForEach,
+    Graph,
+    GraphEngine,
+    Message,
+    Request,
+    ScriptedModel,
+)
 from upshot import run as start_run
-from upshot.engines import AgentTask, ForEach
 
 ROOT = Path(__file__).resolve().parents[2]
 WORD = re.compile(r"[a-z]{5,}")

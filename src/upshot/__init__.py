@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         AgentResult,
         AgentSpec,
         Answer,
+        AnyResult,
         ApprovalAnswered,
         ApprovalRequested,
         Approve,
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
         Lagged,
         Message,
         Model,
+        ModelInput,
         ModelReplied,
         ModelRequest,
         ModelResponse,
@@ -135,14 +137,20 @@ if TYPE_CHECKING:
         to_execution_result,
     )
     from .engines import (
+        AgentTask,
         BrokenMachine,
+        ForEach,
         Graph,
         GraphEngine,
         LoopEngine,
         Machine,
         MachineEngine,
         MachineFault,
+        Node,
+        Parallel,
+        Question,
         ScriptEngine,
+        ToolTask,
         load_machine,
     )
     from .entry import (
@@ -170,11 +178,13 @@ if TYPE_CHECKING:
         Parked,
         ResumeOptions,
         Run,
+        RunHost,
         RunOptions,
         handoff_tools,
     )
     from .tools import (
         Allow,
+        ApprovalRequest,
         Ask,
         Circuit,
         EditArguments,
@@ -199,9 +209,12 @@ __all__ = [
     "AgentError",
     "AgentResult",
     "AgentSpec",
+    "AgentTask",
     "Allow",
     "Answer",
+    "AnyResult",
     "ApprovalAnswered",
+    "ApprovalRequest",
     "ApprovalRequested",
     "Approve",
     "Artifact",
@@ -242,6 +255,7 @@ __all__ = [
     "File",
     "FinalizeDecision",
     "FinishReason",
+    "ForEach",
     "Graph",
     "GraphEngine",
     "HANDOFF_FINALIZE_REASON",
@@ -265,15 +279,18 @@ __all__ = [
     "Message",
     "Misuse",
     "Model",
+    "ModelInput",
     "ModelReplied",
     "ModelRequest",
     "ModelResponse",
     "ModelRetried",
     "ModelSettings",
     "ModelStarted",
+    "Node",
     "OUTPUT_VAR",
     "Observer",
     "Origin",
+    "Parallel",
     "Parked",
     "Part",
     "Pending",
@@ -284,6 +301,7 @@ __all__ = [
     "Price",
     "Prices",
     "ProcessLimits",
+    "Question",
     "QuestionAnswered",
     "QuestionAsked",
     "Rate",
@@ -303,6 +321,7 @@ __all__ = [
     "Run",
     "RunEvent",
     "RunFailed",
+    "RunHost",
     "RunInfo",
     "RunInterrupted",
     "RunOptions",
@@ -336,6 +355,7 @@ __all__ = [
     "ToolSettled",
     "ToolSpec",
     "ToolStarted",
+    "ToolTask",
     "ToolTimeout",
     "Toolbox",
     "Unknown",
@@ -373,41 +393,41 @@ __all__ = [
 
 _HOMES = {
     "contract": (
-        "Agent AgentCapabilities AgentCard AgentError AgentResult AgentSpec Answer "
+        "Agent AgentCapabilities AgentCard AgentError AgentResult AgentSpec Answer AnyResult "
         "ApprovalAnswered ApprovalRequested Approve Artifact ArtifactStore ArtifactStored "
         "AttemptEnded AttemptLine AttemptStarted Audio BoardChanged BoardSnapshot Budget "
         "Checkpoint CheckpointSaved Clock Committed Conversation Cost Data Decided Decider "
-        "DeniedReason Deny Edit Effect Engine ErrorCode Event File FinalizeDecision FinishReason "
-        "HANDOFF_FINALIZE_REASON HANDOFF_STATE_KEY Handoff HandoffEvent Host Image Interrupt "
-        "InterruptCause Journal Lagged MAIN_CHANNEL Message Model ModelReplied ModelRequest "
-        "ModelResponse ModelRetried ModelSettings ModelStarted OUTPUT_VAR Observer Origin Part "
-        "Pending PendingApproval PendingExternal PendingQuestion Policy QuestionAnswered "
-        "QuestionAsked RateLimitState RateLimitWindow Reasoning ReasoningDelta Request "
-        "RequestConfig Resource ResultView "
-        "Retry Role RunEvent RunInfo RunInterrupted RunResumed RunSettled RunStarted RunSummary "
+        "DeniedReason Deny Edit Effect Engine ErrorCode Event File FinalizeDecision "
+        "FinishReason HANDOFF_FINALIZE_REASON HANDOFF_STATE_KEY Handoff HandoffEvent Host "
+        "Image Interrupt InterruptCause Journal Lagged MAIN_CHANNEL Message Model ModelInput "
+        "ModelReplied ModelRequest ModelResponse ModelRetried ModelSettings ModelStarted "
+        "OUTPUT_VAR Observer Origin Part Pending PendingApproval PendingExternal "
+        "PendingQuestion Policy QuestionAnswered QuestionAsked RateLimitState RateLimitWindow "
+        "Reasoning ReasoningDelta Request RequestConfig Resource ResultView Retry Role "
+        "RunEvent RunInfo RunInterrupted RunResumed RunSettled RunStarted RunSummary "
         "RunWarning Skill Status StepSettled StepStarted TOOL_MESSAGE_MAX_CHARS Text TextDelta "
-        "ToolArtifactReference ToolCall ToolCallDelta ToolDenied ToolExecutionResult ToolFailure "
-        "ToolOutcome ToolProgress ToolRecord ToolSettled ToolSpec ToolStarted ToolTimeout Unknown "
-        "Usage Warned coerce_result decode encode from_contract handoff_tool_name "
-        "outcome_blocks_tool outcome_is_error outcome_is_retryable outcome_to_model_content "
-        "from_a2a to_a2a to_contract to_execution_result "
+        "ToolArtifactReference ToolCall ToolCallDelta ToolDenied ToolExecutionResult "
+        "ToolFailure ToolOutcome ToolProgress ToolRecord ToolSettled ToolSpec ToolStarted "
+        "ToolTimeout Unknown Usage Warned coerce_result decode encode from_a2a from_contract "
+        "handoff_tool_name outcome_blocks_tool outcome_is_error outcome_is_retryable "
+        "outcome_to_model_content to_a2a to_contract to_execution_result"
     ),
     "engines": (
-        "BrokenMachine Graph GraphEngine LoopEngine Machine MachineEngine MachineFault "
-        "ScriptEngine load_machine "
+        "AgentTask BrokenMachine ForEach Graph GraphEngine LoopEngine Machine MachineEngine "
+        "MachineFault Node Parallel Question ScriptEngine ToolTask load_machine"
     ),
-    "entry": ("Replay fork reopen replay resume run run_sync run_with_handoffs start "),
-    "errors": ("JournalError Misuse RunFailed UpshotError "),
-    "journal": ("open_journal "),
-    "models": ("Fallback Prices ScriptedModel resolve "),
+    "entry": "Replay fork reopen replay resume run run_sync run_with_handoffs start",
+    "errors": "JournalError Misuse RunFailed UpshotError",
+    "journal": "open_journal",
+    "models": "Fallback Prices ScriptedModel resolve",
     "runs": (
         "Aborted Board Difference DiscardOnInterruptCauses Failed Interrupted LiveRun Parked "
-        "ResumeOptions Run RunOptions handoff_tools "
+        "ResumeOptions Run RunHost RunOptions handoff_tools"
     ),
-    "wire": ("Price "),
+    "wire": "Price",
     "tools": (
-        "Allow Ask Circuit EditArguments ProcessLimits Rate Refuse Tool ToolContext ToolError "
-        "ToolSet Toolbox open_mcp tool "
+        "Allow ApprovalRequest Ask Circuit EditArguments ProcessLimits Rate Refuse Tool "
+        "ToolContext ToolError ToolSet Toolbox open_mcp tool"
     ),
 }
 

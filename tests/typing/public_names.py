@@ -2,28 +2,50 @@
 
 from __future__ import annotations
 
-from typing import assert_type
+from typing import Any, assert_type
 
 import msgspec
 
 from upshot import (
     Agent,
     AgentResult,
+    AgentTask,
+    AnyResult,
+    ApprovalRequest,
     Approve,
+    Board,
     Budget,
+    Decider,
     Difference,
     Event,
+    FinalizeDecision,
+    ForEach,
+    Graph,
+    GraphEngine,
+    Host,
     LiveRun,
     Machine,
     MachineEngine,
     Message,
+    ModelInput,
+    Node,
+    Observer,
+    Parallel,
+    Question,
     Request,
     ResultView,
+    Run,
+    RunHost,
     RunInfo,
     ScriptedModel,
+    ScriptEngine,
     Status,
+    TextDelta,
     ToolContext,
     ToolOutcome,
+    ToolRecord,
+    ToolSettled,
+    ToolTask,
     Usage,
     fork,
     from_a2a,
@@ -114,6 +136,59 @@ def machines(view: ResultView) -> None:
 class Look:
     def on_run_end(self, info: RunInfo, result: AgentResult[Order]) -> None:
         assert_type(info.run_id, str)
+
+
+class LookAtAny(Observer):
+    def on_run_end(self, info: RunInfo, result: AgentResult) -> None:
+        assert_type(result.output, Any | None)
+
+
+class Choose(Decider):
+    def before_finalize(
+        self, info: RunInfo, request: Request, result: AnyResult
+    ) -> FinalizeDecision | None:
+        return None if result.success else FinalizeDecision.discard("no")
+
+
+def approve(asked: ApprovalRequest) -> bool:
+    return asked.effect == "read"
+
+
+def shorten(asked: ModelInput) -> ModelInput:
+    return asked
+
+
+async def by_role(run: Run, host: Host, board: Board) -> str:
+    return "x"
+
+
+async def by_class(run: Run, host: RunHost, board: Board) -> str:
+    assert_type(await host.interrupts() is None, bool)
+    return "x"
+
+
+def engines() -> None:
+    for script in (by_role, by_class):
+        assert_type(Agent("s", engine=ScriptEngine(script)), Agent[str])
+    ScriptEngine(lambda run, host, board: board.set("output", run.id))
+    ScriptEngine(lambda run: run)  # pyright: ignore[reportArgumentType]  # it gets three
+    nodes = {
+        "ask": Question("How many?"),
+        "each": ForEach("items", Node(AgentTask(text))),
+        "all": Parallel({"a": text, "b": order}),
+        "price": ToolTask("price"),
+    }
+    assert_type(GraphEngine(Graph(nodes)), GraphEngine)
+
+
+def events(event: Event) -> None:
+    match event:
+        case ToolSettled(record=record):
+            assert_type(record, ToolRecord)
+        case TextDelta(text=piece):
+            assert_type(piece, str)
+        case _:
+            assert_type(event.kind, str)
 
 
 async def with_hooks() -> None:

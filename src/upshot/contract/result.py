@@ -24,7 +24,8 @@ from .words import FinishReason, InterruptCause, Origin, Status
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    T = TypeVar("T", default=str)
+    # Not str, as of an Agent: hooks that are annotated with the bare name take any result.
+    T = TypeVar("T", default=Any)
 else:
     from typing import TypeVar
 

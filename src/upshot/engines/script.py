@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
+from ..contract import Host
 from ..errors import Misuse
 from ..runs import Board, Run, RunHost
 
 __all__ = ["Script", "ScriptEngine"]
 
-# Async, or plain where it has nothing to wait for.
-Script: TypeAlias = Callable[[Run, RunHost, Board], object]
+_Script: TypeAlias = Callable[[Run, RunHost, Board], object]
+# Async, or plain where it has nothing to wait for. It may ask for the role too: it gets both.
+Script: TypeAlias = _Script | Callable[[Run, Host, Board], object]
 
 
 class ScriptEngine:
@@ -36,7 +38,7 @@ class ScriptEngine:
         if not callable(script):
             kind = type(script).__name__
             raise Misuse(f"a script is an async function of (run, host, board), not a {kind}")
-        self._script = script
+        self._script = cast("_Script", script)
 
     async def execute(self, run: Run, host: RunHost, board: Board) -> object:
         """Call the script; whatever it raises ends the run.
