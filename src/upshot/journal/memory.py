@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from os import PathLike, fspath
 
 from ..contract import Event, RunSummary, encode
@@ -30,12 +29,14 @@ from .lines import Exported, read_lines, write_lines
 __all__ = ["MemoryJournal"]
 
 
-@dataclass(slots=True, eq=False)
 class _Log:
     """One run."""
 
-    epoch: int = 0
-    events: list[Event] = field(default_factory=list[Event])
+    __slots__ = ("epoch", "events")
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.events: list[Event] = []
 
     def summary(self, run_id: str) -> RunSummary:
         times = (getattr(event, "time", None) for event in reversed(self.events))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 from typing import cast
 
 import msgspec
@@ -58,6 +57,7 @@ class Box:
         stored: Large outputs that were stored.
     """
 
+    _caller: ModelCaller | None = None
     _made: Toolbox | None = None
     _is_cancelled: bool = False
     _source: str = ""
@@ -84,23 +84,25 @@ class Box:
         self._handoffs = handoffs
         self._record = record
 
-    @cached_property
+    @property
     def caller(self) -> ModelCaller:
         """The way to models."""
-        return ModelCaller(
-            recorder=self.recorder,
-            ledger=self._ledger,
-            hooks=self._hooks,
-            retry=self._plan.retry,
-            clock=self._plan.clock,
-            is_stopped=self._scope.is_stopped,
-            record=self._record,
-        )
+        if self._caller is None:
+            self._caller = ModelCaller(
+                recorder=self.recorder,
+                ledger=self._ledger,
+                hooks=self._hooks,
+                retry=self._plan.retry,
+                clock=self._plan.clock,
+                is_stopped=self._scope.is_stopped,
+                record=self._record,
+            )
+        return self._caller
 
     @property
     def cut(self) -> Sequence[str]:
         """Texts of replies that were shown as they came, until the run was stopped."""
-        return self.caller.cut if "caller" in vars(self) else ()
+        return () if self._caller is None else self._caller.cut
 
     @property
     def tools(self) -> Toolbox:

@@ -81,21 +81,18 @@ class Scope:
         Returns:
             What it returned and what it raised; one of them is None.
         """
-        self._over = self._loop.create_future()
         self._task = task = self._loop.create_task(self._do(work))
         if self.stop:
             self._cancel(task)
-        self._watch()
-        while True:
-            try:
-                await self._over
-            except asyncio.CancelledError:
-                # The caller's, or that of a closing loop; the run still ends whole.
-                self.end("caller")
-            if task.done() or self.abandoned:
-                break
-            self._over = self._loop.create_future()
-        self._unwatch()
+        try:
+            # Work that waits for nothing, or was cancelled before, is done after one round.
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            self.end("caller")
+        if not task.done():
+            await self._wait_for(task)
+        elif self._timers:
+            self._unwatch()
         # Its context leads back here: without that, no run is left to the garbage collector.
         self._task = None
         if self.abandoned and not task.done():
@@ -108,6 +105,18 @@ class Scope:
             return None, asyncio.CancelledError()
         error = self._stray or task.exception()
         return (None, error) if error is not None else (task.result(), None)
+
+    async def _wait_for(self, task: asyncio.Task[Any]) -> None:
+        """Wait until *task* is done, or was left behind."""
+        self._watch()
+        while not task.done() and not self.abandoned:
+            self._over = self._loop.create_future()
+            try:
+                await self._over
+            except asyncio.CancelledError:
+                # The caller's, or that of a closing loop; the run still ends whole.
+                self.end("caller")
+        self._unwatch()
 
     def end(self, reason: StopReason) -> None:
         """Cancel the work; who ignores it is left behind after a grace."""
@@ -154,8 +163,6 @@ class Scope:
     def _cancel(self, task: asyncio.Task[Any]) -> None:
         self.was_cut = True
         task.cancel()
-        # For work that is cancelled before its first step.
-        task.add_done_callback(self._let_go)
         grace_s = _CALLER_ENGINE_S if self.stop == "caller" else self._grace_s
         self._timers.append(self._loop.call_later(grace_s, self._give_up))
 
