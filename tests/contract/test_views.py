@@ -86,7 +86,7 @@ def test_a_cost_in_parts_is_summed() -> None:
     ("error", "read"),
     [
         ("boom", AgentError(ErrorCode.INTERNAL, "boom")),
-        ({"code": "rate_limit", "message": "m"}, AgentError(ErrorCode.RATE_LIMIT, "m")),
+        ({"code": "dead_end", "message": "m"}, AgentError(ErrorCode.DEAD_END, "m")),
         ({"code": "mine", "message": "m"}, AgentError(ErrorCode("mine"), "m")),
         ({"error_type": "Busy", "message": "m"}, AgentError(message="m", type="Busy")),
         ({"message": "m", "type": None, "status_code": None, "new": 1}, AgentError(message="m")),
@@ -101,6 +101,53 @@ def test_an_error_may_be_a_text_an_object_or_nothing(error: Any, read: AgentErro
     result = from_contract({"content": "x", "error": error})
     assert result.error == read
     assert result.status is (Status.FAILED if read else Status.COMPLETED)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_retryable"),
+    [
+        ({"code": "rate_limit", "message": "m", "status_code": 429}, True),
+        ({"code": "server_error", "message": "m", "status_code": 503}, True),
+        ({"message": "m", "status_code": 425}, True),
+        ({"code": "server_error", "message": "m", "status_code": 404}, False),
+        ({"code": "context_length", "message": "m", "status_code": 500}, False),
+        ({"code": "timeout", "message": "m", "retryable": None}, True),
+        ({"code": "auth_error", "message": "m"}, False),
+        ({"code": "rate_limit", "message": "m", "retryable": False}, False),
+        ({"code": "auth_error", "message": "m", "retryable": True}, True),
+        (AgentError(ErrorCode.RATE_LIMIT, "m"), False),
+    ],
+    ids=repr,
+)
+def test_whether_an_error_may_pass_is_decided_where_it_does_not_say(
+    error: Any, is_retryable: bool
+) -> None:
+    for read in (from_contract({"error": error}), coerce_result({"error": error})):
+        assert read.error is not None
+        assert read.error.retryable is is_retryable
+
+
+def test_the_error_text_of_an_execution_result_may_pass_as_its_code_says() -> None:
+    error = coerce_result({"success": False, "error": "server_error: down"}).error
+    assert error == AgentError(ErrorCode.SERVER_ERROR, "down", retryable=True)
+
+
+def test_a_limit_that_names_no_wait_has_that_of_its_exhausted_windows() -> None:
+    window = {"name": "requests_per_minute", "remaining": 0, "resets_in": 45}
+    form = {"error": {"code": "rate_limit", "message": "m"}, "rate_limit": {"windows": [window]}}
+    made = coerce_result(form, now=100.0).rate_limit
+    assert made is not None
+    assert (made.limited, made.retry_after, made.windows[0].reset_at) == (True, 45, 145.0)
+    live = coerce_result(form).rate_limit
+    assert live is not None
+    assert live.windows[0].reset_at is not None
+
+
+def test_a_stored_dict_is_read_without_a_clock() -> None:
+    form = {"content": "x", "rate_limit": {"limited": True, "windows": [{"resets_in": 45}]}}
+    state = from_contract(form).rate_limit
+    assert state is not None
+    assert state.windows[0].reset_at is None
 
 
 @pytest.mark.parametrize(

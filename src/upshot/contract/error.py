@@ -6,7 +6,12 @@ from .free_json import clean_fields, force_json
 from .value import JsonObject, Value, set_field, written
 from .words import ErrorCode, Origin
 
-__all__ = ["AgentError"]
+__all__ = ["AgentError", "is_retryable"]
+
+_RETRYABLE_STATUS = frozenset((408, 409, 425, 429))
+_RETRYABLE_CODES = frozenset((ErrorCode.RATE_LIMIT, ErrorCode.TIMEOUT, ErrorCode.SERVER_ERROR))
+# Asked again, they fail again, whatever the status says.
+_NEVER_RETRYABLE = frozenset((ErrorCode.CONTEXT_LENGTH, ErrorCode.CONTENT_FILTER))
 
 
 class AgentError(Value, frozen=True, kw_only=False):
@@ -49,3 +54,17 @@ class AgentError(Value, frozen=True, kw_only=False):
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"
+
+
+def is_retryable(code: str, status: int | None) -> bool:
+    """Whether the same request may succeed later, where nobody says so.
+
+    Args:
+        code: What kind of failure it is.
+        status: The HTTP status, which decides where it is known.
+    """
+    if code in _NEVER_RETRYABLE:
+        return False
+    if status is not None:
+        return status in _RETRYABLE_STATUS or status >= 500
+    return code in _RETRYABLE_CODES

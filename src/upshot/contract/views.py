@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, TypeVar, assert_never, cast
@@ -10,7 +11,7 @@ import msgspec
 
 from ..errors import Misuse, RunFailed
 from .codec import decode, encode
-from .error import AgentError
+from .error import AgentError, is_retryable
 from .flat_form import FLAT_KEYS, to_flat_form
 from .free_json import UnserializableError, clean_text, to_free_json, to_json
 from .outcome import (
@@ -21,7 +22,7 @@ from .outcome import (
     ToolOutcome,
     ToolTimeout,
 )
-from .rate_limit import RateLimitState
+from .rate_limit import RateLimitState, complete_rate_limit
 from .response import ModelResponse
 from .result import AgentResult, RunWarning
 from .usage import Cost, Usage
@@ -66,17 +67,21 @@ def to_contract(result: AgentResult[Any]) -> JsonObject:
     return to_flat_form(result)
 
 
-def from_contract(data: Mapping[str, object]) -> AgentResult[Json]:
+def from_contract(data: Mapping[str, object], *, now: float | None = None) -> AgentResult[Json]:
     """Read a flat contract dict.
 
     Args:
         data: As ``to_contract`` gives it. ``cost`` may be a number, ``error`` a text, and a
             key or a field that is None counts as absent. Other keys are ignored.
+        now: When it was made, in unix seconds, so that a rate limit's resets are known both as
+            waits and as moments. None leaves them as they are: nobody knows how old it is.
 
     Returns:
-        The result. Its status follows from the error. An unknown finish reason is stop, with
-        the word kept in ``provider_data["finish_raw"]``; what JSON cannot hold is replaced
-        and listed in the warnings.
+        The result. Its status follows from the error, and so does whether that is retryable
+        where it does not say: from its status code, else from its code. The wait of a rate
+        limit is the longest of its exhausted windows where it names none. An unknown finish
+        reason is stop, with the word kept in ``provider_data["finish_raw"]``; what JSON cannot
+        hold is replaced and listed in the warnings.
 
     Raises:
         Misuse: It is no mapping, or a key holds something of another form, which is named.
@@ -100,14 +105,14 @@ def from_contract(data: Mapping[str, object]) -> AgentResult[Json]:
         usage=_read(Usage, form, "usage") or Usage(),
         cost=_read_cost(form),
         error=error,
-        rate_limit=_read(RateLimitState, form, "rate_limit"),
+        rate_limit=_read_rate_limit(form, now),
         metadata=_read_object(form, "metadata"),
         warnings=_lossy_warnings(lossy),
         **_read_finish(form),
     )
 
 
-def coerce_result(anything: object) -> AgentResult[Json]:
+def coerce_result(anything: object, *, now: float | None = None) -> AgentResult[Json]:
     """Make a result of whatever an agent returned or raised; never raises.
 
     Args:
@@ -117,6 +122,7 @@ def coerce_result(anything: object) -> AgentResult[Json]:
             ``AgentExecutionResult``; any other mapping with ``success`` False or an error that
             has a code, a type or a message, which is a failure; a text; any other JSON value,
             which becomes the output; None.
+        now: When it came, in unix seconds, as for ``from_contract``; None takes this moment.
 
     Returns:
         The result; what JSON cannot hold is replaced and listed in its warnings. What has no
@@ -134,7 +140,8 @@ def coerce_result(anything: object) -> AgentResult[Json]:
         case BaseException():
             return _result_of_error(_error_of_exception(anything), anything)
         case Mapping():
-            read = _read_mapping(cast("Mapping[str, object]", anything))
+            moment = time.time() if now is None else now
+            read = _read_mapping(cast("Mapping[str, object]", anything), moment)
             return _result_of_value(cast("object", anything)) if read is None else read
         case _:
             return _result_of_value(anything)
@@ -238,13 +245,13 @@ def _is_contract(data: Mapping[str, object]) -> bool:
     return set(FLAT_KEYS).issuperset(data) and not _SAYS_SOMETHING.isdisjoint(data)
 
 
-def _read_mapping(data: Mapping[str, object]) -> AgentResult[Json] | None:
+def _read_mapping(data: Mapping[str, object], now: float) -> AgentResult[Json] | None:
     """The result that *data* is a form of, None where it is just JSON."""
     try:
         if data.get("kind") in ("agent_result", "model_response"):
             return coerce_result(decode(encode(dict(data))))
         if _is_contract(data):
-            return msgspec.structs.replace(from_contract(data), local=Local(raw=data))
+            return msgspec.structs.replace(from_contract(data, now=now), local=Local(raw=data))
     except Misuse:
         # Data of its own that happens to have such keys.
         pass
@@ -286,7 +293,7 @@ def _told_error(data: Mapping[str, object]) -> AgentError | None:
     text = clean_text(told) if isinstance(told, str) else ""
     code, colon, message = text.partition(": ")
     if colon and code in list(ErrorCode):
-        return AgentError(ErrorCode(code), message)
+        return AgentError(ErrorCode(code), message, retryable=is_retryable(code, None))
     return AgentError(ErrorCode.INTERNAL, text or "It did not succeed.")
 
 
@@ -331,7 +338,15 @@ def _read_error(error: object) -> AgentError | None:
     fields = cast("JsonObject", error) if isinstance(error, dict) else {}
     if "error_type" in fields:
         form = {"type": fields["error_type"], **fields}
-    return _read(AgentError, {"error": form}, "error")
+    read = _read(AgentError, {"error": form}, "error")
+    if read is None or read is error or fields.get("retryable") is not None:
+        return read
+    return msgspec.structs.replace(read, retryable=is_retryable(read.code, read.status_code))
+
+
+def _read_rate_limit(form: Mapping[str, object], now: float | None) -> RateLimitState | None:
+    state = _read(RateLimitState, form, "rate_limit")
+    return None if state is None else complete_rate_limit(state, now=now)
 
 
 def _read_cost(form: Mapping[str, object]) -> Cost | None:

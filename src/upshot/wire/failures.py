@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ..contract import AgentError, ErrorCode, Json, JsonObject, Origin
+from ..contract.error import is_retryable
 from .failure_facts import FailureFacts, read_body_facts, read_error_facts, read_exception_facts
 from .failure_words import (
     CONTENT_TEXT,
@@ -25,12 +26,8 @@ from .headers import Headers, normalize_headers, read_retry_after
 
 __all__ = ["classify_error", "classify_error_object"]
 
-_RETRYABLE_STATUS = frozenset({408, 409, 425, 429})
-_RETRYABLE_CODES = frozenset({ErrorCode.RATE_LIMIT, ErrorCode.TIMEOUT, ErrorCode.SERVER_ERROR})
 # Asked again, they fail again, whatever the status says.
-_NEVER_RETRYABLE = frozenset(
-    {QUOTA, ErrorCode.CONTEXT_LENGTH, ErrorCode.CONTENT_FILTER, ErrorCode.INTERNAL}
-)
+_NEVER_RETRYABLE = frozenset({QUOTA, ErrorCode.INTERNAL})
 _TIMEOUT_STATUS = frozenset({408, 504, 524})
 _ABOUT_A_MODEL = frozenset({None, 400, 404, 410, 422})
 
@@ -114,11 +111,7 @@ def _to_error(
 
 
 def _is_retryable(kind: str, status: int | None) -> bool:
-    if kind in _NEVER_RETRYABLE:
-        return False
-    if status is not None:
-        return status in _RETRYABLE_STATUS or status >= 500
-    return kind in _RETRYABLE_CODES
+    return kind not in _NEVER_RETRYABLE and is_retryable(kind, status)
 
 
 def _default_message(status: int | None, facts: FailureFacts) -> str:
