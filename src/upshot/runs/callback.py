@@ -6,12 +6,13 @@ import asyncio
 import functools
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias, cast
+from typing import Any, NoReturn, TypeAlias, cast
 
 __all__ = [
     "Stray",
     "Wait",
     "answer_at_once",
+    "attribute",
     "call",
     "is_async",
     "is_closing",
@@ -91,8 +92,29 @@ def answer_at_once(function: Callable[..., Any], /, *arguments: object) -> Any:
 
 def method(subject: object, name: str) -> Callable[..., Any] | None:
     """The method *name* of *subject*, None where it has none."""
-    found = getattr(subject, name, None)
+    found = attribute(subject, name)
     return found if callable(found) else None
+
+
+def attribute(subject: object, name: str) -> Any:
+    """The attribute *name* of *subject*, None where it has none.
+
+    A property that raises is as good as a method that does: what is given raises when it is
+    called, where the boundary is that says what that means.
+    """
+    try:
+        return getattr(subject, name, None)
+    except BaseException as error:
+        # Nobody's property ends a run, or the loop with all else that is in it.
+        return functools.partial(_raise, error)
+
+
+def _raise(error: BaseException, *_: object) -> NoReturn:
+    try:
+        raise error
+    finally:
+        # Its traceback leads here, and from here back to it.
+        del error
 
 
 async def call(

@@ -38,6 +38,11 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 
 COMPLETED = Ending()
 
+_UNASKED = (
+    "The run was parked without a question: resume it to go on, or say what is waited for, by "
+    "host.ask_user(...) or Parked(PendingQuestion(...))."
+)
+
 
 def classify(
     exception: BaseException | None,
@@ -132,7 +137,6 @@ def _interrupted(interrupt: Interrupt, exception: BaseException | None) -> Endin
 def _parked(pending: tuple[Pending, ...]) -> Ending:
     pending = told_apart(pending)
     waits = ", ".join(f"{item.kind.removeprefix('pending_')} {item.id}" for item in pending)
-    error = AgentError(
-        ErrorCode.INPUT_REQUIRED, f"The run waits for people: {waits}.", origin=Origin.HOST
-    )
+    message = f"The run waits for people: {waits}." if waits else _UNASKED
+    error = AgentError(ErrorCode.INPUT_REQUIRED, message, origin=Origin.HOST)
     return Ending(status=Status.INPUT_REQUIRED, error=error, pending=pending)

@@ -39,14 +39,14 @@ from ..contract import (
 from ..errors import Misuse
 from ..tools.working_time import WorkingTime
 from .audience import Audience
-from .callback import Wait, answer_at_once, call, is_async, method, raised
+from .callback import Wait, answer_at_once, attribute, call, is_async, kind_of, method, raised
 from .ending import internal_error
 from .jobs import Jobs
 from .recorder import Recorder
 from .signals import Failed, Parked, signal_of
 from .steps import Steps
 from .tally import Tally
-from .wish import Wish
+from .wish import Wish, wish_of
 
 __all__ = ["RunHost"]
 
@@ -69,6 +69,8 @@ class RunHost:
     _running: Jobs[Json] | None = None
     _audience: Audience | None = None
     _usage: Audience | None = None
+    # What was warned of already: who looks often shall not warn as often.
+    _told: frozenset[tuple[str, str]] = frozenset()
 
     def __init__(
         self,
@@ -113,7 +115,21 @@ class RunHost:
         elif isinstance(event, RunEvent):
             # A copy, for it is stamped, and the engine may publish the same one twice.
             self._recorder.emit(msgspec.structs.replace(event, part=0))
+        else:
+            self._refuse(event)
         return _Done()
+
+    def _refuse(self, event: object) -> None:
+        """Tell that what was published is no event, once for each kind of it."""
+        kind = type(event).__name__
+        if self._is_news("publish", f"a {kind}"):
+            message = (
+                f"host.publish was given a value of type {kind}, which is no event: give one of "
+                "upshot's, such as TextDelta(text=...) or StepStarted(key=...)"
+            )
+            self._recorder.warn(
+                RunWarning(code="event_refused", message=message, origin=Origin.ENGINE)
+            )
 
     @property
     def interrupts(self) -> Wish:
@@ -124,16 +140,16 @@ class RunHost:
         return Wish(self._look, self._wish)
 
     async def _wish(self) -> Interrupt | None:
-        if self.interrupt is None:
-            asked = getattr(self._user, "interrupts", None)
+        if self.interrupt is None and self._user is not None:
+            asked = attribute(self._user, "interrupts")
             if callable(asked):
                 asked = await self._ask("interrupts")
             self._take_wish(asked)
         return self.interrupt
 
     def _look(self) -> Interrupt | None:
-        if self.interrupt is None:
-            asked = getattr(self._user, "interrupts", None)
+        if self.interrupt is None and self._user is not None:
+            asked = attribute(self._user, "interrupts")
             if callable(asked):
                 try:
                     asked = None if is_async(asked) else answer_at_once(asked)
@@ -145,8 +161,12 @@ class RunHost:
         return self.interrupt
 
     def _take_wish(self, asked: object) -> None:
-        if asked:
-            self.interrupt = asked if isinstance(asked, Interrupt) else Interrupt()
+        try:
+            if asked:
+                self.interrupt = wish_of(asked)
+        except Exception as error:
+            # A host looks after a run; what cannot be read of it is no wish.
+            self._warn("interrupts", error)
 
     async def ask_user(
         self, question: str, *, choices: tuple[str, ...] = (), key: str | None = None
@@ -209,7 +229,17 @@ class RunHost:
         return key in self._steps.settled
 
     async def checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Name this point of the log; the user's host gets the whole checkpoint."""
+        """Name this point of the log; the user's host gets the whole checkpoint.
+
+        Raises:
+            Misuse: It is no Checkpoint.
+        """
+        if not isinstance(checkpoint, Checkpoint):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+            kind = type(checkpoint).__name__
+            raise Misuse(
+                f"host.checkpoint was given a value of type {kind}: give a "
+                "Checkpoint(run.id, step, board.snapshot())"
+            )
         self._recorder.emit(
             CheckpointSaved(
                 step=checkpoint.step, iteration=checkpoint.iteration, payload=checkpoint.payload
@@ -354,8 +384,15 @@ class RunHost:
         return None if told is None else Audience(told, lambda error: self._warn(name, error))
 
     def _warn(self, name: str, error: BaseException) -> None:
-        message = raised(f"host.{name}", error)
-        self._recorder.warn(RunWarning(code="host_failed", message=message, origin=Origin.HOST))
+        """Tell what the user's host raised, once for each of its methods and kinds of error."""
+        if self._is_news(name, kind_of(error)):
+            message = raised(f"host.{name}", error)
+            self._recorder.warn(RunWarning(code="host_failed", message=message, origin=Origin.HOST))
+
+    def _is_news(self, name: str, kind: str) -> bool:
+        is_news = (name, kind) not in self._told
+        self._told |= {(name, kind)}
+        return is_news
 
 
 class _Done:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ..contract import BoardChanged, Message, RunInfo
 from .board import Board
-from .callback import Wait, call
+from .callback import Wait, call, method
 from .plan import Plan
 
 __all__ = ["board_of", "seed_board"]
@@ -39,6 +39,12 @@ async def seed_board(
         if made is None:
             raise ValueError(
                 "prepare returned None: return the Board that the run shall start with"
+            )
+        if method(made, "snapshot") is None:
+            kind = type(made).__name__
+            raise ValueError(
+                f"prepare returned a value of type {kind}: return the Board that the run shall "
+                "start with"
             )
         board = made if isinstance(made, Board) else Board.restore(made.snapshot())
     elif plan.seed and not plan.history:

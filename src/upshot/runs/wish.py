@@ -2,11 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from enum import Enum
+from typing import Any, cast
 
 from ..contract import Interrupt, InterruptCause
+from .signals import Interrupted
 
-__all__ = ["Wish"]
+__all__ = ["Wish", "wish_of"]
+
+
+def wish_of(asked: object) -> Interrupt:
+    """What somebody's host gave for the wish that a run stop, in our words.
+
+    Args:
+        asked: An Interrupt or an Interrupted; a text, which is the cause; a mapping or any other
+            object with ``cause`` and ``detail``, of which both may be missing.
+    """
+    if isinstance(asked, Interrupt):
+        return asked
+    if isinstance(asked, Interrupted):
+        return asked.interrupt
+    if isinstance(asked, str):
+        return Interrupt(InterruptCause(asked))
+    return Interrupt(InterruptCause(_text_of(asked, "cause")), _text_of(asked, "detail"))
+
+
+def _text_of(asked: object, name: str) -> str:
+    if isinstance(asked, Mapping):
+        found = cast("Mapping[object, Any]", asked).get(name)
+    else:
+        found = getattr(asked, name, None)
+    if isinstance(found, Enum):
+        found = found.value
+    return "" if found is None else str(found)
 
 
 class Wish:

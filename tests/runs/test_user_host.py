@@ -1,0 +1,180 @@
+"""What a user's host may give, and what becomes of it where it is broken."""
+
+from __future__ import annotations
+
+import enum
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.runs.kit import Do
+from upshot import (
+    Agent,
+    AgentResult,
+    Interrupted,
+    Parked,
+    TextDelta,
+    Usage,
+    run,
+)
+from upshot.models import ScriptedModel
+
+
+def warned(result: AgentResult[Any]) -> list[tuple[str, str]]:
+    return [(one.code, one.message) for one in result.warnings]
+
+
+class Cause(enum.Enum):
+    CLOSING = "host_shutdown"
+
+
+# -- the wish to stop
+
+
+@pytest.mark.parametrize(
+    ("given", "cause", "detail"),
+    [
+        (SimpleNamespace(cause="host_shutdown", detail="bye"), "host_shutdown", "bye"),
+        (SimpleNamespace(cause=Cause.CLOSING), "host_shutdown", ""),
+        (SimpleNamespace(cause=None, detail=7), "", "7"),
+        (Interrupted("user_input", "wait"), "user_input", "wait"),
+        ({"cause": "deadline", "detail": "late"}, "deadline", "late"),
+        ({"cause": "lunch"}, "lunch", ""),
+        ("user_cancel", "user_cancel", ""),
+        ("we close", "we close", ""),
+        (True, "", ""),
+    ],
+)
+async def test_cause_and_detail_are_read_from_whatever_says_them(
+    given: Any, cause: str, detail: str
+) -> None:
+    for host in (SimpleNamespace(interrupts=given), SimpleNamespace(interrupts=lambda: given)):
+        result = await run(Agent("a", model=ScriptedModel(["Hi."])), "?", host=host)
+        assert (result.status, result.cause, result.detail) == ("interrupted", cause, detail)
+
+
+class Property:
+    """A host whose property of one name raises."""
+
+    def __init__(self, name: str, error: BaseException) -> None:
+        self._name, self._error = name, error
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self._name:
+            raise self._error
+        raise AttributeError(name)
+
+
+def looking(times: int) -> Do:
+    async def work(run: Any, host: Any, board: Any) -> str:
+        for _ in range(times):
+            assert not host.interrupts
+            assert await host.interrupts() is None
+        return "fine"
+
+    return Do(work)
+
+
+@pytest.mark.parametrize(
+    "name", ["publish", "interrupts", "ask_user", "checkpoint", "report_usage"]
+)
+@pytest.mark.parametrize("error", [ValueError("no host"), SystemExit("no host")])
+async def test_a_property_that_raises_is_one_warning(name: str, error: BaseException) -> None:
+    def use(run: Any, host: Any, board: Any) -> Any:
+        host.report_usage(Usage(input_tokens=1))
+        assert host.keeps_checkpoints is (name == "checkpoint")
+
+    async def work(run: Any, host: Any, board: Any) -> str:
+        use(run, host, board)
+        await looking(2).execute(run, host, board)
+        for _ in range(2):
+            await host.checkpoint(host_point(run, board))
+        with pytest.raises(Parked):
+            await host.ask_user("Who?")
+        return "fine"
+
+    result = await run(Agent("a", engine=Do(work)), "?", host=Property(name, error))
+    kind = type(error).__name__
+    assert (result.status, result.output) == ("completed", "fine")
+    assert warned(result) == [("host_failed", f"host.{name} raised {kind}: no host")]
+
+
+def host_point(run: Any, board: Any) -> Any:
+    from upshot import Checkpoint
+
+    return Checkpoint(run.id, "s", board.snapshot())
+
+
+async def test_a_failure_is_told_once_for_each_kind() -> None:
+    errors: list[Exception] = [ValueError("one"), ValueError("two"), KeyError("three")] * 2
+
+    def interrupts() -> None:
+        raise errors.pop()
+
+    host = SimpleNamespace(interrupts=interrupts)
+    result = await run(Agent("a", engine=looking(3)), "?", host=host)
+    assert sorted(message.split(":")[0] for _, message in warned(result)) == [
+        "host.interrupts raised KeyError",
+        "host.interrupts raised ValueError",
+    ]
+
+
+async def test_a_wish_that_cannot_be_read_is_none_and_a_warning() -> None:
+    class Odd:
+        def __bool__(self) -> bool:
+            raise ValueError("neither true nor false")
+
+    result = await run(Agent("a", engine=looking(2)), "?", host=SimpleNamespace(interrupts=Odd()))
+    assert result.success
+    assert [code for code, _ in warned(result)] == ["host_failed"]
+
+
+# -- what an engine tells it
+
+
+@pytest.mark.parametrize("given", [{"k": 1}, "text", None])
+async def test_what_is_no_event_is_told_in_one_warning(given: Any) -> None:
+    async def work(run: Any, host: Any, board: Any) -> str:
+        await host.publish(given)
+        host.publish(given)
+        host.publish(TextDelta(text="fine"))
+        return "fine"
+
+    result = await run(Agent("a", engine=Do(work)), "?")
+    ((code, message),) = warned(result)
+    assert (result.output, code) == ("fine", "event_refused")
+    assert f"of type {type(given).__name__}, which is no event" in message
+
+
+async def test_what_is_no_checkpoint_is_misuse_in_one_sentence() -> None:
+    async def work(run: Any, host: Any, board: Any) -> None:
+        await host.checkpoint(5)
+
+    result = await run(Agent("a", engine=Do(work)), "?")
+    assert result.error is not None
+    assert result.error.type == "Misuse"
+    assert result.error.message.startswith("host.checkpoint was given a value of type int: give")
+
+
+# -- what it prepares, and what it waits for
+
+
+@pytest.mark.parametrize("made", [5, "board", [1]])
+async def test_a_seeder_that_gives_no_board_is_told_so_in_one_sentence(made: Any) -> None:
+    result = await run(Agent("a", engine=Do(print)), "?", prepare=lambda *_: made)
+    assert result.error is not None
+    kind = type(made).__name__
+    assert result.error.message == (
+        f"prepare returned a value of type {kind}: return the Board that the run shall start with"
+    )
+
+
+async def test_a_run_that_parks_without_a_question_says_how_it_goes_on() -> None:
+    async def work(run: Any, host: Any, board: Any) -> None:
+        raise Parked
+
+    result = await run(Agent("a", engine=Do(work)), "?")
+    assert result.error is not None
+    assert (result.status, result.pending) == ("input_required", ())
+    assert "without a question: resume it to go on" in result.error.message
