@@ -259,7 +259,6 @@ async def test_an_engine_publishes_events_of_its_own() -> None:
     async def work(run: Any, host: Any, board: Any) -> None:
         host.publish(warned)
         await host.publish(warned)
-        host.publish("no event")
 
     journal = MemoryJournal()
     result = await run(Agent("a", engine=Do(work)), "?", journal=journal)
