@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Command
+from upshot.cli import approving
 
 AGENT = """\
 import upshot
@@ -69,7 +70,46 @@ def test_what_cannot_be_an_answer_is_misuse(
 
 def test_a_run_that_has_ended_takes_no_answer(command: Command) -> None:
     command("resume", "last", "--answer", "1", "Ann")
-    command("resume", "last", "--answer", "1", "M")
+    command("resume", "last", "--answer", "2", "M")
     code, _, err = command("resume", "last", "--answer", "1", "L")
     assert code == 2
     assert "waits for nobody" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--approve", "1"), "is a question: give --answer 1 TEXT"),
+        (("--deny", "1"), "is a question: give --answer 1 TEXT"),
+        (("--all",), "no call waits: give --answer 1 TEXT"),
+    ],
+)
+def test_a_yes_to_a_question_says_how_it_is_answered(
+    command: Command, arguments: tuple[str, ...], said: str
+) -> None:
+    code, _, err = command("approve", "run-1", *arguments)
+    assert code == 2
+    assert said in err
+
+
+def test_what_is_said_to_type_answers_the_question(command: Command) -> None:
+    _, _, err = command("approve", "run-1")
+    (line,) = (line for line in err.splitlines() if line.startswith("answer: upshot "))
+    assert command(*line.split()[2:])[0] == 3
+    assert "2. question" in command("approve", "run-1")[2]
+
+
+def test_an_answer_is_one_of_the_choices(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def reply(text: str) -> str:
+        return next(said)
+
+    def yes(terminal: Any) -> bool:
+        return True
+
+    command("resume", "run-1", "--answer", "1", "Ann")
+    said = iter(["XL", "M"])
+    monkeypatch.setattr(approving, "_is_attended", yes)
+    monkeypatch.setattr(approving, "_prompt", reply)
+    code, out, err = command("approve", "run-1")
+    assert (code, out) == (0, "Ann: M\n")
+    assert "choose of S, M" in err

@@ -104,7 +104,13 @@ def test_questions_are_json_where_that_is_asked_for(command: Command) -> None:
         (("--edit", "1", "[]"), "no JSON object"),
         (("--edit", "1", "{"), "no JSON"),
         (("--approve", "1", "--deny", "call_one"), "answered twice"),
-        (("--answer", "1", "yes"), "nobody waits for an answer"),
+        (("--answer", "1", "yes"), "1 (wipe, call_one) is a call: give --approve 1, --deny 1 or"),
+        (("--approve", "call_"), "begin with call_: 1 (wipe, call_one), 2 (wipe, call_two)"),
+        (("--approve", "3"), "nothing that waits is called 3"),
+        (("--edit", "1", '{"dsk": "z"}'), "the new arguments do not fit wipe: "),
+        (("--edit", "1", '{"disk": [1]}', "--no-resume"), "/disk"),
+        (("--always", "tool"), "it needs --approve ID or --all"),
+        (("--approve", "1", "--reason", "no"), "it needs --deny ID"),
     ],
 )
 def test_what_cannot_be_an_answer_is_misuse(
@@ -113,6 +119,30 @@ def test_what_cannot_be_an_answer_is_misuse(
     code, _, err = command("approve", "last", *arguments)
     assert (code, done()) == (2, "")
     assert said in err
+
+
+def test_numbers_stay_what_they_are_after_an_answer(command: Command) -> None:
+    assert command("approve", "run-1", "--approve", "1")[0] == 3
+    code, _, err = command("approve", "run-1", "--approve", "1")
+    assert (code, done()) == (2, "a")
+    assert "1 is answered already: what waits is 2 (wipe, call_two)" in err
+    assert "2. wipe  destructive  call_two" in command("approve", "run-1")[2]
+    assert command("approve", "run-1", "--deny", "2")[0] == 0
+    assert done() == "a"
+
+
+def test_without_answers_it_is_said_how_to_give_them(command: Command) -> None:
+    _, _, err = command("approve", "run-1")
+    assert "answer: upshot approve run-1 --approve 1\n" in err
+    assert "or: --deny 1, --edit 1 JSON, --all\n" in err
+
+
+def test_arguments_are_told_where_nothing_can_check_them(command: Command) -> None:
+    Path("agent.py").unlink()
+    code, _, err = command("approve", "run-1", "--edit", "1", '{"dsk": 1}', "--no-resume")
+    assert code == 0
+    assert "there is no file agent.py" in err
+    assert "not checked" in err
 
 
 def test_a_run_that_has_ended_waits_for_nobody(command: Command) -> None:
@@ -129,9 +159,12 @@ def test_on_a_terminal_each_is_asked_for(command: Command, monkeypatch: pytest.M
     def reply(text: str) -> str:
         return next(said)
 
-    said = iter(["x", "e", "{", "e", '{"disk": "z"}', "n", "not this one"])
+    answers = ["x", "e", "{", "e", "", "e", '{"disk": 1, "x": 2}', "e", '{"disk": "z"}']
+    said = iter([*answers, "n", "not this one"])
     monkeypatch.setattr(approving, "_is_attended", yes)
     monkeypatch.setattr(approving, "_prompt", reply)
-    assert command("approve", "last")[0] == 0
-    assert done() == "z"
+    code, _, err = command("approve", "last")
+    assert (code, done()) == (0, "z")
+    assert 'now: {"disk":"a","note":""}' in err
+    assert "the new arguments do not fit wipe" in err
     assert shown(command)["tool_outcomes"][1]["details"] == "not this one"

@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,21 @@ async def wait() -> str:
 
 
 agent = upshot.Agent("waiter", tools=[note, wait])
+"""
+ASKING = """\
+import upshot
+
+async def ask(run, host, board):
+    return await host.ask_user("Who is it for?")
+
+agent = upshot.Agent("asker", engine=upshot.ScriptEngine(ask))
+"""
+# A terminal turns Ctrl-C into a signal for the session that it belongs to.
+AT_A_TERMINAL = """\
+import fcntl, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+from upshot.cli import main
+sys.exit(main())
 """
 SCENARIO = {
     "replies": [
@@ -218,3 +234,36 @@ def test_the_simulator_is_served_until_it_is_told_to_stop(folder: Path) -> None:
     assert (code, json.loads(out)["content"]) == (0, "Noted one and two.")
     process.send_signal(signal.SIGINT)
     assert finished(process) == (0, "", "")
+
+
+def test_ctrl_c_at_a_prompt_leaves_and_nothing_is_answered(folder: Path) -> None:
+    (folder / "ask.py").write_text(ASKING, "utf-8")
+    asked = ("run", "ask.py", "Hi.", "--run-id", "run-1", *JOURNAL)
+    assert said_in(folder, *asked)[0] == 3
+    ours, theirs = pty.openpty()
+    process = watched(
+        subprocess.Popen(
+            [sys.executable, "-c", AT_A_TERMINAL, "approve", "run-1", *JOURNAL],
+            cwd=folder,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env={**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "40"},
+            start_new_session=True,
+        )
+    )
+    os.close(theirs)
+    said = b""
+    while b"(empty: later)" not in said:
+        said += os.read(ours, 65536)
+    for _ in range(20):
+        os.write(ours, b"\x03")
+        # A key pressed at the very moment at which a prompt begins to wait is lost.
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(1)
+            break
+    assert process.poll() == 4
+    os.close(ours)
+    assert b"Traceback" not in said
+    _, out, _ = said_in(folder, "show", "run-1", *JOURNAL, "--json")
+    assert json.loads(out)["status"] == "input_required"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import getpass
+import signal
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal, cast
+import threading
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 
 import click
-import msgspec
 from rich.text import Text
 
 from ..contract import (
@@ -21,6 +20,7 @@ from ..contract import (
     JsonObject,
     Pending,
     PendingApproval,
+    PendingQuestion,
     Status,
     encode,
 )
@@ -28,45 +28,20 @@ from ..entry.answering import keep_answers
 from ..errors import Misuse
 from ..journal import open_journal
 from .conclusion import command_line
+from .editing import Editing
 from .exit_code import EXIT_CODES
-from .question import id_of, show_question
+from .figures import clean_lines
+from .given import Given
+from .launching import Asked, Launching
+from .question import show_question
 from .run_lookup import existing_journal, find_run, read_story
-from .running import Asked, Shown, resume_agent
+from .running import Shown, resume_agent
 from .terminal import Terminal
+from .waiting import Waiting
 
-__all__ = ["Given", "answer_run"]
+__all__ = ["answer_run"]
 
 _KEYS = "[y]es, yes [a]lways, [n]o, [e]dit, [l]ater"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Given:
-    """The answers that stand on a command line.
-
-    Attributes:
-        approve: Calls that may run, by id or place.
-        approve_all: Whether all calls may run that no other answer names.
-        always: How far a yes holds: "tool", "arguments" or "".
-        deny: Calls that may not run.
-        reason: What the model is told of them.
-        edit: Calls that run with other arguments, as JSON.
-        answer: Questions and their answers.
-        by: Who answers.
-    """
-
-    approve: Sequence[str] = ()
-    approve_all: bool = False
-    always: Literal["", "tool", "arguments"] = ""
-    deny: Sequence[str] = ()
-    reason: str = ""
-    edit: Sequence[tuple[str, str]] = ()
-    answer: Sequence[tuple[str, str]] = ()
-    by: str = ""
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there are none."""
-        return not (self.approve or self.approve_all or self.deny or self.edit or self.answer)
 
 
 async def answer_run(
@@ -100,6 +75,7 @@ async def answer_run(
         Misuse: There is no such run, it waits for nobody, or an answer is for nothing.
         JournalError: The journal cannot be read or written.
     """
+    given.check()
     where = existing_journal(journal)
     async with open_journal(where) as log:
         run_id = await find_run(log, wanted)
@@ -107,127 +83,127 @@ async def answer_run(
     if not story.pending or story.result is None:
         status = "is under way" if story.result is None else f"is {story.result.status}"
         raise Misuse(f"run {run_id} waits for nobody: it {status}")
-    answers = _read(given, story.pending)
+    launching = Launching(story, asked)
+    waiting = Waiting(story)
+    editing = Editing(launching, terminal, is_sure=goes_on)
+    answers = given.read(waiting, editing)
     if not answers:
         if shown.as_json:
             terminal.put(encode(list(story.pending)).decode() + "\n")
             return EXIT_CODES[Status.INPUT_REQUIRED]
-        answers = _ask(story.pending, terminal, by=given.by or _user())
+        answers = _ask(waiting, editing, terminal, by=given.who)
     if not answers:
-        terminal.tell(
-            Text(f"answer: {command_line('approve', run_id, '--approve', 'ID', journal=journal)}")
-        )
+        terminal.tell(*_hints(waiting, run_id, journal))
         return EXIT_CODES[Status.INPUT_REQUIRED]
     if not goes_on:
         await keep_answers(run_id, answers, journal=where)
         terminal.tell(Text(f"go on: {command_line('resume', run_id, journal=journal)}"))
         return 0
     return await resume_agent(
-        run_id, asked, terminal, journal=journal, shown=shown, answers=answers
+        run_id,
+        asked,
+        terminal,
+        journal=journal,
+        shown=shown,
+        answers=answers,
+        launching=launching,
     )
 
 
-def _read(given: Given, pending: Sequence[Pending]) -> list[AnyAnswer]:
-    """The answers of the command line, one for each that is named."""
-    by = given.by or _user()
-    makers: list[tuple[str, Callable[[str], AnyAnswer]]] = [
-        *((name, lambda id: Approve(id, always=given.always, by=by)) for name in given.approve),
-        *((name, lambda id: Deny(id, given.reason, by=by)) for name in given.deny),
-        *((name, _editor(text, by)) for name, text in given.edit),
-        *((name, _answerer(text, by)) for name, text in given.answer),
-    ]
-    answers: dict[str, AnyAnswer] = {}
-    for name, make in makers:
-        id = _find(name, pending)
-        if id in answers:
-            raise Misuse(f"{id} is answered twice")
-        answers[id] = make(id)
-    if given.approve_all:
-        for one in pending:
-            if isinstance(one, PendingApproval):
-                answers.setdefault(one.call_id, Approve(one.call_id, always=given.always, by=by))
-    return list(answers.values())
+def _hints(waiting: Waiting, run_id: str, journal: str) -> Iterator[Text]:
+    """How to answer, for each kind of what waits."""
+    calls = [n for n, one in waiting.items.items() if isinstance(one, PendingApproval)]
+    questions = [n for n in waiting.items if n not in calls]
+    if calls:
+        said = command_line("approve", run_id, "--approve", str(calls[0]), journal=journal)
+        yield Text(f"answer: {said}")
+        yield Text(f"    or: --deny {calls[0]}, --edit {calls[0]} JSON, --all")
+    if questions:
+        said = command_line(
+            "approve", run_id, "--answer", str(questions[0]), "TEXT", journal=journal
+        )
+        yield Text(f"answer: {said}")
 
 
-def _editor(text: str, by: str) -> Callable[[str], AnyAnswer]:
-    arguments = _arguments(text)
-    return lambda id: Edit(id, arguments, by=by)
-
-
-def _answerer(text: str, by: str) -> Callable[[str], AnyAnswer]:
-    return lambda id: Answer(id, text, by=by)
-
-
-def _arguments(text: str) -> JsonObject:
-    try:
-        found: object = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
-        raise Misuse(f"the new arguments are no JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise Misuse("the new arguments are no JSON object: give all of them, such as '{\"n\": 1}'")
-    return cast("JsonObject", found)
-
-
-def _find(name: str, pending: Sequence[Pending]) -> str:
-    ids = [id_of(one) for one in pending]
-    if name in ids:
-        return name
-    if name.isdecimal() and 1 <= int(name) <= len(ids):
-        return ids[int(name) - 1]
-    begun = [id for id in ids if name and id.startswith(name)]
-    if len(begun) == 1:
-        return begun[0]
-    raise Misuse(f"nothing that waits is called {name}: there are {', '.join(ids)}")
-
-
-def _ask(pending: Sequence[Pending], terminal: Terminal, *, by: str) -> list[AnyAnswer]:
+def _ask(waiting: Waiting, editing: Editing, terminal: Terminal, *, by: str) -> list[AnyAnswer]:
     """Show the questions, and ask for answers where somebody can give them."""
     is_attended = _is_attended(terminal)
     answers: list[AnyAnswer] = []
-    for number, one in enumerate(pending, 1):
+    for number, one in waiting.items.items():
         terminal.tell(*show_question(number, one, width=terminal.err.width))
         if is_attended:
-            found = _ask_one(one, terminal, by)
+            found = (
+                _ask_for_call(one, editing, terminal, by)
+                if isinstance(one, PendingApproval)
+                else _ask_for_answer(one, terminal, by)
+            )
             answers += [] if found is None else [found]
     return answers
 
 
 def _is_attended(terminal: Terminal) -> bool:
-    return sys.stdin.isatty() and terminal.err.is_terminal
+    # It is None where it was closed.
+    return sys.stdin is not None and sys.stdin.isatty() and terminal.err.is_terminal
 
 
-def _ask_one(pending: Pending, terminal: Terminal, by: str) -> AnyAnswer | None:
+def _ask_for_answer(pending: Pending, terminal: Terminal, by: str) -> AnyAnswer | None:
+    """Ask until there is an answer that may be given; None leaves it for later."""
+    choices = pending.choices if isinstance(pending, PendingQuestion) else ()
+    while text := _prompt("answer (empty: later)"):
+        if not choices or text in choices:
+            return Answer(pending.id, text, by=by)
+        terminal.tell(Text(f"choose of {', '.join(choices)}", "yellow"))
+    return None
+
+
+def _ask_for_call(
+    call: PendingApproval, editing: Editing, terminal: Terminal, by: str
+) -> AnyAnswer | None:
     """Ask for one answer until there is one; None leaves it for later."""
-    id = id_of(pending)
-    if not isinstance(pending, PendingApproval):
-        text = _prompt("answer (empty: later)")
-        return Answer(id, text, by=by) if text else None
     while True:
         match _prompt(_KEYS).strip().lower()[:1]:
             case "y":
-                return Approve(id, by=by)
+                return Approve(call.id, by=by)
             case "a":
-                return Approve(id, always="tool", by=by)
+                return Approve(call.id, always="tool", by=by)
             case "n":
-                return Deny(id, _prompt("reason (may be empty)"), by=by)
+                return Deny(call.id, _prompt("reason (may be empty)"), by=by)
             case "e":
-                try:
-                    return Edit(id, _arguments(_prompt("all arguments as JSON")), by=by)
-                except Misuse as error:
-                    terminal.tell(Text(str(error), "yellow"))
+                edited = _edit(call, editing, terminal)
+                if edited is not None:
+                    return Edit(call.id, edited, by=by)
             case "l":
                 return None
             case _:
                 continue
 
 
-def _prompt(text: str) -> str:
-    return str(click.prompt(text, default="", show_default=False, err=True))
-
-
-def _user() -> str:
+def _edit(call: PendingApproval, editing: Editing, terminal: Terminal) -> JsonObject | None:
+    """Ask for other arguments; None where there are none that fit."""
+    terminal.tell(Text(clean_lines(f"now: {encode(call.arguments).decode()}")))
+    text = _prompt("all arguments as JSON (empty: none)")
+    if not text:
+        return None
     try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        # A process whose user has no name.
-        return ""
+        return editing.read(text, call)
+    except Misuse as error:
+        terminal.tell(Text(clean_lines(str(error)), "yellow"))
+        return None
+
+
+def _prompt(text: str) -> str:
+    with _stoppable():
+        return str(click.prompt(text, default="", show_default=False, err=True))
+
+
+@contextmanager
+def _stoppable() -> Generator[None]:
+    """Let Ctrl-C end a prompt: the event loop, which has the signal, stands still meanwhile."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -7,8 +7,8 @@ import json
 from ..contract import encode
 from ..entry import Replay, fork, replay
 from ..journal import open_journal
+from .launching import Asked, load_launch, old_launch
 from .run_lookup import existing_journal, find_run, read_story
-from .running import Asked, load_launch, old_launch
 from .terminal import Terminal
 
 __all__ = ["fork_agent_run", "replay_agent_run"]

@@ -14,14 +14,16 @@ from ..contract import JsonObject, Request, Status
 from ..errors import JournalError, Misuse
 from ..models import aclose_transports
 from ..runs import run_in_own_loop
-from .approving import Given, answer_run
+from .approving import answer_run
 from .branching import fork_agent_run, replay_agent_run
 from .checking import check_file
 from .drawing import draw_file
 from .exit_code import EXIT_CODES, MISUSE
+from .given import Given
+from .launching import Asked
 from .reading import STATUSES, list_runs, show_run
 from .run_lookup import DEFAULT_JOURNAL
-from .running import Asked, Shown, resume_agent, run_agent
+from .running import Shown, resume_agent, run_agent
 from .schema import schema_text
 from .serving import serve_simulator
 from .terminal import Terminal

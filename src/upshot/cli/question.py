@@ -10,22 +10,17 @@ from rich.text import Text
 from ..contract import Effect, Pending, PendingApproval, PendingQuestion, encode
 from .figures import clean_lines, moment
 
-__all__ = ["id_of", "show_question"]
+__all__ = ["show_question"]
 
 _INDENT = "   "
 _STYLES = {Effect.READ: "green", Effect.WRITE: "yellow", Effect.DESTRUCTIVE: "red"}
-
-
-def id_of(pending: Pending) -> str:
-    """What an answer to it names."""
-    return pending.id
 
 
 def show_question(number: int, pending: Pending, *, width: int) -> Iterator[Text]:
     """The lines that show what is asked, whole: nobody may say yes to what was cut off.
 
     Args:
-        number: Its place among the questions, from 1.
+        number: Its number in the run.
         pending: What is asked.
         width: Of the terminal, in columns.
     """

@@ -40,6 +40,7 @@ from ..contract import (
     Usage,
     Warned,
 )
+from ..runs.kin import bare_id
 from ..runs.ledger import Ledger
 from .figures import count, duration
 from .step import Ended, Step, ending_of_error, ending_of_reply, ending_of_tool
@@ -65,6 +66,8 @@ class Story:
         artifacts: What was stored.
         warnings: What was told.
         pending: What people were asked for and have not answered.
+        numbers: The number of all that people were ever asked for, from 1 in the order in which
+            they were asked, by the run that asks ("" is this one) and the id that it has there.
         result: What the last sitting ended with, None while it runs or where it was cut off.
         sittings: How often a process took the run up.
         text: Visible characters received in the model call that is under way.
@@ -80,6 +83,7 @@ class Story:
         self.artifacts: list[File] = []
         self.warnings: list[RunWarning] = []
         self.pending: tuple[Pending, ...] = ()
+        self.numbers: dict[tuple[str, str], int] = {}
         self.result: AgentResult[Json] | None = None
         self.sittings: int = 0
         self.text: int = 0
@@ -191,8 +195,12 @@ class Story:
 
     def _asked(self, event: ApprovalRequested | QuestionAsked, at_s: float) -> None:
         self.pending = (*self.pending, event.pending)
+        self._number(event.pending)
         asked = event.pending
         self._mark("asked", at_s, getattr(asked, "tool_name", "") or getattr(asked, "question", ""))
+
+    def _number(self, pending: Pending) -> None:
+        self.numbers.setdefault((pending.run_id, bare_id(pending)), len(self.numbers) + 1)
 
     def _warned(self, event: Warned, _: float) -> None:
         self.warnings.append(event.warning)
@@ -203,6 +211,9 @@ class Story:
     def _run_settled(self, event: RunSettled, at_s: float) -> None:
         self.result = event.result
         self.pending = event.result.pending
+        for pending in self.pending:
+            # Those of runs inside are told here only.
+            self._number(pending)
         self.warnings = list(event.result.warnings)
         for key in list(self._open):
             self._end(key, at_s, Ended("cut off", "odd"))

@@ -30,6 +30,7 @@ from ..runs.kin import bare_id, child_id, origins_of
 from ..runs.recorder import Recorder
 from ..runs.veil import MARKS_OPTION, Veil
 from .planning import read_on, read_past
+from .taking import taken
 
 __all__ = ["hand_down", "keep_answers", "sort_answers"]
 
@@ -113,7 +114,11 @@ async def sort_answers(
 
 
 async def hand_down(
-    answers: Mapping[str, Iterable[AnyAnswer]], journal: Journal, *, secrets: Sequence[str] = ()
+    answers: Mapping[str, Iterable[AnyAnswer]],
+    journal: Journal,
+    *,
+    secrets: Sequence[str] = (),
+    take_over: bool = False,
 ) -> None:
     """Write answers into the logs of the runs that ask, which find them when they go on.
 
@@ -121,26 +126,34 @@ async def hand_down(
         answers: By run, as ``sort_answers`` gives them.
         journal: Where the logs are.
         secrets: What is masked in them.
+        take_over: Whether to take a run from another process that lives.
 
     Raises:
-        JournalError: A log cannot be written.
+        JournalError: A log cannot be written, or another process works on the run.
     """
     for run_id, given in answers.items():
-        epoch = await journal.claim(run_id)
-        past = await read_past(run_id, journal, secrets=secrets)
-        marks = None if past.started is None else past.started.options.get(MARKS_OPTION)
-        veil = Veil(secrets, name=marks) if secrets and isinstance(marks, str) else None
-        recorder = Recorder(
-            run_id, clock=SYSTEM_CLOCK, journal=journal, epoch=epoch, seq=past.seq, veil=veil
-        )
-        recorder.attempt = past.attempt
-        for answer in given:
-            if isinstance(answer, Answer):
-                recorder.emit(QuestionAnswered(id=answer.id, value=answer.value))
-            elif answer.call_id in past.asked:
-                digest = past.asked[answer.call_id].digest
-                recorder.emit(ApprovalAnswered(answer=answer, digest=digest))
-        await recorder.barrier()
+        async with taken(run_id, journal, take_over=take_over) as epoch:
+            await _write(given, run_id, journal, epoch, secrets)
+
+
+async def _write(
+    answers: Iterable[AnyAnswer], run_id: str, journal: Journal, epoch: int, secrets: Sequence[str]
+) -> None:
+    """Write answers into the log of a run that was taken."""
+    past = await read_past(run_id, journal, secrets=secrets)
+    marks = None if past.started is None else past.started.options.get(MARKS_OPTION)
+    veil = Veil(secrets, name=marks) if secrets and isinstance(marks, str) else None
+    recorder = Recorder(
+        run_id, clock=SYSTEM_CLOCK, journal=journal, epoch=epoch, seq=past.seq, veil=veil
+    )
+    recorder.attempt = past.attempt
+    for answer in answers:
+        if isinstance(answer, Answer):
+            recorder.emit(QuestionAnswered(id=answer.id, value=answer.value))
+        elif answer.call_id in past.asked:
+            digest = past.asked[answer.call_id].digest
+            recorder.emit(ApprovalAnswered(answer=answer, digest=digest))
+    await recorder.barrier()
 
 
 def _check_types(answers: Sequence[AnyAnswer]) -> None:
@@ -170,6 +183,9 @@ def _find(answer: AnyAnswer, waits: Sequence[_Wait], past: Past) -> _Wait:
     if found:
         names = " and ".join(f"{wait.run_id}/{wait.id}" for wait in found)
         raise Misuse(f"several runs wait for an answer to {name!r}: say which, {names}")
+    if any(wait.id == name or wait.has(name) for wait in waits):
+        needed = "a call: give Approve, Deny or Edit" if is_question else "a question: give Answer"
+        raise Misuse(f"{name!r} is {needed}, and no {type(answer).__name__}")
     listed = ", ".join(_listed(waits)) or "nothing"
     raise Misuse(f"nobody waits for an answer to {name!r}: the run waits for {listed}")
 
