@@ -129,3 +129,9 @@ class ToolRecord(Root, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         settle_moments(self, "started_at")
+
+    def __repr__(self) -> str:
+        from .portrait import portray_briefly
+
+        shown = ("call_id", "tool_name", "arguments_given", "gate", "approval", "outcome")
+        return portray_briefly(self, without=set(self.__struct_fields__).difference(shown))

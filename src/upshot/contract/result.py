@@ -206,6 +206,11 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
         """The board as the engine left it, in process only; None where it is gone."""
         return self.local.get("last_board") if self.local is not None else None
 
+    def __repr__(self) -> str:
+        from .portrait import portray_result
+
+        return portray_result(self)
+
     def all_messages(self) -> tuple[Message, ...]:
         """Seeded, asked and produced messages of the main channel.
 

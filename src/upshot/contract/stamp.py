@@ -25,3 +25,8 @@ class RunEvent(Root, frozen=True, kw_only=True):
     time: datetime | None = None
     seq: int = 0
     part: int = 0
+
+    def __repr__(self) -> str:
+        from .portrait import portray_briefly
+
+        return portray_briefly(self, without=("run_id", "attempt", "time"))

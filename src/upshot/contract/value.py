@@ -160,8 +160,14 @@ def _cut(text: str) -> str:
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
-class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A frozen value; what equals its default is left out of the JSON."""
+class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
+    """A frozen value; what equals its default is left out of the JSON, and when it is shown."""
+
+    def __repr__(self) -> str:
+        # Loaded when something is shown.
+        from .portrait import portray
+
+        return portray(self)
 
 
 class Tagged(Value, frozen=True, kw_only=True, tag_field="kind", tag=to_snake):

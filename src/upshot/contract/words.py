@@ -30,6 +30,9 @@ __all__ = [
 class ClosedWord(StrEnum):
     """A word list that refuses any other word."""
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}.{self._name_}"
+
     @classmethod
     def _missing_(cls, value: object) -> Self | None:
         words = ", ".join(cls)
@@ -48,6 +51,10 @@ class OpenWord(StrEnum):
         word._name_ = value
         word._value_ = value
         return word
+
+    def __repr__(self) -> str:
+        known = self._value_ in type(self)._value2member_map_
+        return f"{type(self).__name__}{f'.{self._name_}' if known else f'({self._value_!r})'}"
 
 
 class Status(ClosedWord):

@@ -1,0 +1,155 @@
+"""What values look like to a person: one line, without what goes without saying."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sized
+from functools import cache
+from reprlib import Repr
+from typing import Any, Protocol, cast
+
+import msgspec
+
+from .usage import Cost, Usage
+
+__all__ = ["portray", "portray_briefly", "portray_result"]
+
+_MAX_TEXT = 80
+_MAX_ITEMS = 4
+
+
+class _Probe(msgspec.Struct):
+    any: int = msgspec.field(default_factory=int)
+
+
+_FACTORY = type(cast("object", _Probe.__struct_defaults__[0]))
+
+
+class _Result(Protocol):
+    """What a result shows; named here, for the result imports this module."""
+
+    @property
+    def status(self) -> str: ...
+    @property
+    def output(self) -> object: ...
+    @property
+    def content(self) -> str | None: ...
+    @property
+    def error(self) -> object: ...
+    @property
+    def pending(self) -> Iterable[object]: ...
+    @property
+    def messages(self) -> Sized: ...
+    @property
+    def tool_outcomes(self) -> Sized: ...
+    @property
+    def warnings(self) -> Sized: ...
+    @property
+    def usage(self) -> Usage: ...
+    @property
+    def cost(self) -> Cost | None: ...
+    @property
+    def duration_ms(self) -> int: ...
+    @property
+    def run_id(self) -> str: ...
+
+
+class _Brief(Repr):
+    """Cuts long texts and collections, also those deep inside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = self.maxlong = _MAX_TEXT
+        self.maxtuple = self.maxlist = self.maxdict = self.maxset = _MAX_ITEMS
+
+    def repr1(self, x: object, level: int) -> str:
+        # A value with a look of its own keeps it.
+        if isinstance(x, msgspec.Struct) and "__repr__" not in vars(type(x)):
+            return self.draw(x, level)
+        return repr(x) if isinstance(x, msgspec.Struct) else super().repr1(x, level)
+
+    def draw(self, value: msgspec.Struct, level: int, without: Iterable[str] = ()) -> str:
+        """*value* with these fields left out."""
+        if level <= 0:
+            return f"{type(value).__name__}(...)"
+        told = _telling_fields(value)
+        said = [f"{n}={self.repr1(x, level - 1)}" for n, x in told if n not in without]
+        return f"{type(value).__name__}({', '.join(said)})"
+
+
+_BRIEF = _Brief()
+
+
+def portray(value: msgspec.Struct) -> str:
+    """All of *value* but the fields that have their default."""
+    said = ", ".join(f"{name}={field!r}" for name, field in _telling_fields(value))
+    return f"{type(value).__name__}({said})"
+
+
+def portray_briefly(value: msgspec.Struct, *, without: Iterable[str] = ()) -> str:
+    """*value* without these fields and defaults, long texts and collections cut."""
+    return _BRIEF.draw(value, _BRIEF.maxlevel, frozenset(without))
+
+
+def portray_result(result: _Result) -> str:
+    """How it went, the beginning of the answer, and what it took."""
+    return f"{type(result).__name__}({', '.join(filter(None, _facts_of(result)))})"
+
+
+def _facts_of(result: _Result) -> Iterator[str]:
+    yield _how_it_went(result)
+    yield from (f"waits for {getattr(one, 'id', '')!r}" for one in result.pending)
+    if result.output is not None and result.output != result.content:
+        yield f"output={_cut(repr(result.output))}"
+    elif result.content is not None:
+        yield _BRIEF.repr(result.content)
+    yield _count(len(result.messages), "message")
+    yield _count(len(result.tool_outcomes), "tool call")
+    yield _count(len(result.warnings), "warning")
+    yield _count(result.usage.total_tokens or 0, "token")
+    if result.cost is not None and result.cost.total is not None:
+        yield f"{result.cost.total} {result.cost.currency}"
+    yield f"{result.duration_ms} ms" if result.duration_ms else ""
+    yield result.run_id
+
+
+def _how_it_went(result: _Result) -> str:
+    status = str(result.status)
+    if result.error is None:
+        return status
+    why = _cut(result.error)
+    # Some errors have the code that the status has.
+    return why if why.startswith(f"{status}:") else f"{status}: {why}"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}" if number else ""
+
+
+def _cut(shown: object) -> str:
+    text = str(shown)
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}..."
+
+
+def _telling_fields(value: msgspec.Struct) -> Iterator[tuple[str, object]]:
+    """The fields that are not as they would be anyway."""
+    defaults = _defaults_of(type(value))
+    for name in value.__struct_fields__:
+        field = cast("object", getattr(value, name))
+        if name in defaults:
+            usual = defaults[name]
+            # Types first: 0 is no False, and foreign objects may not say whether they are equal.
+            if type(field) is type(usual) and field == usual:
+                continue
+        yield name, field
+
+
+@cache
+def _defaults_of(kind: type[msgspec.Struct]) -> dict[str, object]:
+    # Not by msgspec.structs.fields: that resolves annotations, and a repr may not fail on one.
+    defaults = kind.__struct_defaults__
+    names = kind.__struct_fields__[len(kind.__struct_fields__) - len(defaults) :]
+    return {
+        name: cast("Any", default).factory() if isinstance(default, _FACTORY) else default
+        for name, default in zip(names, defaults, strict=True)
+        if default is not msgspec.NODEFAULT
+    }
