@@ -29,7 +29,7 @@ agent = Agent("adding", engine=ScriptEngine(script))
 """
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def run_id(command: Command, tmp_path: Path) -> str:
     """A run that has ended."""
     (tmp_path / "adding.py").write_text(AGENT)
@@ -47,6 +47,13 @@ def test_a_fork_has_an_id_and_goes_on(command: Command, run_id: str) -> None:
     code, out, _ = command("resume", new_id, "--json")
     result = json.loads(out)
     assert (code, result["run_id"], result["content"]) == (0, new_id, "3.")
+
+
+def test_a_fork_names_its_journal_where_that_is_not_the_usual_one(command: Command) -> None:
+    where = ("--journal", "other.db")
+    assert command("run", "adding.py", "?", "--run-id", "run-1", *where)[0] == 0
+    _, out, err = command("fork", "run-1", "--at", "3", *where)
+    assert f"upshot resume {out.strip()} --journal other.db\n" in err
 
 
 def test_a_fork_in_json_says_where_it_is_from(command: Command, run_id: str) -> None:

@@ -267,3 +267,20 @@ def test_ctrl_c_at_a_prompt_leaves_and_nothing_is_answered(folder: Path) -> None
     assert b"Traceback" not in said
     _, out, _ = said_in(folder, "show", "run-1", *JOURNAL, "--json")
     assert json.loads(out)["status"] == "input_required"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+def test_a_closed_stream_is_no_crash(closed: str, folder: Path) -> None:
+    command = f'exec "$0" -m upshot.cli run agent.py - --model scripted:[] {closed}'
+    done = subprocess.run(
+        ["sh", "-c", command, sys.executable],
+        cwd=folder,
+        input=b"Hi.",
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == (2 if closed == "<&-" else 1)
+    assert b"Traceback" not in done.stderr
+    if closed == "<&-":
+        assert b"stdin, which is closed" in done.stderr

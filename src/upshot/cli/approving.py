@@ -89,7 +89,7 @@ async def answer_run(
     answers = given.read(waiting, editing)
     if not answers:
         if shown.as_json:
-            terminal.put(encode(list(story.pending)).decode() + "\n")
+            terminal.put_json(encode(list(story.pending)))
             return EXIT_CODES[Status.INPUT_REQUIRED]
         answers = _ask(waiting, editing, terminal, by=given.who)
     if not answers:

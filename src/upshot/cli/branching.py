@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 
+from rich.text import Text
+
 from ..contract import encode
 from ..entry import Replay, fork, replay
 from ..journal import open_journal
+from .conclusion import command_line
 from .launching import Asked, load_launch, old_launch
 from .run_lookup import existing_journal, find_run, read_story
 from .terminal import Terminal
@@ -40,10 +43,10 @@ async def fork_agent_run(
         run_id = await find_run(log, wanted)
         new_id = await fork(run_id, at=at, journal=log)
     if as_json:
-        terminal.put(json.dumps({"run_id": new_id, "forked_from": run_id, "at": at}) + "\n")
+        terminal.put_json(encode({"run_id": new_id, "forked_from": run_id, "at": at}))
     else:
         terminal.say(new_id)
-        terminal.tell(f"go on with it: upshot resume {new_id}")
+        terminal.tell(Text(f"go on with it: {command_line('resume', new_id, journal=journal)}"))
     return 0
 
 
@@ -71,16 +74,15 @@ async def replay_agent_run(
         agent, options = load_launch(old_launch(await read_story(log, run_id), asked))
         told = await replay(run_id, agent, **options, journal=log)
     if as_json:
-        terminal.put(_to_json(told) + "\n")
+        terminal.put_json(_to_json(told))
     else:
         terminal.say(*_lines(told))
     return 0 if told.same else _DIFFERENT
 
 
-def _to_json(told: Replay) -> str:
-    difference = None if told.difference is None else json.loads(encode(told.difference))
+def _to_json(told: Replay) -> bytes:
     said = {"run_id": told.run_id, "same": told.same, "compared": told.compared}
-    return json.dumps({**said, "difference": difference}, ensure_ascii=False)
+    return encode({**said, "difference": told.difference})
 
 
 def _lines(told: Replay) -> list[str]:

@@ -104,7 +104,7 @@ def _conclude(
     terminal: Terminal, file: str, faults: Sequence[MachineFault], about: str, *, as_json: bool
 ) -> None:
     if as_json:
-        terminal.put(json.dumps(_to_json(file, faults), ensure_ascii=False, indent=2) + "\n")
+        terminal.put_json(json.dumps(_to_json(file, faults), ensure_ascii=False, indent=2))
         return
     fatal = sum(fault.severity == "fault" for fault in faults)
     parts = [count(fatal, "fault")] if fatal else []

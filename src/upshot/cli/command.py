@@ -417,6 +417,8 @@ def _read_inputs(given: Sequence[str]) -> JsonObject:
 
 
 def _standard_input() -> str:
+    if sys.stdin is None:  # It was closed.
+        raise click.UsageError("the request - reads stdin, which is closed")
     return sys.stdin.buffer.read().decode("utf-8", "replace")
 
 

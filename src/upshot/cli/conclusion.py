@@ -40,7 +40,7 @@ def print_result(
         summary: Tell figures where stderr is a terminal, also if all went well.
     """
     if as_json:
-        terminal.put(encode(result).decode() + "\n")
+        terminal.put_json(encode(result))
     elif not streamed:
         print_answer(
             result.output if result.success else result.content, terminal, markdown=markdown

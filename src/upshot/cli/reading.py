@@ -45,7 +45,7 @@ async def show_run(
     async with open_journal(existing_journal(journal)) as log:
         story = await read_story(log, await find_run(log, wanted))
     if as_json:
-        terminal.put(to_json(story).decode() + "\n")
+        terminal.put_json(to_json(story))
         return 0
     glyphs, width = glyphs_for(terminal.out.encoding), terminal.out.width
     terminal.say(*report(story, journal=journal, width=width, glyphs=glyphs))
@@ -75,7 +75,7 @@ async def list_runs(terminal: Terminal, *, journal: str, status: str, as_json: b
     async with open_journal(existing_journal(journal)) as log:
         runs = await log.runs(status or None)
     if as_json:
-        terminal.put(encode(list(runs)).decode() + "\n")
+        terminal.put_json(encode(list(runs)))
     elif runs:
         terminal.say(*runs_table(runs, width=terminal.out.width))
     else:

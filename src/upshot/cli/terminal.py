@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -30,8 +32,9 @@ class Terminal:
     """
 
     def __init__(self, *, out: TextIO | None = None, err: TextIO | None = None) -> None:
-        self.out: Console = _console(out or sys.stdout)
-        self.err: Console = _console(err or sys.stderr, stderr=True)
+        # A stream that was closed is None.
+        self.out: Console = _console(out or sys.stdout or io.StringIO())
+        self.err: Console = _console(err or sys.stderr or io.StringIO(), stderr=True)
 
     def say(self, *lines: RenderableType) -> None:
         """Write to stdout, laid out for its width."""
@@ -44,6 +47,14 @@ class Terminal:
     def put(self, text: str) -> None:
         """Write *text* to stdout at once, as it is; harmless where that is a terminal."""
         _write(self.out, lambda: clean_lines(text) if self.out.is_terminal else text)
+
+    def put_json(self, data: str | bytes) -> None:
+        """Write JSON and a line break to stdout, whole: what cannot be shown there is escaped."""
+        text = data if isinstance(data, str) else data.decode()
+        if self.out.is_terminal:
+            harmless = set(clean_lines(text))
+            text = "".join(c if c in harmless else _escaped(c) for c in text)
+        self.put(_showable(text, self.out.encoding) + "\n")
 
 
 def _console(stream: TextIO, *, stderr: bool = False) -> Console:
@@ -61,6 +72,27 @@ def _console(stream: TextIO, *, stderr: bool = False) -> Console:
     )
     console.width = min(console.width, MAX_WIDTH)
     return console
+
+
+def _showable(text: str, encoding: str) -> str:
+    """JSON with what *encoding* does not have as escapes; such characters stand in strings only."""
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return "".join(c if _has(encoding, c) else _escaped(c) for c in text)
+    return text
+
+
+def _has(encoding: str, character: str) -> bool:
+    try:
+        character.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _escaped(character: str) -> str:
+    return json.dumps(character)[1:-1] if character != "\x7f" else "\\u007f"
 
 
 def _laid_out(console: Console, lines: tuple[RenderableType, ...]) -> str:

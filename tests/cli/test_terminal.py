@@ -1,0 +1,51 @@
+"""What gets to a stream, whatever that can show."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from upshot.cli.terminal import Terminal
+
+SAID = {"content": "Größe 😀 \x7f \u200d", "ok": True}
+
+
+def written(value: object, encoding: str) -> str:
+    """What a stream of *encoding* gets of a value as JSON."""
+    raw = io.BytesIO()
+    with io.TextIOWrapper(raw, encoding=encoding) as out:
+        Terminal(out=out, err=io.StringIO()).put_json(json.dumps(value, ensure_ascii=False))
+        return raw.getvalue().decode(encoding)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "utf-8", "utf-16"])
+def test_json_loses_nothing_whatever_the_stream_can_show(encoding: str) -> None:
+    assert json.loads(written(SAID, encoding)) == SAID
+
+
+def test_json_is_as_it_is_where_the_stream_shows_it() -> None:
+    assert "Größe 😀" in written(SAID, "utf-8")
+    assert "Größe \\ud83d\\ude00" in written(SAID, "latin-1")
+
+
+@given(text=st.text())
+def test_any_text_comes_back_from_ascii(text: str) -> None:
+    assert json.loads(written([text], "ascii")) == [text]
+
+
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@given(text=st.text())
+def test_a_terminal_gets_json_that_is_whole_and_harmless(text: str) -> None:
+    screen = Screen()
+    Terminal(out=screen, err=io.StringIO()).put_json(json.dumps([text], ensure_ascii=False))
+    said = screen.getvalue()
+    assert json.loads(said) == [text]
+    assert not [c for c in said if (c < " " and c != "\n") or c in "\x7f\x9b\u202e"]
