@@ -46,7 +46,7 @@ Instructions: TypeAlias = "str | Callable[[Run], str | Awaitable[str]]"
 ToolItem: TypeAlias = "Tool | str | Callable[..., object] | Iterable[Tool]"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Agent(Generic[T], metaclass=ArgumentsMeta):
     """An agent as plain data; what it does is up to the engine that runs it.
 
@@ -104,6 +104,11 @@ class Agent(Generic[T], metaclass=ArgumentsMeta):
         _check_fields(self)
         _check_output_type(self)
         _check_handoffs(self)
+
+    def __repr__(self) -> str:
+        from .portrait import portray_briefly
+
+        return portray_briefly(self)
 
     def but(self, **changes: object) -> Agent[T]:
         """This agent with some fields changed.

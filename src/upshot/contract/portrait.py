@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sized
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from reprlib import Repr
 from typing import Any, Protocol, cast
@@ -11,7 +12,7 @@ import msgspec
 
 from .usage import Cost, Usage
 
-__all__ = ["portray", "portray_briefly", "portray_result"]
+__all__ = ["brief", "portray", "portray_briefly", "portray_result"]
 
 _MAX_TEXT = 80
 _MAX_ITEMS = 4
@@ -67,7 +68,7 @@ class _Brief(Repr):
             return self.draw(x, level)
         return repr(x) if isinstance(x, msgspec.Struct) else super().repr1(x, level)
 
-    def draw(self, value: msgspec.Struct, level: int, without: Iterable[str] = ()) -> str:
+    def draw(self, value: object, level: int, without: Iterable[str] = ()) -> str:
         """*value* with these fields left out."""
         if level <= 0:
             return f"{type(value).__name__}(...)"
@@ -85,8 +86,18 @@ def portray(value: msgspec.Struct) -> str:
     return f"{type(value).__name__}({said})"
 
 
-def portray_briefly(value: msgspec.Struct, *, without: Iterable[str] = ()) -> str:
-    """*value* without these fields and defaults, long texts and collections cut."""
+def brief(value: object) -> str:
+    """What *value* looks like inside of another, long texts and collections cut."""
+    return _BRIEF.repr(value)
+
+
+def portray_briefly(value: object, *, without: Iterable[str] = ()) -> str:
+    """*value* without these fields and defaults, long texts and collections cut.
+
+    Args:
+        value: A struct or a dataclass.
+        without: Names of fields.
+    """
     return _BRIEF.draw(value, _BRIEF.maxlevel, frozenset(without))
 
 
@@ -130,10 +141,10 @@ def _cut(shown: object) -> str:
     return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}..."
 
 
-def _telling_fields(value: msgspec.Struct) -> Iterator[tuple[str, object]]:
+def _telling_fields(value: object) -> Iterator[tuple[str, object]]:
     """The fields that are not as they would be anyway."""
-    defaults = _defaults_of(type(value))
-    for name in value.__struct_fields__:
+    names, defaults = _fields_of(type(value))
+    for name in names:
         field = cast("object", getattr(value, name))
         if name in defaults:
             usual = defaults[name]
@@ -144,6 +155,15 @@ def _telling_fields(value: msgspec.Struct) -> Iterator[tuple[str, object]]:
 
 
 @cache
+def _fields_of(kind: type) -> tuple[tuple[str, ...], dict[str, object]]:
+    """The names of all fields, and the defaults of those that have one."""
+    if is_dataclass(kind):
+        known = {one.name: one.default for one in fields(kind) if one.default is not MISSING}
+        return tuple(one.name for one in fields(kind)), known
+    struct = cast("type[msgspec.Struct]", kind)
+    return struct.__struct_fields__, _defaults_of(struct)
+
+
 def _defaults_of(kind: type[msgspec.Struct]) -> dict[str, object]:
     # Not by msgspec.structs.fields: that resolves annotations, and a repr may not fail on one.
     defaults = kind.__struct_defaults__

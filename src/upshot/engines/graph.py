@@ -99,6 +99,9 @@ class Graph(metaclass=ArgumentsMeta):
         """
         return cls(**read_graph(data, functions or {}, agents or {}, make=cls))
 
+    def __repr__(self) -> str:
+        return f"Graph({list(self.nodes)}, start={self.start!r})"
+
     def edges_of(self, name: str) -> Sequence[Edge]:
         """The edges that begin at a node."""
         return self._edges_of[name]

@@ -28,6 +28,9 @@ class GraphEngine:
             raise Misuse(f"a GraphEngine walks a Graph, not a {kind}: GraphEngine(Graph(nodes))")
         self.graph = graph
 
+    def __repr__(self) -> str:
+        return f"GraphEngine({self.graph!r})"
+
     def can_resume(self, checkpoint: Checkpoint) -> bool:
         """Whether the checkpoint is named after a node; the graph is then entered there."""
         return checkpoint.step in self.graph.nodes

@@ -48,6 +48,9 @@ class LoopEngine:
         self.model = model
         self._corrective_turns = corrective_turns
 
+    def __repr__(self) -> str:
+        return f"LoopEngine({'' if self.model is None else repr(self.model)})"
+
     def can_resume(self, checkpoint: Checkpoint) -> bool:
         """Whether the checkpoint is of a loop, and its board holds something to go on with."""
         return checkpoint.step == _POINT and bool(checkpoint.board.channels)

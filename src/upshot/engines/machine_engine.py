@@ -70,6 +70,9 @@ class MachineEngine:
         self._hooks = MachineHooks(hooks)
         self._clock = clock
 
+    def __repr__(self) -> str:
+        return f"MachineEngine({self.machine!r})"
+
     @property
     def agents(self) -> tuple[Agent[Any], ...]:
         """The agents of its states that ask a model, each once."""

@@ -40,6 +40,9 @@ class ScriptEngine:
             raise Misuse(f"a script is an async function of (run, host, board), not a {kind}")
         self._script = cast("_Script", script)
 
+    def __repr__(self) -> str:
+        return f"ScriptEngine({getattr(self._script, '__qualname__', self._script)})"
+
     async def execute(self, run: Run, host: RunHost, board: Board) -> object:
         """Call the script; whatever it raises ends the run.
 

@@ -100,6 +100,9 @@ class MemoryArtifactStore:
         self._size_bytes = 0
         self._kept: dict[str, StoredArtifact] = {}
 
+    def __repr__(self) -> str:
+        return f"MemoryArtifactStore({len(self._kept)} stored)"
+
     async def put(self, run_id: str, call_id: str, data: bytes, media_type: str) -> File:
         """Store *data*.
 

@@ -78,6 +78,10 @@ class MemoryJournal:
         self._logs: dict[str, _Log] = {}
         self._closed = False
 
+    def __repr__(self) -> str:
+        runs = f"{len(self._logs)} run{'' if len(self._logs) == 1 else 's'}"
+        return f"MemoryJournal({'closed' if self._closed else runs})"
+
     @property
     def usable(self) -> bool:
         """Whether it is open."""

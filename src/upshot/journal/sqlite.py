@@ -59,6 +59,9 @@ class SqliteJournal:
         self._cuts: dict[str, Damage] = {}
         self._closed = False
 
+    def __repr__(self) -> str:
+        return f"SqliteJournal({self.path!r}{', closed' if self._closed else ''})"
+
     @classmethod
     async def open(cls, path: str | PathLike[str], *, create: bool = True) -> SqliteJournal:
         """Open the journal at *path*.

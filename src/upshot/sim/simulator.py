@@ -120,6 +120,9 @@ class Simulator:
         simulator._source = Tape(replies, pieces=pieces, seed=seed)
         return simulator
 
+    def __repr__(self) -> str:
+        return f"Simulator({'not running' if self._port is None else repr(self.base_url)})"
+
     @property
     def port(self) -> int:
         """Where it listens. Raises Misuse while it does not."""

@@ -51,6 +51,9 @@ class InMemoryArtifacts:
         self._left_bytes = max_bytes
         self._stored: dict[str, _Stored] = {}
 
+    def __repr__(self) -> str:
+        return f"InMemoryArtifacts({len(self._stored)} stored)"
+
     async def put(self, run_id: str, call_id: str, data: bytes, media_type: str) -> File:
         """Keep *data*; see ``ArtifactStore``.
 

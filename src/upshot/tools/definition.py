@@ -27,7 +27,7 @@ EffectWord: TypeAlias = Effect | Literal["read", "write", "destructive"]
 Resources: TypeAlias = Iterable[str] | Callable[[JsonObject], Iterable[str]]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Tool:
     """Something that a model can have done.
 
@@ -102,6 +102,11 @@ class Tool:
             object.__setattr__(self, "resources", read_resources(self.name, self.resources))
         if self.isolation is not None:
             self.address  # noqa: B018  # it is misuse at definition to have none
+
+    def __repr__(self) -> str:
+        from ..contract.portrait import portray_briefly
+
+        return portray_briefly(self, without=("body",))
 
     @cached_property
     def description(self) -> str:

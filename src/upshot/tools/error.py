@@ -56,6 +56,18 @@ class ToolError(Exception):
         self.retry_after_s: float | None = seconds(retry_after_s)
         self.effect: Effect | None = None if effect is None else Effect(effect)
 
+    def __repr__(self) -> str:
+        said = [repr(self.message)]
+        if self.code is not None:
+            said.append(f"code={self.code!r}")
+        if not self.retryable:
+            said.append("retryable=False")
+        if self.retry_after_s is not None:
+            said.append(f"retry_after_s={self.retry_after_s:g}")
+        if self.effect is not None:
+            said.append(f"effect={self.effect!r}")
+        return f"ToolError({', '.join(said)})"
+
 
 def seconds(value: object) -> float | None:
     """*value* as seconds, None where it is no finite number from 0 on."""

@@ -166,6 +166,9 @@ class Toolbox(Lending):
             at_start=at_start,
         )
 
+    def __repr__(self) -> str:
+        return f"Toolbox({list(self._desk.catalog.names())})"
+
     @property
     def run_id(self) -> str:
         """The run whose calls they are; made up where none was given."""

@@ -41,6 +41,9 @@ class ToolSet:
             one if trust is None or one.trust == trust else one.but(trust=trust) for one in tools
         )
 
+    def __repr__(self) -> str:
+        return f"ToolSet({[tool.name for tool in self.tools]})"
+
     def __iter__(self) -> Iterator[Tool]:
         """The tools, in order."""
         return iter(self.tools)

@@ -74,6 +74,9 @@ class McpTools:
         self._changed: set[str] = set()
         self._checked: Line | None = None
 
+    def __repr__(self) -> str:
+        return f"McpTools({list(self._tools)})"
+
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._tools.values())
 
