@@ -82,3 +82,55 @@ def test_a_replay_tells_the_first_difference(command: Command, run_id: str) -> N
     code, out, _ = command("replay", run_id, "other.py", "--json")
     said = json.loads(out)
     assert (code, said["same"], said["difference"]["kind"]) == (1, False, "model_started")
+
+
+NAMED = """
+from upshot import Agent, tool
+
+@tool(effect="read")
+def add(a: int, b: int) -> int:
+    return a + b
+
+agent = Agent("adding", model="openai:gpt-5", tools=[add])
+simulated = Agent("simulated", model="sim:scenario.json", tools=[add])
+"""
+CALL = {"name": "add", "arguments": {"a": 1, "b": 2}}
+
+
+@pytest.fixture
+def named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Agents whose models are names, and no key."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    (tmp_path / "named.py").write_text(NAMED)
+    scenario = {"replies": [{"tool_calls": [CALL]}, {"text": "3."}]}
+    (tmp_path / "scenario.json").write_text(json.dumps(scenario))
+
+
+@pytest.mark.usefixtures("named")
+@pytest.mark.parametrize(
+    ("target", "model"),
+    [
+        ("named.py:agent", ("--model", f"scripted:{json.dumps([CALL, '3.'])}")),
+        ("named.py:agent", ("--model", "sim:scenario.json")),
+        ("named.py:simulated", ()),
+    ],
+    ids=["scripted", "simulated", "the agent's own"],
+)
+def test_a_replay_takes_the_model_of_the_run(
+    command: Command, target: str, model: tuple[str, ...]
+) -> None:
+    assert command("run", target, "1 + 2?", *model, "--run-id", "r1")[0] == 0
+    code, out, err = command("replay", "r1")
+    assert (code, err) == (0, "")
+    assert out.startswith("r1: the same")
+
+
+@pytest.mark.usefixtures("named")
+def test_a_replay_with_another_model_says_so_in_one_form(command: Command) -> None:
+    script = f"scripted:{json.dumps([CALL, '3.'])}"
+    assert command("run", "named.py:agent", "?", "--model", script, "--run-id", "r1")[0] == 0
+    code, out, _ = command("replay", "r1", "--model", "openai:gpt-5", "--json")
+    difference = json.loads(out)["difference"]
+    assert (code, difference["kind"]) == (1, "model_started")
+    assert difference["recorded"].keys() == difference["replayed"].keys()
+    assert difference["replayed"]["model"] == "openai:gpt-5"

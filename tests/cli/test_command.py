@@ -250,3 +250,19 @@ def test_a_missing_extra_is_told_in_one_sentence(package: str) -> None:
     )
     assert done.returncode == 2
     assert done.stderr == "upshot: the command needs an extra: pip install 'upshot[cli]'\n"
+
+
+@pytest.mark.parametrize("run_id", ["a b", "last", "-x", "a\n", "x" * 201])
+def test_an_id_that_could_not_be_named_again_is_misuse(run_id: str, command: Command) -> None:
+    code, _, err = command("run", "agent.py", "hi", "--model", CALLS, f"--run-id={run_id}")
+    assert code == 2
+    assert "--run-id" in err
+    assert not Path(".upshot").exists()
+
+
+def test_an_id_that_is_taken_says_what_to_type(command: Command) -> None:
+    asked = ("run", "agent.py", "hi", "--model", CALLS, "--run-id", "r1", "--journal", "other.db")
+    assert command(*asked)[0] == 0
+    code, _, err = command(*asked)
+    assert code == 2
+    assert "has a run r1 already: go on with it, upshot resume r1 --journal other.db" in err

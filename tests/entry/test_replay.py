@@ -224,8 +224,20 @@ async def test_a_call_with_other_arguments_is_told() -> None:
     _, journal = await recorded("loop")
     told = await replay("r", adding(engine=ScriptEngine(work)), journal=journal)
     assert told.difference is not None
-    assert told.difference.recorded == {"call_id": "call-1", "tool_name": "add"}
+    said = {"kind": "tool_settled", "call_id": "call-1", "tool_name": "add"}
+    assert told.difference.recorded == said
     assert told.difference.asked == "a call 'call-1' of add with {'a': 1, 'b': 3}"
+
+
+async def test_both_sides_of_a_difference_have_one_form() -> None:
+    _, journal = await recorded("loop")
+    other = ScriptedModel(["3."], name="scripted:other")
+    told = (await replay("r", adding(model=other), journal=journal)).difference
+    assert told is not None
+    assert isinstance(told.recorded, dict)
+    assert isinstance(told.replayed, dict)
+    assert told.kind == told.recorded["kind"] == told.replayed["kind"] == "model_started"
+    assert told.recorded.keys() == told.replayed.keys()
 
 
 async def test_another_decision_is_told() -> None:

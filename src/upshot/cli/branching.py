@@ -10,7 +10,8 @@ from ..contract import encode
 from ..entry import Replay, fork, replay
 from ..journal import open_journal
 from .conclusion import command_line
-from .launching import Asked, load_launch, old_launch
+from .launching import Asked, Launching
+from .model_source import named_model
 from .run_lookup import existing_journal, find_run, read_story
 from .terminal import Terminal
 
@@ -57,7 +58,7 @@ async def replay_agent_run(
 
     Args:
         wanted: The run, as for ``find_run``.
-        asked: Which agent, where it is not the one that the run was started with.
+        asked: Which agent and model, where they are not those that the run was started with.
         terminal: Where to print.
         journal: Where the log is.
         as_json: Print one line of JSON.
@@ -71,8 +72,12 @@ async def replay_agent_run(
     """
     async with open_journal(existing_journal(journal)) as log:
         run_id = await find_run(log, wanted)
-        agent, options = load_launch(old_launch(await read_story(log, run_id), asked))
-        told = await replay(run_id, agent, **options, journal=log)
+        launching = Launching(await read_story(log, run_id), asked)
+        launch = launching.launch
+        agent, options = launching.loaded
+        with launching.folder():
+            options["model"] = named_model(launch.model, agent, base_url=launch.base_url)
+            told = await replay(run_id, agent, **options, journal=log)
     if as_json:
         terminal.put_json(_to_json(told))
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import redirect_stdout
@@ -22,7 +23,7 @@ from .exit_code import EXIT_CODES, MISUSE
 from .given import Given
 from .launching import Asked
 from .reading import STATUSES, list_runs, show_run
-from .run_lookup import DEFAULT_JOURNAL
+from .run_lookup import DEFAULT_JOURNAL, LAST
 from .running import Shown, resume_agent, run_agent
 from .schema import schema_text
 from .serving import serve_simulator
@@ -30,6 +31,7 @@ from .terminal import Terminal
 
 __all__ = ["invoke", "upshot"]
 
+_RUN_ID = re.compile(r"\w[\w.:/-]{0,199}")
 _MODEL = click.option(
     "--model",
     default="",
@@ -147,6 +149,7 @@ def run(
         raise click.UsageError("--stream and --json exclude each other")
     asked = Asked(target=target, model=model, base_url=base_url, tools=tools)
     shown = Shown(as_json=as_json, stream=stream, markdown=markdown, progress=progress)
+    _check_run_id(run_id)
     text = _standard_input() if request == "-" else request
     asking = Request(text, inputs=_read_inputs(inputs), run_id=run_id)
     return _run(lambda terminal: run_agent(asked, asking, terminal, journal=journal, shown=shown))
@@ -218,16 +221,28 @@ def fork(*, wanted: str, at: int, journal: str, as_json: bool) -> int:
 @upshot.command(short_help="Try an agent against what was recorded.")
 @click.argument("wanted", metavar="RUN")
 @click.argument("target", metavar="[FILE.py:AGENT]", default="")
+@_MODEL
+@_BASE_URL
 @_TOOLS
 @_JOURNAL
 @_JSON
-def replay(*, wanted: str, target: str, tools: tuple[str, ...], journal: str, as_json: bool) -> int:
+def replay(
+    *,
+    wanted: str,
+    target: str,
+    model: str,
+    base_url: str,
+    tools: tuple[str, ...],
+    journal: str,
+    as_json: bool,
+) -> int:
     """Run the agent of RUN against its record; say where it first does otherwise.
 
-    No model is asked, no tool is called, and nothing is written. The exit code is 1 where
-    there is a difference.
+    The agent and its model are those that RUN was started with, unless others are named. No
+    model is asked, no tool is called, and nothing is written. The exit code is 1 where there is
+    a difference.
     """
-    asked = Asked(target=target, tools=tools)
+    asked = Asked(target=target, model=model, base_url=base_url, tools=tools)
     return _run(
         lambda terminal: replay_agent_run(wanted, asked, terminal, journal=journal, as_json=as_json)
     )
@@ -401,6 +416,17 @@ def _run(work: Callable[[Terminal], Coroutine[Any, Any, int]]) -> int:
     # What an agent's file or its tools print must not get between the answers.
     with redirect_stdout(sys.stderr):
         return run_in_own_loop(lambda: work(terminal), closing=aclose_transports)
+
+
+def _check_run_id(run_id: str) -> None:
+    """Refuse what could not be named on a command line afterwards."""
+    if run_id == LAST:
+        raise click.UsageError(f"--run-id {LAST}: that is how the last run is called")
+    if run_id and not _RUN_ID.fullmatch(run_id):
+        raise click.UsageError(
+            f"--run-id {run_id!r}: give letters, digits and any of . _ - : / after the first, "
+            "such as run-7"
+        )
 
 
 def _read_inputs(given: Sequence[str]) -> JsonObject:

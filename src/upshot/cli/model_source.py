@@ -13,7 +13,7 @@ from ..errors import Misuse
 from ..models import missing_key, resolve
 from ..sim import Simulator
 
-__all__ = ["absolute_model", "open_model"]
+__all__ = ["absolute_model", "named_model", "open_model"]
 
 _SIM = "sim:"
 _SIM_MODEL = "openai:simulated"
@@ -60,6 +60,27 @@ async def open_model(
         raise Misuse(
             f"agent {agent.id!r} names no model: give --model, such as --model openai:gpt-5"
         )
+
+
+def named_model(name: str, agent: Agent[Any] | AgentSpec, *, base_url: str = "") -> Model | None:
+    """The model that a run would ask, where it is not asked: no key is needed, nothing is served.
+
+    Args:
+        name: What was asked for, "" for the agent's own.
+        agent: Whose model it is.
+        base_url: Another server, "" for the provider's own.
+
+    Returns:
+        It; None where the agent or its engine brings one that is no name.
+
+    Raises:
+        Misuse: There is no such model.
+    """
+    own = agent.model
+    name = name or (own if isinstance(own, str) else "")
+    if name.startswith(_SIM):
+        return resolve(_SIM_MODEL, api_key="simulated")
+    return resolve(name, base_url=base_url or None) if name else None
 
 
 def absolute_model(name: str) -> str:

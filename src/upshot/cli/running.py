@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ..contract import AgentResult, AnyAnswer, Request, Status
 from ..entry import reopen, start
+from ..entry.opening import has_log
 from ..errors import Misuse
 from ..journal import open_journal
 from .attendance import TextStream, attend
-from .conclusion import print_result
+from .conclusion import command_line, print_result
 from .exit_code import EXIT_CODES
 from .launching import Asked, Launching, load_launch, new_launch
 from .model_source import open_model
@@ -72,6 +74,7 @@ async def run_agent(
         opened = open_model(launch.model, agent, base_url=launch.base_url)
         options["model"] = await stack.enter_async_context(opened)
         where = new_journal(journal)
+        await _refuse_taken(request.run_id, where, journal)
         live = await stack.enter_async_context(start(agent, request, **options, journal=where))
         return await _attend(live, terminal, journal=journal, shown=shown)
 
@@ -128,6 +131,17 @@ async def resume_agent(
             reopen(run_id, agent, **options, journal=log, answers=answers)
         )
         return await _attend(live, terminal, journal=journal, shown=shown)
+
+
+async def _refuse_taken(run_id: str, where: str, journal: str) -> None:
+    if not run_id or not Path(where).is_file():
+        return
+    async with open_journal(where) as log:
+        if await has_log(run_id, log):
+            raise Misuse(
+                f"the journal has a run {run_id} already: go on with it, "
+                f"{command_line('resume', run_id, journal=journal)}, or give another --run-id"
+            )
 
 
 async def _attend(live: Any, terminal: Terminal, *, journal: str, shown: Shown) -> int:

@@ -89,8 +89,20 @@ async def replay_run(
         versions = {tool.name: tool.version for tool in plan.tools}
         changed = changed_tool(events, versions) or changed_agent(events, again)
         found = [changed] if changed is not None else []
-    difference = replace(found[0], asked=record.beyond) if found else None
+    difference = replace(_with_kinds(found[0]), asked=record.beyond) if found else None
     return Replay(run_id=run_id, difference=difference, compared=len(recorded), result=result)
+
+
+def _with_kinds(difference: Difference) -> Difference:
+    """The same with both sides in one form: an object that begins with the event's kind."""
+    kind = difference.kind
+
+    def told(said: Json) -> Json:
+        return {"kind": kind, **said} if isinstance(said, dict) else said
+
+    return replace(
+        difference, recorded=told(difference.recorded), replayed=told(difference.replayed)
+    )
 
 
 async def _live(plan: Plan, journal: MemoryJournal, record: Recording) -> AgentResult[Any]:
