@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import enum
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.runs.kit import Do
+from tests.runs.kit import ADD, Do, add, measured
 from upshot import (
     Agent,
+    AgentError,
     AgentResult,
+    Answer,
+    Cost,
+    ErrorCode,
     Interrupted,
+    ModelResponse,
     Parked,
+    Retry,
     TextDelta,
+    ToolCall,
     Usage,
+    resume,
     run,
+    run_sync,
 )
+from upshot.journal import MemoryJournal
 from upshot.models import ScriptedModel
 
 
@@ -178,3 +189,111 @@ async def test_a_run_that_parks_without_a_question_says_how_it_goes_on() -> None
     assert result.error is not None
     assert (result.status, result.pending) == ("input_required", ())
     assert "without a question: resume it to go on" in result.error.message
+
+
+# -- what was used
+
+
+class Meter:
+    """A host that adds up what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[Usage] = []
+
+    def report_usage(self, delta: Usage) -> None:
+        assert delta.api_calls is not None
+        self.told.append(delta)
+
+    def tokens(self) -> list[int | None]:
+        return [delta.input_tokens for delta in self.told]
+
+    def money(self) -> list[float | None]:
+        return [delta.estimated_cost for delta in self.told]
+
+
+class SlowMeter(Meter):
+    async def report_usage(self, delta: Usage) -> None:  # type: ignore[override]
+        await asyncio.sleep(0)
+        super().report_usage(delta)
+
+
+def priced(content: str | None = None, *calls: ToolCall) -> ModelResponse:
+    return measured(content, *calls, cost=Cost(total="0.5"))
+
+
+@pytest.mark.parametrize("meter", [Meter, SlowMeter])
+async def test_the_host_is_told_what_each_model_call_used(meter: type[Meter]) -> None:
+    host = meter()
+    model = ScriptedModel([priced(None, ADD), measured("Three.")])
+    result = await run(Agent("a", model=model, tools=[add]), "?", host=host)
+    assert (host.tokens(), host.money()) == ([10, 10], [0.5, None])
+    assert sum(host.told, Usage()) == result.usage
+
+
+async def test_failed_tries_are_told_too() -> None:
+    host = Meter()
+    model = ScriptedModel([AgentError(ErrorCode.SERVER_ERROR, retryable=True), measured("Hi.")])
+    await run(Agent("a", model=model, retry=Retry(base_s=0)), "?", host=host)
+    assert [delta.api_calls for delta in host.told] == [1, 1]
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+async def test_what_runs_inside_use_is_told_once(is_shared: bool) -> None:
+    inner = Agent("b", model=ScriptedModel(lambda _: priced("Hi.")))
+    host = Meter()
+    options: dict[str, Any] = {"host": host} if is_shared else {}
+
+    async def work(run: Any, _: Any, board: Any) -> None:
+        await run.child(inner, "?", **options)
+
+    result = await run(Agent("a", engine=Do(work)), "?", host=host)
+    assert (host.tokens(), host.money()) == ([10], [0.5])
+    assert sum(host.told, Usage()) == result.usage
+
+
+async def test_a_run_inside_in_another_thread_is_told_in_the_loop_of_the_host() -> None:
+    inner = Agent("b", model=ScriptedModel(lambda _: measured("Hi.")))
+    loops: list[Any] = []
+
+    class Here(Meter):
+        def report_usage(self, delta: Usage) -> None:
+            loops.append(asyncio.get_running_loop())
+            super().report_usage(delta)
+
+    host = Here()
+
+    async def work(run: Any, _: Any, board: Any) -> None:
+        await asyncio.to_thread(run_sync, inner, "?")
+
+    await run(Agent("a", engine=Do(work)), "?", host=host)
+    assert (host.tokens(), loops) == ([10], [asyncio.get_running_loop()])
+
+
+@pytest.mark.parametrize(
+    "delta", [Usage(input_tokens=3), ModelResponse(usage=Usage(input_tokens=3))]
+)
+async def test_what_an_engine_reports_reaches_the_host_as_usage(delta: Any) -> None:
+    host = Meter()
+
+    def work(run: Any, inner: Any, board: Any) -> None:
+        inner.report_usage(delta)
+
+    await run(Agent("a", engine=Do(work)), "?", host=host)
+    assert (host.tokens(), host.money()) == ([3], [None])
+
+
+async def test_a_sitting_tells_only_what_it_used_itself() -> None:
+    async def work(run: Any, host: Any, board: Any) -> str:
+        await run.call_model("one")
+        answer = await host.ask_user("Go?", key="go")
+        await run.call_model("two")
+        return answer
+
+    first, second, journal = Meter(), Meter(), MemoryJournal()
+    model = ScriptedModel(lambda _: measured("Hi."))
+    agent = Agent("a", model=model, engine=Do(work))
+    parked = await run(agent, "?", host=first, journal=journal)
+    answers = [Answer("go", "yes")]
+    result = await resume(parked.run_id, agent, journal=journal, host=second, answers=answers)
+    assert (first.tokens(), second.tokens()) == ([10], [10, 10])
+    assert result.usage.api_calls == 3

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from upshot import Checkpoint, Interrupt, ModelResponse, Parked
+from upshot import Checkpoint, Interrupt, ModelResponse, Parked, Usage
 from upshot.runs import RunHost
 from upshot.runs.host import Steps
 from upshot.runs.recorder import Recorder
+from upshot.runs.tally import Tally
 from upshot.testing import FakeClock, HostContract
+
+
+class Counting:
+    """Counts whatever is reported."""
+
+    def count(self, response: ModelResponse) -> bool:
+        return True
 
 
 class TestRunHost(HostContract):
@@ -18,7 +26,7 @@ class TestRunHost(HostContract):
 
     def make(self) -> RunHost:
         recorder = Recorder("run-0123456789abcdef", clock=FakeClock())
-        return RunHost(None, recorder=recorder, steps=Steps(), report=lambda response: None)
+        return RunHost(None, recorder=recorder, steps=Steps(), tally=cast("Tally", Counting()))
 
     def interrupt(self, host: Any, wish: Interrupt) -> None:
         host.interrupt = wish
@@ -43,7 +51,7 @@ class Plain:
     def checkpoint(self, checkpoint: Checkpoint) -> None:
         self.told.append(checkpoint)
 
-    def report_usage(self, delta: ModelResponse) -> None:
+    def report_usage(self, delta: Usage) -> None:
         self.told.append(delta)
 
 
@@ -63,7 +71,7 @@ class Waiting:
 
     async def checkpoint(self, checkpoint: Checkpoint) -> None: ...
 
-    async def report_usage(self, delta: ModelResponse) -> None: ...
+    async def report_usage(self, delta: Usage) -> None: ...
 
 
 class Bare:
@@ -114,7 +122,7 @@ class Talkative(Plain):
     def publish(self, event: Any) -> Any:
         return event
 
-    def report_usage(self, delta: ModelResponse) -> Any:
+    def report_usage(self, delta: Usage) -> Any:
         return delta
 
 
@@ -127,8 +135,8 @@ class Strict(Plain):
 
 
 class Exact(Plain):
-    def report_usage(self, delta: ModelResponse) -> None:
-        assert delta.usage
+    def report_usage(self, delta: Usage) -> None:
+        assert delta
 
 
 class Foggy(Plain):

@@ -21,6 +21,7 @@ from .outcome import ToolOutcome
 from .request import ModelInput, ModelRequest, Request
 from .response import ModelResponse
 from .result import AgentResult
+from .usage import Usage
 from .value import Json, JsonObject, Value
 from .words import Status
 
@@ -223,8 +224,12 @@ class Host(Protocol):
         """Keep a point to go on from."""
         ...
 
-    def report_usage(self, delta: ModelResponse) -> Awaitable[None] | None:
-        """Add what a foreign engine used."""
+    def report_usage(self, delta: ModelResponse | Usage) -> Awaitable[None] | None:
+        """Add what a foreign engine used.
+
+        A user's host gets the Usage of every model call of the run, runs inside included, whose
+        ``cost`` is what it cost.
+        """
         ...
 
 

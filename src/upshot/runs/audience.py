@@ -61,6 +61,8 @@ class Audience:
             if inspect.iscoroutine(told):
                 told.close()
         self._waiting.clear()
+        # What fails from now on concerns nobody, and who was to hear of it may go.
+        self._on_failure = _forget
 
     async def _work_off(self) -> None:
         try:
@@ -78,3 +80,7 @@ class Audience:
         # First, for the warning that it becomes is an event too.
         self._has_failed = True
         self._on_failure(error)
+
+
+def _forget(_: BaseException) -> None:
+    """Nobody hears of a failure any more."""

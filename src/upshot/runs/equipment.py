@@ -122,6 +122,11 @@ class Equipment:
             tally=self.tally,
             working=self.ledger.working,
         )
+        if plan.host is not None and (
+            plan.parent is None or plan.parent.plan.host is not plan.host
+        ):
+            # What is used in here is told to the host of the run round this one as well.
+            self.ledger.tell = self.host.usage_listener()
 
     def _make_ledger(self, spent_s: float) -> Ledger:
         plan = self.plan
@@ -203,8 +208,10 @@ class Equipment:
         """Go on with the account and the tools where earlier sittings left them."""
         # Who has this run inside has counted what it used until now.
         self.ledger.is_known = self.plan.is_known
+        # The user's host was told in those sittings.
+        tell, self.ledger.tell = self.ledger.tell, None
         restore(self.ledger, past)
-        self.ledger.is_known = False
+        self.ledger.is_known, self.ledger.tell = False, tell
         self.box.restore(past.records[: past.records_before])
         self.box.new_turn()
         self.box.restore(past.records[past.records_before :])

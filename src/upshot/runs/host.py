@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -265,9 +267,14 @@ class RunHost:
             raise Misuse(f"report_usage got a {type(delta).__name__}: give a Usage")
         if self._tally.count(delta):
             self._recorder.report(delta)
-            if self._usage is not None:
-                self._usage.tell(delta)
         return _Done()
+
+    def usage_listener(self) -> Callable[[Usage], None] | None:
+        """What the user's host is told by what each model call used, from any thread; None for
+        a host that does not ask for it.
+        """
+        told = self._usage
+        return None if told is None else partial(_tell_in, asyncio.get_running_loop(), told.tell)
 
     async def drain(self, wait: Wait) -> None:
         """Wait until the user's host has taken all; no longer than the run has patience."""
@@ -400,6 +407,16 @@ class _Done:
 
     def __await__(self) -> Generator[None, None, None]:
         yield from ()
+
+
+def _tell_in(loop: asyncio.AbstractEventLoop, tell: Callable[[Usage], None], usage: Usage) -> None:
+    """Tell in *loop*, though a run inside may live in the loop of another thread."""
+    # A loop that is closed has nobody left to be told.
+    with suppress(RuntimeError):
+        if asyncio.get_running_loop() is loop:
+            tell(usage)
+        else:
+            loop.call_soon_threadsafe(tell, usage)
 
 
 def _recalled(settled: StepSettled) -> Json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -67,6 +67,8 @@ class Ledger:
         last_limited: The last reply that carried rate-limit windows, None before the first.
         tool_calls: Tool calls that were started, by name, those of runs inside included.
         is_known: Set while what the run round this one knows already is counted.
+        tell: Told what each call used, with its cost, those of runs inside included; None tells
+            nobody.
     """
 
     turns: int = 0
@@ -74,6 +76,7 @@ class Ledger:
     last: ModelResponse | None = None
     last_limited: ModelResponse | None = None
     is_known: bool = False
+    tell: Callable[[Usage], None] | None = None
     _summed: int = 0
     _usage: Usage = _NOTHING
     _unpriced: int = 0
@@ -171,6 +174,8 @@ class Ledger:
 
     def _add(self, call: _Call) -> None:
         self._calls.append(call)
+        if self.tell is not None:
+            self.tell(call.usage.with_cost(call.cost))
         if self._parent is not None and not self.is_known:
             self._parent._add(call)
 
