@@ -26,6 +26,7 @@ from tests.processes import run_to_its_kill
 from tests.runs.kit import log_of
 from upshot import (
     Agent,
+    AgentResult,
     Answer,
     Approve,
     Board,
@@ -399,3 +400,49 @@ async def test_a_killed_graph_goes_on_after_its_finished_nodes(tmp_path: Path) -
     result = await resume("run-1", Agent("w"), journal=journal, engine=engine)
     assert (result.status, spoken(result)) == ("completed", ["a", "b", "c", "d", "e"])
     assert Counter(effects.read_text().split()) == {"a": 1, "b": 1, "c": 2, "d": 1, "e": 1}
+
+
+def quiz(first: str = "a", question: str = "q", **more: Any) -> Graph:
+    """A node, then a question."""
+    return Graph({first: sets(x=1), question: Question("Go on?"), **more}, [(first, question)])
+
+
+async def parked_then(graph: Graph) -> AgentResult[Any]:
+    """What comes of a run that was parked at the question, and goes on with *graph*."""
+    result, log = await logged(quiz())
+    again, _ = await cut_and_resumed(graph, log, answers=[Answer(result.pending[0].id, "yes")])
+    return again
+
+
+@pytest.mark.parametrize(
+    ("graph", "gone"),
+    [
+        (quiz("a2", "q2"), "a"),
+        (quiz("a2", "q"), "a"),
+        (quiz("a", "q2"), "q"),
+        (Graph({"a": sets(x=1)}), "q"),
+    ],
+    ids=["all renamed", "the first renamed", "the question renamed", "the question removed"],
+)
+async def test_a_graph_without_the_nodes_of_its_log_is_a_dead_end(graph: Graph, gone: str) -> None:
+    result = await parked_then(graph)
+    assert result.error is not None
+    assert (result.error.code, result.error.details) == ("dead_end", {"node": gone})
+    assert [warning.code for warning in result.warnings] == ["graph_changed"]
+
+
+async def test_a_graph_that_has_grown_goes_on_and_is_told() -> None:
+    result = await parked_then(quiz(more=nothing))
+    assert result.success
+    assert [warning.code for warning in result.warnings] == ["graph_changed"]
+
+
+async def test_a_graph_that_begins_elsewhere_now_goes_on_where_it_began() -> None:
+    graph = Graph({"new": nothing, "a": nothing, "q": Question("Go on?")}, [("new", "a")], "new")
+    result = await parked_then(graph)
+    assert result.success
+    assert [warning.code for warning in result.warnings] == ["graph_changed"]
+
+
+async def test_the_same_graph_is_no_change() -> None:
+    assert (await parked_then(quiz())).warnings == ()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, Self, TypeAlias
 
@@ -12,7 +13,7 @@ from ..errors import Misuse
 from .graph_branch import MERGES, Merge
 from .graph_chart import draw
 from .graph_data import read_graph
-from .graph_node import BoardFunction, Node, as_node
+from .graph_node import AgentTask, BoardFunction, Node, as_node, members_of
 
 __all__ = ["Edge", "Graph"]
 
@@ -110,6 +111,15 @@ class Graph(metaclass=ArgumentsMeta):
         """The graph as Mermaid text."""
         return draw(self.nodes, self.edges, start=self.start, ends=self.ends)
 
+    def agents(self) -> Iterator[Agent[Any]]:
+        """The agents of its nodes, those inside of others too."""
+        return _agents_in(self.nodes.values())
+
+    @cached_property
+    def digest(self) -> str:
+        """What tells it from a graph with other nodes, edges or conditions."""
+        return hashlib.sha256(self.to_mermaid().encode()).hexdigest()
+
     @cached_property
     def ahead(self) -> Mapping[str, frozenset[str]]:
         """The nodes that can be reached from each, without going back in a cycle."""
@@ -127,6 +137,13 @@ class Graph(metaclass=ArgumentsMeta):
             if merge not in MERGES if isinstance(merge, str) else not callable(merge):
                 known = ", ".join(map(repr, MERGES))
                 raise Misuse(f"the merge of {name!r} is {merge!r}: give {known} or a function")
+
+
+def _agents_in(nodes: Iterable[Node]) -> Iterator[Agent[Any]]:
+    for node in nodes:
+        if isinstance(node.work, AgentTask):
+            yield node.work.agent
+        yield from _agents_in(inner for _, inner in members_of(node.work))
 
 
 def _names(nodes: Iterable[str]) -> str:

@@ -42,6 +42,9 @@ class BoardCopy(Board):
     Args:
         base: What it is a copy of.
         run: The run's own board, which warns of what JSON cannot hold; None where *base* knows it.
+
+    Attributes:
+        asked: What an agent is asked that works on it next; "" is the last message.
     """
 
     def __init__(self, base: Board, *, run: Board | None = None) -> None:
@@ -51,6 +54,8 @@ class BoardCopy(Board):
         self._variables = dict(base._variables)
         self._seeded = base._seeded
         self._on_loss = (run or base)._on_loss
+        # What agents inside of a ForEach are asked, until somebody has said something.
+        self.asked: str = getattr(base, "asked", "")
         self._own_channels: set[str] = set()
         self._added: list[Added] = []
         self._set: JsonObject = {}
@@ -64,6 +69,8 @@ class BoardCopy(Board):
         super().extend(added, channel)
         if added:
             self._added.append((channel, added))
+            if channel == MAIN_CHANNEL:
+                self.asked = ""
 
     def lend(self, name: str, value: Json) -> None:
         """Set the variable *name* without it being a change."""

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from ..contract import ErrorCode, Json, to_free_json
+from ..contract import HANDOFF_STATE_KEY, ErrorCode, Json, to_free_json
 from ..errors import Misuse
 from ..runs import Board, Failed
 from .graph_board import BoardCopy, Change, apply
@@ -98,6 +98,10 @@ def _merge(
     place: str,
 ) -> Json:
     merge = merges.get(name)
+    if merge is None and name == HANDOFF_STATE_KEY:
+        # As in a run: the first that was made counts.
+        made = (change.variables[name] for change in writers)
+        return next((one for one in made if one is not None), None)
     if merge is None:
         nodes = [change.node for change in writers]
         raise Failed(

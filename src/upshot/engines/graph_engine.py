@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from ..contract import Checkpoint
+from ..contract import Checkpoint, JsonObject, Origin, RunWarning, Warned
 from ..errors import Misuse
 from ..runs import Board, Run, RunHost
 from .graph import Graph
 from .graph_trip import Trip
 from .graph_walk import walk
+from .handing import hand_over, read_handoff
+from .lent_model import check_models
 
 __all__ = ["GraphEngine"]
 
@@ -35,6 +37,17 @@ class GraphEngine:
         """Whether the checkpoint is named after a node; the graph is then entered there."""
         return checkpoint.step in self.graph.nodes
 
+    def check_models(self, *, has_model: bool) -> None:
+        """Look whether all its agents have a model, before anything begins.
+
+        Args:
+            has_model: Whether the run has one, which it lends.
+
+        Raises:
+            Misuse: One has none; all are named.
+        """
+        check_models(self.graph.agents(), has_model=has_model)
+
     async def execute(self, run: Run, host: RunHost, board: Board) -> Board:
         """Walk the graph from its start, or from the node that a checkpoint names.
 
@@ -44,13 +57,25 @@ class GraphEngine:
                 failed.
             Parked: People are waited for.
         """
-        trip = Trip(run, host, board)
-        first = await trip.begin()
+        trip, graph = Trip(run, host, board), self.graph
         point = run.resume_from if run.attempt == 1 else None
-        start = "" if point is None else point.step
+        start = graph.start if point is None else point.step
+        first = await trip.begin(facts={"start": start, "graph": graph.digest})
+        await _tell_of_change(host, trip.origin, graph)
+        # A graph that has changed may begin elsewhere; what was done was done from there on.
+        start = str(trip.origin.get("start", start))
         try:
-            await walk(trip, self.graph, first, key=trip.key, commit=trip.commit, start=start)
+            handoff = await walk(trip, graph, first, key=trip.key, commit=trip.commit, start=start)
         finally:
             # What was done stays in the result, whatever ended the walk.
             trip.flush()
+        await hand_over(run, host, read_handoff(handoff))
         return board
+
+
+async def _tell_of_change(host: RunHost, origin: JsonObject, graph: Graph) -> None:
+    """Warn where the run began with another graph."""
+    if origin.get("graph", graph.digest) != graph.digest:
+        message = "the graph has changed since the run began"
+        warning = RunWarning(code="graph_changed", message=message, origin=Origin.CALLER)
+        await host.publish(Warned(warning=warning))

@@ -33,11 +33,17 @@ class AgentTask:
     Attributes:
         agent: Who.
         request: What is asked: a text, a Request, or a function of the board that gives one.
-            None is the text of the last message on the main channel.
+            None is the text of the last message on the main channel; for the items of a
+            ForEach, that and the item.
     """
 
     agent: Agent[Any]
     request: str | Request | BoardFunction | None = None
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether its answer is a value and no text."""
+        return self.agent.output_type is not None and self.agent.output_type is not str
 
 
 @dataclass(frozen=True)
@@ -91,7 +97,8 @@ class ForEach:
 
     Attributes:
         items: A variable that holds a list, or a function of the board that gives one.
-        work: What is done; it finds its item in a variable.
+        work: What is done; it finds its item in a variable, and an agent that no request is named
+            for is asked about it.
         name: Of that variable.
         at_once: How many at most are worked on at the same time; None is all.
     """
@@ -121,7 +128,8 @@ class Node:
         idempotent: Whether it may run again when the process ended in it. False makes the run
             fail then, with code interrupted.
         output: The variable that takes what it returns. "" is the node's name for a tool, a
-            question and ForEach; then a function returns None, its board, or variables to set.
+            question, ForEach and an agent with an output type; then a function returns None, its
+            board, or variables to set.
         asks: Whether a person may be asked in it.
         wants_run: Whether it is a function of board and run.
     """
@@ -139,11 +147,18 @@ class Node:
     def __post_init__(self) -> None:
         if self.attempts < 1:
             raise Misuse(f"Node(attempts={self.attempts}): give at least 1")
+        work = self.work
+        if isinstance(work, Agent):
+            object.__setattr__(self, "work", AgentTask(cast("Agent[Any]", work)))
         object.__setattr__(self, "effect", Effect(self.effect))
-        object.__setattr__(self, "asks", _asks(self.work))
-        object.__setattr__(self, "wants_run", callable(self.work) and _takes_run(self.work))
+        work = cast("object", vars(self)["work"])
+        object.__setattr__(self, "asks", _asks(work))
+        object.__setattr__(self, "wants_run", callable(work) and _takes_run(work))
         if self.attempts > 1 and self.asks:
             raise Misuse("a node that asks a person cannot be tried again: ask in one of its own")
+
+
+_WORKS: tuple[type, ...] = (Agent, AgentTask, ToolTask, Question, Parallel, ForEach)
 
 
 def as_node(name: str, work: object) -> Node:
@@ -155,9 +170,7 @@ def as_node(name: str, work: object) -> Node:
     if isinstance(work, Node):
         as_node(name, work.work)
         return work
-    if isinstance(work, Agent):
-        return Node(AgentTask(cast("Agent[Any]", work)))
-    known = isinstance(work, AgentTask | ToolTask | Question | Parallel | ForEach)
+    known = isinstance(work, _WORKS)
     if known or callable(work) or hasattr(work, "nodes"):
         return Node(work)
     raise Misuse(

@@ -34,6 +34,7 @@ class Trip:
         host: Its host.
         key: What all keys of its steps begin with.
         questions: Keeps questions in the order in which they were first asked.
+        origin: What the log says of the beginning.
     """
 
     def __init__(self, run: Run, host: RunHost, board: Board, *, name: str = "graph") -> None:
@@ -41,6 +42,7 @@ class Trip:
         self.host = host
         self.key: str = f"{name}-{run.attempt}/"
         self.questions: Turnstile = Turnstile(host, f"{self.key}question-")
+        self.origin: JsonObject = {}
         self._board = board
         self._keeps_points = keeps_points(host)
         # How many messages of each channel an earlier sitting has put on the board.
@@ -48,15 +50,20 @@ class Trip:
         self._messages: list[Added] = []
         self._variables: JsonObject = {}
 
-    async def begin(self) -> Board:
-        """The board as it was before any node ran, also when the run goes on."""
+    async def begin(self, *, facts: JsonObject | None = None) -> Board:
+        """The board as it was before any node ran, also when the run goes on.
+
+        Args:
+            facts: What else is to be known of the beginning when the run goes on.
+        """
         now = self._board.snapshot()
         counts = {channel: len(messages) for channel, messages in now.channels.items()}
         form = await self.host.step(
             f"{self.key}start",
             Effect.READ,
-            lambda: {"variables": now.variables, "messages": counts},
+            lambda: {"variables": now.variables, "messages": counts, **(facts or {})},
         )
+        self.origin = cast("JsonObject", form)
         first = cast("dict[str, JsonObject]", form)
         seeds = cast("dict[str, int]", first["messages"])
         self._shown = {channel: count - seeds.get(channel, 0) for channel, count in counts.items()}

@@ -18,17 +18,30 @@ from .graph_branch import Branch, Merge, join
 from .graph_crowd import together
 from .graph_node import AgentTask, ForEach, Node, Parallel, Question, ToolTask, members_of
 from .graph_trip import Trip
-from .graph_work import ask_person, call_tool, evaluate, keep_value, run_agent
+from .graph_work import (
+    ask_about,
+    ask_person,
+    call_tool,
+    evaluate,
+    keep_value,
+    last_text,
+    run_agent,
+)
+from .handing import warn_of_unread
 
 __all__ = ["walk"]
 
 
 class _Done(NamedTuple):
-    """What came of a node: its branch after it, what it returned, and where it goes on."""
+    """What came of a node: its branch after it, what it returned, and where it goes on.
+
+    The hand-off is that of the agents that were the last to work in it.
+    """
 
     branch: Branch
     value: Json
     targets: Sequence[str] = ()
+    handoff: JsonObject | None = None
 
 
 async def walk(
@@ -39,7 +52,7 @@ async def walk(
     key: str,
     commit: Callable[[Sequence[Change]], None] | None = None,
     start: str = "",
-) -> Branch:
+) -> JsonObject | None:
     """Go through *graph* from its start until nothing is under way.
 
     Args:
@@ -51,7 +64,7 @@ async def walk(
         start: Another node to start at.
 
     Returns:
-        All branches that came to an end, joined; its story is what was not committed.
+        The hand-off that the last agent of a branch made, None where there is none.
 
     Raises:
         Failed: There is no way on, the step limit is reached, branches conflict, or a node failed.
@@ -83,10 +96,12 @@ class _Walk:
         self._limit = limit
         self._places = {name: place for place, name in enumerate(graph.nodes)}
 
-    async def go(self, start: str) -> Branch:
+    async def go(self, start: str) -> JsonObject | None:
+        self._check_known(start)
         # Who came to each node, with the place of the node before it.
         arrived: dict[str, list[tuple[int, Branch]]] = {start: [(-1, Branch(board=self._base))]}
         ended: list[tuple[int, Branch]] = []
+        handoff: JsonObject | None = None
         while arrived:
             self._settle_fork(arrived, ended)
             ready = self._ready(arrived)
@@ -103,10 +118,21 @@ class _Walk:
             for name, done in zip(ready, await self._visit_all(ready, branches), strict=True):
                 place = self._places[name]
                 for target in done.targets:
+                    self._check_known(target)
                     arrived.setdefault(target, []).append((place, done.branch))
                 if not done.targets:
                     ended.append((place, done.branch))
-        return self._settle(self._join(ended, "the end"))
+                    handoff = handoff or done.handoff
+        self._settle(self._join(ended, "the end"))
+        return handoff
+
+    def _check_known(self, name: str) -> None:
+        if name in self._graph.nodes:
+            return
+        # The log is of another graph: one that has changed since.
+        there = ", ".join(self._graph.nodes)
+        message = f"the graph has no node {name!r} any more: there are {there}"
+        raise Failed(ErrorCode.DEAD_END, message, details={"node": name})
 
     def _ready(self, arrived: Mapping[str, object]) -> list[str]:
         if len(arrived) == 1:
@@ -167,10 +193,13 @@ class _Walk:
         visit = self._visits[name] = self._visits.get(name, 0) + 1
         step = _Step(self._trip, f"{self._key}{name}#{visit}", self._graph.merges)
         return await step.take(
-            name, self._graph.nodes[name], branch, route=lambda board: self._route(name, board)
+            name,
+            self._graph.nodes[name],
+            branch,
+            route=lambda board: self._route(name, board, step.handoff),
         )
 
-    async def _route(self, name: str, board: Board) -> list[str]:
+    async def _route(self, name: str, board: Board, handoff: JsonObject | None) -> list[str]:
         """The nodes that come next, by the edges whose conditions hold."""
         edges = self._graph.edges_of(name)
         targets: list[str] = []
@@ -190,6 +219,10 @@ class _Walk:
                 f"it an end, Graph(ends=[{name!r}])",
                 details={"node": name},
             )
+        if handoff and targets and all(edge.condition is None for edge in edges):
+            how = "a condition can look at board.get('handoff')"
+            told = (f"the node {name!r}", str(handoff["to_agent_id"]), how)
+            await warn_of_unread(self._trip.host, *told)
         return targets
 
 
@@ -201,6 +234,9 @@ class _Step:
         key: Its own.
         merges: By variable.
         keeps: Whether what the node returns is kept on the board where it names no variable.
+
+    Attributes:
+        handoff: What an agent in it handed over, None for nothing.
     """
 
     def __init__(
@@ -211,6 +247,7 @@ class _Step:
         self._key = key
         self._merges = merges
         self._board: BoardCopy | None = None
+        self.handoff: JsonObject | None = None
 
     async def take(
         self, name: str, node: Node, branch: Branch, *, route: Callable[[Board], Any] | None = None
@@ -228,6 +265,8 @@ class _Step:
                     form["to"] = targets
             elif value is not None:
                 form["value"] = value
+            if self.handoff is not None:
+                form["handoff"] = self.handoff
             return form
 
         host, effect = self._trip.host, node.effect
@@ -245,13 +284,14 @@ class _Step:
             after = branch.after(read_change(name, form))
         else:
             after = branch.after(board.settle(name, form), board)
-        return _Done(after, form.get("value"), cast("list[str]", form.get("to", ())))
+        to, handoff = form.get("to", ()), form.get("handoff")
+        return _Done(after, form.get("value"), cast("Any", to), cast("JsonObject | None", handoff))
 
     async def _try(self, name: str, node: Node, base: Board) -> tuple[BoardCopy, Any]:
         """Work on a copy of *base*, as often as the node may; a failed try changes nothing."""
         tries = 1
         while True:
-            board = BoardCopy(base)
+            board, self.handoff = BoardCopy(base), None
             key = self._key if tries == 1 else f"{self._key}~{tries}"
             try:
                 value = await self._work(name, node, board, key)
@@ -286,7 +326,9 @@ class _Step:
         trip, work, output = self._trip, node.work, node.output
         match work:
             case AgentTask():
-                value = await run_agent(trip, work, board, key)
+                value, self.handoff = await run_agent(trip, work, board, key)
+                if work.is_typed:
+                    output = output or self._own(name)
             case ToolTask():
                 value = await call_tool(trip, work, board, key)
                 output = output or self._own(name)
@@ -317,7 +359,9 @@ class _Step:
     async def _subgraph(self, graph: Graph, board: BoardCopy, key: str) -> Json:
         story: list[Change] = []
         # Its first node has a copy, since the changes are made on this board in the end.
-        await walk(self._trip, graph, BoardCopy(board), key=f"{key}/", commit=story.extend)
+        self.handoff = await walk(
+            self._trip, graph, BoardCopy(board), key=f"{key}/", commit=story.extend
+        )
         _show(story, board)
         return board.get(OUTPUT_VAR)
 
@@ -330,6 +374,7 @@ class _Step:
         ]
         done = await together(works)
         _show(join(base.board, [one.branch for one in done], self._merges, key).story, board)
+        self.handoff = _first_handoff(done)
         return {name: one.value for name, one in zip(members, done, strict=True)}
 
     async def _foreach(self, work: ForEach, board: BoardCopy, key: str) -> Json:
@@ -341,16 +386,23 @@ class _Step:
         if not listed:
             return []
         _, node = next(members_of(work))
+        said = board.asked or last_text(board)
         works: list[Any] = []
         for number, item in enumerate(listed):
             mine = BoardCopy(board)
             mine.lend(work.name, item)
+            mine.asked = ask_about(item, said)
             step = _Step(self._trip, f"{key}/{number}", self._merges, keeps=False)
             works.append(step.take(str(number), node, Branch(board=mine)))
         done = await together(works, at_once=work.at_once)
         branches = [one.branch for one in done]
         _show(join(BoardCopy(board), branches, self._merges, key).story, board)
+        self.handoff = _first_handoff(done)
         return [one.value for one in done]
+
+
+def _first_handoff(done: Sequence[_Done]) -> JsonObject | None:
+    return next((one.handoff for one in done if one.handoff is not None), None)
 
 
 def _show(story: Sequence[Change], board: Board) -> None:

@@ -6,14 +6,17 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+import msgspec
 from msgspec.structs import replace
 
 from ..contract import (
+    HANDOFF_STATE_KEY,
     OUTPUT_VAR,
     AgentError,
     AgentResult,
     ErrorCode,
     Json,
+    JsonObject,
     Message,
     Origin,
     Request,
@@ -29,11 +32,21 @@ from ..contract import (
 )
 from ..errors import Misuse
 from ..runs import Board, Failed, Parked
+from .graph_board import BoardCopy
 from .graph_node import AgentTask, Question, ToolTask
 from .graph_trip import Trip
+from .handing import form_of
 from .lent_model import model_for
 
-__all__ = ["ask_person", "call_tool", "evaluate", "keep_value", "run_agent"]
+__all__ = [
+    "ask_about",
+    "ask_person",
+    "call_tool",
+    "evaluate",
+    "keep_value",
+    "last_text",
+    "run_agent",
+]
 
 
 async def evaluate(function: Callable[..., Any], *arguments: object) -> Any:
@@ -42,7 +55,9 @@ async def evaluate(function: Callable[..., Any], *arguments: object) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
-async def run_agent(trip: Trip, task: AgentTask, board: Board, key: str) -> Any:
+async def run_agent(
+    trip: Trip, task: AgentTask, board: BoardCopy, key: str
+) -> tuple[Any, JsonObject | None]:
     """Have an agent work in a run of its own; its answer is appended to the board.
 
     Args:
@@ -52,7 +67,7 @@ async def run_agent(trip: Trip, task: AgentTask, board: Board, key: str) -> Any:
         key: Names the run of the agent, which goes on where it was cut off.
 
     Returns:
-        Its output.
+        Its output, and the hand-off that it made, None for none; the board shows that too.
 
     Raises:
         Failed: It did not complete.
@@ -62,8 +77,7 @@ async def run_agent(trip: Trip, task: AgentTask, board: Board, key: str) -> Any:
     if callable(asked):
         asked = await evaluate(asked, board)
     if asked is None:
-        messages = board.messages()
-        asked = messages[-1].text if messages else ""
+        asked = board.asked or last_text(board)
     request = asked if isinstance(asked, Request) else Request(str(asked))
     given = trip.run.dependencies
     options: dict[str, Any] = {} if given is None else {"dependencies": given}
@@ -76,7 +90,23 @@ async def run_agent(trip: Trip, task: AgentTask, board: Board, key: str) -> Any:
         raise Failed(result.error)
     if result.content:
         board.append(Message(Role.ASSISTANT, result.content))
-    return result.output if result.output is not None else result.content
+    handoff = None if result.handoff is None else form_of(result.handoff)
+    if handoff is not None or (task.agent.handoffs and board.get(HANDOFF_STATE_KEY) is not None):
+        # An earlier hand-off is over where this agent made none.
+        board.set(HANDOFF_STATE_KEY, handoff)
+    return result.output if result.output is not None else result.content, handoff
+
+
+def last_text(board: Board) -> str:
+    """The text of the last message on the main channel, "" where there is none."""
+    messages = board.messages()
+    return messages[-1].text if messages else ""
+
+
+def ask_about(item: Json, text: str) -> str:
+    """What an agent is asked that works on *item*, where *text* is all that was said."""
+    written = item if isinstance(item, str) else msgspec.json.encode(item).decode()
+    return f"{text}\n\n{written}" if text else written
 
 
 async def call_tool(trip: Trip, task: ToolTask, board: Board, call_id: str) -> Json:

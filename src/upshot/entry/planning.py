@@ -165,6 +165,7 @@ async def _plan(
     model = _model(agent, engine, options)
     budget = options.get("budget") or agent.budget or _USUAL_BUDGET
     _check_price(model, budget)
+    _check_models(engine, model)
     checkpoint = options.get("resume_from")
     _check_checkpoint(checkpoint, engine)
     run_id = _run_id(request, options)
@@ -363,6 +364,13 @@ def _check_price(model: Model | None, budget: Budget) -> None:
             f"max_cost_usd cannot be kept: nothing is known of the price of {model.name}; "
             "give Budget(unpriced='allow') to run it uncounted"
         )
+
+
+def _check_models(engine: Engine, model: Model | None) -> None:
+    """Have an engine that has others work look whether each of them has a model."""
+    check = getattr(engine, "check_models", None)
+    if callable(check):
+        check(has_model=model is not None)
 
 
 class _Asking:

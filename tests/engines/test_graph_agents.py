@@ -1,0 +1,110 @@
+"""Agents as nodes of a graph: what they are asked, what they leave, and who has a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.engines.graph_kit import AGENT, sets, spoken, variables_of, walk
+from upshot import (
+    Agent,
+    AgentError,
+    ErrorCode,
+    Graph,
+    GraphEngine,
+    Misuse,
+    ModelResponse,
+    ScriptedModel,
+    run,
+    start,
+)
+from upshot.engines import AgentTask, ForEach, Node, Parallel
+from upshot.testing import FakeClock
+
+
+class Point(msgspec.Struct):
+    """A typed answer."""
+
+    x: int
+
+
+def says(*replies: Any, **fields: Any) -> Agent[Any]:
+    return Agent("w", model=ScriptedModel(list(replies)), **fields)
+
+
+def echo() -> Agent[Any]:
+    """An agent that says what it was asked."""
+    return Agent("w", model=ScriptedModel(lambda messages: messages[-1].text))
+
+
+async def test_an_agent_in_a_node_is_tried_again() -> None:
+    busy = AgentError(ErrorCode.SERVER_ERROR, "busy", retryable=True)
+    agent = says(ModelResponse(error=busy), "done", retry=None)
+    result = await walk(Graph({"a": Node(agent, attempts=2)}), clock=FakeClock())
+    assert spoken(result) == ["done"]
+
+
+async def test_an_agent_in_a_node_of_parallel_names_its_variable() -> None:
+    graph = Graph({"a": Parallel({"x": Node(says("hi"), output="said")})})
+    assert (await variables_of(graph))["said"] == "hi"
+
+
+async def test_a_typed_answer_is_the_variable_of_its_node() -> None:
+    graph = Graph({"a": says("5", output_type=int), "b": says('{"x": 1}', output_type=Point)},
+                  [("a", "b")])  # fmt: skip
+    assert await variables_of(graph) == {"a": 5, "b": {"x": 1}}
+
+
+async def test_a_typed_answer_goes_where_the_node_says() -> None:
+    graph = Graph({"a": Node(says("5", output_type=int), output="count")})
+    assert await variables_of(graph) == {"count": 5}
+
+
+async def test_a_text_is_a_message_and_no_variable() -> None:
+    assert await variables_of(Graph({"a": says("hi", output_type=str)})) == {}
+
+
+async def test_an_agent_of_foreach_is_asked_about_its_item() -> None:
+    graph = Graph({"a": sets(topics=["tea", {"n": 1}]), "b": ForEach("topics", echo())},
+                  [("a", "b")])  # fmt: skip
+    assert (await variables_of(graph))["b"] == ["Go.\n\ntea", 'Go.\n\n{"n":1}']
+
+
+async def test_a_request_of_its_own_wins_over_the_item() -> None:
+    task = AgentTask(echo(), lambda board: f"Only {board.get('item')}.")
+    graph = Graph({"a": sets(topics=["tea"]), "b": ForEach("topics", task)}, [("a", "b")])
+    assert (await variables_of(graph))["b"] == ["Only tea."]
+
+
+async def test_the_item_reaches_the_first_agent_deeper_inside() -> None:
+    inner = Graph({"one": echo(), "two": echo()}, [("one", "two")])
+    pair = Parallel({"x": inner, "y": echo()})
+    graph = Graph({"a": sets(topics=["tea"]), "b": ForEach("topics", pair)}, [("a", "b")])
+    assert spoken(await walk(graph)) == ["Go.\n\ntea", "Go.\n\ntea", "Go.\n\ntea"]
+
+
+NESTED = {
+    "node": lambda agent: Graph({"a": agent}),
+    "parallel": lambda agent: Graph({"a": Parallel({"x": Node(agent, attempts=2)})}),
+    "foreach": lambda agent: Graph({"a": ForEach("items", AgentTask(agent))}),
+    "graph": lambda agent: Graph({"a": Graph({"b": agent})}),
+    "agent": lambda agent: Graph({"a": Agent("in", engine=GraphEngine(Graph({"b": agent})))}),
+}
+
+
+@pytest.mark.parametrize("place", NESTED)
+async def test_an_agent_without_a_model_is_misuse_before_the_start(place: str) -> None:
+    engine = GraphEngine(NESTED[place](Agent[Any]("writer")))
+    with pytest.raises(Misuse, match="no model for 'writer'"):
+        await run(AGENT, "Go.", engine=engine)
+    with pytest.raises(Misuse, match="no model for 'writer'"):
+        async with start(AGENT, "Go.", engine=engine):
+            pass
+
+
+async def test_a_model_of_the_run_is_lent_to_all() -> None:
+    engine = GraphEngine(Graph({"a": Agent[Any]("writer")}))
+    result = await run(AGENT, "Go.", engine=engine, model=ScriptedModel(["hi"]))
+    assert result.content == "hi"
