@@ -1,7 +1,9 @@
+import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from upshot.journal import SqliteJournal
 from upshot.journal.schema import SCHEMA_VERSION, open_database
 
 OPENERS = 4
@@ -21,3 +23,18 @@ def test_a_file_that_others_make_a_journal_meanwhile_is_one(tmp_path: Path):
             path = tmp_path / f"{number}.db"
             opened = [pool.submit(open_at_once, path, barrier) for _ in range(OPENERS)]
             assert [one.result() for one in opened] == [SCHEMA_VERSION] * OPENERS
+
+
+async def test_a_journal_from_before_processes_were_noted_is_used_as_any_other(tmp_path: Path):
+    path = tmp_path / "runs.db"
+    journal = await SqliteJournal.open(path)
+    first = await journal.claim("r1")
+    await journal.aclose()
+    with sqlite3.connect(path, isolation_level=None) as connection:
+        connection.execute("ALTER TABLE runs DROP COLUMN holder")
+    connection.close()
+    journal = await SqliteJournal.open(path)
+    assert await journal.holders() == {}
+    assert await journal.claim_free("r1") == first + 1
+    assert (await journal.holders())["r1"].is_this_process
+    await journal.aclose()

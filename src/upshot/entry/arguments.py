@@ -9,6 +9,9 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from ..contract import (
+    Agent,
+    AgentResult,
+    AgentSpec,
     Budget,
     Checkpoint,
     Json,
@@ -27,9 +30,23 @@ from ..contract import (
 from ..errors import Misuse
 from ..runs import RunOptions
 
-__all__ = ["check_hooks", "check_options", "items_of", "losses_of", "object_of", "to_request"]
+__all__ = [
+    "RESUME_NAMES",
+    "check_hooks",
+    "check_options",
+    "check_run_id",
+    "items_of",
+    "losses_of",
+    "object_of",
+    "to_request",
+]
+
+RESUME_NAMES = ("answers", "journal", "take_over")
+"""What ``resume`` and ``reopen`` take by name beside the options."""
 
 _OPTIONS = RunOptions.__optional_keys__
+# What only a command line gives, and a list for people leaves out.
+_UNTOLD = frozenset({"launch"})
 _KINDS: dict[str, type] = {
     "budget": Budget,
     "max_attempts": int,
@@ -46,26 +63,48 @@ _METHODS = {
     "clock": ("monotonic", "now", "sleep"),
     "engine": ("execute",),
 }
+# A host may lack every method, but none of these is meant as one.
+_NO_HOSTS = frozenset({bool, bytes, dict, float, frozenset, int, list, set, str, tuple})
 
 
-def check_options(options: Mapping[str, object]) -> None:
+def check_options(options: Mapping[str, object], *, also: Collection[str] = ()) -> None:
     """Check the names of the options, and that each is of its kind.
+
+    Args:
+        options: What was given.
+        also: What else the door takes by name, to be told of where a name is wrong.
 
     Raises:
         Misuse: One is not; the message names it and what to give.
     """
     for name, value in options.items():
         if name not in _OPTIONS:
-            near = difflib.get_close_matches(name, _OPTIONS, n=1)
-            hint = (
-                f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(_OPTIONS))}"
-            )
+            known = _OPTIONS.union(also)
+            near = difflib.get_close_matches(name, known, n=1)
+            told = ", ".join(sorted(known - _UNTOLD))
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {told}"
             raise Misuse(f"a run has no option {name!r}: {hint}")
         if value is not None:
             _check_kind(name, value)
     attempts = options.get("max_attempts")
     if isinstance(attempts, int) and attempts < 1:
         raise Misuse(f"max_attempts is {attempts}: give at least 1")
+
+
+def check_run_id(run_id: object) -> None:
+    """Check that a door that goes on with a run was given the id of one.
+
+    Raises:
+        Misuse: It is no string; the message says what to give.
+    """
+    if isinstance(run_id, str):
+        return
+    hint = "give its id first"
+    if isinstance(run_id, AgentResult):
+        hint = "give its run_id"
+    elif isinstance(run_id, Agent | AgentSpec):
+        hint = "give the run's id first, then the agent"
+    raise Misuse(f"the run to go on with is {_kind_of(cast('object', run_id))}: {hint}")
 
 
 def items_of(options: Mapping[str, object], name: str) -> tuple[Any, ...]:
@@ -114,9 +153,11 @@ def check_hooks(what: str, items: Iterable[object], methods: Collection[str]) ->
         methods: What may be called of them.
 
     Raises:
-        Misuse: One has none of them.
+        Misuse: One has none of them, or is a class.
     """
     for item in items:
+        if isinstance(item, type):
+            raise Misuse(f"{what} hold the class {item.__name__}: make one: {item.__name__}(...)")
         if not any(callable(getattr(item, name, None)) for name in methods):
             raise Misuse(f"{what} hold {_kind_of(item)}, which has none of {', '.join(methods)}")
 
@@ -163,9 +204,11 @@ def _check_kind(name: str, value: object) -> None:
         raise Misuse(f"{name} is {_kind_of(value)}: give {_with_article(kind.__name__)}")
     if name in _LISTS and not _is_list(value):
         raise Misuse(f"{name} is {_kind_of(value)}: give a list: {name}=[...]")
+    if isinstance(value, type) and (name in _METHODS or name == "host"):
+        raise Misuse(f"{name} is the class {value.__name__}: make one: {value.__name__}(...)")
+    if name == "host" and type(value) in _NO_HOSTS:
+        raise Misuse(f"host is {_kind_of(value)}: give an object with some of Host's methods")
     for method in _METHODS.get(name, ()):
-        if isinstance(value, type):
-            raise Misuse(f"{name} is the class {value.__name__}: make one: {value.__name__}(...)")
         if not callable(getattr(value, method, None)):
             raise Misuse(f"{name} is {_kind_of(value)}, which has no {method}(...)")
     if name in ("approve", "prepare") and not callable(value):

@@ -102,6 +102,7 @@ async def resume(
     *,
     journal: Where,
     answers: Sequence[AnyAnswer] = (),
+    take_over: bool = False,
     **options: Unpack[ResumeOptions],
 ) -> AgentResult[T]: ...
 @overload
@@ -111,6 +112,7 @@ async def resume(
     *,
     journal: Where,
     answers: Sequence[AnyAnswer] = (),
+    take_over: bool = False,
     **options: Unpack[ResumeOptions],
 ) -> AgentResult[Any]: ...
 async def resume(
@@ -119,12 +121,13 @@ async def resume(
     *,
     journal: Where,
     answers: Sequence[AnyAnswer] = (),
+    take_over: bool = False,
     **options: Unpack[ResumeOptions],
 ) -> AgentResult[Any]:
     """Go on with a run that is parked, or whose process died.
 
     Finished calls are not made again. A run that has ended gives its result, and nothing
-    is written.
+    is written. A run that another living process on this machine works on is left to it.
 
     Args:
         run_id: The run.
@@ -135,6 +138,8 @@ async def resume(
         journal: Where its log is.
         answers: What people answered, for runs inside it too; the others stay pending. An id that
             several runs use is ``<run_id>/<id>``.
+        take_over: Take the run also from another living process, which then fails at its next
+            write to the log; what it does until then is done twice.
         options: See ``ResumeOptions``; attributes, artifacts, budget and max_attempts are taken
             from the log where they are not given.
 
@@ -143,12 +148,14 @@ async def resume(
 
     Raises:
         Misuse: There is no such run, or an argument is wrong.
-        JournalError: The journal cannot be opened or read, or another process has the run.
+        JournalError: The journal cannot be opened or read, or another process works on the run.
     """
     from .opening import run_child
     from .relay import resume_any
 
-    return await resume_any(run_id, agent, journal, answers, options, child=run_child)
+    return await resume_any(
+        run_id, agent, journal, answers, options, child=run_child, take_over=take_over
+    )
 
 
 @asynccontextmanager
@@ -158,6 +165,7 @@ async def reopen(
     *,
     journal: Where,
     answers: Sequence[AnyAnswer] = (),
+    take_over: bool = False,
     **options: Unpack[ResumeOptions],
 ) -> AsyncGenerator[LiveRun[T]]:
     """Like ``resume``, but watched like ``start``.
@@ -167,13 +175,22 @@ async def reopen(
 
     Raises:
         Misuse: There is no such run, it has ended, or an argument is wrong.
-        JournalError: The journal cannot be opened or read, or another process has the run.
+        JournalError: The journal cannot be opened or read, or another process works on the run.
     """
     from ..contract import AgentResult
     from ..errors import Misuse
     from .opening import go_on, run_child
 
-    going = go_on(run_id, agent, journal, answers, options, watch=True, child=run_child)
+    going = go_on(
+        run_id,
+        agent,
+        journal,
+        answers,
+        options,
+        watch=True,
+        child=run_child,
+        take_over=take_over,
+    )
     async with going as live:
         if isinstance(live, AgentResult):
             raise Misuse(f"run {run_id} has ended: its result is in the journal")

@@ -16,12 +16,14 @@ from ..journal.artifacts import StoredArtifact
 from ..journal.entry import Entry, decode_event
 from ..journal.lines import Exported, read_lines, write_lines
 from ..runs import FORKED_FROM, Where
+from .arguments import check_run_id
 
 __all__ = ["fork_run"]
 
 
 async def fork_run(run_id: str, *, at: int, journal: Where) -> str:
     """See ``fork``."""
+    check_run_id(run_id)
     if not isinstance(at, int) or isinstance(at, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
         raise Misuse(f"at is {at!r:.60}: give the seq of an event of the run, from 1")
     async with open_journal(journal, create=False) as opened:

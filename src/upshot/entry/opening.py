@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Unpack, cast
 
 from msgspec.structs import replace
@@ -28,6 +28,7 @@ from ..runs import (
     Child,
     LiveRun,
     OutputType,
+    Plan,
     ResumeOptions,
     RunOptions,
     Sitting,
@@ -36,8 +37,9 @@ from ..runs import (
     live_through,
 )
 from .answering import hand_down, sort_answers
-from .arguments import check_options
+from .arguments import RESUME_NAMES, check_options, check_run_id
 from .planning import plan_again, plan_run, read_children, read_on, read_past, secrets_of, to_agent
+from .taking import taken
 
 __all__ = ["begin", "go_on", "has_log", "run_child", "run_whole", "typed"]
 
@@ -68,10 +70,13 @@ async def begin(
     more: Any = {"child": child, "handed": handed, "noted": noted}
     where = _place(options)
     if where is None:
-        yield LiveRun(await _sit_down(agent, request, options, None, **more), watch=watch)
+        plan = await _plan_new(agent, request, options, None, **more)
+        yield LiveRun(Sitting(plan), watch=watch)
         return
     async with open_journal(where) as journal:
-        yield LiveRun(await _sit_down(agent, request, options, journal, **more), watch=watch)
+        plan = await _plan_new(agent, request, options, journal, **more)
+        async with _taken_anew(plan, journal) as epoch:
+            yield LiveRun(Sitting(plan, epoch=epoch), watch=watch)
 
 
 async def run_whole(
@@ -94,9 +99,14 @@ async def run_whole(
     check_options(options)
     where = _place(options)
     if where is None or isinstance(where, MemoryJournal):
-        return await live_through(await _sit_down(agent, request, options, where, child=child))
+        plan = await _plan_new(agent, request, options, where, child=child)
+        # Nobody else has it: it need not be let go.
+        epoch = None if where is None else await where.claim(plan.run_id)
+        return await live_through(Sitting(plan, epoch=epoch))
     async with open_journal(where) as journal:
-        return await live_through(await _sit_down(agent, request, options, journal, child=child))
+        plan = await _plan_new(agent, request, options, journal, child=child)
+        async with _taken_anew(plan, journal) as epoch:
+            return await live_through(Sitting(plan, epoch=epoch))
 
 
 async def run_child(
@@ -140,18 +150,22 @@ async def go_on(
     watch: bool,
     child: Child,
     is_known: bool = False,
+    take_over: bool = False,
 ) -> AsyncGenerator[LiveRun[Any] | AgentResult[Json]]:
     """Read a run's log and go on with it.
 
     Args:
-        is_known: Whether the run round it has counted what it used until now.
+        is_known: Whether the run round it has counted what it used until now; it then belongs to
+            who has that one.
+        take_over: Whether to take it from another process that lives.
 
     The others: see ``resume``.
 
     Yields:
         The run in flight; its result where it has ended.
     """
-    check_options({**options})
+    check_run_id(run_id)
+    check_options({**options}, also=RESUME_NAMES)
     to_agent(agent, options.get("engine"))
     async with open_journal(journal, create=False) as opened:
         hidden = secrets_of(options)
@@ -160,21 +174,21 @@ async def go_on(
             given = await sort_answers(answers, past, run_id, opened)
             own = tuple(given.pop(run_id, ()))
             plan = await plan_again(past, run_id, agent, {**options}, opened, child=child)
-            epoch = await opened.claim(run_id)
-            # Who had the run until now may have gone on with it meanwhile.
-            await read_on(past, run_id, opened)
-            await hand_down(given, opened, secrets=hidden)
-            await read_children(past, opened)
-            plan = replace(plan, is_known=is_known, seed=tuple(past.seed))
-            if not past.ended:
-                sitting = Sitting(plan, past=past, answers=own, epoch=epoch)
-                yield LiveRun(sitting, watch=watch)
-                return
+            async with taken(run_id, opened, take_over=take_over or is_known) as epoch:
+                # Who had the run until now may have gone on with it meanwhile.
+                await read_on(past, run_id, opened)
+                await hand_down(given, opened, secrets=hidden, take_over=take_over)
+                await read_children(past, opened)
+                plan = replace(plan, is_known=is_known, seed=tuple(past.seed))
+                if not past.ended:
+                    sitting = Sitting(plan, past=past, answers=own, epoch=epoch)
+                    yield LiveRun(sitting, watch=watch)
+                    return
         if past.result is not None:
             yield typed(past.result, to_agent(agent, options.get("engine")))
 
 
-async def _sit_down(
+async def _plan_new(
     agent: Agent[Any] | AgentSpec,
     request: Request | str,
     options: RunOptions,
@@ -183,17 +197,20 @@ async def _sit_down(
     child: Child,
     handed: Sequence[Message] = (),
     noted: JsonObject | None = None,
-) -> Sitting:
-    """Plan a new run and take its log."""
+) -> Plan:
+    """Plan a new run, whose id the journal must not have yet."""
     plan = await plan_run(agent, request, options, journal, child=child, handed=handed)
     if noted:
         plan = replace(plan, noted=noted)
-    if journal is None:
-        return Sitting(plan)
-    if plan.request.run_id or plan.resume_from is not None:
+    if journal is not None and (plan.request.run_id or plan.resume_from is not None):
         # Chosen by the caller; an id of ours is random.
         await _refuse_known(plan.run_id, journal)
-    return Sitting(plan, epoch=await journal.claim(plan.run_id))
+    return plan
+
+
+def _taken_anew(plan: Plan, journal: Journal) -> AbstractAsyncContextManager[int]:
+    """Take the log of a new run; a run inside another one belongs to who has that one."""
+    return taken(plan.run_id, journal, take_over=plan.parent is not None)
 
 
 def _place(options: RunOptions) -> Where | None:

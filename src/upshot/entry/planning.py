@@ -361,7 +361,7 @@ def _check_price(model: Model | None, budget: Budget) -> None:
         return
     if not getattr(model, "priced", False):
         raise Misuse(
-            f"max_cost_usd cannot be kept: nothing is known of the price of {model.name}; "
+            f"max_cost_usd cannot be kept: nothing is known of the price of {name_of(model)}; "
             "give Budget(unpriced='allow') to run it uncounted"
         )
 

@@ -35,6 +35,7 @@ from ..errors import Misuse
 from ..journal import open_journal
 from ..runs import Child, ResumeOptions, RunOptions, Where
 from ..runs.kin import child_id
+from .arguments import RESUME_NAMES, check_options, check_run_id
 from .cast import Cast
 from .opening import begin, go_on, has_log
 from .planning import read_past, secrets_of, to_agent
@@ -73,6 +74,7 @@ class _Relay:
 
     Attributes:
         answers: What people answered, until a run goes on with it.
+        take_over: Whether to take runs from another process that lives.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class _Relay:
         child: Child,
     ) -> None:
         self.answers: Sequence[AnyAnswer] = ()
+        self.take_over: bool = False
         self._known = known
         self._request = request
         self._way = way
@@ -154,7 +157,16 @@ class _Relay:
 
     async def _take_up(self, run_id: str, agent: Agent[Any], journal: Journal) -> AgentResult[Any]:
         options = cast("ResumeOptions", {**self._options, "journal": None})
-        going = go_on(run_id, agent, journal, self.answers, options, watch=False, child=self._child)
+        going = go_on(
+            run_id,
+            agent,
+            journal,
+            self.answers,
+            options,
+            watch=False,
+            child=self._child,
+            take_over=self.take_over,
+        )
         async with going as live:
             if isinstance(live, AgentResult):
                 return live
@@ -193,28 +205,33 @@ async def resume_any(
     options: ResumeOptions,
     *,
     child: Child,
+    take_over: bool,
 ) -> AgentResult[Any]:
     """Go on with a run, and with the relay that it may be in.
 
     Args:
         agents: Who worked on it; or all who may get the request.
         child: Starts a run inside it.
+        take_over: Whether to take it from another process that lives.
 
     The others, what it returns and raises: see ``resume``.
     """
+    check_run_id(run_id)
+    check_options({**options}, also=RESUME_NAMES)
     async with open_journal(journal, create=False) as opened:
         started = await _started(run_id, opened)
         way = None if started is None else way_in(started)
         agent = _own_of(agents, run_id, started, options)
         if started is None or way is None:
-            going = go_on(run_id, agent, opened, answers, options, watch=False, child=child)
+            more: Any = {"watch": False, "child": child, "take_over": take_over}
+            going = go_on(run_id, agent, opened, answers, options, **more)
             async with going as live:
                 return live if isinstance(live, AgentResult) else await live.finish()
         listed = () if isinstance(agents, Agent | AgentSpec) else tuple(agents)
         known = Cast([one for one in listed if one.id != agent.id], agent, is_whole=False)
         relay_ = _Relay(known, started.request, way, _options_of(started, options, opened), child)
         way.budget = options.get("budget") or way.budget
-        relay_.answers = answers
+        relay_.answers, relay_.take_over = answers, take_over
         return await relay_.go_on(run_id, opened)
 
 

@@ -25,7 +25,7 @@ from ..runs import (
     first_difference,
     missing_call,
 )
-from .arguments import check_options
+from .arguments import check_options, check_run_id
 from .opening import typed
 from .planning import plan_again, read_on, read_past, to_agent
 
@@ -60,7 +60,8 @@ async def replay_run(
     run_id: str, agent: Agent[Any] | AgentSpec, *, journal: Where, options: ResumeOptions
 ) -> Replay:
     """See ``replay``."""
-    check_options({**options})
+    check_run_id(run_id)
+    check_options({**options}, also=("journal",))
     agent = to_agent(agent, options.get("engine"))
     if current_run.get() is not None:
         raise Misuse("a run cannot be replayed inside a run")

@@ -9,15 +9,17 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ..errors import JournalError
-from .entry import Entry, checksum, epoch_error, gap_error
+from .entry import RUNNING, Entry, checksum, epoch_error, gap_error
 
 __all__ = ["Batch", "Item", "Job", "insert_entries"]
 
 _ADVANCE = """UPDATE runs SET last_seq = ?, updated_at = coalesce(?, updated_at)
     WHERE run_id = ? AND epoch = ? AND last_seq = ?"""
 _BEGIN_RUN = "INSERT INTO runs (run_id, epoch, last_seq, updated_at) VALUES (?, 0, ?, ?)"
-_NOTE = """UPDATE runs SET status = ?, agent_id = coalesce(?, agent_id),
-    started_at = coalesce(?, started_at), request = coalesce(?, request) WHERE run_id = ?"""
+# Who settles a run does not work on it any more.
+_NOTE = f"""UPDATE runs SET status = ?1, agent_id = coalesce(?2, agent_id),
+    started_at = coalesce(?3, started_at), request = coalesce(?4, request),
+    holder = CASE WHEN ?1 = '{RUNNING}' THEN holder END WHERE run_id = ?5"""
 _INSERT = """INSERT INTO events (run_id, seq, epoch, kind, time, call_id, body, crc)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
 

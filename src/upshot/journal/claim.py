@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -10,13 +11,17 @@ import msgspec
 from ..contract import RunSettled
 from .damage import Damage, damage_error, logger
 from .entry import RUNNING, decode_event
+from .holder import NOBODY, Holder, read_holder, this_process
 from .stored import scan_run
 
-__all__ = ["Claim", "claim_run"]
+__all__ = ["Claim", "claim_run", "read_holders", "release_runs"]
 
 _EPOCH = "SELECT CAST(epoch AS INTEGER) FROM runs WHERE run_id = ?"
-_TAKE = """INSERT INTO runs (run_id, epoch, last_seq) VALUES (?1, ?2, ?3)
-    ON CONFLICT (run_id) DO UPDATE SET epoch = ?2, last_seq = ?3"""
+_HOLDER = "SELECT CAST(holder AS TEXT) FROM runs WHERE run_id = ?"
+_HOLDERS = "SELECT CAST(run_id AS TEXT), CAST(holder AS TEXT) FROM runs WHERE holder IS NOT NULL"
+_TAKE = """INSERT INTO runs (run_id, epoch, last_seq, holder) VALUES (?1, ?2, ?3, ?4)
+    ON CONFLICT (run_id) DO UPDATE SET epoch = ?2, last_seq = ?3, holder = ?4"""
+_LET_GO = "UPDATE runs SET holder = ? WHERE run_id = ? AND epoch = ?"
 _TURN = """SELECT body FROM events
     WHERE run_id = ? AND kind IN ('run_started', 'run_resumed', 'run_settled')
     ORDER BY seq DESC LIMIT 1"""
@@ -36,17 +41,26 @@ class Claim(NamedTuple):
     damage: Damage | None
 
 
-def claim_run(connection: sqlite3.Connection, run_id: str, *, cut: bool) -> Claim:
-    """Take a run within a transaction.
+def claim_run(
+    connection: sqlite3.Connection, run_id: str, *, cut: bool, take_over: bool
+) -> Claim | Holder:
+    """Take a run within a transaction, and note by which process.
 
     Args:
         connection: Within a transaction that may write.
         run_id: The run; it need not have any event.
         cut: Whether to drop also sound events that stand after a damaged one.
+        take_over: Whether to take it from another process that lives.
+
+    Returns:
+        The run; the process that has it where it is not taken over.
 
     Raises:
         JournalError: Sound events stand after a damaged one, and *cut* is false.
     """
+    holder = None if take_over else _other_holder(connection, run_id)
+    if holder is not None:
+        return holder
     scan = scan_run(connection, run_id)
     damage = scan.damage
     if damage is not None:
@@ -58,8 +72,34 @@ def claim_run(connection: sqlite3.Connection, run_id: str, *, cut: bool) -> Clai
     row = connection.execute(_EPOCH, (run_id,)).fetchone()
     # The epochs of the events are under their checksums, that of the run is not.
     epoch = max(scan.epoch, row[0] or 0 if row else 0) + 1
-    connection.execute(_TAKE, (run_id, epoch, scan.last_seq))
+    holder_text = msgspec.json.encode(this_process()).decode()
+    connection.execute(_TAKE, (run_id, epoch, scan.last_seq, holder_text))
     return Claim(epoch, scan.last_seq, damage)
+
+
+def release_runs(connection: sqlite3.Connection, claims: Iterable[tuple[str, int]]) -> None:
+    """Note that nobody works any more on runs that did not settle.
+
+    Args:
+        connection: Within a transaction that may write.
+        claims: The runs with the epochs that they were taken with; who took one since keeps it.
+    """
+    connection.executemany(_LET_GO, [(NOBODY, *claim) for claim in claims])
+
+
+def read_holders(connection: sqlite3.Connection) -> dict[str, Holder]:
+    """The processes that took runs which have not settled since, by run."""
+    read = ((run_id, read_holder(text)) for run_id, text in connection.execute(_HOLDERS))
+    return {run_id: holder for run_id, holder in read if holder is not None}
+
+
+def _other_holder(connection: sqlite3.Connection, run_id: str) -> Holder | None:
+    """The other process that works on the run, None if none is known to."""
+    row = connection.execute(_HOLDER, (run_id,)).fetchone()
+    holder = read_holder(row[0]) if row else None
+    if holder is None or holder.is_this_process or holder.state != "lives":
+        return None
+    return holder
 
 
 def _cut(connection: sqlite3.Connection, run_id: str, last_seq: int) -> None:

@@ -23,6 +23,7 @@ from ..errors import JournalError, Misuse
 __all__ = [
     "DURABLE",
     "NOTED",
+    "RUNNING",
     "Entry",
     "Note",
     "checked_id",

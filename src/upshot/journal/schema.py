@@ -30,7 +30,8 @@ _TABLES = (
         wake_at REAL,
         started_at REAL,
         updated_at REAL,
-        request TEXT NOT NULL DEFAULT ''
+        request TEXT NOT NULL DEFAULT '',
+        holder TEXT
     )""",
     """CREATE TABLE events (
         run_id TEXT NOT NULL,
@@ -60,7 +61,7 @@ _TABLES = (
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
 # Columns that came after the first version, all nullable.
-_LATER_COLUMNS = (("artifacts", "stored_at", "REAL"),)
+_LATER_COLUMNS = (("artifacts", "stored_at", "REAL"), ("runs", "holder", "TEXT"))
 
 
 def open_database(path: str, *, create: bool = True) -> sqlite3.Connection:

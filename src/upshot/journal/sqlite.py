@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -12,9 +13,10 @@ from typing import TypeVar
 from ..contract import Event, RunSettled, RunSummary
 from ..errors import JournalError
 from . import stored
-from .claim import claim_run
+from .claim import Claim, claim_run, read_holders, release_runs
 from .damage import Damage, damage_error, logger
 from .entry import decode_event, epoch_error, gap_error, stamp_of, to_entry
+from .holder import Holder, held_error
 from .reader import Reader
 from .schema import FILE_ERRORS
 from .sqlite_artifacts import SqliteArtifactStore
@@ -24,6 +26,9 @@ from .writer import Writer
 __all__ = ["SqliteJournal"]
 
 T = TypeVar("T")
+# How long a process is given that may be ending just now, and how often it is looked at.
+_ENDING_S = 0.2
+_LOOK_S = 0.01
 # So few events are in memory at once while a run is read.
 _PAGE_EVENTS = 64
 
@@ -35,6 +40,8 @@ class _Hold:
     epoch: int
     last_seq: int
     settled: bool = False
+    # Whether it was taken here, and not only appended to.
+    taken: bool = False
 
 
 class SqliteJournal:
@@ -88,6 +95,7 @@ class SqliteJournal:
         """Take the run: returns the new epoch; appends with an older one fail from now on.
 
         Damage at the end of its log is cut off, logged as a warning and told by ``damage``.
+        Another process that works on the run is not looked at: see ``claim_free``.
 
         Args:
             run_id: The run; it need not have any event.
@@ -96,10 +104,61 @@ class SqliteJournal:
         Raises:
             JournalError: Sound events stand after a damaged one, or the file cannot be used.
         """
-        claim = await self.write(lambda connection: claim_run(connection, run_id, cut=cut))
+        claim = await self._claim(run_id, cut=cut, take_over=True)
+        assert isinstance(claim, Claim)
+        return self._hold(run_id, claim)
+
+    async def claim_free(self, run_id: str) -> int:
+        """Take the run as ``claim`` does, but not from another living process on this machine.
+
+        A process that was killed is gone at once. One on another machine cannot be told from
+        one that is gone; the run is taken, and its appends fail from now on.
+
+        Raises:
+            JournalError: Another process works on the run, sound events stand after a damaged
+                one, or the file cannot be used.
+        """
+        claim = await self._claim(run_id, cut=False, take_over=False)
+        if isinstance(claim, Holder):
+            # It may be just on its way out.
+            await _wait_for_end(claim)
+            claim = await self._claim(run_id, cut=False, take_over=False)
+        if isinstance(claim, Holder):
+            raise held_error(run_id, claim)
+        return self._hold(run_id, claim)
+
+    async def holders(self) -> dict[str, Holder]:
+        """The processes that took runs which have not settled since, by run."""
+        await self.flush()
+        return await self.read(read_holders)
+
+    def release(self, run_id: str, epoch: int) -> None:
+        """Note that this process does not work on the run any more; returns at once.
+
+        A run that has settled was let go by that; so is every other one when the journal is
+        closed, or its process ends.
+
+        Args:
+            run_id: The run.
+            epoch: What the claim gave; where somebody has taken it since, nothing is done.
+        """
+        hold = self._holds.get(run_id)
+        if hold is None or not hold.taken or hold.settled or hold.epoch != epoch:
+            return
+        hold.taken = False
+        if self.usable:
+            self.post(lambda connection: release_runs(connection, [(run_id, epoch)]), 0)
+
+    async def _claim(self, run_id: str, *, cut: bool, take_over: bool) -> Claim | Holder:
+        return await self.write(
+            lambda connection: claim_run(connection, run_id, cut=cut, take_over=take_over)
+        )
+
+    def _hold(self, run_id: str, claim: Claim) -> int:
+        """Take note of a run that was taken; returns its epoch."""
         self._writer.failed.pop(run_id, None)
         self._writer.written[run_id] = claim.last_seq
-        self._holds[run_id] = _Hold(claim.epoch, claim.last_seq)
+        self._holds[run_id] = _Hold(claim.epoch, claim.last_seq, taken=True)
         if claim.damage is not None:
             self._cuts[run_id] = claim.damage
         return claim.epoch
@@ -209,6 +268,8 @@ class SqliteJournal:
         """Write what is queued and close the file; may be called again."""
         if self._closed:
             return
+        for run_id, hold in self._holds.items():
+            self.release(run_id, hold.epoch)
         self._closed = True
         await self._reader.aclose()
         await self._writer.aclose()
@@ -288,3 +349,11 @@ class SqliteJournal:
         if hold is not None and hold.settled and hold.last_seq <= seq:
             del self._holds[run_id]
             self._writer.written.pop(run_id, None)
+
+
+async def _wait_for_end(holder: Holder) -> None:
+    """Wait a moment for the end of a process that may be ending just now."""
+    for _ in range(round(_ENDING_S / _LOOK_S)):
+        if holder.state != "lives":
+            return
+        await asyncio.sleep(_LOOK_S)

@@ -1,0 +1,305 @@
+"""A run belongs to one process at a time: who may take it, and from whom."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import runpy
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.processes import watched
+from upshot import Agent, AgentResult, JournalError, Status, reopen, resume
+from upshot.journal import SqliteJournal
+
+PROGRAM = '''
+import asyncio, sys
+from upshot import (
+    Agent, JournalError, Request, ScriptedModel, ToolCall, open_journal, resume, run, tool
+)
+
+def make(path, is_told=True):
+    """An agent whose tool says that it works, and then waits for a line."""
+
+    @tool(effect="read")
+    async def work():
+        if is_told:
+            print("working", flush=True)
+            await asyncio.to_thread(sys.stdin.readline)
+        return "worked"
+
+    return Agent("a", model=ScriptedModel([ToolCall("w", "work"), "Done."]), tools=[work])
+
+def asking():
+    @tool(effect="read", approval=True)
+    async def ask():
+        return "asked"
+
+    return Agent("a", model=ScriptedModel([ToolCall("a", "ask"), "Done."]), tools=[ask])
+
+async def main(what, path):
+    async with open_journal(path) as journal:
+        if what == "ask":
+            await run(asking(), Request("Go.", run_id="r1"), journal=journal)
+            print("parked", flush=True)
+            await asyncio.to_thread(sys.stdin.readline)
+            return
+        if what == "run":
+            result = await run(make(path), Request("Go.", run_id="r1"), journal=journal)
+        else:
+            print("ready", flush=True)
+            await asyncio.to_thread(sys.stdin.readline)
+            try:
+                result = await resume("r1", make(path), journal=journal)
+            except JournalError as error:
+                print("refused", error, flush=True)
+                return
+    print(result.status, result.content, result.error and result.error.message, flush=True)
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
+'''
+
+
+class Worker:
+    """A process that works on run r1."""
+
+    def __init__(self, folder: Path, what: str = "run") -> None:
+        program = folder / "program.py"
+        program.write_text(PROGRAM)
+        source = Path(__file__).resolve().parents[2] / "src"
+        self.process = watched(
+            subprocess.Popen(
+                [sys.executable, program, what, folder / "runs.db"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env={**os.environ, "PYTHONPATH": str(source)},
+            )
+        )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def go_on(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def end(self) -> None:
+        with self.process:
+            self.process.kill()
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> Iterator[Callable[..., Worker]]:
+    made: list[Worker] = []
+
+    def make(what: str = "run") -> Worker:
+        made.append(Worker(tmp_path, what))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.end()
+
+
+def agent_of(folder: Path) -> Agent[Any]:
+    return runpy.run_path(str(folder / "program.py"))["make"]("", is_told=False)
+
+
+async def go_on(folder: Path, **options: Any) -> AgentResult[Any]:
+    return await resume("r1", agent_of(folder), journal=folder / "runs.db", **options)
+
+
+def refusal(pid: int) -> str:
+    return re.escape(
+        f"run r1 is being worked on by process {pid} on this machine: wait for its end, stop that "
+        "process, or give take_over=True / --take-over"
+    )
+
+
+def test_a_run_in_another_living_process_is_left_to_it(
+    tmp_path: Path, worker: Callable[..., Worker]
+) -> None:
+    other = worker()
+    assert other.line() == "working"
+
+    async def watch() -> None:
+        async with reopen("r1", agent_of(tmp_path), journal=tmp_path / "runs.db") as live:
+            await live.result()
+
+    with pytest.raises(JournalError, match=refusal(other.pid)) as caught:
+        asyncio.run(go_on(tmp_path))
+    assert caught.value.run_id == "r1"
+    with pytest.raises(JournalError, match=refusal(other.pid)):
+        asyncio.run(watch())
+    other.go_on()
+    assert other.line() == "completed Done. None"
+    assert asyncio.run(go_on(tmp_path)).content == "Done."
+
+
+def test_a_stopped_process_lives(tmp_path: Path, worker: Callable[..., Worker]) -> None:
+    other = worker()
+    assert other.line() == "working"
+    other.process.send_signal(signal.SIGSTOP)
+    with pytest.raises(JournalError, match=refusal(other.pid)):
+        asyncio.run(go_on(tmp_path))
+
+
+def test_a_killed_run_goes_on_at_once_though_nobody_waited_for_its_process(
+    tmp_path: Path, worker: Callable[..., Worker]
+) -> None:
+    other = worker()
+    assert other.line() == "working"
+    other.process.send_signal(signal.SIGKILL)
+    assert asyncio.run(go_on(tmp_path)).content == "Done."
+
+
+def test_a_stopped_process_that_is_killed_is_gone(
+    tmp_path: Path, worker: Callable[..., Worker]
+) -> None:
+    other = worker()
+    assert other.line() == "working"
+    other.process.send_signal(signal.SIGSTOP)
+    other.process.send_signal(signal.SIGKILL)
+    assert asyncio.run(go_on(tmp_path)).content == "Done."
+
+
+def test_who_is_told_to_takes_a_run_over_and_the_other_process_fails(
+    tmp_path: Path, worker: Callable[..., Worker]
+) -> None:
+    other = worker()
+    assert other.line() == "working"
+    assert asyncio.run(go_on(tmp_path, take_over=True)).content == "Done."
+    other.go_on()
+    assert other.line().startswith("failed None run r1 is no longer held with epoch 1")
+
+
+def test_a_parked_run_is_free_though_its_process_lives_on(
+    tmp_path: Path, worker: Callable[..., Worker]
+) -> None:
+    other = worker("ask")
+    assert other.line() == "parked"
+    asking = runpy.run_path(str(tmp_path / "program.py"))["asking"]()
+    parked = asyncio.run(resume("r1", asking, journal=tmp_path / "runs.db"))
+    assert parked.status is Status.INPUT_REQUIRED
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"started": 1},
+        {"boot": "another", "host": "elsewhere"},
+        {"space": "another"},
+        None,
+    ],
+)
+def test_who_cannot_be_the_living_holder_is_taken_over(
+    tmp_path: Path, worker: Callable[..., Worker], change: dict[str, Any] | None
+) -> None:
+    other = worker()
+    assert other.line() == "working"
+    with sqlite3.connect(tmp_path / "runs.db", isolation_level=None) as connection:
+        (text,) = connection.execute("SELECT holder FROM runs").fetchone()
+        known = {**msgspec.json.decode(text), **(change or {})}
+        # Whatever damage may have left there holds nothing.
+        other_text = msgspec.json.encode(known).decode() if change else "{damaged"
+        connection.execute("UPDATE runs SET holder = ?", (other_text,))
+    connection.close()
+    assert asyncio.run(go_on(tmp_path)).content == "Done."
+
+
+@pytest.mark.parametrize("_", range(3))
+def test_of_two_that_resume_a_dead_run_at_once_one_goes_on(
+    tmp_path: Path, worker: Callable[..., Worker], _: int
+) -> None:
+    dead = worker()
+    assert dead.line() == "working"
+    dead.end()
+    both = [worker("resume"), worker("resume")]
+    assert [one.line() for one in both] == ["ready", "ready"]
+    for one in both:
+        one.go_on()
+    said = {one.line(): one for one in both}
+    assert "working" in said
+    winner = said.pop("working")
+    (refused,) = said
+    assert re.fullmatch(f"refused {refusal(winner.pid)}", refused)
+    winner.go_on()
+    assert winner.line() == "completed Done. None"
+
+
+CLAIMER = """
+import asyncio, sys
+from upshot.journal import SqliteJournal
+
+async def main(path):
+    journal = await SqliteJournal.open(path)
+    epoch = await journal.claim("r1")
+    for act in ("claimed", "released", "claimed", "closed"):
+        if act == "released":
+            journal.release("r1", epoch)
+            await journal.flush()
+        elif act == "closed":
+            await journal.aclose()
+        else:
+            epoch = await journal.claim("r1")
+        print(act, flush=True)
+        sys.stdin.readline()
+
+asyncio.run(main(sys.argv[2]))
+"""
+
+
+def test_a_process_that_let_a_run_go_does_not_hold_it(
+    tmp_path: Path, worker: Callable[..., Worker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def is_free() -> bool:
+        journal = await SqliteJournal.open(tmp_path / "runs.db")
+        try:
+            # A look alone: a claim of ours would be over by the time that the other one acts.
+            holder = (await journal.holders())["r1"]
+            if holder.state == "gone":
+                return True
+            assert (holder.pid, holder.state) == (other.pid, "lives")
+            with pytest.raises(JournalError):
+                await journal.claim_free("r1")
+            return False
+        finally:
+            await journal.aclose()
+
+    monkeypatch.setitem(globals(), "PROGRAM", CLAIMER)
+    other = worker()
+    for act, is_now_free in zip(
+        ["claimed", "released", "claimed", "closed"], [False, True] * 2, strict=True
+    ):
+        assert other.line() == act
+        assert asyncio.run(is_free()) is is_now_free
+        other.go_on()
+
+
+async def test_a_claim_in_the_same_process_takes_over(tmp_path: Path) -> None:
+    journal = await SqliteJournal.open(tmp_path / "runs.db")
+    other = await SqliteJournal.open(tmp_path / "runs.db")
+    first = await journal.claim_free("r1")
+    assert await other.claim_free("r1") == first + 1
+    # What was taken since is not let go by who had it before.
+    journal.release("r1", first)
+    await journal.aclose()
+    assert (await other.holders())["r1"].is_this_process
+    await other.aclose()
