@@ -56,6 +56,16 @@ def test_what_is_asked_is_shown_within_the_width_and_nothing_is_done(command: Co
     assert max(map(len, err.splitlines())) <= 80
 
 
+def test_a_parked_run_names_what_it_waits_for_once(command: Command) -> None:
+    _, _, err = command("resume", "run-1")
+    said = 'waits for approval of wipe {"disk":"a","note":""} (call_one)'
+    assert err.count(said) == 1
+    assert "input_required" not in err
+    _, out, _ = command("show", "run-1")
+    assert "The run waits for people" not in out
+    assert out.count("input_required") == 1
+
+
 def test_yes_and_no_go_on_with_the_run(command: Command) -> None:
     code, out, _ = command(
         "approve", "last", "--approve", "call_o", "--deny", "2", "--reason", "no"

@@ -144,8 +144,25 @@ def test_ctrl_c_interrupts_and_the_result_is_printed(folder: Path) -> None:
     code, out, err = finished(process)
     result = upshot.decode(out, upshot.AgentResult)
     assert (code, result.status, result.cause) == (4, "interrupted", "user_cancel")
+    assert "\nThe run was interrupted (user_cancel: Ctrl-C).\n" in err
     assert "upshot show run-1 --journal runs.db" in err
     assert "Traceback" not in err
+
+
+def test_after_ctrl_c_it_is_said_how_to_go_on_and_that_works(folder: Path) -> None:
+    process = started_and_waiting(folder)
+    process.send_signal(signal.SIGINT)
+    finished(process)
+    code, _, err = said_in(folder, "resume", "run-1", *JOURNAL)
+    assert code == 4
+    (fork,) = re.findall(r"go on from there, as a new run: upshot (.*)\n", err)
+    code, new_id, err = said_in(folder, *fork.split())
+    assert code == 0
+    (resume,) = re.findall(r"go on with it: upshot (.*)\n", err)
+    assert new_id.strip() in resume
+    assert said_in(folder, *resume.split())[:2] == (0, "Noted one and two.\n")
+    # What was done before the stop is not done again.
+    assert (folder / "notes.txt").read_text("utf-8") == "one\ntwo\n"
 
 
 def test_ctrl_c_twice_cancels_at_once(folder: Path) -> None:
@@ -222,6 +239,17 @@ def test_a_terminal_gets_a_picture_and_colours_unless_they_are_unwanted(
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said)
     assert "Noted one and two." in plain
     assert max(map(len, re.split(r"[\r\n]+", plain))) <= 80
+
+
+def test_streamed_text_and_progress_stand_on_lines_of_their_own(folder: Path) -> None:
+    (folder / "go.txt").touch()
+    code, said = on_a_terminal(folder, *RUN, *JOURNAL, "--stream", NO_COLOR="1")
+    assert code == 0
+    lines = said.replace("\r\n", "\n").split("\n")
+    at = lines.index("Noted one and two.")
+    assert lines[at + 1].split()[:3] == ["✓", "model", "3"]
+    assert lines[at + 2] == ""
+    assert lines[at + 3].startswith("completed")
 
 
 def test_the_simulator_is_served_until_it_is_told_to_stop(folder: Path) -> None:

@@ -105,3 +105,9 @@ def test_an_answer_is_text_or_indented_json() -> None:
 
 def test_an_error_is_one_line() -> None:
     assert error_text(AgentError("timeout", "too\nlate")) == "timeout: too late"
+
+
+def test_a_code_that_is_the_status_is_not_said_twice() -> None:
+    error = AgentError("interrupted", "The run was interrupted.")
+    assert error_text(error, "interrupted") == "The run was interrupted."
+    assert error_text(error, "failed") == "interrupted: The run was interrupted."

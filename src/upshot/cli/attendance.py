@@ -11,7 +11,16 @@ from typing import Any
 
 from rich.text import Text
 
-from ..contract import AgentResult, Event, InterruptCause, TextDelta, ToolStarted
+from ..contract import (
+    DELTAS,
+    AgentResult,
+    Event,
+    InterruptCause,
+    ModelReplied,
+    ModelRetried,
+    TextDelta,
+    ToolStarted,
+)
 from ..runs import LiveRun
 from .progress import Mode, Progress
 from .story import Story
@@ -23,6 +32,8 @@ __all__ = ["TextStream", "attend"]
 class TextStream:
     """Writes a model's text to stdout as it comes.
 
+    What else is told at the same time, on the same terminal, stands on lines of its own.
+
     Attributes:
         wrote: Whether anything has been written.
     """
@@ -33,12 +44,15 @@ class TextStream:
         self._at_line_start = True
 
     def take(self, event: Event) -> None:
-        """Write the text of a delta; anything else that is done begins a new line."""
+        """Write the text of a delta; the end of a reply and what is done ends its line."""
         if isinstance(event, TextDelta) and event.text:
             self._terminal.put(event.text)
             self.wrote = True
             self._at_line_start = event.text.endswith("\n")
-        elif isinstance(event, ToolStarted):
+        elif isinstance(event, ModelReplied | ModelRetried | ToolStarted) or (
+            # What is told of it next must not stand behind half a line of text.
+            self._terminal.is_one_screen and not isinstance(event, DELTAS)
+        ):
             self.end_line()
 
     def end_line(self) -> None:
@@ -69,9 +83,9 @@ async def attend(
     with _signals(live, terminal):
         async with Progress(story, terminal, mode) as progress:
             async for event in live:
-                progress.take(event)
                 if stream is not None:
                     stream.take(event)
+                progress.take(event)
         result = await live.result()
     if stream is not None:
         stream.end_line()

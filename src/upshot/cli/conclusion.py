@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from typing import Any
 
 from rich.markdown import Markdown
 from rich.text import Text
 
-from ..contract import AgentResult, Status, encode
+from ..contract import AgentError, AgentResult, Status, encode
 from .figures import clean_lines, count, duration, money, tokens
 from .glyphs import glyphs_for
-from .report import answer_text, error_text, status_style
-from .run_lookup import DEFAULT_JOURNAL
+from .report import answer_text, error_text, pending_text, status_style
+from .run_lookup import DEFAULT_JOURNAL, MEMORY
 from .terminal import Terminal
 
 __all__ = ["command_line", "print_answer", "print_result"]
+
+_MAX_TOLD = 3
 
 
 def print_result(
@@ -27,6 +30,7 @@ def print_result(
     streamed: bool = False,
     markdown: bool = False,
     summary: bool = True,
+    fork_at: int = 0,
 ) -> None:
     """Print what came of a run: its answer on stdout, the rest on stderr.
 
@@ -38,6 +42,7 @@ def print_result(
         streamed: The answer was written as it came.
         markdown: Lay the answer out where stdout is a terminal.
         summary: Tell figures where stderr is a terminal, also if all went well.
+        fork_at: From which event a run that was stopped can go on as another; 0 is from none.
     """
     if as_json:
         terminal.put_json(encode(result))
@@ -46,10 +51,9 @@ def print_result(
             result.output if result.success else result.content, terminal, markdown=markdown
         )
     if result.error is not None:
-        terminal.tell(
-            Text(f"{result.status}: {error_text(result.error)}", status_style(result.status))
-        )
-        terminal.tell(Text(_what_next(result, journal)))
+        style = status_style(result.status)
+        terminal.tell(*(Text(line, style) for line in _what_came(result, result.error)))
+        terminal.tell(*map(Text, _what_next(result, journal, fork_at)))
     elif summary:
         terminal.tell("", _summary(result, terminal))
 
@@ -69,10 +73,28 @@ def command_line(*words: str, journal: str) -> str:
     return shlex.join(("upshot", *words, *named))
 
 
-def _what_next(result: AgentResult[Any], journal: str) -> str:
+def _what_came(result: AgentResult[Any], error: AgentError) -> Iterator[str]:
+    """The status and the error, each word once; what is waited for where that is all."""
+    for pending in result.pending[:_MAX_TOLD]:
+        yield f"waits for {pending_text(pending)}"
+    if len(result.pending) > _MAX_TOLD:
+        yield f"and for {len(result.pending) - _MAX_TOLD} more"
+    if not result.pending:
+        same = error.code == result.status
+        yield f"{'' if same else f'{result.status}: '}{error_text(error, result.status)}"
+
+
+def _what_next(result: AgentResult[Any], journal: str, fork_at: int) -> Iterator[str]:
+    """The commands that lead on from here; none where no log was kept."""
+    if journal == MEMORY:
+        return
     if result.status is Status.INPUT_REQUIRED:
-        return f"it waits for people: {command_line('approve', result.run_id, journal=journal)}"
-    return f"what happened: {command_line('show', result.run_id, journal=journal)}"
+        yield f"it waits for people: {command_line('approve', result.run_id, journal=journal)}"
+        return
+    yield f"what happened: {command_line('show', result.run_id, journal=journal)}"
+    if fork_at and result.status in (Status.INTERRUPTED, Status.CANCELED):
+        words = ("fork", result.run_id, "--at", str(fork_at))
+        yield f"go on from there, as a new run: {command_line(*words, journal=journal)}"
 
 
 def _summary(result: AgentResult[Any], terminal: Terminal) -> Text:

@@ -24,7 +24,15 @@ from .step import Tone, ending_of_tool
 from .story import RUNNING, Story
 from .timeline import STYLES, timeline
 
-__all__ = ["RUNNING_OR_DIED", "answer_text", "error_text", "report", "status_style", "status_words"]
+__all__ = [
+    "RUNNING_OR_DIED",
+    "answer_text",
+    "error_text",
+    "pending_text",
+    "report",
+    "status_style",
+    "status_words",
+]
 
 RUNNING_OR_DIED = "running or died"
 
@@ -75,12 +83,29 @@ def answer_text(output: object) -> str:
     return msgspec.json.format(encode(output), indent=2).decode()
 
 
-def error_text(error: AgentError) -> str:
-    """An error in one line: its code, what it says, and when to try again."""
+def error_text(error: AgentError, status: str = "") -> str:
+    """An error in one line: its code, what it says, and when to try again.
+
+    Args:
+        error: The error.
+        status: Of the run; a code that is the same word is left out.
+    """
     later = (
         "" if error.retry_after_s is None else f" (try again in {duration(error.retry_after_s)})"
     )
-    return clean(f"{error.code}: {error.message}{later}", _MAX_TEXT_CHARS)
+    code = "" if error.code == status else f"{error.code}: "
+    return clean(f"{code}{error.message}{later}", _MAX_TEXT_CHARS)
+
+
+def pending_text(pending: Pending) -> str:
+    """What is waited for, in one line."""
+    match pending:
+        case PendingApproval(call_id=call_id, tool_name=tool, arguments=arguments):
+            return clean(f"approval of {tool} {encode(arguments).decode()} ({call_id})")
+        case PendingExternal(id=id, description=description):
+            return clean(f"a result: {description} ({id})")
+        case _:
+            return clean(f"an answer: {pending.question} ({pending.id})")
 
 
 def _title(story: Story) -> Text:
@@ -102,10 +127,11 @@ def _facts(story: Story, journal: str) -> Iterator[tuple[str, str, str]]:
     yield "cost", money(story.cost), ""
     if story.records:
         yield "tool calls", _outcomes(story), ""
-    if result is not None and result.error is not None:
-        yield "error", error_text(result.error), "red"
+    # What is waited for says more than that something is.
+    if result is not None and result.error is not None and not story.pending:
+        yield "error", error_text(result.error, result.status), "red"
     for pending in story.pending:
-        yield "waits for", _pending(pending), "yellow"
+        yield "waits for", pending_text(pending), "yellow"
     for warning in story.warnings:
         yield "warning", clean(f"{warning.code}: {warning.message}", _MAX_TEXT_CHARS), "yellow"
     for artifact in story.artifacts:
@@ -147,16 +173,6 @@ def _outcomes(story: Story) -> str:
     # "2 results", but "2 denied: validation".
     counts = (count(n, word, "" if word.isalpha() else word) for word, n in words.items())
     return f"{len(story.records)}: {', '.join(counts)}"
-
-
-def _pending(pending: Pending) -> str:
-    match pending:
-        case PendingApproval(call_id=call_id, tool_name=tool, arguments=arguments):
-            return clean(f"approval of {tool} {encode(arguments).decode()} ({call_id})")
-        case PendingExternal(id=id, description=description):
-            return clean(f"a result: {description} ({id})")
-        case _:
-            return clean(f"an answer: {pending.question} ({pending.id})")
 
 
 def _artifact(artifact: File) -> str:

@@ -9,12 +9,19 @@ from ..contract import Journal, RunStarted
 from ..errors import Misuse
 from .story import Story
 
-__all__ = ["DEFAULT_JOURNAL", "LAST", "existing_journal", "find_run", "new_journal", "read_story"]
+__all__ = [
+    "DEFAULT_JOURNAL",
+    "LAST",
+    "MEMORY",
+    "existing_journal",
+    "find_run",
+    "new_journal",
+    "read_story",
+]
 
 DEFAULT_JOURNAL = ".upshot/runs.db"
 LAST = "last"
-
-_MEMORY = "memory:"
+MEMORY = "memory:"
 
 
 def new_journal(where: str) -> str:
@@ -44,7 +51,7 @@ def existing_journal(where: str) -> str:
     Raises:
         Misuse: There is none.
     """
-    if where == _MEMORY:
+    if where == MEMORY:
         raise Misuse("memory: keeps nothing: give the file of a journal, --journal FILE")
     if _is_no_path(where):
         return where
@@ -102,7 +109,7 @@ async def read_story(journal: Journal, run_id: str) -> Story:
 
 
 def _is_no_path(where: str) -> bool:
-    return where == _MEMORY or "://" in where
+    return where == MEMORY or "://" in where
 
 
 def _some(ids: list[str]) -> str:

@@ -115,7 +115,7 @@ async def resume_agent(
         if result is not None and result.status is not Status.INPUT_REQUIRED:
             print_result(
                 result, terminal, journal=journal, as_json=shown.as_json, markdown=shown.markdown,
-                summary=terminal.err.is_terminal,
+                summary=terminal.err.is_terminal, fork_at=story.whole_until,
             )  # fmt: skip
             return EXIT_CODES[result.status]
         launching = launching or Launching(story, asked)
@@ -148,11 +148,12 @@ async def _attend(live: Any, terminal: Terminal, *, journal: str, shown: Shown) 
     mode = choose_mode(shown.progress, terminal, streaming=shown.stream)
     stream = TextStream(terminal) if shown.stream else None
     result: AgentResult[Any]
-    result, _ = await attend(live, terminal, mode=mode, stream=stream)
-    if mode != "none":
+    result, story = await attend(live, terminal, mode=mode, stream=stream)
+    streamed = stream is not None and stream.wrote
+    if mode != "none" and not streamed:
         terminal.tell("")
     print_result(
         result, terminal, journal=journal, as_json=shown.as_json, markdown=shown.markdown,
-        streamed=stream is not None and stream.wrote, summary=mode != "none",
+        streamed=streamed, summary=mode != "none", fork_at=story.whole_until,
     )  # fmt: skip
     return EXIT_CODES[result.status]

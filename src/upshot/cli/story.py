@@ -12,6 +12,7 @@ from ..contract import (
     AgentResult,
     ApprovalRequested,
     ArtifactStored,
+    AttemptEnded,
     AttemptStarted,
     Budget,
     Cost,
@@ -69,6 +70,8 @@ class Story:
         numbers: The number of all that people were ever asked for, from 1 in the order in which
             they were asked, by the run that asks ("" is this one) and the id that it has there.
         result: What the last sitting ended with, None while it runs or where it was cut off.
+        whole_until: The last event before the end of the last attempt, from which a run that was
+            stopped can go on as another; 0 where it has not ended.
         sittings: How often a process took the run up.
         text: Visible characters received in the model call that is under way.
     """
@@ -85,6 +88,7 @@ class Story:
         self.pending: tuple[Pending, ...] = ()
         self.numbers: dict[tuple[str, str], int] = {}
         self.result: AgentResult[Json] | None = None
+        self.whole_until: int = 0
         self.sittings: int = 0
         self.text: int = 0
         self._ledger = Ledger(Budget(), clock=SYSTEM_CLOCK)
@@ -96,6 +100,7 @@ class Story:
             RunStarted: self._run_started,
             RunResumed: self._run_resumed,
             AttemptStarted: self._attempt_started,
+            AttemptEnded: self._attempt_ended,
             ModelStarted: self._model_started,
             TextDelta: self._text_delta,
             ModelRetried: self._model_retried,
@@ -173,6 +178,7 @@ class Story:
 
     def _run_resumed(self, event: RunResumed, at_s: float) -> None:
         self.sittings += 1
+        self.whole_until = 0
         for step in self._open.values():
             step.lost = True
             _close(step, at_s)
@@ -185,6 +191,9 @@ class Story:
     def _attempt_started(self, event: AttemptStarted, at_s: float) -> None:
         if event.attempt > 1:
             self._mark(f"attempt {event.attempt}", at_s, event.feedback)
+
+    def _attempt_ended(self, event: AttemptEnded, _: float) -> None:
+        self.whole_until = event.seq - 1
 
     def _interrupted(self, event: RunInterrupted, at_s: float) -> None:
         cause = event.interrupt.cause or "no cause given"

@@ -36,6 +36,11 @@ class Terminal:
         self.out: Console = _console(out or sys.stdout or io.StringIO())
         self.err: Console = _console(err or sys.stderr or io.StringIO(), stderr=True)
 
+    @property
+    def is_one_screen(self) -> bool:
+        """Whether stdout and stderr are shown together."""
+        return self.out.is_terminal and self.err.is_terminal
+
     def say(self, *lines: RenderableType) -> None:
         """Write to stdout, laid out for its width."""
         _write(self.out, lambda: _laid_out(self.out, lines))
