@@ -45,7 +45,8 @@ async def run(
 
     Returns:
         What came of it; everything that a model, a tool, a provider, a person or a limit
-        does is in it, and none of that is raised.
+        does is in it, and none of that is raised. To whom it was handed over is its
+        ``handoff``, which the caller follows, or ``run_with_handoffs`` does.
 
     Raises:
         Misuse: An argument is wrong; nothing was begun.

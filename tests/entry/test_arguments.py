@@ -1,0 +1,69 @@
+"""What a door that goes on with a run says of wrong arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from upshot import Agent, AgentResult, Misuse, fork, reopen, replay, resume, run
+from upshot.models import ScriptedModel
+
+
+def hello() -> Agent:
+    return Agent("a", model=ScriptedModel(["Hello."]))
+
+
+async def go_on_by_reopen(run_id: Any, agent: Any, **options: Any) -> None:
+    async with reopen(run_id, agent, **options):
+        pass
+
+
+async def go_on_by_fork(run_id: Any, agent: Any, **options: Any) -> None:
+    await fork(run_id, at=1, **options)
+
+
+DOORS = pytest.mark.parametrize("door", [resume, go_on_by_reopen, replay, go_on_by_fork])
+
+
+@DOORS
+async def test_a_result_in_place_of_the_runs_id_is_told(
+    tmp_path: Path, door: Callable[..., Any]
+) -> None:
+    result = AgentResult[str](run_id="r1")
+    with pytest.raises(Misuse, match="is an AgentResult: give its run_id"):
+        await door(result, hello(), journal=tmp_path / "runs.db")
+
+
+@DOORS
+async def test_an_agent_in_place_of_the_runs_id_is_told(
+    tmp_path: Path, door: Callable[..., Any]
+) -> None:
+    with pytest.raises(Misuse, match="give the run's id first, then the agent"):
+        await door(hello(), "r1", journal=tmp_path / "runs.db")
+
+
+@pytest.mark.parametrize("door", [resume, go_on_by_reopen])
+@pytest.mark.parametrize(
+    ("wrong", "right"), [("answer", "answers"), ("takeover", "take_over"), ("jurnal", "journal")]
+)
+async def test_a_typo_names_what_resume_takes_beside_the_options(
+    tmp_path: Path, door: Callable[..., Any], wrong: str, right: str
+) -> None:
+    journal = tmp_path / "runs.db"
+    await run(hello(), "?", journal=journal)
+    with pytest.raises(Misuse, match=f"no option '{wrong}': did you mean '{right}'"):
+        await door("r1", hello(), journal=journal, **{wrong: []})
+
+
+async def test_the_list_of_options_has_what_resume_takes_and_nothing_internal(
+    tmp_path: Path,
+) -> None:
+    options: Any = {"zzz": 1}
+    with pytest.raises(Misuse) as caught:
+        await resume("r1", hello(), journal=tmp_path / "runs.db", **options)
+    named = str(caught.value).partition("there are ")[2].split(", ")
+    assert {"answers", "budget", "journal", "take_over"} <= set(named)
+    assert "launch" not in named
