@@ -7,6 +7,7 @@ from typing import Any
 
 from ..contract import Agent, Model
 from ..errors import Misuse
+from ..models import name_of
 from ..runs import Run
 from .loop import LoopEngine
 
@@ -24,7 +25,7 @@ def model_for(agent: Agent[Any], run: Run) -> Model | None:
     except Misuse:
         return None
     own = run.agent.model
-    is_own = model is own or (isinstance(own, str) and model.name == own)
+    is_own = model is own or (isinstance(own, str) and name_of(model) == own)
     return None if is_own and (agent.model is not None or agent.engine is not None) else model
 
 

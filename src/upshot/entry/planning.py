@@ -28,7 +28,7 @@ from ..contract import (
 )
 from ..engines import LoopEngine
 from ..errors import Misuse
-from ..models import resolve
+from ..models import name_of, resolve
 from ..runs import (
     Child,
     Parent,

@@ -5,7 +5,7 @@ from .aiohttp_transport import AiohttpTransport, aclose_transports, default_tran
 from .endpoint import ApiKey, Endpoint
 from .fallback import FALLBACK_CODES, Fallback
 from .http_model import HttpModel
-from .names import SettingFields, missing_key, resolve
+from .names import SettingFields, missing_key, name_of, resolve
 from .prices import Price, Prices
 from .providers import PROVIDERS, Provider
 from .retry import OnRetry, call_with_retry, stream_with_retry
@@ -38,6 +38,7 @@ __all__ = [
     "call_with_retry",
     "default_transport",
     "missing_key",
+    "name_of",
     "open_script",
     "resolve",
     "stream_with_retry",

@@ -23,7 +23,7 @@ from ..contract import (
     Usage,
 )
 from ..errors import Misuse
-from .names import missing_key, resolve
+from .names import missing_key, name_of, resolve
 from .retry import UNANSWERED
 
 __all__ = ["FALLBACK_CODES", "Fallback"]
@@ -76,12 +76,12 @@ class Fallback:
         self._on = frozenset(map(str, on)) - {ErrorCode.CANCELED}
 
     def __repr__(self) -> str:
-        return f"Fallback({', '.join(repr(model.name) for model in self.models)})"
+        return f"Fallback({', '.join(repr(name_of(model)) for model in self.models)})"
 
     @property
     def name(self) -> str:
         """ "fallback:" and the names of all models."""
-        return "fallback:" + ",".join(model.name for model in self.models)
+        return "fallback:" + ",".join(name_of(model) for model in self.models)
 
     @property
     def priced(self) -> bool:
@@ -110,7 +110,7 @@ class Fallback:
         begun = False
         for model in self.models:
             response = UNANSWERED
-            items = model.stream(asked)
+            items = _items_of(model, asked)
             try:
                 async for item in items:
                     if isinstance(item, ModelResponse):
@@ -139,7 +139,8 @@ class Fallback:
         if self._goes_on(chosen):
             chosen = min(replies, key=_hopelessness)
         tries: list[Json] = [
-            _account(model.name, reply) for model, reply in zip(self.models, replies, strict=False)
+            _account(name_of(model), reply)
+            for model, reply in zip(self.models, replies, strict=False)
         ]
         return replace(
             chosen,
@@ -187,3 +188,12 @@ def _account(name: str, reply: ModelResponse) -> JsonObject:
     if reply.cost is not None:
         told["cost"] = float(reply.cost)
     return told
+
+
+def _items_of(model: Model, request: ModelRequest) -> AsyncIterator[StreamItem]:
+    """What *model* streams; the whole reply of one that only answers."""
+    return model.stream(request) if hasattr(model, "stream") else _whole(model, request)
+
+
+async def _whole(model: Model, request: ModelRequest) -> AsyncIterator[StreamItem]:
+    yield await model.call(request)

@@ -14,7 +14,7 @@ from .providers import ALIASES, PROVIDERS, Provider
 from .script_file import open_script
 from .transport import Timeouts, Transport
 
-__all__ = ["SettingFields", "missing_key", "resolve"]
+__all__ = ["SettingFields", "missing_key", "name_of", "resolve"]
 
 _LIBRARIES = ("aisuite", "litellm")
 _EXAMPLE = 'write "provider:model", such as "openai:gpt-5" or "anthropic:claude-sonnet-4-5"'
@@ -155,6 +155,12 @@ def _find(name: str) -> Provider | None:
     owner, _, surface = name.rpartition("-")
     provider = PROVIDERS.get(ALIASES.get(owner, owner))
     return None if provider is None else provider.speak(surface)
+
+
+def name_of(model: Model) -> str:
+    """The name of a model, for logs and prices; that of its class where it has none."""
+    name = getattr(model, "name", None)
+    return str(name) if name else type(model).__name__
 
 
 def _to_settings(fields: SettingFields) -> ModelSettings:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 from ..contract import (
     Clock,
@@ -20,7 +22,7 @@ from ..contract import (
     StreamItem,
     TextDelta,
 )
-from ..models import call_with_retry, stream_with_retry
+from ..models import call_with_retry, name_of, stream_with_retry
 from .hooks import Hooks
 from .ledger import Ledger
 from .recorder import Recorder
@@ -90,14 +92,12 @@ class ModelCaller:
         spent = self.ledger.spent()
         if spent is not None:
             raise Failed(spent)
-        request = await self._hooks.before_model(request)
+        request, name = await self._hooks.before_model(request), name_of(model)
         self.ledger.turns += 1
         if turn is None:
             turn = self.ledger.turns - self.ledger.turns_before
         self.recorder.emit(
-            ModelStarted(
-                model=model.name, turn=turn, messages=len(request.messages), purpose=purpose
-            )
+            ModelStarted(model=name, turn=turn, messages=len(request.messages), purpose=purpose)
         )
         # What was done so far must be safe before more money is spent on it.
         await self.recorder.barrier()
@@ -105,11 +105,11 @@ class ModelCaller:
         if self._record is None:
             response = await asking.ask()
         else:
-            response = self._record.reply(model.name)
+            response = self._record.reply(name)
         self.ledger.note(response, purpose=purpose)
         self.recorder.emit(
             ModelReplied(
-                model=model.name,
+                model=name,
                 turn=turn,
                 tries=asking.failed_tries + 1,
                 response=response,
@@ -197,7 +197,15 @@ class _Asking:
 
     async def _call(self) -> ModelResponse:
         self._begin_try()
-        return await self._model.call(self._request)
+        # Models of users may be plain, and give what is no reply.
+        made: Any = self._model.call(self._request)
+        response = await made if inspect.isawaitable(made) else made
+        if not isinstance(response, ModelResponse):
+            raise TypeError(
+                f"the model {name_of(self._model)!r} gave a value of type "
+                f"{type(response).__name__}: return a ModelResponse(content=...)"
+            )
+        return response
 
     def _stream(self) -> AsyncIterator[StreamItem]:
         self._begin_try()
@@ -208,7 +216,7 @@ class _Asking:
         self._caller.ledger.note(response, purpose=self._purpose)
         self._caller.recorder.emit(
             ModelRetried(
-                model=self._model.name,
+                model=name_of(self._model),
                 turn=self._turn,
                 tries=tries,
                 wait_s=wait_s,

@@ -30,6 +30,7 @@ from ..contract import (
     Retry,
     RunWarning,
 )
+from ..models import name_of
 from ..tools import Tool
 from .callback import method
 from .ledger import Ledger
@@ -133,7 +134,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """What the log keeps of the options, for who goes on with the run."""
         options: JsonObject = {**self.noted, "max_attempts": self.max_attempts}
         if self.model is not None:
-            options["model"] = self.model.name
+            options["model"] = name_of(self.model)
         # What the agent has it brings along again.
         if self.budget != (self.agent.budget or _BUDGET):
             options["budget"] = msgspec.to_builtins(self.budget)

@@ -32,6 +32,7 @@ from ..contract import (
     ToolStarted,
 )
 from ..errors import Misuse
+from ..models import name_of
 from ..tools import Toolbox
 from .again import Again, ToolsAgain
 from .board import Board
@@ -236,13 +237,17 @@ class Run:
 
         Raises:
             Failed: A budget is spent; let it through.
-            Misuse: The request is none.
+            Misuse: The request or the model is none.
         """
         request = ModelRequest.of(request)
         model = model or self.model
+        if not callable(getattr(model, "call", None)):
+            raise Misuse(
+                f"call_model was given a model of type {type(model).__name__}: give a Model"
+            )
         again, turn = self._again, None
         if again is not None:
-            turn = again.turn(model.name)
+            turn = again.turn(name_of(model))
             if again.diverged:
                 again.diverged = False
                 self._box.recorder.warn(_DIVERGED)

@@ -37,6 +37,7 @@ from ..contract import (
     ToolStarted,
     Usage,
 )
+from ..models import name_of
 from ..runs import Plan
 from .meters import Meters
 from .words import Attributes, Content, Source, error_type_of, source_of
@@ -93,7 +94,7 @@ class SittingTelemetry:
         self._run: _Open | None = None
         self._calls: dict[tuple[int, int], _Open] = {}
         self._tools: dict[str, _Open] = {}
-        self._model = "" if plan.model is None else plan.model.name
+        self._model = "" if plan.model is None else name_of(plan.model)
         self._takes: dict[type[object], Callable[[Any], None]] = {
             RunStarted: self._begin,
             RunResumed: self._begin,
