@@ -80,6 +80,9 @@ def classify(
             return _parked((*pending, *questions))
         case Aborted(error=error):
             return Ending(status=Status.ABORTED, error=error, exception=exception)
+        case Failed(error=error) if interrupt and error.code is ErrorCode.INTERRUPTED:
+            # A run inside was stopped by the same wish.
+            return _interrupted(interrupt, exception)
         case Failed(error=error):
             return Ending(status=Status.FAILED, error=error, exception=exception)
         case JournalError():

@@ -121,6 +121,7 @@ class Equipment:
             steps=_steps_of(past, record),
             tally=self.tally,
             working=self.ledger.working,
+            outer=plan.near and plan.near.wish,
         )
         if plan.host is not None and (
             plan.parent is None or plan.parent.plan.host is not plan.host

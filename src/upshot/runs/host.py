@@ -65,6 +65,7 @@ class RunHost:
         steps: What earlier sittings did.
         tally: Takes what a foreign engine used.
         working: Rests while a person is asked; None counts nothing.
+        outer: Looks whether anybody wishes that the run round this one stop; None for a root run.
     """
 
     interrupt: Interrupt | None = None
@@ -82,12 +83,14 @@ class RunHost:
         steps: Steps,
         tally: Tally,
         working: WorkingTime | None = None,
+        outer: Callable[[], Interrupt | None] | None = None,
     ) -> None:
         self._user = user
         self._recorder = recorder
         self._steps = steps
         self._tally = tally
         self._working = working
+        self._outer = outer
         self._questions: dict[int, int] = {}
         self._open: dict[str, tuple[int, PendingQuestion]] = {}
         if user is None:
@@ -139,7 +142,7 @@ class RunHost:
 
         ``if host.interrupts:`` only looks, and asks no async method of the user's host.
         """
-        return Wish(self._look, self._wish)
+        return Wish(self.look, self._wish)
 
     async def _wish(self) -> Interrupt | None:
         if self.interrupt is None and self._user is not None:
@@ -147,9 +150,11 @@ class RunHost:
             if callable(asked):
                 asked = await self._ask("interrupts")
             self._take_wish(asked)
+        self._follow()
         return self.interrupt
 
-    def _look(self) -> Interrupt | None:
+    def look(self) -> Interrupt | None:
+        """The wish that the run stop, or that the run round it do; asks no async method."""
         if self.interrupt is None and self._user is not None:
             asked = attribute(self._user, "interrupts")
             if callable(asked):
@@ -160,7 +165,13 @@ class RunHost:
                     self._warn("interrupts", error)
                     asked = None
             self._take_wish(asked)
+        self._follow()
         return self.interrupt
+
+    def _follow(self) -> None:
+        """Take over a wish that the run round this one stop."""
+        if self.interrupt is None and self._outer is not None:
+            self.interrupt = self._outer()
 
     def _take_wish(self, asked: object) -> None:
         try:

@@ -6,7 +6,6 @@ What comes after what stands in the table of ``phase``; here is what is done in 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
@@ -19,7 +18,6 @@ from ..contract import (
     AttemptEnded,
     AttemptStarted,
     Committed,
-    Event,
     Interrupt,
     Origin,
     RunInfo,
@@ -29,7 +27,6 @@ from ..contract import (
     RunStarted,
     RunWarning,
     Status,
-    StepStarted,
 )
 from ..errors import JournalError
 from ..journal.memory import MemoryJournal
@@ -41,7 +38,6 @@ from .ending import COMPLETED, Ending, StopReason, classify, internal_error
 from .equipment import Equipment
 from .handoff import current_handoffs
 from .hooks import Verdict
-from .kin import settled_step, step_of
 from .listeners import anybody_listens
 from .modes import refused_modes
 from .past import Past
@@ -52,6 +48,7 @@ from .recording import Recording
 from .scope import current_run
 from .seed import board_of, seed_board
 from .signals import Interrupted
+from .tie import Tie
 
 __all__ = ["Sitting"]
 
@@ -89,6 +86,8 @@ class Sitting:
         self._result: AgentResult[Any] | None = None
         self._interrupt: Interrupt | None = None
         self._has_begun = False
+        parent = plan.parent
+        self._tie = parent and Tie(parent, plan.run_id, box=parts.box, interrupt=self.interrupt)
 
     # -- what others may do to a run in flight
 
@@ -100,6 +99,7 @@ class Sitting:
             parts.box.cancel()
             parts.scope.end_soon("interrupt")
             self._note_interrupt(interrupt)
+            parts.scope.tell_inside(interrupt)
 
     def cancel_call(self, call_id: str) -> bool:
         """End one tool call; returns whether there was one under way."""
@@ -126,6 +126,8 @@ class Sitting:
 
     async def live(self) -> AgentResult[Any]:
         """Live the run to its end; everything that can happen in it is in the result."""
+        # What hooks start is inside the run too.
+        token = None if self.is_bare else current_run.set(self._parent())
         while self.phase not in FINAL:
             try:
                 cue = await _ACTS[self.phase](self)
@@ -135,7 +137,27 @@ class Sitting:
                     raise
                 cue = self._take_fault(error)
             self.phase = NEXT[self.phase, cue]
+        if self._tie is not None:
+            self._tie.leave()
+            self._tie = None
+        if token is not None:
+            current_run.reset(token)
         return self._told
+
+    def _parent(self) -> Parent:
+        """What runs inside this one inherit."""
+        parts = self._parts
+        return Parent(
+            plan=self.plan,
+            depth=parts.depth,
+            ledger=parts.ledger,
+            loop=asyncio.get_running_loop(),
+            box=parts.box,
+            tell=self.recorder.emit,
+            wish=parts.host.look,
+            admit=parts.scope.admit,
+            stand_in=self.plan.child if parts.record is not None else None,
+        )
 
     @property
     def _told(self) -> AgentResult[Any]:
@@ -182,26 +204,19 @@ class Sitting:
             recorder.emit(RunSettled(result=result))
         return Cue.BROKEN
 
-    def _tell_parent(self, parent: Parent, event: Event) -> None:
-        """Log in the run round this one that it began or ended, and what it used."""
-        # A log that is lost, or a loop that is closed, is that run's own concern.
-        with contextlib.suppress(JournalError, RuntimeError):
-            if parent.loop is asyncio.get_running_loop():
-                parent.tell(event)
-            else:
-                parent.loop.call_soon_threadsafe(parent.tell, event)
-
     # -- opening
 
     async def _open(self) -> Cue:
         past, plan = self._past, self.plan
-        if plan.parent is not None:
-            self._tell_parent(plan.parent, StepStarted(key=step_of(self.info.run_id)))
+        if self._tie is not None:
+            self._tie.begin()
         if past is None:
             self._start()
         else:
             self._go_on(past)
         self._has_begun = True
+        if self._tie is not None:
+            self._tie.follow()
         if self._parts.hooks:
             await self._parts.hooks.tell("on_run_start", plan.request)
         if past is None:
@@ -308,8 +323,8 @@ class Sitting:
         parts.box.new_turn()
         if any(map(is_fenced, board.messages())):
             parts.box.distrust("an earlier run")
-        if (outer := self.plan.context) is not None and outer.tainted:
-            parts.box.distrust(f"{outer.tainted}, in the outer run")
+        if self._tie is not None:
+            self._tie.inherit_distrust()
         parts.use_board(board)
 
     async def _work(self) -> Cue:
@@ -319,8 +334,8 @@ class Sitting:
         if parts.scope.abandoned:
             message = "the engine ignored its cancellation and was left behind"
             self.recorder.warn(RunWarning(code="abandoned", message=message, origin=Origin.ENGINE))
-        if (outer := self.plan.context) is not None and parts.box.tainted:
-            outer.distrust(f"{parts.box.tainted}, in a run inside")
+        if self._tie is not None:
+            self._tie.bequeath_distrust()
         self._ending = ending = self._classify(parts.conclude_board(error))
         if ending.interrupt is not None:
             self._note_interrupt(ending.interrupt)
@@ -336,17 +351,7 @@ class Sitting:
 
     async def _execute(self) -> None:
         parts, plan = self._parts, self.plan
-        current_run.set(
-            Parent(
-                plan=plan,
-                depth=parts.depth,
-                ledger=parts.ledger,
-                loop=asyncio.get_running_loop(),
-                box=parts.box,
-                tell=self.recorder.emit,
-                stand_in=plan.child if parts.record is not None else None,
-            )
-        )
+        current_run.set(self._parent())
         current_handoffs.set(parts.handoffs)
         if plan.agent.instructions is not None:
             parts.run.instruct(await self._instructions())
@@ -385,6 +390,8 @@ class Sitting:
         result = self._result = parts.result(self._ending)
         if parts.hooks:
             self._verdict = await parts.hooks.before_finalize(self.plan.request, result)
+            # A decider may have asked a model, in a run of its own.
+            result = self._hold(parts.report.with_spent(result))
         verdict = self._verdict
         is_last, state = self._attempt >= self.plan.max_attempts, parts.report.state
         note_verdict(state, verdict, result, is_last=is_last)
@@ -474,9 +481,8 @@ class Sitting:
         self.recorder.emit(RunSettled(result=result))
         await self.recorder.barrier()
         parts = self._parts
-        if self.plan.parent is not None:
-            settled = settled_step(result, parts.ledger.tool_calls)
-            self._tell_parent(self.plan.parent, settled)
+        if self._tie is not None:
+            self._tie.settle(result, parts.ledger.tool_calls)
         if self.plan.host is not None:
             await parts.host.drain(parts.scope.wait)
         return Cue.WAITS if result.status is Status.INPUT_REQUIRED else Cue.CLOSED

@@ -20,6 +20,7 @@ from ..contract import (
     Engine,
     Event,
     Handoff,
+    Interrupt,
     Journal,
     JsonObject,
     Message,
@@ -116,9 +117,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     seed: tuple[BoardChanged, ...] = ()
 
     @property
-    def context(self) -> Context | None:
-        """What surrounds it: the tools of the run that it is inside of, None for none."""
-        return None if self.parent is None else self.parent.box
+    def near(self) -> Parent | None:
+        """The run round it, where that lives in the same event loop."""
+        parent = self.parent
+        is_near = parent is not None and parent.loop is asyncio.get_running_loop()
+        return parent if is_near else None
 
     @property
     def ask(self) -> Callable[..., Any] | None:
@@ -157,6 +160,8 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         loop: The event loop in which it lives.
         box: Its tools, which know whether strangers' words are in its context.
         tell: Logs what it has to know of the inner one.
+        wish: Looks whether anybody wishes that it stop, as the inner one then does.
+        admit: Has the inner one told of such a wish, until what it gives is called.
         stand_in: Gives the results of runs inside it where it is replayed; None runs them.
     """
 
@@ -166,6 +171,8 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     loop: asyncio.AbstractEventLoop
     box: Context
     tell: Callable[[Event], None]
+    wish: Callable[[], Interrupt | None]
+    admit: Callable[[Callable[[Interrupt], None]], Callable[[], None]]
     stand_in: Child | None = None
 
     @property

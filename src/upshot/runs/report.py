@@ -153,6 +153,13 @@ class Report(msgspec.Struct, kw_only=True):
             local=local,
         )
 
+    def with_spent(self, result: AgentResult[Any]) -> AgentResult[Any]:
+        """*result* with what was used until now."""
+        usage, cost = self.ledger.usage, self.ledger.cost
+        if usage == result.usage and cost == result.cost:
+            return result
+        return msgspec.structs.replace(result, usage=usage, cost=cost)
+
     def line(self, result: AgentResult[Any], *, reason: str = "", feedback: str = "") -> None:
         """Note the attempt that ended with *result*; its figures are its own alone."""
         usage, cost = self.ledger.since_mark()

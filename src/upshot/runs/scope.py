@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from ..contract import Clock
+from ..contract import Clock, Interrupt
 from ..tools.working_time import WorkingTime
 from .ending import StopReason
 from .plan import Parent
@@ -52,6 +52,7 @@ class Scope:
     _hook: asyncio.Timeout | None = None
     _hooks_until: float | None = None
     _stray: BaseException | None = None
+    _inside: set[Callable[[Interrupt], None]] | None = None
 
     def __init__(
         self,
@@ -67,6 +68,22 @@ class Scope:
         self._grace_s = grace_s
         self._loop = asyncio.get_running_loop()
         self._timers: list[asyncio.TimerHandle] = []
+
+    def admit(self, interrupt: Callable[[Interrupt], None]) -> Callable[[], None]:
+        """Take in a run inside, which hears of wishes to stop by *interrupt*.
+
+        Returns:
+            Lets it go.
+        """
+        # Added and taken away by other threads too, where a tool's body starts a run.
+        self._inside = inside = self._inside or set()
+        inside.add(interrupt)
+        return lambda: inside.discard(interrupt)
+
+    def tell_inside(self, wish: Interrupt) -> None:
+        """Hand a wish to stop on to the runs inside."""
+        for interrupt in [*(self._inside or ())]:
+            interrupt(wish)
 
     def is_stopped(self) -> bool:
         """Whether it was ended from outside."""
