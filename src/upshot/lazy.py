@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 
 __all__ = ["lazy_names"]
@@ -26,9 +26,21 @@ def lazy_names(
     def load(name: str) -> object:
         home = home_of.get(name)
         if home is None:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            # With a name and no object: an interpreter that guesses too would say it twice.
+            raise AttributeError(_missing(package, name, home_of), name=name)
         value: object = getattr(import_module(f".{home}", package), name)
         namespace[name] = value
         return value
 
     return load
+
+
+def _missing(package: str, name: str, known: Iterable[str]) -> str:
+    said = f"module {package!r} has no attribute {name!r}"
+    # Programs look for names with underscores only to see whether they are there.
+    if name.startswith("_"):
+        return said
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, known, n=1)
+    return f"{said}: did you mean {near[0]!r}?" if near else said

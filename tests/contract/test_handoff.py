@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upshot.contract import Handoff, handoff_tool_name
+from upshot.contract import Agent, Handoff, handoff_tool_name
 from upshot.errors import Misuse
 
 
@@ -41,6 +41,8 @@ def test_a_handoff_passes_the_history_on_unless_told_otherwise() -> None:
     [
         ({"to_agent_id": ""}, "a hand-off goes to an agent's id, not ''"),
         ({"to_agent_id": 5}, "a hand-off goes to an agent's id, not 5"),
+        ({"to_agent_id": Agent("b", tools=[])}, "not the Agent itself: Handoff('b')"),
+        ({"to_agent_id": None}, "not None: Handoff('support')"),
         ({"to_agent_id": "b", "description": 5}, "description of the hand-off to 'b'"),
         ({"to_agent_id": "b", "tool_name": 5}, "tool_name of the hand-off to 'b'"),
         ({"to_agent_id": "b", "filter": True}, "filter of the hand-off to 'b'"),

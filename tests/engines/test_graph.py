@@ -485,7 +485,7 @@ async def test_a_node_may_end_the_run_as_interrupted() -> None:
         (lambda: Graph({"a": nothing}, [("a", "b")]), "no node 'b'"),
         (lambda: Graph({"a": nothing}, ["ab"]), "no edge"),
         (lambda: Graph({"a": nothing}, [("a", "a", "x")]), "is a str"),
-        (lambda: Graph({"a": 3}), "node 'a' is a int"),
+        (lambda: Graph({"a": 3}), "node 'a' is an int"),
         (lambda: Graph({"a": nothing}, ends=["z"]), "no node 'z'"),
         (lambda: Graph({"a": nothing}, merges={"x": "plus"}), "'plus'"),
         (lambda: Graph({"a": nothing}, max_steps=0), "max_steps"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
@@ -36,6 +37,20 @@ from upshot import (
 )
 
 # ---- agents of all kinds
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"agents": [Agent("talker")]}, "agents is a list: give a mapping by name"),
+        ({"functions": len}, "functions is a builtin_function_or_method: give a mapping by name"),
+        ({"agents": {"talker": 3}}, "agents['talker'] is an int: give an Agent"),
+    ],
+    ids=["agents", "functions", "agent"],
+)
+def test_who_is_not_given_by_name_is_misuse(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(Misuse, match=re.escape(said)):
+        asking(**given)
 
 
 async def test_an_executor_gets_input_and_context_and_may_return_anything() -> None:

@@ -248,6 +248,11 @@ def test_what_is_no_source_is_misuse(source: Any) -> None:
         load_machine(source)
 
 
+def test_a_folder_is_misuse(tmp_path: Path) -> None:
+    with pytest.raises(Misuse, match="cannot be read: it is a folder"):
+        load_machine(tmp_path)
+
+
 def test_a_file_that_is_no_text_is_misuse(tmp_path: Path) -> None:
     path = tmp_path / "x.yml"
     path.write_bytes(b"\xff\xfe\x00")

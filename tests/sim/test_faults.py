@@ -7,8 +7,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from upshot.errors import Misuse
-from upshot.sim import CutFault, ResetFault, StatusFault
+from upshot.sim import CutFault, Latency, Limits, Reply, ResetFault, Scenario, StatusFault
 from upshot.sim.faults import FaultBox, to_fault
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: StatusFault(status=200), "status must be 400 to 599, got 200"),
+        (lambda: ResetFault(times=0), "times must be at least 1"),
+        (lambda: Limits(tokens_per_minute=0), "tokens_per_minute must be at least 1"),
+        (lambda: Reply(chunk_chars=0), "chunk_chars must be at least 1"),
+        (lambda: Latency(first_byte_ms=-1), "a latency cannot be negative"),
+        (Scenario, "a scenario needs `replies`"),
+    ],
+)
+def test_what_cannot_be_played_is_misuse_where_it_is_made(make, told):
+    with pytest.raises(Misuse, match=told):
+        make()
 
 
 def test_a_fault_happens_once_unless_it_says_otherwise():

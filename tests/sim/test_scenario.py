@@ -142,6 +142,11 @@ def test_yaml_without_a_reader_says_what_to_install(tmp_path, monkeypatch):
         read_scenario(path)
 
 
+def test_a_script_that_is_none_is_misuse():
+    with pytest.raises(Misuse, match=r"a script is a list of replies, .* not an int"):
+        Simulator(3)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("item", [3, [], [ToolCall("", "f"), "x"], None])
 def test_a_script_item_of_no_known_form_is_misuse(item):
     with pytest.raises(Misuse, match="script: item 1: expected a text"):

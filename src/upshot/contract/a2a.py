@@ -25,6 +25,7 @@ from .a2a_part import (
     with_extension,
 )
 from .answer import Pending
+from .article import kind_of, with_article
 from .artifact import Artifact
 from .card import AgentCapabilities, AgentCard, Skill
 from .error import AgentError
@@ -103,7 +104,7 @@ def to_a2a(value: object) -> JsonObject:
         case AgentCard() | Skill() | AgentCapabilities():
             return _card(value)
         case _:
-            raise Misuse(f"A2A has no form for a {type(value).__name__}")
+            raise Misuse(f"A2A has no form for {kind_of(value)}")
 
 
 def from_a2a(data: JsonObject, type: type[V]) -> V:
@@ -123,7 +124,7 @@ def from_a2a(data: JsonObject, type: type[V]) -> V:
         raise Misuse("the A2A form of a value is a JSON object")
     read = _READERS.get(type)
     if read is None:
-        raise Misuse(f"A2A has no form for a {type.__name__}")
+        raise Misuse(f"A2A has no form for {with_article(type.__name__)}")
     return cast("V", read(data))
 
 

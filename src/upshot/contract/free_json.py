@@ -244,7 +244,10 @@ def _key(key: object, path: str, lossy: list[str]) -> str:
         return {None: "null", True: "true", False: "false"}[key]
     if isinstance(key, int | float | UUID | date):
         return str(key)
-    raise UnserializableError(path, f"a {type(key).__name__} cannot be a key")
+    # Loaded where it is needed: reading JSON is a part of every start.
+    from .article import kind_of
+
+    raise UnserializableError(path, f"{kind_of(key)} cannot be a key")
 
 
 def _simplify(value: Any, path: str) -> object:

@@ -75,15 +75,21 @@ class Handoff(metaclass=ArgumentsMeta):
         given = cast("dict[str, object]", vars(self))
         agent_id = given["to_agent_id"]
         if not isinstance(agent_id, str) or not agent_id.strip():
-            raise Misuse(
-                f"a hand-off goes to an agent's id, not {agent_id!r:.60}: Handoff('support')"
-            )
+            raise Misuse(f"a hand-off goes to an agent's id, not {_shown(agent_id)}")
         for name in ("description", "tool_name"):
             if not isinstance(given[name], str | None):
                 raise Misuse(f"{name} of the hand-off to {agent_id!r} is no text")
         for name in ("filter", "on_invoke"):
             if given[name] is not None and not callable(given[name]):
                 raise Misuse(f"{name} of the hand-off to {agent_id!r} is no function")
+
+
+def _shown(given: object) -> str:
+    """What was given in place of an id, and what to give."""
+    id = getattr(given, "id", None)
+    if isinstance(id, str):
+        return f"the {type(given).__name__} itself: Handoff({id!r})"
+    return f"{given if given is None else repr(given)[:60]}: Handoff('support')"
 
 
 def handoff_tool_name(agent_id: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from ..contract import Agent
+from ..contract.article import kind_of
 from ..errors import Misuse
 from .graph_node import AgentTask, ForEach, Node, Parallel, Question, ToolTask
 
@@ -139,7 +140,7 @@ def _found(name: Any, known: Mapping[str, Any], what: str, place: str) -> Any:
 
 def _mapping(data: object, place: str) -> Mapping[str, Any]:
     if not isinstance(data, Mapping):
-        raise Misuse(f"{place or '/'}: give a mapping, not a {type(data).__name__}")
+        raise Misuse(f"{place or '/'}: give a mapping, not {kind_of(data)}")
     return cast("Mapping[str, Any]", data)
 
 

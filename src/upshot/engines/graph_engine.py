@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..contract import Checkpoint, JsonObject, Origin, RunWarning, Warned
+from ..contract.article import kind_of
 from ..errors import Misuse
 from ..runs import Board, Run, RunHost
 from .graph import Graph
@@ -26,8 +27,8 @@ class GraphEngine:
 
     def __init__(self, graph: Graph) -> None:
         if not isinstance(graph, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
-            kind = type(graph).__name__
-            raise Misuse(f"a GraphEngine walks a Graph, not a {kind}: GraphEngine(Graph(nodes))")
+            found = kind_of(graph)
+            raise Misuse(f"a GraphEngine walks a Graph, not {found}: GraphEngine(Graph(nodes))")
         self.graph = graph
 
     def __repr__(self) -> str:

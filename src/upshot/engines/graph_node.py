@@ -8,6 +8,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, TypeAlias, cast
 
 from ..contract import Agent, Effect, Json, Request
+from ..contract.article import kind_of
 from ..errors import Misuse
 
 __all__ = [
@@ -174,7 +175,7 @@ def as_node(name: str, work: object) -> Node:
     if known or callable(work) or hasattr(work, "nodes"):
         return Node(work)
     raise Misuse(
-        f"node {name!r} is a {type(work).__name__}: give a function of the board, an Agent, a "
+        f"node {name!r} is {kind_of(work)}: give a function of the board, an Agent, a "
         "Graph, or a Node, AgentTask, ToolTask, Question, Parallel or ForEach"
     )
 

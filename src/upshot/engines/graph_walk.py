@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from ..contract import OUTPUT_VAR, Effect, ErrorCode, Json, JsonObject, to_free_json
+from ..contract.article import kind_of
 from ..errors import Misuse
 from ..runs import Aborted, Board, Failed, Interrupted, Parked, current_run
 from .graph import Graph
@@ -382,7 +383,7 @@ class _Step:
         found = board.get(items) if isinstance(items, str) else await evaluate(items, board)
         listed = to_free_json(found)[0]
         if not isinstance(listed, list):
-            raise Misuse(f"ForEach found no list but a {type(listed).__name__}: {items!r}")
+            raise Misuse(f"ForEach found no list but {kind_of(listed)}: {items!r}")
         if not listed:
             return []
         _, node = next(members_of(work))

@@ -30,6 +30,7 @@ from ..contract import (
     ToolOutcome,
     ToolTimeout,
 )
+from ..contract.article import kind_of
 from ..errors import Misuse
 from ..runs import Board, Failed, Parked
 from .graph_board import BoardCopy
@@ -201,6 +202,6 @@ def keep_value(board: Board, value: Any, *, output: str, name: str) -> None:
             board.set(variable, given)
     elif value is not None:
         raise Misuse(
-            f"node {name!r} returned a {type(value).__name__}: return None, the board or a mapping "
+            f"node {name!r} returned {kind_of(value)}: return None, the board or a mapping "
             f"of variables, or name the variable that takes it, Node(..., output={OUTPUT_VAR!r})"
         )

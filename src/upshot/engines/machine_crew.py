@@ -21,6 +21,7 @@ from ..contract import (
     coerce_result,
     to_free_json,
 )
+from ..contract.article import kind_of
 from ..errors import Misuse
 from ..runs import Aborted, Failed, Interrupted, Parked, Run, RunHost
 from .graph_trip import Trip
@@ -67,12 +68,14 @@ class Crew:
         functions: Mapping[str, Callable[..., Any]],
         tools: Iterable[object],
     ) -> None:
+        _check_named(agents, "agents", "agent")
+        _check_named(functions, "functions", "function")
         self._functions = dict(functions)
         self._tools = tuple(tools)
         self._given = {name: _checked(name, agent) for name, agent in agents.items()}
         for name, function in self._functions.items():
             if not callable(cast("object", function)):
-                raise Misuse(f"functions[{name!r}] is a {type(function).__name__}: give a function")
+                raise Misuse(f"functions[{name!r}] is {kind_of(function)}: give a function")
         self._agents: dict[int, Agent[Any] | Executor] = {}
         self._find_all(machine)
 
@@ -189,13 +192,18 @@ async def _execute(
     return outcome
 
 
+def _check_named(given: object, what: str, one: str) -> None:
+    if not isinstance(given, Mapping):
+        raise Misuse(f"{what} is {kind_of(given)}: give a mapping by name: {what}={{'x': {one}}}")
+
+
 def _checked(name: str, agent: object) -> Agent[Any] | Executor:
     if isinstance(agent, Agent):
         return cast("Agent[Any]", agent)
     execute = getattr(agent, "execute", None)
     if not callable(execute):
         raise Misuse(
-            f"agents[{name!r}] is a {type(agent).__name__}: give an Agent, an Engine, or an "
+            f"agents[{name!r}] is {kind_of(agent)}: give an Agent, an Engine, or an "
             "object with async execute(input, context)"
         )
     if _takes_input(execute):

@@ -19,6 +19,7 @@ from ..contract import (
     RunWarning,
     Warned,
 )
+from ..contract.article import kind_of
 from ..errors import Misuse
 from ..runs import Board, Run, RunHost
 from .graph_trip import Trip
@@ -63,8 +64,8 @@ class MachineEngine:
         tools: Iterable[object] = (),
     ) -> None:
         if not isinstance(machine, Machine):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
-            kind = type(machine).__name__
-            raise Misuse(f"a MachineEngine drives a Machine, not a {kind}: load_machine(path)")
+            found = kind_of(machine)
+            raise Misuse(f"a MachineEngine drives a Machine, not {found}: load_machine(path)")
         self.machine = machine
         self._crew = Crew(machine, agents=agents or {}, functions=functions or {}, tools=tools)
         self._hooks = MachineHooks(hooks)

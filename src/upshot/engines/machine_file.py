@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from ..contract.article import kind_of
 from ..errors import Misuse
 from .machine_document import MAX_BYTES, Piece, read_data, read_yaml
 from .machine_fault import BrokenMachine, MachineFault, Mark
@@ -32,7 +33,7 @@ def load_machine(source: str | os.PathLike[str] | Mapping[str, Any]) -> Machine:
     Raises:
         BrokenMachine: It has faults; all are named at once, each with file, line and column,
             what was found and what was expected. It is a Misuse.
-        Misuse: There is no such file, or the extra ``machine`` is not installed.
+        Misuse: There is no such file, it is a folder, or the extra ``machine`` is not installed.
     """
     machine, faults = _load(source)
     if machine is None:
@@ -61,7 +62,7 @@ def _load(source: object) -> tuple[Machine | None, list[MachineFault]]:
     elif isinstance(source, str | os.PathLike):
         machine = loader.open(Path(cast("str", source)))
     else:
-        raise Misuse(f"a machine is a path or a mapping, not {type(source).__name__}")
+        raise Misuse(f"a machine is a path or a mapping, not {kind_of(source)}")
     # Of one file they come in the order of the text; files in that in which they were read.
     files = {file: place for place, file in enumerate(dict.fromkeys(f.mark.file for f in faults))}
     faults.sort(key=lambda fault: (files[fault.mark.file], fault.mark.line, fault.mark.column))
@@ -126,6 +127,8 @@ class _Loader:
 
 
 def _text_of(path: Path) -> str:
+    if path.is_dir():
+        raise IsADirectoryError(21, "it is a folder")
     if not path.is_file():
         # A device or a pipe might never end.
         raise FileNotFoundError(2, "there is no such file")

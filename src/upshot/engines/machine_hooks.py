@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..contract import AgentError, ErrorCode, Origin
+from ..contract.article import kind_of
 from ..errors import Misuse
 from ..runs import Aborted, Failed, Interrupted, Parked
 
@@ -32,10 +33,9 @@ class MachineHooks:
             if callable(method):
                 self._methods[name] = method
             elif method is not None:
-                raise Misuse(f"hooks.{name} is a {type(method).__name__}: give a function")
+                raise Misuse(f"hooks.{name} is {kind_of(method)}: give a function")
         if subject is not None and not self._methods:
-            kind = type(subject).__name__
-            raise Misuse(f"hooks is a {kind} that has none of {', '.join(NAMES)}")
+            raise Misuse(f"hooks is {kind_of(subject)} that has none of {', '.join(NAMES)}")
 
     def __bool__(self) -> bool:
         return bool(self._methods)

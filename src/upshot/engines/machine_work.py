@@ -16,6 +16,7 @@ from ..contract import (
     to_free_json,
 )
 from ..runs import Failed, current_run
+from ..contract.article import kind_of
 from .graph_crowd import together
 from .graph_trip import Trip
 from .machine_crew import Crew
@@ -122,8 +123,7 @@ class Worker:
         elif isinstance(found, list):
             names, items = [str(number) for number in range(len(found))], found
         else:
-            mark, kind = each.items.mark, type(found).__name__
-            message = f"{mark}: foreach found no list or mapping but a {kind}"
+            message = f"{each.items.mark}: foreach found no list or mapping but {kind_of(found)}"
             raise Failed(ErrorCode.INVALID_REQUEST, message)
         scopes = [scope.but(each.name, item) for item in items]
         is_keyed = each.key is not None or isinstance(found, dict)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TypeAlias, cast
 
 from ..contract import Host
+from ..contract.article import kind_of
 from ..errors import Misuse
 from ..runs import Board, Run, RunHost
 
@@ -36,8 +37,8 @@ class ScriptEngine:
 
     def __init__(self, script: Script) -> None:
         if not callable(script):
-            kind = type(script).__name__
-            raise Misuse(f"a script is an async function of (run, host, board), not a {kind}")
+            found = kind_of(script)
+            raise Misuse(f"a script is an async function of (run, host, board), not {found}")
         self._script = cast("_Script", script)
 
     def __repr__(self) -> str:

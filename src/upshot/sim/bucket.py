@@ -11,6 +11,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from ..errors import Misuse
+
 __all__ = ["BucketReading", "LimitGauge", "Limits", "OverLimit", "Resource", "TokenBucket"]
 
 MINUTE_S = 60.0
@@ -34,7 +36,7 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         for name in ("requests_per_minute", "tokens_per_minute"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
+                raise Misuse(f"{name} must be at least 1, got {value}")
 
 
 class BucketReading(Struct, frozen=True):

@@ -45,7 +45,7 @@ class _Selected(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, t
 
     def __post_init__(self) -> None:
         if self.times is not None and self.times < 1:
-            raise ValueError(f"times must be at least 1, or null for always, got {self.times}")
+            raise Misuse(f"times must be at least 1, or null for always, got {self.times}")
 
     def chooses(self, reply: int) -> bool:
         """Whether it may happen to the reply with that index."""
@@ -74,7 +74,7 @@ class StatusFault(_Selected, frozen=True, kw_only=True, tag="status"):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 400 <= self.status <= 599:
-            raise ValueError(f"status must be 400 to 599, got {self.status}")
+            raise Misuse(f"status must be 400 to 599, got {self.status}")
 
 
 class PageFault(_Selected, frozen=True, kw_only=True, tag="page"):

@@ -22,13 +22,14 @@ against another simulator of the same scenario. Texts and arguments are template
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
 
+from ..contract.article import kind_of
 from ..contract.call import ToolCall
 from ..contract.error import AgentError
 from ..contract.response import ModelResponse
@@ -61,7 +62,7 @@ class Latency(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if self.first_byte_ms < 0 or self.between_chunks_ms < 0:
-            raise ValueError("a latency cannot be negative")
+            raise Misuse("a latency cannot be negative")
 
 
 class Tokens(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -133,7 +134,7 @@ class Reply(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if any(fault.at is not None for fault in self.faults):
-            raise ValueError("a fault inside a reply is of that reply: leave out its `at`")
+            raise Misuse("a fault inside a reply is of that reply: leave out its `at`")
         _check_chunk_chars(self.chunk_chars)
 
 
@@ -164,9 +165,9 @@ class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if not self.replies and not self.models:
-            raise ValueError("a scenario needs `replies` (or `models` with replies)")
+            raise Misuse("a scenario needs `replies` (or `models` with replies)")
         if not all(self.models.values()):
-            raise ValueError("each of `models` needs at least one reply")
+            raise Misuse("each of `models` needs at least one reply")
         _check_chunk_chars(self.chunk_chars)
 
 
@@ -197,13 +198,18 @@ def read_scenario(source: ScenarioSource) -> Scenario:
         return _converted(_parsed_file(path), str(path))
     if isinstance(source, Mapping):
         return _converted(source, "scenario")
+    if not isinstance(source, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        raise Misuse(
+            f"a script is a list of replies, a mapping, a Scenario or a file's path, not "
+            f"{kind_of(source)}"
+        )
     replies = tuple(_to_reply(item, f"script: item {place}") for place, item in enumerate(source))
     return _converted({"replies": replies}, "script")
 
 
 def _check_chunk_chars(value: int | None) -> None:
     if value is not None and value < 1:
-        raise ValueError(f"chunk_chars must be at least 1, got {value}")
+        raise Misuse(f"chunk_chars must be at least 1, got {value}")
 
 
 def _converted(data: object, where: str) -> Scenario:

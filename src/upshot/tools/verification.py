@@ -9,6 +9,7 @@ from typing import cast
 import msgspec
 
 from ..contract import Effect, ErrorCode, ToolFailure, ToolOutcome, ToolTimeout
+from ..contract.article import kind_of
 from .body import is_async
 from .case import Case
 from .conclusion import CANCELLED, INTERRUPTED
@@ -118,6 +119,6 @@ def _told(ending: Ending) -> str:
         case Raised(error=error):
             return f"failed: {named(error)}"
         case Returned(value=value):
-            return f"answered with a {type(value).__name__}; applied, none or None is due"
+            return f"answered with {kind_of(value)}; applied, none or None is due"
         case _:
             return "took too long"
