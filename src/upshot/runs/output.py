@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -41,7 +42,9 @@ class OutputType:
             return _of_schema(cast("JsonObject", output_type))
         if hasattr(output_type, "model_json_schema"):
             model = cast("Any", output_type)
-            return cls(model.model_json_schema(), model.model_validate)
+            return cls(
+                model.model_json_schema(), _reading(model.model_validate_json, model.model_validate)
+            )
         return _of_type(output_type)
 
     @property
@@ -109,6 +112,8 @@ def _of_type(output_type: Any) -> OutputType:
             [output_type], ref_template="#/$defs/{name}"
         )
     except TypeError as error:
+        if "pydantic" in sys.modules and (found := _of_pydantic(output_type)) is not None:
+            return found
         raise Misuse(
             f"output_type {output_type!r} has no JSON Schema: give a msgspec Struct, a pydantic "
             f"model, a dataclass or a JSON Schema ({error})"
@@ -122,6 +127,42 @@ def _of_type(output_type: Any) -> OutputType:
     return OutputType(
         cast("JsonObject", schema), lambda value: msgspec.convert(value, output_type, strict=True)
     )
+
+
+def _of_pydantic(output_type: Any) -> OutputType | None:
+    """A type that pydantic reads, such as a list of its models; None where it does not."""
+    from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter
+
+    try:
+        adapter = TypeAdapter[object](output_type)
+        schema = adapter.json_schema()
+    except (PydanticSchemaGenerationError, PydanticUserError):
+        return None
+    return OutputType(schema, _reading(adapter.validate_json, adapter.validate_python))
+
+
+def _reading(
+    read: Callable[[bytes], object], check: Callable[[object], object]
+) -> Callable[[Json], object]:
+    """Validate by pydantic, as JSON: there a date is a text, for strict models too."""
+    from pydantic import ValidationError
+
+    def build(value: Json) -> object:
+        try:
+            try:
+                text = msgspec.json.encode(value)
+            except TypeError:
+                # It is built already.
+                return check(value)
+            return read(text)
+        except ValidationError as error:
+            faults = [
+                f"/{'/'.join(map(str, fault['loc']))}: {fault['msg']}"
+                for fault in error.errors(include_url=False)
+            ]
+            raise ValueError("; ".join(faults)) from error
+
+    return build
 
 
 def _refers_to_itself(schema: object, name: str) -> bool:
