@@ -133,6 +133,14 @@ class Box:
         if self._made is not None:
             self._made.distrust(source)
 
+    async def before_model(self, info: RunInfo, request: ModelRequest) -> ModelRequest:
+        """Have the deciders of this run say what the run *info*, inside it, may send.
+
+        Raises:
+            Failed: A decider raised, or gave something else.
+        """
+        return await self._hooks.before_model(request, info=info)
+
     def restore(self, records: Iterable[ToolRecord]) -> None:
         """Take in what the log says of earlier calls of this turn."""
         earlier = tuple(records)

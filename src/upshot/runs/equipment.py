@@ -155,6 +155,7 @@ class Equipment:
             info=self.info,
             recorder=self.recorder,
             wait=self.scope.wait,
+            outer=plan.parent and plan.parent.box,
         )
 
     def begin_attempt(self, number: int, feedback: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from typing import Any, cast
 
 import msgspec
@@ -21,10 +22,15 @@ from ..contract import (
     to_free_json,
 )
 from .callback import Wait, call, kind_of, method, raised
+from .plan import Context
 from .recorder import Recorder
 from .signals import Failed
 
 __all__ = ["Hooks", "Verdict"]
+
+# Those whose before_model is at work: what they send themselves, in a run inside, is not theirs
+# to judge again.
+_asked: ContextVar[tuple[object, ...]] = ContextVar("upshot_asked", default=())
 
 
 class Verdict:
@@ -69,6 +75,7 @@ class Hooks:
         info: The run.
         recorder: Its log.
         wait: Waits for an async hook, as long as the run has patience.
+        outer: The run round this one, whose deciders have a say in what is sent; None for none.
     """
 
     def __init__(
@@ -80,6 +87,7 @@ class Hooks:
         info: RunInfo,
         recorder: Recorder,
         wait: Wait,
+        outer: Context | None = None,
     ) -> None:
         self._observers = observers
         self._deciders = deciders
@@ -87,6 +95,7 @@ class Hooks:
         self._info = info
         self._recorder = recorder
         self._wait = wait
+        self._outer = outer
         self._are_there = bool(observers or deciders or committers)
 
     def __bool__(self) -> bool:
@@ -105,26 +114,37 @@ class Hooks:
                 # An observer looks on; it never changes what becomes of a run.
                 self._warn("observer_failed", f"{type(observer).__name__}.{name}", error)
 
-    async def before_model(self, request: ModelRequest) -> ModelRequest:
-        """What is to be sent, after every decider had its say.
+    async def before_model(
+        self, request: ModelRequest, *, info: RunInfo | None = None
+    ) -> ModelRequest:
+        """What is to be sent, after every decider had its say, and those of the runs round it.
+
+        Args:
+            request: What is to be sent.
+            info: The run inside this one that wants to send it; None is this run itself.
 
         Raises:
             Failed: A decider raised, or gave something else.
         """
+        asks, busy = info or self._info, _asked.get()
         for decider in self._deciders:
             asked = method(decider, "before_model")
-            if asked is None:
+            if asked is None or any(decider is one for one in busy):
                 continue
+            token = _asked.set((*busy, decider))
             try:
-                changed = await call(asked, self._info, request)
+                changed = await call(asked, asks, request)
                 if not isinstance(changed, ModelRequest | None):
                     raise TypeError(f"it gave a {type(changed).__name__} and no ModelRequest")
             except Exception as error:
                 # Deciders fail closed: nothing is sent that a broken one has not seen.
                 who = f"{type(decider).__name__}.before_model"
                 raise Failed(_hook_error(who, error)) from error
+            finally:
+                _asked.reset(token)
             request = changed or request
-        return request
+        # The outermost has the last word on what leaves.
+        return request if self._outer is None else await self._outer.before_model(asks, request)
 
     async def before_finalize(self, request: Request, result: AnyResult) -> Verdict:
         """Ask every decider; one that raises makes the verdict an error."""

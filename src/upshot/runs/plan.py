@@ -25,10 +25,12 @@ from ..contract import (
     JsonObject,
     Message,
     Model,
+    ModelRequest,
     ModelSettings,
     Policy,
     Request,
     Retry,
+    RunInfo,
     RunWarning,
 )
 from ..models import name_of
@@ -49,15 +51,23 @@ Child = Callable[..., Awaitable[Any]]
 
 
 class Context(Protocol):
-    """What the runs inside a run have to know of its messages."""
+    """What the runs inside a run have to know of it."""
 
     @property
     def tainted(self) -> str:
-        """Whose untrusted words are among them, "" for nobody's."""
+        """Whose untrusted words are among its messages, "" for nobody's."""
         ...
 
     def distrust(self, source: str) -> None:
         """Tell that untrusted words of *source* are among them."""
+        ...
+
+    async def before_model(self, info: RunInfo, request: ModelRequest) -> ModelRequest:
+        """What may be sent of *request*, which the run *info* inside wants to send.
+
+        Raises:
+            Failed: A decider raised.
+        """
         ...
 
 
