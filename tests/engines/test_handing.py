@@ -6,14 +6,16 @@ from typing import Any
 
 import pytest
 
-from tests.engines import graph_kit
+from tests.engines import graph_kit, machine_kit
 from upshot import (
     Agent,
     AgentResult,
     Graph,
     GraphEngine,
+    MachineEngine,
     ScriptedModel,
     ToolCall,
+    load_machine,
     run_with_handoffs,
 )
 from upshot.engines import ForEach, Parallel
@@ -104,3 +106,107 @@ async def test_a_graph_that_was_cut_off_hands_over_all_the_same() -> None:
         again, _ = await graph_kit.cut_and_resumed(Graph({"a": hands_over()}), log[:count])
         assert again.handoff is not None, count
         assert again.handoff.to_agent_id == "b"
+
+
+# ---- machines
+
+
+def machine(states: str, **more: Any) -> MachineEngine:
+    agents = {"front": hands_over(), "back": answers()}
+    return machine_kit.engine_of(states, agents=agents, **more)
+
+
+LAST_STATES = {
+    "alone": "a: {type: initial, agent: front, transitions: [{to: z}]}\nz: {type: final}",
+    "in the final state": "a: {type: initial, transitions: [{to: z}]}\n"
+    "z: {type: final, agent: front}",
+    "foreach": "a: {type: initial, foreach: '[1, 2]', agent: front, transitions: [{to: z}]}\n"
+    "z: {type: final}",
+    "parallel": "a: {type: initial, parallel: {x: {agent: back}, y: {agent: front}}, "
+    "transitions: [{to: z}]}\nz: {type: final}",
+    "routed": "a: {type: initial, agent: front, transitions: "
+    "[{when: result.handoff.to_agent_id == 'b', to: z}, {to: y}]}\n"
+    "y: {type: final, agent: back}\nz: {type: final}",
+    "in a sub-machine": "a: {type: initial, machine: {spec: upshot.machine/1, states: "
+    "{i: {type: initial, agent: front, transitions: [{to: e}]}, e: {type: final}}}, "
+    "transitions: [{to: z}]}\nz: {type: final}",
+}
+
+
+@pytest.mark.parametrize("place", LAST_STATES)
+async def test_the_last_agent_of_a_machine_hands_the_whole_run_over(place: str) -> None:
+    result = await machine_kit.go(machine(LAST_STATES[place]))
+    assert result.success, result.error
+    assert result.handoff is not None
+    assert result.handoff.to_agent_id == "b"
+    assert result.state["handoff"]["reason"] == "not mine"  # type: ignore[index]
+    assert codes(result) == []
+
+
+ROUTED = """
+a:
+  type: initial
+  agent: front
+  transitions: [{when: result.handoff.to_agent_id == "b", to: b}, {to: z}]
+b: {agent: back, transitions: [{to: z}]}
+z: {type: final}
+"""
+
+
+async def test_a_machine_follows_a_hand_off() -> None:
+    result = await machine_kit.go(machine(ROUTED))
+    assert (result.output, result.handoff, codes(result)) == ("hi", None, [])
+
+
+BLIND = """
+a: {type: initial, agent: front, transitions: [{to: m}]}
+m: {transitions: [{to: b}]}
+b: {agent: back, transitions: [{to: z}]}
+z: {type: final}
+"""
+
+
+async def test_a_hand_off_that_no_state_looks_at_is_told() -> None:
+    result = await machine_kit.go(machine(BLIND))
+    assert (result.output, result.handoff) == ("hi", None)
+    assert codes(result) == ["handoff_not_followed"]
+    assert "the state 'a' handed over to 'b'" in result.warnings[0].message
+
+
+@pytest.mark.parametrize(
+    "given", ["handed: result.handoff.to_agent_id", "all: result"], ids=["field", "whole"]
+)
+async def test_a_state_that_looks_at_the_hand_off_of_the_one_before_follows_it(given: str) -> None:
+    states = BLIND.replace("agent: back,", f"agent: back, input: {{{given}}},")
+    assert codes(await machine_kit.go(machine(states))) == []
+
+
+async def test_a_hook_that_looks_at_results_follows_a_hand_off() -> None:
+    class Hooks:
+        def on_state_exit(self, state_name: str, context: Any, output: Any) -> str | None:
+            return "z" if output.handoff is not None else None
+
+    result = await machine_kit.go(machine(BLIND, hooks=Hooks()))
+    assert (codes(result), result.handoff is None) == ([], False)
+
+
+async def test_a_machine_that_was_cut_off_hands_over_all_the_same() -> None:
+    states = LAST_STATES["in a sub-machine"]
+    _, log = await machine_kit.logged(machine(states))
+    begun = [event.kind for event in log].index("attempt_started")
+    for count in range(begun, len(log)):
+        again, _ = await machine_kit.cut_and_resumed(machine(states), log[:count])
+        assert again.handoff is not None, count
+        assert again.handoff.to_agent_id == "b"
+
+
+async def test_a_hand_off_is_told_once_however_often_the_run_goes_on() -> None:
+    _, log = await machine_kit.logged(machine(BLIND))
+    for count in range(len(log) - 4, len(log)):
+        again, _ = await machine_kit.cut_and_resumed(machine(BLIND), log[:count])
+        assert codes(again).count("handoff_not_followed") == 1, count
+
+
+def test_expressions_may_read_a_hand_off() -> None:
+    assert load_machine(machine_kit.whole(ROUTED)).states["a"].reads_handoff
+    assert not load_machine(machine_kit.whole(BLIND)).states["a"].reads_handoff

@@ -226,3 +226,20 @@ async def test_one_engine_drives_many_runs_at_the_same_time() -> None:
         *(run(AGENT, Request("Go.", inputs={"n": n % 3}), engine=engine) for n in range(200))
     )
     assert [result.output for result in results] == [{"n": 3}] * 200
+
+
+async def test_an_agent_without_a_model_is_misuse_before_the_start() -> None:
+    engine = asking(agents={"talker": Agent("talker")})
+    with pytest.raises(Misuse, match="no model for 'talker'"):
+        await go(engine)
+    result = await go(engine, model=ScriptedModel(["hi"]))
+    assert result.success
+
+
+async def test_a_sub_machines_agent_without_a_model_is_misuse_too() -> None:
+    inner = "{spec: upshot.machine/1, states: {i: {type: initial, agent: w, transitions: "
+    inner += "[{to: e}]}, e: {type: final}}}"
+    states = f"a: {{type: initial, machine: {inner}, transitions: [{{to: z}}]}}\nz: {{type: final}}"
+    engine = engine_of(states, agents={"w": Agent("writer")})
+    with pytest.raises(Misuse, match="no model for 'writer'"):
+        await go(engine)

@@ -18,10 +18,12 @@ from tests.engines.machine_kit import (
     whole,
 )
 from upshot import (
+    Agent,
     AgentError,
     ErrorCode,
     Failed,
     MachineEngine,
+    ScriptedModel,
     load_machine,
 )
 from upshot.testing import FakeClock
@@ -267,3 +269,44 @@ async def test_a_sub_machine_begins_anew_each_time_whatever_hooks_did_to_its_con
     """
     result = await go(engine_of(states, hooks=Hooks()), inputs={"n": 0})
     assert result.output == [1]
+
+
+# ---- what the agents of a foreach are asked
+
+EACH_AGENT = """
+    a: {{type: initial, foreach: context.items, as: topic, {what}, transitions: [{{to: b}}]}}
+    b: {{type: final, output: output}}
+"""
+
+
+def echo() -> Agent[Any]:
+    return Agent("echo", model=ScriptedModel(lambda messages: messages[-1].text))
+
+
+async def asked_of_each(what: str, items: Any, **given: Any) -> Any:
+    engine = engine_of(EACH_AGENT.format(what=what), **given)
+    return (await go(engine, inputs={"items": items})).output
+
+
+async def test_an_agent_of_foreach_is_asked_about_its_item() -> None:
+    said = await asked_of_each("agent: echo", ["tea", {"n": 1}], agents={"echo": echo()})
+    assert said == [{"content": "Go.\n\ntea"}, {"content": 'Go.\n\n{"n":1}'}]
+
+
+async def test_an_input_of_its_own_wins_over_the_item() -> None:
+    what = "agent: echo, input: '\"Only \" + topic'"
+    assert await asked_of_each(what, ["tea"], agents={"echo": echo()}) == [{"content": "Only tea"}]
+
+
+async def test_the_item_is_an_input_of_its_agent_by_its_name() -> None:
+    class Foreign:
+        async def execute(self, input: Any, context: Any) -> Any:
+            return input["topic"]
+
+    assert await asked_of_each("agent: f", [{"n": 1}], agents={"f": Foreign()}) == [{"n": 1}]
+
+
+async def test_a_machine_of_foreach_finds_its_item() -> None:
+    inner = "{spec: upshot.machine/1, states: {i: {type: initial, transitions: [{to: e}]}, "
+    inner += "e: {type: final, output: {got: input.topic}}}}"
+    assert await asked_of_each(f"machine: {inner}", ["tea"]) == [{"got": "tea"}]

@@ -81,7 +81,8 @@ def test_what_no_person_can_read_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: [1", "this is no YAML"), ("a:\n\tb: 1", "this is no YAML"), ("\x00", "no YAML"),
+        ("a: [1", "this is no YAML"), ("\x00", "no YAML"),
+        ("a:\n\tb: 1", "this is no YAML (a tab in the indentation)"),
         ("a: *x", "the alias *x of nothing"), ("a: &x [*x]", "inside of what it stands for"),
         ("a: !!python/object:os.system x", "the tag"), ("a: !x 1", "the tag !x"),
         ("? [1]\n: 2", "a key that is no text"), ("a: 1\n---\nb: 2", "another document"),
@@ -155,3 +156,8 @@ def test_a_scalar_keeps_how_it_is_written() -> None:
     piece = value_at("a: 'x y'", "a")
     assert isinstance(piece, Scalar)
     assert (piece.style, piece.text) == ("'", "x y")
+
+
+@pytest.mark.parametrize("text", ["a: @\tx", "a:\n  b: [\t"])
+def test_a_tab_elsewhere_is_not_blamed(text: str) -> None:
+    assert "a tab" not in read(text)[1][0].found

@@ -357,3 +357,10 @@ ANYTHING = st.recursive(
 def test_any_data_is_a_machine_or_has_faults(data: dict[str, Any]) -> None:
     assert check_machine(data)
     assert check_machine({"states": data})
+
+
+def test_a_broken_condition_is_none_that_always_holds() -> None:
+    ways = "[{when: 'context.n <', to: b}, {to: a}, {to: c}]"
+    states = f"a: {{type: initial, transitions: {ways}}}\nb: {{type: final}}\nc: {{type: final}}"
+    told = [fault for fault in check_machine(whole(states)) if fault.kind == "never_tried"]
+    assert [fault.found for fault in told] == ["a transition to 'c' that is never tried"]

@@ -15,6 +15,7 @@ from upshot import (
     ErrorCode,
     Failed,
     MachineEngine,
+    Misuse,
     Origin,
     ResultView,
     Status,
@@ -341,3 +342,28 @@ def test_a_view_can_be_copied(copied: Any) -> None:
     made = copied(view)
     assert made == view
     assert made.result == view.result
+
+
+class Hooks:
+    def on_state_enter(self, state_name: str, context: Any) -> None:
+        """Nothing."""
+
+
+class OfTheClass:
+    @staticmethod
+    def on_state_enter(state_name: str, context: Any) -> None:
+        context["seen"] = True
+
+    @classmethod
+    def on_state_exit(cls, state_name: str, context: Any, output: Any) -> None:
+        """Nothing."""
+
+
+def test_a_class_of_hooks_is_misuse_when_the_engine_is_made() -> None:
+    with pytest.raises(Misuse, match=r"hooks is the class Hooks: give an object.*hooks=Hooks\(\)"):
+        engine(Hooks, "hi")
+
+
+async def test_a_class_whose_hooks_need_no_object_will_do() -> None:
+    result = await go(engine(OfTheClass, "hi"))
+    assert result.output["seen"] is True

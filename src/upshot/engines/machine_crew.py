@@ -25,7 +25,7 @@ from ..contract.article import kind_of
 from ..errors import Misuse
 from ..runs import Aborted, Failed, Interrupted, Parked, Run, RunHost
 from .graph_trip import Trip
-from .lent_model import model_for
+from .lent_model import check_models, model_for
 from .machine_fault import nearest
 from .machine_outcome import Outcome
 from .machine_state import Machine, Task
@@ -101,6 +101,18 @@ class Crew:
         """Those that ask a model, each once."""
         found = (agent for agent in self._agents.values() if isinstance(agent, Agent))
         return tuple({agent.id: agent for agent in found if agent.engine is None}.values())
+
+    def check_models(self, *, has_model: bool) -> None:
+        """Look whether all agents have a model.
+
+        Args:
+            has_model: Whether the run has one, which it lends.
+
+        Raises:
+            Misuse: One has none; all are named.
+        """
+        agents = (agent for agent in self._agents.values() if isinstance(agent, Agent))
+        check_models(agents, has_model=has_model)
 
     async def call(self, task: Task, given: Json) -> Outcome:
         """Call a function with its input as keywords.

@@ -119,7 +119,7 @@ def read_yaml(text: str, faults: list[MachineFault], *, file: str = "") -> Piece
         faults.append(_too_large(composer.mark, str(problem)))
         return None
     except yaml.YAMLError as error:
-        faults.append(_unreadable(error, file))
+        faults.append(_unreadable(error, text, file))
         return None
     return composer.root
 
@@ -135,13 +135,23 @@ def _too_large(mark: Mark, found: str) -> MachineFault:
 _LIMITS = f"{MAX_BYTES:,} bytes, {_MAX_DEPTH} levels, {_ITEMS_WANTED}"
 
 
-def _unreadable(error: Any, file: str) -> MachineFault:
+def _unreadable(error: Any, text: str, file: str) -> MachineFault:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or getattr(error, "reason", None)
-    said = " ".join(str(problem or error).split())
+    said, wanted = " ".join(str(problem or error).split()), "one YAML document"
+    if mark and "cannot start any token" in said and _is_at_tab(text, mark.line, mark.column):
+        said, wanted = "a tab in the indentation", "spaces: YAML takes no tabs there"
     # YAML counts from 0, people from 1.
     place = Mark(file, mark.line + 1, mark.column + 1) if mark else Mark(file, 1, 1)
-    return MachineFault(place, f"this is no YAML ({said})", "one YAML document", kind="yaml")
+    return MachineFault(place, f"this is no YAML ({said})", wanted, kind="yaml")
+
+
+def _is_at_tab(text: str, line: int, column: int) -> bool:
+    lines = text.splitlines()
+    if line >= len(lines):
+        return False
+    before, at = lines[line][:column], lines[line][column : column + 1]
+    return at == "\t" and not before.strip()
 
 
 class _Pieces:

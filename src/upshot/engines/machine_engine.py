@@ -23,6 +23,7 @@ from ..contract.article import kind_of
 from ..errors import Misuse
 from ..runs import Board, Run, RunHost
 from .graph_trip import Trip
+from .handing import hand_over
 from .machine_crew import Crew, MachineAgent
 from .machine_hooks import MachineHooks
 from .machine_state import Machine
@@ -83,6 +84,17 @@ class MachineEngine:
         """Whether the checkpoint is named after a state; the machine is then entered there."""
         return checkpoint.step in self.machine.states
 
+    def check_models(self, *, has_model: bool) -> None:
+        """Look whether all its agents have a model, before anything begins.
+
+        Args:
+            has_model: Whether the run has one, which it lends.
+
+        Raises:
+            Misuse: One has none; all are named.
+        """
+        self._crew.check_models(has_model=has_model)
+
     async def execute(self, run: Run, host: RunHost, board: Board) -> Board:
         """Go through the machine from its initial state, or from the one a checkpoint names.
 
@@ -113,6 +125,7 @@ class MachineEngine:
             trip.flush()
         if outcome.payload is not None:
             board.set(OUTPUT_VAR, outcome.payload)
+        await hand_over(run, host, outcome.handoff)
         return board
 
     async def _tell_of_change(self, host: RunHost, key: str) -> None:

@@ -113,6 +113,11 @@ class Expression:
         """The names that it reads."""
         return self._reads.keys()
 
+    def reads_of_result(self, name: str) -> bool:
+        """Whether it looks at the field *name* of the result, or at the whole of it."""
+        tree = self._reads.get("result", {})
+        return tree is None or name in tree
+
     def holds(self, scope: Scope) -> bool:
         """Evaluate a condition.
 

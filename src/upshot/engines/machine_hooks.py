@@ -23,13 +23,17 @@ class MachineHooks:
         subject: Any object with some of the methods; None has none.
 
     Raises:
-        Misuse: It has none of them, or one that cannot be called.
+        Misuse: It has none of them, or one that cannot be called; or it is a class, whose methods
+            need an object.
     """
 
     def __init__(self, subject: object) -> None:
         found = {name: getattr(subject, name, None) for name in NAMES}
         self._methods: dict[str, Callable[..., Any]] = {}
         for name, method in found.items():
+            if isinstance(subject, type) and _needs_self(subject, name):
+                kind = subject.__name__
+                raise Misuse(f"hooks is the class {kind}: give an object of it, hooks={kind}()")
             if callable(method):
                 self._methods[name] = method
             elif method is not None:
@@ -70,3 +74,8 @@ class MachineHooks:
                     ErrorCode.HOOK_FAILED, message, type=type(error).__name__, origin=Origin.HOST
                 )
             ) from error
+
+
+def _needs_self(subject: type, name: str) -> bool:
+    """Whether *name* is a method of the objects of a class, and not of the class itself."""
+    return inspect.isfunction(inspect.getattr_static(subject, name, None))

@@ -12,6 +12,7 @@ from ..contract import (
     AgentResult,
     Cost,
     ErrorCode,
+    HandoffEvent,
     Json,
     JsonObject,
     Status,
@@ -21,7 +22,8 @@ from ..contract import (
     to_contract,
     to_free_json,
 )
-from ..errors import RunFailed
+from .handing import form_of, read_handoff
+from .machine_bug import read_failure
 
 __all__ = ["NOTHING", "Outcome", "summed"]
 
@@ -43,7 +45,7 @@ class Outcome:
         say: What an agent answered.
     """
 
-    __slots__ = ("_form", "_result", "exception", "payload", "say")
+    __slots__ = ("_form", "_handoff", "_result", "exception", "payload", "say")
 
     def __init__(
         self,
@@ -58,6 +60,7 @@ class Outcome:
         self.say: str = say
         self._result = result
         self._form: JsonObject | None = None
+        self._handoff: HandoffEvent | None = None
 
     @classmethod
     def of(cls, result: AgentResult[Any], *, exception: Exception | None = None) -> Outcome:
@@ -72,11 +75,11 @@ class Outcome:
 
     @classmethod
     def raised(cls, exception: Exception) -> Outcome:
-        """What code raised: a failure that the code meant, or a bug."""
-        result = coerce_result(exception)
-        meant = isinstance(getattr(exception, "error", None), AgentError)
-        meant = meant or isinstance(exception, RunFailed)
-        return cls.of(result, exception=None if meant else exception)
+        """What code raised: a failure that the code meant or was told of, or a bug."""
+        failure = read_failure(exception)
+        if failure is not None:
+            return cls.of(failure)
+        return cls.of(coerce_result(exception), exception=exception)
 
     @classmethod
     def read(cls, form: JsonObject) -> Outcome:
@@ -85,6 +88,7 @@ class Outcome:
         result = form.get("result")
         if isinstance(result, dict):
             outcome._form = result
+            outcome._handoff = read_handoff(form.get("handoff"))
         return outcome
 
     @property
@@ -92,7 +96,7 @@ class Outcome:
         """The whole result."""
         if self._result is None:
             if self._form is not None:
-                self._result = from_contract(self._form)
+                self._result = replace(from_contract(self._form), handoff=self._handoff)
             else:
                 content = self.payload if isinstance(self.payload, str) else None
                 self._result = AgentResult[Any](output=self.payload, content=content)
@@ -104,6 +108,11 @@ class Outcome:
         if self._result is None and self._form is None:
             return None
         return self.result.error
+
+    @property
+    def handoff(self) -> HandoffEvent | None:
+        """The hand-off that an agent made in it, None for none."""
+        return self._handoff if self._result is None else self._result.handoff
 
     @property
     def answer(self) -> Json:
@@ -130,6 +139,8 @@ class Outcome:
             form["result"] = self._form
         elif self._result is not None:
             form["result"] = to_contract(self._result)
+        if (handoff := self.handoff) is not None:
+            form["handoff"] = form_of(handoff)
         return form
 
     def named(self, name: str) -> Outcome:

@@ -295,4 +295,5 @@ class _Reader(TableReader):
         if "to" not in items:
             return None
         to = self.name(items["to"], "the name of a state")
-        return Transition(to, when, items["to"].mark)
+        is_broken = "when" in items and when is None
+        return Transition(to, when, items["to"].mark, is_broken=is_broken)

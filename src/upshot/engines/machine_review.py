@@ -78,7 +78,7 @@ def _check_targets(
 
 def _check_order(state: State, reader: TableReader) -> None:
     for place, transition in enumerate(state.transitions[:-1]):
-        if transition.when is None:
+        if transition.when is None and not transition.is_broken:
             after = state.transitions[place + 1]
             wanted = "the transition without a condition at the end"
             found = f"a transition to {after.to!r} that is never tried"

@@ -13,7 +13,7 @@ import msgspec
 from ..contract import Agent, JsonObject
 from .machine_expression import Expression
 from .machine_fault import MachineFault, Mark
-from .machine_formula import Fields, Formula
+from .machine_formula import Fields, Formula, expressions_of
 
 __all__ = ["Each", "Machine", "Retrying", "State", "Task", "Transition"]
 
@@ -28,11 +28,14 @@ class Transition:
         to: Its name.
         when: The condition, None for always.
         mark: Where it stands.
+        is_broken: Whether it has a condition that cannot be read, which is a fault.
     """
 
     to: str
     when: Expression | None = None
     mark: Mark = Mark()
+    _: KW_ONLY
+    is_broken: bool = False
 
 
 @dataclass(frozen=True)
@@ -129,6 +132,16 @@ class State:
     def works(self) -> bool:
         """Whether anything is done in it but finding the way on."""
         return bool(self.tasks or self.wait)
+
+    @cached_property
+    def reads_handoff(self) -> bool:
+        """Whether any of its expressions looks at what an agent handed over."""
+        formulas = (self.input, self.output, self.keeps, *(task.input for task in self.tasks))
+        found = [one for formula in formulas for one in expressions_of(formula)]
+        found += [way.when for way in self.transitions if way.when is not None]
+        if self.each is not None:
+            found.append(self.each.items)
+        return any(one.reads_of_result("handoff") for one in found)
 
     def targets(self) -> Iterator[str]:
         """Where it may lead without a hook."""

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple
 
-from ..contract import AgentResult, Clock, ErrorCode, Json, JsonObject
+from ..contract import AgentResult, Clock, ErrorCode, HandoffEvent, Json, JsonObject
 from ..runs import Failed
 from .graph_board import Change
 from .graph_trip import Trip
+from .handing import warn_of_unread
 from .machine_context import MachineContext
 from .machine_crew import Crew
 from .machine_hooks import MachineHooks
@@ -92,6 +93,8 @@ class _Walk:
         self._given = given
         self._context = MachineContext(context)
         self._last: Outcome = NOTHING
+        # The state whose agent handed over, while nothing has looked at that.
+        self._unread = ""
         self._visits: dict[str, int] = {}
         self._worker = Worker(
             around.trip,
@@ -118,7 +121,13 @@ class _Walk:
                 await trip.name_point(name, f"{self._key}{name}#{visit}", steps)
             steps += 1
             self._check_limit(steps, name)
-            done = await self._visit(self._state(name))
+            state = self._state(name)
+            if self._unread:
+                await self._look_for_reader(state)
+            done = await self._visit(state)
+            if done.outcome is not self._last:
+                is_open = done.outcome.handoff is not None and not self._may_read(state)
+                self._unread = done.change.node if is_open else ""
             if commit is not None:
                 commit((done.change,))
             if done.outcome is not self._last and done.outcome.spent is not None:
@@ -126,8 +135,25 @@ class _Walk:
             said = next((m.text for _, added in done.change.messages for m in added), said)
             self._last = done.outcome
             if not done.to:
-                return _whole(done.answer, said, outcomes)
+                return _whole(done.answer, said, outcomes, done.outcome.handoff)
             name = done.to
+
+    async def _look_for_reader(self, state: State) -> None:
+        """Warn where others work after a hand-off that nothing has looked at."""
+        handoff, host = self._last.handoff, self._around.trip.host
+        if self._may_read(state) or handoff is None:
+            self._unread = ""
+        elif state.works:
+            visit = self._visits.get(state.name, 0) + 1
+            if not host.is_settled(f"{self._key}{state.name}#{visit}"):
+                how = "a condition can look at result.handoff"
+                place = f"the state {self._unread!r}"
+                await warn_of_unread(host, place, handoff.to_agent_id, how)
+            self._unread = ""
+
+    def _may_read(self, state: State) -> bool:
+        hooks = self._around.hooks
+        return state.reads_handoff or hooks.has("on_state_exit") or hooks.has("on_transition")
 
     async def _visit(self, state: State) -> Done:
         visit = self._visits[state.name] = self._visits.get(state.name, 0) + 1
@@ -182,12 +208,14 @@ class _Walk:
             )
 
 
-def _whole(answer: Json, said: str, outcomes: Sequence[Outcome]) -> Outcome:
-    """What a machine gives, with what its states used."""
+def _whole(
+    answer: Json, said: str, outcomes: Sequence[Outcome], handoff: HandoffEvent | None
+) -> Outcome:
+    """What a machine gives, with what its states used and what the last agent handed over."""
     spent = summed(outcomes)
     if spent is None and not said:
         return Outcome(answer)
     usage, cost = spent or (None, None)
     used: dict[str, Any] = {} if usage is None else {"usage": usage, "cost": cost}
-    result = AgentResult[Any](output=answer, content=said or None, **used)
+    result = AgentResult[Any](output=answer, content=said or None, handoff=handoff, **used)
     return Outcome(answer, result, say=said)

@@ -15,10 +15,11 @@ from ..contract import (
     JsonObject,
     to_free_json,
 )
-from ..runs import Failed, current_run
 from ..contract.article import kind_of
+from ..runs import Failed, current_run
 from .graph_crowd import together
 from .graph_trip import Trip
+from .graph_work import ask_about
 from .machine_crew import Crew
 from .machine_outcome import Outcome, summed
 from .machine_scope import Scope
@@ -126,13 +127,16 @@ class Worker:
             message = f"{each.items.mark}: foreach found no list or mapping but {kind_of(found)}"
             raise Failed(ErrorCode.INVALID_REQUEST, message)
         scopes = [scope.but(each.name, item) for item in items]
+        given = [self._about(task, each.name, item) for item in items]
         is_keyed = each.key is not None or isinstance(found, dict)
         if each.key is not None:
             names = [_key_of(each.key.value(one)) for one in scopes]
             _refuse_twins(names, str(each.key.mark))
         works = [
-            self._one(task, f"{key}/{number}", one, f"{self._prefix}{state.name}", name)
-            for number, (name, one) in enumerate(zip(names, scopes, strict=True))
+            self._one(
+                task, f"{key}/{number}", one, f"{self._prefix}{state.name}", name, given=asked
+            )
+            for number, (name, one, asked) in enumerate(zip(names, scopes, given, strict=True))
         ]
         return await _gather(works, names if is_keyed else None, at_once=each.at_once)
 
@@ -143,12 +147,29 @@ class Worker:
         ]
         return await _gather(works, list(state.members))
 
-    async def _one(self, task: Task, key: str, scope: Scope, state: str, name: str) -> Outcome:
+    def _about(self, task: Task, name: str, item: Any) -> JsonObject:
+        """What is given for *item* where the state says nothing: what the machine was, and it."""
+        if task.input is not None or task.kind == "function":
+            return self._given
+        value = to_free_json(item)[0]
+        text = ask_about(value, str(self._given.get("message", "")))
+        return {**self._given, name: value, "message": text}
+
+    async def _one(
+        self,
+        task: Task,
+        key: str,
+        scope: Scope,
+        state: str,
+        name: str,
+        *,
+        given: JsonObject | None = None,
+    ) -> Outcome:
         """An item or member; it is a step of its own, so that it is not done again."""
         made: list[Outcome] = []
 
         async def body() -> dict[str, object]:
-            outcome = await self._try(task, key, scope, f"{state}/{name}")
+            outcome = await self._try(task, key, scope, f"{state}/{name}", given=given)
             if outcome.error is not None:
                 # What failed is no finished step.
                 raise _Broken(outcome.named(name))
@@ -158,13 +179,17 @@ class Worker:
         form = await self._trip.host.step(key, Effect.WRITE, body, idempotent=True)
         return made[0] if made else Outcome.read(cast("JsonObject", form))
 
-    async def _try(self, task: Task, key: str, scope: Scope, name: str) -> Outcome:
-        """Do *task* as often as it may be tried."""
-        given = self._given if task.input is None else task.input.value(scope)
-        given = to_free_json(given)[0] if task.input is None else given
+    async def _try(
+        self, task: Task, key: str, scope: Scope, name: str, *, given: JsonObject | None = None
+    ) -> Outcome:
+        """Do *task* as often as it may be tried; without an input it is given *given*."""
+        if task.input is None:
+            asked = to_free_json(self._given if given is None else given)[0]
+        else:
+            asked = task.input.value(scope)
         retry, tries = task.retry or _ONCE, 1
         while True:
-            outcome = await self._do(task, key if tries == 1 else f"{key}~{tries}", given, name)
+            outcome = await self._do(task, key if tries == 1 else f"{key}~{tries}", asked, name)
             if outcome.error is None or tries >= retry.max_attempts:
                 return outcome
             if not await wait_before_retry(outcome, retry, tries, self._clock):
@@ -235,7 +260,9 @@ async def _gather(
     if spent is None:
         return Outcome(payload)
     usage, cost = spent
-    return Outcome(payload, AgentResult[Any](output=payload, usage=usage, cost=cost))
+    handoff = next((one.handoff for one in outcomes if one.handoff is not None), None)
+    result = AgentResult[Any](output=payload, usage=usage, cost=cost, handoff=handoff)
+    return Outcome(payload, result)
 
 
 def _key_of(value: Json) -> str:

@@ -1,0 +1,61 @@
+"""Bugs and failures: what an exception is that somebody's code in a machine raised."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..contract import AgentError, AgentResult, ErrorCode, JsonObject, Origin, Status, coerce_result
+from ..errors import RunFailed
+from ..native import find_headers, find_rate_limit
+from ..tools import ToolError
+from ..wire import classify_error
+
+__all__ = ["read_failure"]
+
+
+def read_failure(exception: Exception) -> AgentResult[Any] | None:
+    """The failure that *exception* tells of; None where it is a bug of the code that raised it.
+
+    A failure is what brings its own error, a ``ToolError``, and what a client of an API raises:
+    its status, headers and causes are looked at.
+    """
+    if isinstance(exception, ToolError):
+        return _failed(_of_tool(exception), exception)
+    if isinstance(exception, RunFailed) or isinstance(
+        getattr(exception, "error", None), AgentError
+    ):
+        return coerce_result(exception)
+    error = classify_error(exception=exception)
+    if error.code in (ErrorCode.INTERNAL, ErrorCode.CANCELED) or not (
+        error.status_code is not None or _may_be_a_clients(exception)
+    ):
+        return None
+    return _failed(error, exception)
+
+
+def _of_tool(exception: ToolError) -> AgentError:
+    return AgentError(
+        ErrorCode(exception.code or ErrorCode.INTERNAL),
+        str(exception),
+        type=type(exception).__name__,
+        retryable=exception.retryable,
+        retry_after_s=exception.retry_after_s,
+        origin=Origin.TOOL,
+    )
+
+
+def _may_be_a_clients(exception: Exception) -> bool:
+    """Whether it is none of Python's own, which say "timeout" of an argument as of a network."""
+    return isinstance(exception, OSError) or type(exception).__module__ != "builtins"
+
+
+def _failed(error: AgentError, exception: Exception) -> AgentResult[Any]:
+    headers = find_headers(exception)
+    data: JsonObject = {"raw_headers": {**headers}} if headers else {}
+    is_limit = error.code == ErrorCode.RATE_LIMIT
+    return AgentResult[Any](
+        status=Status.FAILED,
+        error=error,
+        rate_limit=find_rate_limit(headers, limited=is_limit, retry_after_s=error.retry_after_s),
+        provider_data=data,
+    )
