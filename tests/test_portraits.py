@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,15 @@ async def put(key: str) -> str:
     return key
 
 
+@dataclass
+class Order:
+    id: str
+
+
+def advice(run: Any) -> str:
+    return "Be kind."
+
+
 async def script(run: Any, host: Any, board: Any) -> None: ...
 
 
@@ -76,6 +86,10 @@ MACHINE = load_machine({"spec": "upshot.machine/1", "states": STATES})
         (Simulator(["x"]), "Simulator(not running)"),
         (Agent("a"), "Agent(id='a')"),
         (
+            Agent("a", instructions=advice, output_type=Order, tools=[put]),
+            "Agent(id='a', instructions=advice, tools=(Tool(name='put'),), output_type=Order)",
+        ),
+        (
             Agent("a", model="openai:gpt-5", tools=[put], budget=Budget(max_turns=2), retry=None),
             "Agent(id='a', model='openai:gpt-5', tools=(Tool(name='put'),), "
             "budget=Budget(max_turns=2), retry=None)",
@@ -100,6 +114,7 @@ async def test_a_journal_says_what_it_is_of(tmp_path: Path) -> None:
     path = str(tmp_path / "runs.db")
     async with open_journal(path) as journal:
         assert repr(journal) == f"SqliteJournal({path!r})"
+        assert repr(journal.artifacts) == f"SqliteArtifactStore(SqliteJournal({path!r}))"
     assert repr(journal) == f"SqliteJournal({path!r}, closed)"
 
 

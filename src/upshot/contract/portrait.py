@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sized
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from reprlib import Repr
+from types import FunctionType
 from typing import Any, Protocol, cast
 
 import msgspec
@@ -63,6 +64,8 @@ class _Brief(Repr):
         self.maxtuple = self.maxlist = self.maxdict = self.maxset = _MAX_ITEMS
 
     def repr1(self, x: object, level: int) -> str:
+        if isinstance(x, type | FunctionType):
+            return x.__qualname__
         # A value with a look of its own keeps it.
         if isinstance(x, msgspec.Struct) and "__repr__" not in vars(type(x)):
             return self.draw(x, level)

@@ -48,6 +48,9 @@ class SqliteArtifactStore:
     def __init__(self, database: _Database) -> None:
         self._database = database
 
+    def __repr__(self) -> str:
+        return f"SqliteArtifactStore({self._database!r})"
+
     async def put(self, run_id: str, call_id: str, data: bytes, media_type: str) -> File:
         """Store *data*.
 
