@@ -71,6 +71,28 @@ def test_a_machine_runs_parks_and_goes_on_by_an_answer(command: Command) -> None
     assert Path("sent.txt").read_text() == "Dear Sir.\n"
 
 
+def test_a_machine_is_shown_by_its_states_and_the_runs_inside_by_their_ids(
+    command: Command,
+) -> None:
+    run(command, "--run-id", "q1")
+    command("approve", "q1", "--answer", "1", "yes")
+    _, out, _ = command("show", "q1")
+    for internal in ("machine-1", "child:", "wait:", "#1", "none was asked"):
+        assert internal not in out
+    assert "model       asked by runs inside" in out
+    inner = json.loads(command("runs", "--json")[1])[0]["run_id"]
+    steps = [line.split()[4] for line in out.splitlines() if " ms " in line and "█" in line]
+    assert [inner[:12] if one.startswith("run-") else one for one in steps] == [
+        "draft",
+        inner[:12],
+        "ask",
+        "send",
+        "done",
+    ]
+    rows = command("runs")[1].splitlines()
+    assert [row.partition(" completed")[0].rstrip() for row in rows[1:]] == ["q1", f"└ {inner}"]
+
+
 def test_the_model_may_be_a_scenario(command: Command) -> None:
     assert run(command, model="sim:scenario.json")[0] == 3
 

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from tests.cli.made_up import RUN_ID, a_whole_run, began_call, stamped, started, story_of
 from upshot.cli.glyphs import Glyphs
-from upshot.cli.progress import Mode, Progress, choose_mode, picture
+from upshot.cli.progress import Mode, Progress, choose_mode, picture, settled_line
 from upshot.cli.story import Story
 from upshot.cli.terminal import Terminal
 from upshot.contract import ModelStarted, TextDelta
@@ -124,3 +124,12 @@ def test_the_picture_is_no_wider_than_the_terminal(width: int) -> None:
     story = story_of([(0, began_call("c0", "a_tool_with_quite_a_long_name_" * 3))])
     lines = picture(story, now_s=1, width=width, glyphs=Glyphs())
     assert all(cell_len(line.plain) < width for line in lines)
+
+
+@pytest.mark.parametrize("width", [30, 40, 60, 80])
+def test_a_settled_step_is_one_line_that_says_what_came_of_it(width: int) -> None:
+    for step in story_of(a_whole_run()).ended:
+        line = settled_line(step, width, Glyphs()).plain
+        assert cell_len(line) <= width
+        assert step.ended is not None
+        assert step.ended.word[:5] in line

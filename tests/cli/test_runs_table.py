@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.cli.made_up import BEGAN
+from upshot.cli.glyphs import Glyphs
 from upshot.cli.runs_table import runs_table
 from upshot.contract import RunSummary
 
 
-def rows_of(*runs: RunSummary, width: int = 80) -> list[str]:
-    return [line.plain for line in runs_table(runs, width=width)]
+def rows_of(
+    *runs: RunSummary, width: int | None = 80, parents: dict[str, str] | None = None
+) -> list[str]:
+    rows = runs_table(runs, parents or {}, width=width, glyphs=Glyphs())
+    return [line.plain for line in rows]
 
 
 def test_a_run_is_one_row_within_80_columns() -> None:
@@ -22,7 +28,7 @@ def test_a_run_is_one_row_within_80_columns() -> None:
     heading, row = rows_of(run)
     assert heading.split() == ["run", "status", "agent", "started", "(UTC)", "request"]
     assert row == (
-        "run-0123456789abcdef running or died support 2025-03-01 12:00 Where is order 7…"
+        "run-0123456789abcdef running or died support 2025-03-01 12:00 Where is order 7?…"
     )
     assert len(row) <= 80
 
@@ -35,3 +41,31 @@ def test_a_request_cannot_steer_the_terminal() -> None:
 
 def test_no_runs_are_no_table() -> None:
     assert rows_of() == []
+
+
+ASKED = RunSummary(
+    run_id="run-0123456789abcdef",
+    agent_id="support",
+    status="input_required",
+    started_at=BEGAN,
+    request="Where is order 7? " * 9,
+)
+
+
+def test_a_request_is_whole_where_nobody_said_how_wide_the_page_is() -> None:
+    assert rows_of(ASKED, width=None)[1].endswith(ASKED.request.strip())
+
+
+@pytest.mark.parametrize("width", [38, 40, 50, 60, 70, 80])
+def test_a_row_is_one_line_on_a_narrow_page(width: int) -> None:
+    rows = rows_of(ASKED, width=width)
+    assert max(map(len, rows)) <= width
+    assert rows[1].startswith("run-0123456789abcdef input_required")
+
+
+def test_a_run_inside_stands_below_the_one_that_started_it() -> None:
+    inner, outer, alone, orphan = (RunSummary(run_id=id) for id in ("in", "out", "one", "orphan"))
+    parents = {"in": "out", "orphan": "gone"}
+    rows = rows_of(inner, outer, alone, orphan, parents=parents)
+    names = [row.partition("running")[0].rstrip() for row in rows[1:]]
+    assert names == ["out", "└ in", "one", "└ orphan"]

@@ -35,9 +35,19 @@ def test_a_run_is_drawn_to_scale_in_80_columns() -> None:
     ]
 
 
-@pytest.mark.parametrize("width", [70, 80, 100, 120])
+@pytest.mark.parametrize("width", [40, 50, 56, 60, 70, 80, 100, 120])
 def test_no_line_is_wider_than_the_page(width: int) -> None:
     assert max(map(cell_len, drawn(width))) <= width
+
+
+def test_a_narrow_page_has_no_bars_and_then_no_moments() -> None:
+    assert drawn(60)[0].split() == ["at", "took", "step", "outcome"]
+    assert drawn(40)[:4] == [
+        "    took step          outcome",
+        "  200 ms model 1       429 rate_limit",
+        "           next try in 800 ms",
+        "  500 ms model 1 again 3 calls",
+    ]
 
 
 def test_a_run_without_steps_has_no_timeline() -> None:

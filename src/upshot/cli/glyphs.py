@@ -19,6 +19,7 @@ class Glyphs(NamedTuple):
         bad: Before what went wrong.
         dot: Between figures.
         rule: Of lines across the page.
+        inner: Before what is inside the line above.
     """
 
     work: str = "█"
@@ -29,9 +30,12 @@ class Glyphs(NamedTuple):
     bad: str = "✗"
     dot: str = "·"
     rule: str = "─"
+    inner: str = "└"
 
 
-_PLAIN = Glyphs(work="#", wait=".", mark="|", good="+", odd="!", bad="x", dot="-", rule="-")
+_PLAIN = Glyphs(
+    work="#", wait=".", mark="|", good="+", odd="!", bad="x", dot="-", rule="-", inner="`"
+)
 
 
 def glyphs_for(encoding: str) -> Glyphs:

@@ -140,10 +140,11 @@ def settled_line(step: Step, width: int, glyphs: Glyphs) -> Text:
     sign = {"good": glyphs.good, "bad": glyphs.bad}.get(ended.tone, glyphs.odd)
     took = "" if step.took_s is None or step.kind == "mark" else duration(step.took_s)
     said = f"{clean(ended.word)}  {clean(ended.detail)}" if ended.word else clean(ended.detail)
-    left = width - _NAME_WIDTH - _TOOK_WIDTH - 6
+    name_width = _name_width(width)
+    left = max(1, width - name_width - _TOOK_WIDTH - 6)
     return Text.assemble(
         (f" {sign} ", style),
-        (fit(label(step), _NAME_WIDTH), "bold" if step.kind == "model" else ""),
+        (fit(label(step), name_width), "bold" if step.kind == "model" else ""),
         f" {took:>{_TOOK_WIDTH}} ",
         " ",
         (fit(said.strip(), left).rstrip(), style),
@@ -188,15 +189,21 @@ def _running_line(step: Step, story: Story, now_s: float, width: int, spinner: s
         said, took = f"waits {duration(waits_s)}", ""
     else:
         said, took = _doing(step, story), duration(now_s - step.start_s)
-    left = max(8, width - _NAME_WIDTH - _TOOK_WIDTH - 7)
+    name_width = _name_width(width)
+    left = max(1, width - name_width - _TOOK_WIDTH - 7)
     return Text.assemble(
         (f" {spinner} ", "cyan"),
-        (fit(label(step), _NAME_WIDTH), "bold" if step.kind == "model" else ""),
+        (fit(label(step), name_width), "bold" if step.kind == "model" else ""),
         f" {took:>{_TOOK_WIDTH}} ",
         (" " + fit(said, left).rstrip(), "dim"),
         no_wrap=True,
         overflow="crop",
     )
+
+
+def _name_width(width: int) -> int:
+    """Columns for a name; on a narrow terminal names and what came of them share the room."""
+    return max(1, min(_NAME_WIDTH, (width - _TOOK_WIDTH - 7) // 2))
 
 
 def _doing(step: Step, story: Story) -> str:

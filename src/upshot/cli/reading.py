@@ -11,7 +11,7 @@ from ..journal import open_journal
 from .conclusion import print_answer
 from .glyphs import glyphs_for
 from .report import report
-from .run_lookup import existing_journal, find_run, read_story
+from .run_lookup import existing_journal, find_parents, find_run, read_story
 from .runs_table import runs_table
 from .story import RUNNING, Story
 from .terminal import Terminal
@@ -57,7 +57,7 @@ async def show_run(
 
 
 async def list_runs(terminal: Terminal, *, journal: str, status: str, as_json: bool) -> int:
-    """Print the runs of a journal, newest first.
+    """Print the runs of a journal, newest first; those inside another one stand below it.
 
     Args:
         terminal: Where to print.
@@ -74,10 +74,12 @@ async def list_runs(terminal: Terminal, *, journal: str, status: str, as_json: b
     """
     async with open_journal(existing_journal(journal)) as log:
         runs = await log.runs(status or None)
+        parents = {} if as_json else await find_parents(log, runs)
     if as_json:
         terminal.put_json(encode(list(runs)))
     elif runs:
-        terminal.say(*runs_table(runs, width=terminal.out.width))
+        glyphs = glyphs_for(terminal.out.encoding)
+        terminal.say_rows(runs_table(runs, parents, glyphs=glyphs, width=terminal.free_width))
     else:
         terminal.tell(f"{journal} has no runs" + (f" that are {status}" if status else ""))
     return 0
@@ -118,7 +120,7 @@ def _timeline(story: Story) -> list[dict[str, Any]]:
     return [
         {
             "kind": step.kind,
-            "name": label(step),
+            "name": step.name if step.kind == "step" else label(step),
             "start_s": round(step.start_s, 3),
             "took_s": None if step.took_s is None else round(step.took_s, 3),
             "wait_s": round(step.wait_s, 3),

@@ -122,7 +122,7 @@ def _facts(story: Story, journal: str) -> Iterator[tuple[str, str, str]]:
     if started is not None and started.parent_run_id:
         yield "started by", started.parent_run_id, ""
     yield "started", _when(story), ""
-    yield "model", clean(story.model) or "none was asked", ""
+    yield "model", _model(story), ""
     yield "tokens", _tokens(story), ""
     yield "cost", money(story.cost), ""
     if story.records:
@@ -153,6 +153,12 @@ def _when(story: Story) -> str:
     worked = duration(story.length_s)
     sittings = f" in {story.sittings} sittings" if story.sittings > 1 else ""
     return f"{moment(started)}, worked {worked}{sittings}"
+
+
+def _model(story: Story) -> str:
+    if story.model:
+        return clean(story.model)
+    return "asked by runs inside" if story.usage.api_calls else "none was asked"
 
 
 def _tokens(story: Story) -> str:

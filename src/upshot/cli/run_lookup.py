@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
-from ..contract import Journal, RunStarted
+from ..contract import Journal, RunStarted, RunSummary
 from ..errors import Misuse
 from .story import Story
 
@@ -14,6 +15,7 @@ __all__ = [
     "LAST",
     "MEMORY",
     "existing_journal",
+    "find_parents",
     "find_run",
     "new_journal",
     "read_story",
@@ -98,6 +100,17 @@ async def _last(journal: Journal, ids: list[str]) -> str:
                 return run_id
             break
     return ids[0]
+
+
+async def find_parents(journal: Journal, runs: Sequence[RunSummary]) -> dict[str, str]:
+    """The run that each of *runs* was started by, by id; only those that another one started."""
+    parents: dict[str, str] = {}
+    for run in runs:
+        async for event in journal.events(run.run_id):
+            if isinstance(event, RunStarted) and event.parent_run_id:
+                parents[run.run_id] = event.parent_run_id
+            break
+    return parents
 
 
 async def read_story(journal: Journal, run_id: str) -> Story:

@@ -2,46 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.cells import cell_len
 from rich.text import Text
 
 from ..contract import RunSummary
 from .figures import clean
+from .glyphs import Glyphs
 from .report import status_style, status_words
 from .timeline import fit
 
 __all__ = ["runs_table"]
 
 _MAX_AGENT_WIDTH = 20
+_MIN_REQUEST_WIDTH = 8
 _HEADING = ("run", "status", "agent", "started (UTC)", "request")
+_REQUEST = 4
+# What goes first where there is no room.
+_LEAST_NEEDED = (3, 2, _REQUEST)
 
 
-def runs_table(runs: Sequence[RunSummary], *, width: int) -> Iterator[Text]:
+def runs_table(
+    runs: Sequence[RunSummary],
+    parents: Mapping[str, str],
+    *,
+    width: int | None,
+    glyphs: Glyphs,
+) -> Iterator[Text]:
     """Lay runs out as rows: id, status, agent, start and what was asked.
 
     Args:
         runs: What to show, in order; empty gives nothing.
-        width: Columns to fill; the request gets what is left.
+        parents: The run that each was started by, where one was; it then stands below that.
+        width: Columns to fill, None for as many as needed. The request gets what is left; where
+            that is too little, columns are left out.
+        glyphs: What to draw with.
 
     Yields:
         A heading, then a line for each run.
     """
     if not runs:
         return
-    rows = [_cells(run) for run in runs]
+    placed = list(_placed(runs, parents))
+    rows = [_cells(run, depth, glyphs) for run, depth in placed]
     widths = [max(map(cell_len, column)) for column in zip(_HEADING, *rows, strict=True)]
     widths[2] = min(widths[2], _MAX_AGENT_WIDTH)
-    widths[-1] = max(8, width - sum(widths[:-1]) - len(widths))
-    yield _row(_HEADING, widths, ["dim"] * len(widths))
-    for run, cells in zip(runs, rows, strict=True):
-        yield _row(cells, widths, ["bold", status_style(run.status), "", "dim", ""])
+    shown = _fitting(widths, width)
+    yield _row(_HEADING, widths, shown, ["dim"] * len(widths))
+    for (run, _), cells in zip(placed, rows, strict=True):
+        yield _row(cells, widths, shown, ["bold", status_style(run.status), "", "dim", ""])
 
 
-def _cells(run: RunSummary) -> tuple[str, ...]:
+def _placed(
+    runs: Sequence[RunSummary], parents: Mapping[str, str]
+) -> Iterator[tuple[RunSummary, int]]:
+    """The runs with how deep they are inside others, each below the one that started it."""
+    ids = {run.run_id for run in runs}
+    below: dict[str, list[RunSummary]] = {}
+    for run in runs:
+        parent = parents.get(run.run_id, "")
+        below.setdefault(parent if parent in ids else "", []).append(run)
+    # A stack and no recursion: runs may be nested as deep as they like.
+    stack = [(run, int(run.run_id in parents)) for run in reversed(below.get("", []))]
+    while stack:
+        run, depth = stack.pop()
+        yield run, depth
+        inner = below.get(run.run_id, []) if run.run_id else []
+        stack += [(one, depth + 1) for one in reversed(inner)]
+
+
+def _fitting(widths: list[int], width: int | None) -> list[int]:
+    """The columns for which there is room; the width of the request is set to what is left."""
+    shown = list(range(len(widths)))
+    if width is None:
+        return shown
+    left = _left(widths, shown, width)
+    for column in _LEAST_NEEDED:
+        if left >= _MIN_REQUEST_WIDTH:
+            break
+        shown.remove(column)
+        left = _left(widths, shown, width)
+    widths[_REQUEST] = max(1, left)
+    return shown
+
+
+def _left(widths: Sequence[int], shown: Sequence[int], width: int) -> int:
+    return width - sum(widths[one] + 1 for one in shown if one != _REQUEST)
+
+
+def _cells(run: RunSummary, depth: int, glyphs: Glyphs) -> tuple[str, ...]:
+    inside = f"{'  ' * (depth - 1)}{glyphs.inner} " if depth else ""
     return (
-        clean(run.run_id),
+        inside + clean(run.run_id),
         status_words(run.status),
         clean(run.agent_id),
         "" if run.started_at is None else f"{run.started_at:%Y-%m-%d %H:%M}",
@@ -49,8 +102,11 @@ def _cells(run: RunSummary) -> tuple[str, ...]:
     )
 
 
-def _row(cells: Sequence[str], widths: Sequence[int], styles: Sequence[str]) -> Text:
-    fitted = (fit(cell, width) + " " for cell, width in zip(cells, widths, strict=True))
-    line = Text.assemble(*zip(fitted, styles, strict=True), no_wrap=True, overflow="crop")
+def _row(
+    cells: Sequence[str], widths: Sequence[int], shown: Sequence[int], styles: Sequence[str]
+) -> Text:
+    line = Text(no_wrap=True, overflow="crop")
+    for column in shown:
+        line.append(fit(cells[column], widths[column]) + " ", styles[column])
     line.rstrip()
     return line

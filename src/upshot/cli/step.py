@@ -45,7 +45,7 @@ class Step:
 
     Attributes:
         kind: What it is.
-        name: Of the model, the tool or the step.
+        name: Of the model or the tool; the key of a step.
         start_s: Seconds of work from the start of the run.
         end_s: The same of its end; None while it runs. Where its process died in it, the last
             that is known of that process.
@@ -55,6 +55,7 @@ class Step:
         again: Whether it is a further try of a model call.
         lost: Whether its process died in it.
         note: What it last said of itself while running.
+        title: What a step is called for people, "" for its key.
     """
 
     kind: Kind
@@ -67,6 +68,7 @@ class Step:
     again: bool = False
     lost: bool = False
     note: str = ""
+    title: str = ""
 
     @property
     def running(self) -> bool:

@@ -45,6 +45,7 @@ from ..runs.kin import bare_id
 from ..runs.ledger import Ledger
 from .figures import count, duration
 from .step import Ended, Step, ending_of_error, ending_of_reply, ending_of_tool
+from .step_title import step_title
 
 __all__ = ["RUNNING", "Story"]
 
@@ -61,7 +62,7 @@ class Story:
         run_id: The run, "" before its first event.
         started: Its first event, None before that.
         model: The last model that was asked.
-        steps: What was done, in order of its start.
+        steps: What was done, in order of its start; without what an engine notes for itself.
         ended: The same in order of their end; only the steps that have one.
         records: Settled tool calls, in order of settling.
         artifacts: What was stored.
@@ -274,7 +275,9 @@ class Story:
         self._end(key, began_s + record.run_ms / 1000 if record.run_ms else at_s, ended)
 
     def _step_started(self, event: StepStarted, at_s: float) -> None:
-        self._begin(f"step {event.key}", Step("step", event.key, at_s))
+        title = step_title(event.key)
+        if title:
+            self._begin(f"step {event.key}", Step("step", event.key, at_s, title=title))
 
     def _step_settled(self, event: StepSettled, at_s: float) -> None:
         ended = Ended("done", "good") if event.error is None else ending_of_error(event.error)

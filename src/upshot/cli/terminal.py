@@ -6,10 +6,11 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import IO, TextIO
 
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 from ..errors import Misuse
 from .figures import clean_lines
@@ -41,9 +42,22 @@ class Terminal:
         """Whether stdout and stderr are shown together."""
         return self.out.is_terminal and self.err.is_terminal
 
+    @property
+    def free_width(self) -> int | None:
+        """Columns of stdout; None where it is a pipe and nobody has said how wide it is."""
+        is_known = self.out.is_terminal or os.environ.get("COLUMNS")
+        return self.out.width if is_known else None
+
     def say(self, *lines: RenderableType) -> None:
         """Write to stdout, laid out for its width."""
         _write(self.out, lambda: _laid_out(self.out, lines))
+
+    def say_rows(self, rows: Iterable[Text]) -> None:
+        """Write rows that were laid out for ``free_width`` to stdout."""
+        if self.free_width is None:
+            self.put("".join(f"{row.plain}\n" for row in rows))
+        else:
+            self.say(*rows)
 
     def tell(self, *lines: RenderableType) -> None:
         """Write to stderr, laid out for its width."""

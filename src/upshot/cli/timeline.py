@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
@@ -20,8 +21,10 @@ _TIME_WIDTH = 8
 _MAX_NAME_WIDTH = 22
 _OUTCOME_WIDTH = 20
 _MIN_BAR_WIDTH = 10
-_GAPS = 4
-_DETAIL_INDENT = 2 * (_TIME_WIDTH + 1) + 2
+_MIN_NAME_WIDTH = 8
+_WIDE_ENOUGH_FOR_MOMENTS = 56
+# The first cells of a row are times.
+_TIMES = 2
 
 
 def timeline(story: Story, *, width: int, glyphs: Glyphs) -> Iterator[Text]:
@@ -29,7 +32,7 @@ def timeline(story: Story, *, width: int, glyphs: Glyphs) -> Iterator[Text]:
 
     Args:
         story: The run; one without steps gives nothing.
-        width: Columns to fill, at least 70 or the bars are cut at the right.
+        width: Columns to fill. Where they are few the bars go first, then the moments.
         glyphs: What to draw with.
 
     Yields:
@@ -38,15 +41,14 @@ def timeline(story: Story, *, width: int, glyphs: Glyphs) -> Iterator[Text]:
     if not story.steps:
         return
     names = max(*map(cell_len, map(label, story.steps)), len("step"))
-    name_width = min(_MAX_NAME_WIDTH, names)
-    fixed = 2 * _TIME_WIDTH + name_width + _OUTCOME_WIDTH + _GAPS
-    row = _Row(story.length_s, name_width, max(_MIN_BAR_WIDTH, width - fixed), glyphs)
+    row = _Row(_widths(min(_MAX_NAME_WIDTH, names), width), story.length_s, glyphs)
     yield row.heading()
     for step in story.steps:
         yield row.of(step)
         detail = ending(step).detail
-        if detail and not _inline(ending(step)):
-            yield Text(" " * _DETAIL_INDENT + clean(detail, width - _DETAIL_INDENT), "dim")
+        if detail and not row.inline(ending(step)):
+            indent = row.detail_indent
+            yield Text(" " * indent + fit(clean(detail), width - indent).rstrip(), "dim")
 
 
 def bar(step: Step, *, length_s: float, width: int, glyphs: Glyphs) -> str:
@@ -66,10 +68,10 @@ def bar(step: Step, *, length_s: float, width: int, glyphs: Glyphs) -> str:
 
 
 def label(step: Step) -> str:
-    """What a step is called: ``model 2``, ``model 2 again``, a tool's name."""
+    """What a step is called: ``model 2``, ``model 2 again``, a tool's name, a state."""
     if step.kind == "model":
         return f"model {step.number}{' again' if step.again else ''}"
-    return clean(step.name, 60)
+    return clean(step.title or step.name, 60)
 
 
 def ending(step: Step) -> Ended:
@@ -86,18 +88,42 @@ def fit(text: str, width: int) -> str:
     return set_cell_size(text, width)
 
 
+class _Widths(NamedTuple):
+    """Columns of each cell of a row; 0 leaves the cell out."""
+
+    at: int
+    took: int
+    name: int
+    bar: int
+    outcome: int
+
+
+def _widths(names: int, width: int) -> _Widths:
+    bar = width - 2 * (_TIME_WIDTH + 1) - (names + 1) - 1 - _OUTCOME_WIDTH
+    if bar >= _MIN_BAR_WIDTH:
+        return _Widths(_TIME_WIDTH, _TIME_WIDTH, names, bar, _OUTCOME_WIDTH)
+    at = _TIME_WIDTH if width >= _WIDE_ENOUGH_FOR_MOMENTS else 0
+    left = width - (at + 1 if at else 0) - (_TIME_WIDTH + 1) - 1
+    name = max(_MIN_NAME_WIDTH, min(names, left // 2))
+    return _Widths(at, _TIME_WIDTH, name, 0, max(1, left - name))
+
+
 class _Row:
     """How the rows of one timeline are laid out."""
 
-    def __init__(self, length_s: float, name_width: int, bar_width: int, glyphs: Glyphs) -> None:
+    def __init__(self, widths: _Widths, length_s: float, glyphs: Glyphs) -> None:
+        self._widths = widths
         self._length_s = length_s
-        self._name_width = name_width
-        self._bar_width = bar_width
         self._glyphs = glyphs
 
+    @property
+    def detail_indent(self) -> int:
+        """Where what is said below a row begins."""
+        times = (self._widths.at, self._widths.took)
+        return sum(width + 1 for width in times if width) + 2
+
     def heading(self) -> Text:
-        end = duration(self._length_s)
-        scale = "0" + end.rjust(self._bar_width - 1)
+        scale = "0" + duration(self._length_s).rjust(self._widths.bar - 1)
         return self._line(
             ("at", "dim"), ("took", "dim"), ("step", "dim"), (scale, "dim"), ("outcome", "dim")
         )
@@ -107,32 +133,30 @@ class _Row:
         style = STYLES[ended.tone]
         is_mark = step.kind == "mark"
         took = "" if step.took_s is None or is_mark else duration(step.took_s)
-        drawn = bar(step, length_s=self._length_s, width=self._bar_width, glyphs=self._glyphs)
+        width = max(1, self._widths.bar)
+        drawn = bar(step, length_s=self._length_s, width=width, glyphs=self._glyphs)
         return self._line(
             (f"{step.start_s:.2f} s", "dim"),
             (took, ""),
             (label(step), "bold" if step.kind == "model" else ""),
             (drawn, style),
-            (_inline(ended) or clean(ended.word), style),
+            (self.inline(ended) or clean(ended.word), style),
         )
+
+    def inline(self, ended: Ended) -> str:
+        """Word and detail of an ending where both fit into its column, else ""."""
+        both = clean(", ".join(filter(None, (ended.word, ended.detail))))
+        return both if cell_len(both) <= self._widths.outcome else ""
 
     def _line(self, *cells: tuple[str, str]) -> Text:
-        at, took, name, drawn, outcome = cells
-        return Text.assemble(
-            (at[0].rjust(_TIME_WIDTH) + " ", at[1]),
-            (took[0].rjust(_TIME_WIDTH) + " ", took[1]),
-            (fit(name[0], self._name_width) + " ", name[1]),
-            (drawn[0] + " ", drawn[1]),
-            (fit(outcome[0], _OUTCOME_WIDTH).rstrip(), outcome[1]),
-            no_wrap=True,
-            overflow="crop",
-        )
-
-
-def _inline(ended: Ended) -> str:
-    """Word and detail of an ending where both fit into its column, else ""."""
-    both = clean(", ".join(filter(None, (ended.word, ended.detail))))
-    return both if cell_len(both) <= _OUTCOME_WIDTH else ""
+        line = Text(no_wrap=True, overflow="crop")
+        for place, (width, (text, style)) in enumerate(zip(self._widths, cells, strict=True)):
+            if width:
+                gap = " " if len(line) else ""
+                fitted = text.rjust(width) if place < _TIMES else fit(text, width)
+                line.append(gap).append(fitted, style)
+        line.rstrip()
+        return line
 
 
 def _share(at_s: float, length_s: float) -> float:
