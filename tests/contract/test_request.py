@@ -76,6 +76,11 @@ def test_what_is_no_message_is_refused_where_the_request_is_made(asked: Any):
         ModelRequest(asked)
 
 
+def test_what_stands_among_messages_and_is_none_is_named() -> None:
+    with pytest.raises(Misuse, match="messages hold an int: give Message"):
+        ModelRequest([Message("user", "hi"), 3])  # type: ignore[list-item]
+
+
 @pytest.mark.parametrize("field", ["inputs", "metadata"])
 def test_inputs_that_are_no_mapping_are_misuse(field: str) -> None:
     fields: dict[str, Any] = {field: 5}

@@ -117,7 +117,9 @@ class ModelRequest(msgspec.Struct, frozen=True):
         else:
             for one in cast("Sequence[object]", given):
                 if not isinstance(one, Message):
-                    raise Misuse(f"messages hold a {type(one).__name__}: give Message('user', ...)")
+                    from .article import kind_of
+
+                    raise Misuse(f"messages hold {kind_of(one)}: give Message('user', ...)")
 
     @staticmethod
     def of(asked: ModelInput) -> ModelRequest:
