@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import count
 from typing import Any
+from unittest import SkipTest
 
 import pytest
 
+from tests.testing.suites import assert_red, checks_of, run_check, tried_by
 from upshot import (
     Agent,
     Checkpoint,
@@ -19,10 +24,11 @@ from upshot import (
     MachineEngine,
     Message,
     ModelRequest,
+    ModelResponse,
     ScriptEngine,
     load_machine,
 )
-from upshot.engines import AgentTask
+from upshot.engines import AgentTask, Parallel
 from upshot.testing import EngineContract
 
 
@@ -36,21 +42,30 @@ class TestLoopWithItsOwnModel(EngineContract):
         return LoopEngine(self.model)
 
 
-async def ask(run: Any, host: Any, board: Any) -> None:
-    """What a sound engine does."""
+async def heed(host: Any) -> None:
+    """Follow a wish to stop."""
     wish = await host.interrupts()
     if wish:
         raise Interrupted(wish.cause, wish.detail)
+
+
+async def answered(run: Any, board: Any) -> ModelResponse:
+    """The model's answer; its error ends the run."""
     response = await run.call_model(ModelRequest(board.messages()))
-    response.unwrap()
-    board.append(response.to_message())
+    if response.error is not None:
+        raise Failed(response.error)
+    return response
+
+
+async def ask(run: Any, host: Any, board: Any) -> None:
+    """What a sound engine does."""
+    await heed(host)
+    board.append((await answered(run, board)).to_message())
 
 
 async def work(run: Any, host: Any, board: Any) -> Any:
     """A script of two steps."""
-    wish = await host.interrupts()
-    if wish:
-        raise Interrupted(wish.cause, wish.detail)
+    await heed(host)
     facts = await host.once("look", "read", lambda: {"facts": 3})
     result = await run.child(Agent("writer", model=run.model), "Write.")
     if not result.success:
@@ -91,6 +106,50 @@ class TestMachine(EngineContract):
         return MachineEngine(machine, agents={"writer": Agent("writer", model=self.model)})
 
 
+async def hello(run: Any, host: Any, board: Any) -> str:
+    """One step, in which there is nothing to look at."""
+    return "hello"
+
+
+class TestOneStep(EngineContract):
+    def make(self) -> Engine:
+        return ScriptEngine(hello)
+
+
+class TestOneModelCall(EngineContract):
+    """It need not look at wishes, since there is no second step."""
+
+    async def make(self) -> Engine:
+        async def script(run: Any, host: Any, board: Any) -> None:
+            board.append((await answered(run, board)).to_message())
+
+        return ScriptEngine(script)
+
+
+class TestOneForkedStep(EngineContract):
+    """What is begun side by side is one step."""
+
+    @asynccontextmanager
+    async def make(self) -> AsyncIterator[Engine]:
+        async def script(run: Any, host: Any, board: Any) -> list[str | None]:
+            replies = await asyncio.gather(*(answered(run, board) for _ in range(3)))
+            return [reply.content for reply in replies]
+
+        yield ScriptEngine(script)
+
+
+class TestParallel(EngineContract):
+    def make(self) -> Engine:
+        workers = {name: AgentTask(Agent(name, model=self.model), "Write.") for name in "ab"}
+        return GraphEngine(
+            Graph(
+                nodes={"both": Parallel(workers), "say": lambda board: {"output": "Done."}},
+                edges=[("both", "say")],
+                start="both",
+            )
+        )
+
+
 class TestForeign(EngineContract):
     """An engine that asks a model by other ways and tells what that used."""
 
@@ -99,9 +158,7 @@ class TestForeign(EngineContract):
 
         class Foreign:
             async def execute(self, run: Any, host: Any, board: Any) -> str:
-                wish = await host.interrupts()
-                if wish:
-                    raise Interrupted(wish.cause, wish.detail)
+                await heed(host)
                 response = await model.call(board.messages())
                 await host.report_usage(response)
                 if response.error is not None:
@@ -109,6 +166,15 @@ class TestForeign(EngineContract):
                 return response.content or ""
 
         return Foreign()
+
+
+class NoMethod:
+    execute = "not a method"
+
+
+class Sync:
+    def execute(self, run: Any, host: Any, board: Any) -> str:
+        return "At once."
 
 
 class Silent:
@@ -154,6 +220,97 @@ class Deaf(ScriptEngine):
             return response.content
 
         super().__init__(script)
+
+
+class Hasty(ScriptEngine):
+    """Looks before its first step only."""
+
+    def __init__(self) -> None:
+        async def script(run: Any, host: Any, board: Any) -> str:
+            await heed(host)
+            facts = await host.once("look", "read", lambda: "three facts")
+            return await host.once("write", "write", lambda: f"There are {facts}.")
+
+        super().__init__(script)
+
+
+class Late(ScriptEngine):
+    """Looks when all is done."""
+
+    def __init__(self) -> None:
+        async def script(run: Any, host: Any, board: Any) -> None:
+            for _ in range(2):
+                response = await run.call_model(ModelRequest(board.messages()))
+            board.append(response.to_message())
+            await heed(host)
+
+        super().__init__(script)
+
+
+class Restless(ScriptEngine):
+    """Goes on for ever, step by step."""
+
+    def __init__(self) -> None:
+        async def script(run: Any, host: Any, board: Any) -> None:
+            for number in count():
+                await host.once(f"step {number}", "read", lambda: 1)
+
+        super().__init__(script)
+
+
+class Idle(ScriptEngine):
+    """Goes on for ever, and nobody sees how."""
+
+    def __init__(self) -> None:
+        async def script(run: Any, host: Any, board: Any) -> None:
+            while True:
+                await asyncio.sleep(0)
+
+        super().__init__(script)
+
+
+class Polite(ScriptEngine):
+    """Looks, and takes the wish for an answer."""
+
+    def __init__(self) -> None:
+        async def script(run: Any, host: Any, board: Any) -> str:
+            wish = await host.interrupts()
+            if wish:
+                return "I was stopped."
+            return (await run.call_model(ModelRequest(board.messages()))).unwrap()
+
+        super().__init__(script)
+
+
+class Capricious(ScriptEngine):
+    """Stops without having looked."""
+
+    def __init__(self) -> None:
+        async def script(run: Any, host: Any, board: Any) -> str:
+            raise Interrupted("custom", "I do not like it")
+
+        super().__init__(script)
+
+
+class Roundabout:
+    """Asks a model by other ways, twice, and does not look."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    async def execute(self, run: Any, host: Any, board: Any) -> str:
+        for _ in range(2):
+            response = await self.model.call(board.messages())
+            await host.report_usage(response)
+        return response.content
+
+
+class Undecided(ScriptEngine):
+    def __init__(self) -> None:
+        super().__init__(ask)
+
+    async def can_resume(self, checkpoint: Checkpoint) -> bool:
+        return False
 
 
 class Bold(ScriptEngine):
@@ -241,51 +398,76 @@ class Meddler(ScriptEngine):
         super().__init__(script)
 
 
-class Coping(EngineContract):
-    copes = True
-
-    def make(self) -> Engine:
-        return Optimist()
-
-
-def test_an_engine_may_have_an_answer_when_the_model_is_down() -> None:
-    Coping().test_a_model_that_is_down_is_no_answer_and_no_crash()
+WISH = "test_a_wish_to_stop_ends_it"
 
 
 @pytest.mark.parametrize(
-    ("broken", "check"),
+    ("broken", "check", "words"),
     [
-        (Silent, "test_it_answers"),
-        (Unwritable, "test_it_answers"),
-        (Secretive, "test_it_tells_what_it_used"),
-        (Meddler, "test_a_run_ends_once_whatever_happens"),
-        (Optimist, "test_a_model_that_is_down_is_no_answer_and_no_crash"),
-        (Crashing, "test_a_model_that_is_down_is_no_answer_and_no_crash"),
-        (Deaf, "test_a_cancel_ends_it"),
-        (Deaf, "test_a_wish_to_stop_ends_it"),
-        (Deaf, "test_what_ends_a_run_passes_through"),
-        (Bold, "test_it_resumes_or_says_that_it_cannot"),
-        (Forgetful, "test_it_resumes_or_says_that_it_cannot"),
-        (Fresh, "test_it_goes_on_wherever_its_log_was_cut"),
-        (Shared, "test_one_of_it_drives_many_runs_at_once"),
-        (Careless, "test_it_leaves_no_task_behind"),
+        (Silent, "test_it_answers", "there is no answer"),
+        (Unwritable, "test_it_answers", "it ended as failed, internal"),
+        (Sync, "test_it_answers", "it ended as failed, internal"),
+        (NoMethod, "test_it_answers", "its execute is no method"),
+        (Secretive, "test_it_tells_what_it_used", "15 tokens were used and 0 are in the result"),
+        (Meddler, "test_a_run_ends_once_whatever_happens", "the log has 0 ends"),
+        (
+            Optimist,
+            "test_a_model_that_is_down_is_no_answer_and_no_crash",
+            "the model failed with server_error, and it ended as completed",
+        ),
+        (
+            Crashing,
+            "test_a_model_that_is_down_is_no_answer_and_no_crash",
+            "and it ended as failed, internal",
+        ),
+        (Deaf, "test_a_cancel_ends_it", "it swallowed its cancellation"),
+        (Hasty, WISH, "came when its first step had begun; it began the step write all"),
+        (Late, WISH, "it asked the model again before it looked"),
+        (Restless, WISH, "it began the step step 1 all the same, and it ended as canceled"),
+        (Idle, WISH, "it did not come to an end within 0.2 s"),
+        (Polite, WISH, "it was told of the wish to stop, and it ended as completed"),
+        (Capricious, WISH, "and it was interrupted with"),
+        (Deaf, "test_what_ends_a_run_passes_through", "Interrupted was raised, and it ended as"),
+        (Bold, "test_it_resumes_or_says_that_it_cannot", "from a step it does not have"),
+        (Undecided, "test_it_resumes_or_says_that_it_cannot", "and no bool"),
+        (Forgetful, "test_it_resumes_or_says_that_it_cannot", "from its checkpoint 'here' it"),
+        (Fresh, "test_it_goes_on_wherever_its_log_was_cut", "cut after"),
+        (Shared, "test_one_of_it_drives_many_runs_at_once", "alone it gave"),
+        (Careless, "test_it_leaves_no_task_behind", "there goes on: Event.wait"),
     ],
 )
-def test_a_broken_engine_is_found_out(broken: Any, check: str) -> None:
+def test_a_broken_engine_is_found_out(broken: Any, check: str, words: str) -> None:
+    patience_s = 0.2 if broken is Idle else 30
+    assert_red(EngineContract, check, broken, words, patience_s=patience_s)
+
+
+def test_a_second_call_beside_the_log_is_seen() -> None:
     class Suite(EngineContract):
-        def make(self) -> Engine:
-            return broken()
+        def make(self) -> Any:
+            return Roundabout(self.model)
 
-    with pytest.raises(AssertionError):
-        getattr(Suite(), check)()
+    with pytest.raises(AssertionError, match="it began a model call all the same"):
+        Suite().test_a_wish_to_stop_ends_it()
 
 
-def test_an_engine_that_nobody_made_is_told() -> None:
-    with pytest.raises(NotImplementedError, match="make"):
-        EngineContract().test_it_answers()
+def test_an_engine_may_have_an_answer_when_the_model_is_down() -> None:
+    check = "test_a_model_that_is_down_is_no_answer_and_no_crash"
+    run_check(EngineContract, check, Optimist, copes=True)
+    assert_red(EngineContract, check, lambda: ScriptEngine(ask), "it copes, and", copes=True)
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        "test_a_model_that_is_down_is_no_answer_and_no_crash",
+        "test_a_cancel_ends_it",
+        "test_what_ends_a_run_passes_through",
+    ],
+)
+def test_what_was_not_tried_on_an_engine_is_skipped(check: str) -> None:
+    with pytest.raises(SkipTest):
+        run_check(EngineContract, check, lambda: ScriptEngine(hello))
 
 
 def test_every_check_of_the_suite_is_tried() -> None:
-    marks: Any = test_a_broken_engine_is_found_out.pytestmark  # type: ignore[attr-defined]
-    tried = {check for _, check in marks[0].args[1]}
-    assert tried == {name for name in dir(EngineContract) if name.startswith("test_")}
+    assert tried_by(test_a_broken_engine_is_found_out) == checks_of(EngineContract)

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from unittest import SkipTest
 
 import pytest
 
-from upshot import Checkpoint, Interrupt, ModelResponse, Parked, Usage
-from upshot.runs import RunHost
-from upshot.runs.host import Steps
-from upshot.runs.recorder import Recorder
-from upshot.runs.tally import Tally
-from upshot.testing import FakeClock, HostContract
-
-
-class Counting:
-    """Counts whatever is reported."""
-
-    def count(self, response: ModelResponse) -> bool:
-        return True
+from tests.testing.suites import assert_red, checks_of, run_check, tried_by
+from upshot import Agent, Checkpoint, Interrupt, Parked, ScriptEngine, Usage, start
+from upshot.testing import HostContract
 
 
 class TestRunHost(HostContract):
     """What engines get."""
 
-    def make(self) -> RunHost:
-        recorder = Recorder("run-0123456789abcdef", clock=FakeClock())
-        return RunHost(None, recorder=recorder, steps=Steps(), tally=cast("Tally", Counting()))
+    @asynccontextmanager
+    async def make(self) -> AsyncIterator[Any]:
+        given, done = asyncio.Queue[Any](), asyncio.Event()
+
+        async def script(run: Any, host: Any, board: Any) -> str:
+            given.put_nowait(host)
+            await done.wait()
+            return "done"
+
+        async with start(Agent("outer", engine=ScriptEngine(script)), "?") as live:
+            yield await given.get()
+            done.set()
+            await live.result()
 
     def interrupt(self, host: Any, wish: Interrupt) -> None:
         host.interrupt = wish
@@ -75,9 +79,12 @@ class Waiting:
 
 
 class Bare:
-    """A host that only has a wish."""
+    """A host whose wish is a value, and that answers."""
 
     interrupts: Interrupt | None = None
+
+    async def ask_user(self, question: str) -> str:
+        return "The red one."
 
 
 class TestPlain(HostContract):
@@ -97,11 +104,8 @@ class TestWaiting(HostContract):
 
 
 class TestBare(HostContract):
-    def make(self) -> object:
+    async def make(self) -> object:
         return Bare()
-
-    def interrupt(self, host: Any, wish: Interrupt) -> None:
-        host.interrupts = wish
 
 
 class TestNothing(HostContract):
@@ -144,6 +148,11 @@ class Foggy(Plain):
         return {1, 2}
 
 
+class Lost(Plain):
+    def ask_user(self, question: str) -> Any:
+        raise LookupError("nobody is there")
+
+
 class Nervous(Plain):
     def interrupts(self) -> Any:
         return Interrupt("custom", "always")
@@ -152,6 +161,13 @@ class Nervous(Plain):
 class Stubborn(Plain):
     def interrupts(self) -> None:
         return None
+
+
+class Silent(Plain):
+    """Forgets why."""
+
+    def interrupts(self) -> Any:
+        return self.wish and Interrupt("custom", "")
 
 
 class Eager(Plain):
@@ -171,44 +187,60 @@ class Single(Plain):
 
 
 @pytest.mark.parametrize(
-    ("broken", "check"),
+    ("broken", "check", "words"),
     [
-        (Raising, "test_a_run_under_it_comes_to_its_end"),
-        (Nervous, "test_a_run_under_it_comes_to_its_end"),
-        (Shy, "test_what_it_has_can_be_called"),
-        (Talkative, "test_it_takes_every_event"),
-        (Strict, "test_it_takes_checkpoints"),
-        (Exact, "test_it_takes_usage"),
-        (Talkative, "test_it_takes_usage"),
-        (Foggy, "test_it_answers_a_question_or_parks"),
-        (Nervous, "test_it_wishes_nothing_by_itself"),
-        (Stubborn, "test_its_wish_to_stop_is_seen"),
-        (Eager, "test_a_step_runs_once"),
-        (Single, "test_one_of_it_serves_many_runs_at_once"),
+        (Raising, "test_a_run_under_it_comes_to_its_end", "nobody listens"),
+        (Nervous, "test_a_run_under_it_comes_to_its_end", "it ended as interrupted"),
+        (Shy, "test_what_it_has_can_be_called", "its publish is 'not a method' and no method"),
+        (Talkative, "test_it_takes_every_event", "publish gave StepStarted"),
+        (Raising, "test_it_takes_every_event", "raised ConnectionError('nobody listens')"),
+        (Strict, "test_it_takes_checkpoints", "it was here before"),
+        (Exact, "test_it_takes_usage", "report_usage(Usage()) raised"),
+        (Talkative, "test_it_takes_usage", "report_usage gave Usage("),
+        (Foggy, "test_it_answers_a_question_or_parks", "which is no JSON value"),
+        (Lost, "test_it_answers_a_question_or_parks", "ask_user raised LookupError"),
+        (Nervous, "test_it_wishes_nothing_by_itself", "nobody wished anything, and it wishes"),
+        (Stubborn, "test_its_wish_to_stop_is_seen", "it was to wish, and it ended as"),
+        (Silent, "test_its_wish_to_stop_is_seen", "and the engine saw"),
+        (Eager, "test_a_step_runs_once", "the body of one step ran 6 times"),
+        (Single, "test_one_of_it_serves_many_runs_at_once", "another run"),
     ],
 )
-def test_a_broken_host_is_found_out(broken: Any, check: str) -> None:
-    class Suite(HostContract):
-        def make(self) -> object:
-            return broken()
+def test_a_broken_host_is_found_out(broken: Any, check: str, words: str) -> None:
+    def interrupt(suite: Any, host: Any, wish: Interrupt) -> None:
+        host.wish = wish
 
-        def interrupt(self, host: Any, wish: Interrupt) -> None:
-            host.wish = wish
-
-    with pytest.raises(AssertionError):
-        getattr(Suite(), check)()
-
-
-def test_a_host_with_wishes_says_how_it_is_made_to_wish() -> None:
-    class Suite(HostContract):
-        def make(self) -> object:
-            return Plain()
-
-    with pytest.raises(NotImplementedError, match="interrupt"):
-        Suite().test_its_wish_to_stop_is_seen()
+    assert_red(HostContract, check, broken, words, interrupt=interrupt)
 
 
 def test_every_check_of_the_suite_is_tried() -> None:
-    marks: Any = test_a_broken_host_is_found_out.pytestmark  # type: ignore[attr-defined]
-    tried = {check for _, check in marks[0].args[1]}
-    assert tried == {name for name in dir(HostContract) if name.startswith("test_")}
+    assert tried_by(test_a_broken_host_is_found_out) == checks_of(HostContract)
+
+
+def test_a_host_with_a_method_for_wishes_says_how_it_is_made_to_wish() -> None:
+    with pytest.raises(NotImplementedError, match="interrupt"):
+        run_check(HostContract, "test_its_wish_to_stop_is_seen", Plain)
+
+
+def test_a_host_whose_wish_cannot_be_set_says_how_it_is_made_to_wish() -> None:
+    class Fixed(Plain):
+        interrupts = property(lambda self: None)  # type: ignore[assignment]
+
+    with pytest.raises(NotImplementedError, match="interrupt"):
+        run_check(HostContract, "test_its_wish_to_stop_is_seen", Fixed)
+
+
+@pytest.mark.parametrize(
+    ("check", "name"),
+    [
+        ("test_it_takes_every_event", "publish"),
+        ("test_it_takes_checkpoints", "checkpoint"),
+        ("test_it_takes_usage", "report_usage"),
+        ("test_it_answers_a_question_or_parks", "ask_user"),
+        ("test_it_wishes_nothing_by_itself", "interrupts"),
+        ("test_its_wish_to_stop_is_seen", "interrupts"),
+    ],
+)
+def test_what_a_host_does_not_have_is_skipped(check: str, name: str) -> None:
+    with pytest.raises(SkipTest, match=f"the host has no {name}"):
+        run_check(HostContract, check, object)

@@ -3,6 +3,7 @@
 Fixtures for pytest are in :mod:`upshot.testing.plugin`.
 """
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,12 @@ _HOMES = {
     "scripted_tool": "CrashAfterStart LateReturn ScriptedTool TimeoutAfterEffect",
     "tool": "ToolContract",
 }
+
+_pytest = sys.modules.get("pytest")
+if _pytest is not None:
+    # So that what a suite compares is shown when it differs. Nothing here needs pytest.
+    _modules = (home for home in ("check", "stage", *_HOMES) if not home.startswith("."))
+    _pytest.register_assert_rewrite(*(f"{__name__}.{home}" for home in _modules))
 
 __getattr__: Callable[[str], object] = lazy_names(__name__, globals(), _HOMES)
 

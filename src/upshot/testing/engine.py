@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, cast
 
 from ..contract import (
     Agent,
     AgentError,
+    AgentResult,
     Checkpoint,
     Engine,
     ErrorCode,
     Event,
-    Interrupt,
-    InterruptCause,
     RunEvent,
     Status,
 )
@@ -21,11 +23,14 @@ from ..entry import resume, start
 from ..errors import Misuse
 from ..journal import MemoryJournal
 from ..runs import Aborted, Failed, Interrupted, Parked
-from .stage import TOKENS, PlainModel, Seen, Witness, settle, tasks_beside
+from .check import Role, Suite, check, skip
+from .probe import Keep, Probe, Stop
+from .stage import TOKENS, PlainModel, Seen, Witness, ending, settle, tasks_beside
 
 __all__ = ["EngineContract"]
 
 _AT_ONCE = 5
+_DOWN = AgentError(ErrorCode.SERVER_ERROR, "It is down.")
 # What ends a run, and how the run then ends.
 _SIGNALS = (
     (Interrupted("custom", "enough"), Status.INTERRUPTED, ErrorCode.INTERRUPTED),
@@ -35,7 +40,7 @@ _SIGNALS = (
 )
 
 
-class EngineContract:
+class EngineContract(Suite):
     """A suite for pytest: inherit, and give a ``make`` that returns the engine.
 
     The engine is given a question that it can answer with one or more calls of the run's model;
@@ -49,137 +54,173 @@ class EngineContract:
         request: What is asked.
         copes: Whether it has an answer when the model is down.
         model: Answers everything with a text. Set before ``make`` is called.
+        patience_s: How many seconds a check may take; a longer one is red.
     """
 
     request: str = "A question."
     copes: bool = False
     model: PlainModel
+    _role: Role = Role("an engine", ("execute",))
 
-    def make(self) -> Engine:
-        """A new engine, ready to work on ``request``."""
+    def make(self) -> Engine | Awaitable[Engine] | AbstractAsyncContextManager[Engine]:
+        """A new engine, ready to work on ``request``.
+
+        A coroutine of it will do, and so will an async context manager.
+        """
         raise NotImplementedError("an EngineContract gives the engine in make()")
 
-    def test_it_answers(self) -> None:
+    @check
+    async def test_it_answers(self) -> None:
         """It returns a board, a value, or None for the board that it was given."""
-        seen = self._play()
-        result = seen.result
-        assert result.status is Status.COMPLETED, result.error
+        result = (await self._play()).result
+        assert result.status is Status.COMPLETED, ending(result)
         assert result.output is not None or result.content, "there is no answer"
 
-    def test_it_tells_what_it_used(self) -> None:
+    @check
+    async def test_it_tells_what_it_used(self) -> None:
         """All tokens of all model calls are in the result."""
-        total = self._play().result.usage.total_tokens
-        assert (total or 0) == TOKENS * self.model.calls
+        result = (await self._play()).result
+        told, used = result.usage.total_tokens or 0, TOKENS * self.model.calls
+        assert told == used, f"{used} tokens were used and {told} are in the result"
 
-    def test_a_run_ends_once_whatever_happens(self) -> None:
+    @check
+    async def test_a_run_ends_once_whatever_happens(self) -> None:
         """One end for observers and one last event, after answers, errors and cancels."""
-        error = AgentError(ErrorCode.SERVER_ERROR, "It is down.")
-        for model in (PlainModel(), PlainModel(error=error), PlainModel(answers=False)):
-            seen = self._play(model, cancel=not model.answers)
+        for model in (PlainModel(), PlainModel(error=_DOWN), PlainModel(answers=False)):
+            seen = await self._play(model, cancel=not model.answers)
             kinds = [event.kind for event in seen.events]
-            assert (seen.ends, kinds.count("run_settled")) == (1, 1)
-            assert kinds[-1] == "run_settled"
+            ends = kinds.count("run_settled")
+            assert seen.ends == 1, f"observers were told of {seen.ends} ends; {ending(seen.result)}"
+            assert ends == 1, f"the log has {ends} ends; {ending(seen.result)}"
+            assert kinds[-1] == "run_settled", f"{kinds[-1]} came after the end"
 
-    def test_a_model_that_is_down_is_no_answer_and_no_crash(self) -> None:
-        """The run fails with the model's code."""
-        error = AgentError(ErrorCode.SERVER_ERROR, "It is down.")
-        result = self._play(PlainModel(error=error)).result
-        if self.model.calls and not self.copes:
-            told = (result.status, result.error and result.error.code)
-            assert told == (Status.FAILED, ErrorCode.SERVER_ERROR), result.error
+    @check
+    async def test_a_model_that_is_down_is_no_answer_and_no_crash(self) -> None:
+        """The run fails with the model's code; with ``copes`` there is an answer."""
+        result = (await self._play(PlainModel(error=_DOWN))).result
+        if not self.model.calls:
+            raise skip("it asked no model that could be down")
+        if self.copes:
+            assert result.status is Status.COMPLETED, f"it copes, and {ending(result)}"
+            return
+        told = (result.status, result.error and result.error.code)
+        expected = (Status.FAILED, ErrorCode.SERVER_ERROR)
+        assert told == expected, f"the model failed with server_error, and {ending(result)}"
 
-    def test_a_cancel_ends_it(self) -> None:
+    @check
+    async def test_a_cancel_ends_it(self) -> None:
         """While a model is silent, a cancel ends the run; the engine does not swallow it."""
-        seen = self._play(PlainModel(answers=False), cancel=True)
-        if self.model.calls:
-            assert seen.result.status is Status.CANCELED, seen.result.status
-            codes = [warning.code for warning in seen.result.warnings]
-            assert "abandoned" not in codes, "it went on after its cancellation"
-            raised = seen.result.raw
-            assert isinstance(raised, asyncio.CancelledError), "it swallowed its cancellation"
+        result = (await self._play(PlainModel(answers=False), cancel=True)).result
+        if not self.model.calls:
+            raise skip("it asked no model that could be silent")
+        assert result.status is Status.CANCELED, f"it was cancelled, and {ending(result)}"
+        codes = [warning.code for warning in result.warnings]
+        assert "abandoned" not in codes, "it went on after its cancellation"
+        raised = result.raw
+        assert isinstance(raised, asyncio.CancelledError), (
+            f"it swallowed its cancellation, and ended with {raised!r}"
+        )
 
-    def test_a_wish_to_stop_ends_it(self) -> None:
-        """It looks at ``host.interrupts()`` and raises Interrupted, before a second turn."""
-        result = self._play(host=_Stop()).result
-        assert result.status is Status.INTERRUPTED, result.status
-        assert (result.cause, result.detail) == (InterruptCause.HOST_SHUTDOWN, "good night")
-        assert self.model.calls <= 1
+    @check
+    async def test_a_wish_to_stop_ends_it(self) -> None:
+        """It looks at ``host.interrupts()``, and raises Interrupted before a second step."""
+        for late in (False, True):
+            async with self._engine() as engine:
+                host = Stop(self.model, late=late)
+                seen = await self._watch(engine, host=host, until=host.runs_away)
+            host.settle()
+            _stopped(seen.result, host, late=late)
+            assert not self.model.later_calls, "it asked the model again before it looked"
 
-    def test_what_ends_a_run_passes_through(self) -> None:
+    @check
+    async def test_what_ends_a_run_passes_through(self) -> None:
         """Interrupted, Aborted, Failed and Parked of what it awaits reach the run as they are."""
+        was_tried = False
         for signal, status, code in _SIGNALS:
-            probe = _Probe(self._prepared(PlainModel()), signal)
-            result = self._look(probe, self.model).result
+            async with self._engine() as engine:
+                probe = Probe(engine, signal)
+                result = (await self._watch(probe)).result
             if probe.has_raised:
+                was_tried = True
                 told = (result.status, result.error and result.error.code)
-                assert told == (status, code), f"{type(signal).__name__}: {told}"
+                name = type(signal).__name__
+                assert told == (status, code), f"{name} was raised, and {ending(result)}"
+        if not was_tried:
+            raise skip("it awaits neither run.call_model nor run.child, which could raise them")
 
-    def test_it_resumes_or_says_that_it_cannot(self) -> None:
+    @check
+    async def test_it_resumes_or_says_that_it_cannot(self) -> None:
         """From its own checkpoints it goes on; from a point that it does not know it never does."""
-        kept = _Keep()
-        self._play(host=kept)
+        kept = Keep()
+        await self._play(host=kept)
         unknown = Checkpoint("run-0123456789abcdef", "a step that no engine has")
         for point in (unknown, *kept.points):
-            engine = self._prepared(PlainModel())
-            can_resume = cast("Any", getattr(engine, "can_resume", None))
-            able = can_resume(point) if callable(can_resume) else False
-            assert isinstance(able, bool)
-            assert not (able and point is unknown), "it resumes from a step that it does not have"
-            try:
-                result = self._look(engine, self.model, resume_from=point).result
-            except Misuse:
-                assert not able
-            else:
-                assert result.status is Status.COMPLETED, result.error
+            async with self._engine() as engine:
+                can_resume = cast("Any", getattr(engine, "can_resume", None))
+                able = can_resume(point) if callable(can_resume) else False
+                if inspect.iscoroutine(able):
+                    able.close()
+                kind = type(able).__name__
+                assert isinstance(able, bool), f"can_resume() gave a {kind} and no bool"
+                assert not (able and point is unknown), "it resumes from a step it does not have"
+                try:
+                    result = (await self._watch(engine, resume_from=point)).result
+                except Misuse as error:
+                    assert not able, f"it can resume from {point.step!r}, and {error}"
+                else:
+                    said = f"from its checkpoint {point.step!r} {ending(result)}"
+                    assert result.status is Status.COMPLETED, said
 
-    def test_it_goes_on_wherever_its_log_was_cut(self) -> None:
+    @check
+    async def test_it_goes_on_wherever_its_log_was_cut(self) -> None:
         """A run whose process died is resumed, after whichever event that was."""
-        log = self._play().events
+        log = (await self._play()).events
         for length in range(1, len(log)):
-            engine = self._prepared(PlainModel())
-            result = asyncio.run(self._go_on(engine, log[:length]))
-            assert result.status is Status.COMPLETED, (
-                f"after {log[length - 1].kind}: {result.error}"
-            )
+            async with self._engine() as engine:
+                result = await self._go_on(engine, log[:length])
+            said = f"cut after {log[length - 1].kind}, {ending(result)}"
+            assert result.status is Status.COMPLETED, said
 
-    def test_one_of_it_drives_many_runs_at_once(self) -> None:
+    @check
+    async def test_one_of_it_drives_many_runs_at_once(self) -> None:
         """Nothing that it keeps belongs to one run only."""
-        alone = self._play().said
-        engine = self._prepared(PlainModel())
+        alone = (await self._play()).said
+        async with self._engine() as engine:
+            runs = [self._watch(engine) for _ in range(_AT_ONCE)]
+            for seen in await asyncio.gather(*runs):
+                said = f"alone it gave {alone}, beside others {seen.said}; {ending(seen.result)}"
+                assert seen.said == alone, said
 
-        async def together() -> list[Seen]:
-            runs = (self._watch(engine, self.model) for _ in range(_AT_ONCE))
-            return list(await asyncio.gather(*runs))
-
-        for seen in asyncio.run(together()):
-            assert seen.said == alone, seen.result.error
-
-    def test_it_leaves_no_task_behind(self) -> None:
+    @check
+    async def test_it_leaves_no_task_behind(self) -> None:
         """When the run has ended, nothing goes on."""
-        engine = self._prepared(PlainModel())
-
-        async def left() -> bool:
+        async with self._engine() as engine:
             before = tasks_beside()
-            await self._watch(engine, self.model)
-            return not await settle(lambda: tasks_beside() <= before)
+            await self._watch(engine)
+            await settle(lambda: tasks_beside() <= before)
+            left = [_name_of(task) for task in tasks_beside() - before]
+        assert not left, f"after the end of the run there goes on: {', '.join(left)}"
 
-        assert not asyncio.run(left()), "a task goes on after the end of the run"
+    @asynccontextmanager
+    async def _engine(self, model: PlainModel | None = None) -> AsyncGenerator[Engine]:
+        self.model = model or PlainModel()
+        async with self._made() as engine:
+            yield engine
 
-    def _prepared(self, model: PlainModel) -> Engine:
-        self.model = model
-        return self.make()
-
-    def _play(self, model: PlainModel | None = None, **options: Any) -> Seen:
-        engine = self._prepared(model or PlainModel())
-        return self._look(engine, self.model, **options)
-
-    def _look(self, engine: object, model: PlainModel, **options: Any) -> Seen:
-        return asyncio.run(self._watch(engine, model, **options))
+    async def _play(self, model: PlainModel | None = None, **options: Any) -> Seen:
+        async with self._engine(model) as engine:
+            return await self._watch(engine, **options)
 
     async def _watch(
-        self, engine: object, model: PlainModel, *, cancel: bool = False, **options: Any
+        self,
+        engine: object,
+        *,
+        cancel: bool = False,
+        until: Callable[[], bool] | None = None,
+        **options: Any,
     ) -> Seen:
-        witness, events = Witness(), list[RunEvent]()
+        """One run; with *cancel* ended while its model is silent, else when *until* holds."""
+        witness, events, model = Witness(), list[RunEvent](), self.model
         agent = Agent[Any]("contract", model=model, engine=cast("Engine", engine))
         observed = start(agent, self.request, observers=[witness], **options)
         async with observed as live:
@@ -191,10 +232,12 @@ class EngineContract:
             async for event in live:
                 if isinstance(event, RunEvent) and not event.part:
                     events.append(event)
+                if until is not None and until():
+                    live.cancel()
             result = await live.result()
         return Seen(result, events, witness.ends)
 
-    async def _go_on(self, engine: Engine, events: list[RunEvent]) -> Any:
+    async def _go_on(self, engine: Engine, events: list[RunEvent]) -> AgentResult[Any]:
         journal, run_id = MemoryJournal(), events[0].run_id
         epoch = await journal.claim(run_id)
         for event in events:
@@ -203,55 +246,22 @@ class EngineContract:
         return await resume(run_id, agent, journal=journal)
 
 
-class _Stop:
-    """A host that wants every run to stop."""
+def _stopped(result: AgentResult[Any], host: Stop, *, late: bool) -> None:
+    """Check how a run ended that was to stop.
 
-    def interrupts(self) -> Interrupt:
-        return Interrupt(InterruptCause.HOST_SHUTDOWN, "good night")
-
-
-class _Keep:
-    """A host that keeps checkpoints."""
-
-    def __init__(self) -> None:
-        self.points: list[Checkpoint] = []
-
-    def checkpoint(self, checkpoint: Checkpoint) -> None:
-        self.points.append(checkpoint)
-
-
-class _Probe:
-    """An engine whose run raises a signal when it is asked for anything."""
-
-    def __init__(self, engine: Engine, signal: Exception) -> None:
-        self.has_raised = False
-        self._engine = cast("Any", engine)
-        self._signal = signal
-
-    async def execute(self, run: Any, host: Any, board: Any) -> Any:
-        return await self._engine.execute(_Raising(run, self), host, board)
-
-    def end(self) -> Exception:
-        """What is raised."""
-        self.has_raised = True
-        return self._signal
+    An engine without a second step need not have looked: its answer is as good as its end.
+    """
+    when = "when its first step had begun" if late else "before it started"
+    wished = f"the wish to stop came {when}"
+    if result.status is Status.INTERRUPTED:
+        told, wish = (result.cause, result.detail), (host.wish.cause, host.wish.detail)
+        assert told == wish, f"the wish was {wish}, and it was interrupted with {told}"
+    else:
+        ignored = f"{wished}; it began {host.second} all the same, and {ending(result)}"
+        assert not host.second, ignored
+        assert result.status is Status.COMPLETED, f"{wished}, and {ending(result)}"
+        assert not host.was_told_first, f"it was told of the wish to stop, and {ending(result)}"
 
 
-class _Raising:
-    """A run as it is, but that models and children end it."""
-
-    def __init__(self, run: Any, probe: _Probe) -> None:
-        object.__setattr__(self, "_run", run)
-        object.__setattr__(self, "_probe", probe)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._run, name)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        setattr(self._run, name, value)
-
-    async def call_model(self, *_: Any, **__: Any) -> Any:
-        raise self._probe.end()
-
-    async def child(self, *_: Any, **__: Any) -> Any:
-        raise self._probe.end()
+def _name_of(task: asyncio.Task[Any]) -> str:
+    return str(getattr(task.get_coro(), "__qualname__", task))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from ..contract import (
@@ -12,7 +12,6 @@ from ..contract import (
     AgentResult,
     Checkpoint,
     Effect,
-    Host,
     Interrupt,
     InterruptCause,
     ModelResponse,
@@ -27,6 +26,8 @@ from ..contract import (
 from ..engines import ScriptEngine
 from ..entry import run
 from ..runs import Board, Interrupted, Parked
+from .check import Role, Suite, check, skip, value_of
+from .stage import ending
 
 __all__ = ["HostContract"]
 
@@ -34,11 +35,12 @@ _CAPABILITIES = ("publish", "interrupts", "ask_user", "checkpoint", "report_usag
 _AT_ONCE = 5
 
 
-class HostContract:
+class HostContract(Suite):
     """A suite for pytest: inherit, and give a ``make`` that returns a host.
 
     A host is any object with some of publish, interrupts, ask_user, checkpoint and
-    report_usage, sync or async, and maybe ``once``; what it does not have is not looked at::
+    report_usage, sync or async, and maybe ``once``; the check of what it does not have is
+    skipped::
 
         class TestMyHost(HostContract):
             def make(self):
@@ -46,30 +48,50 @@ class HostContract:
 
             def interrupt(self, host, wish):
                 host.wish = wish
+
+    Attributes:
+        patience_s: How many seconds a check may take; a longer one is red.
     """
 
-    def make(self) -> Host | object:
-        """A new host, on which nobody wishes anything yet."""
+    _role: Role = Role("a host")
+
+    def make(self) -> object:
+        """A new host, on which nobody wishes anything yet.
+
+        A coroutine of it or an async context manager will do.
+        """
         raise NotImplementedError("a HostContract gives the host in make()")
 
     def interrupt(self, host: Any, wish: Interrupt) -> None:
-        """Have *host* wish that its run stop; overridden where it has ``interrupts``."""
-        raise NotImplementedError("a HostContract whose host has interrupts gives interrupt()")
+        """Have *host* wish that its run stop.
 
-    def test_a_run_under_it_comes_to_its_end(self) -> None:
+        Overridden where ``interrupts`` is a method; an attribute is set.
+        """
+        needed = "a HostContract whose host has the method interrupts gives interrupt()"
+        if callable(getattr(host, "interrupts", None)):
+            raise NotImplementedError(needed)
+        try:
+            host.interrupts = wish
+        except AttributeError as error:
+            raise NotImplementedError(needed) from error
+
+    @check
+    async def test_a_run_under_it_comes_to_its_end(self) -> None:
         """Whatever an engine tells it, nothing in it raises."""
-        result = self._run(self.make)
-        assert result.status in (Status.COMPLETED, Status.INPUT_REQUIRED), result.error
-        assert not _complaints(result), _complaints(result)
+        async with self._made() as host:
+            _sound(await _under(host))
 
-    def test_what_it_has_can_be_called(self) -> None:
+    @check
+    async def test_what_it_has_can_be_called(self) -> None:
         """A capability is a method; ``interrupts`` may be a value."""
-        host = self.make()
-        for name in (*_CAPABILITIES, "once"):
-            found = getattr(host, name, None)
-            assert found is None or callable(found) or name == "interrupts", name
+        async with self._made() as host:
+            for name in (*_CAPABILITIES, "once"):
+                found = getattr(host, name, None)
+                is_fine = found is None or callable(found) or name == "interrupts"
+                assert is_fine, f"its {name} is {found!r:.60} and no method"
 
-    def test_it_takes_every_event(self) -> None:
+    @check
+    async def test_it_takes_every_event(self) -> None:
         """Deltas and durable events, one after another, and gives nothing back."""
         facts = (
             StepStarted(key="one", seq=1),
@@ -77,109 +99,110 @@ class HostContract:
             StepSettled(key="one", value={"n": 1}, seq=2),
             Warned(seq=3),
         )
-        self._give("publish", *facts)
+        await self._give("publish", *facts)
 
-    def test_it_takes_checkpoints(self) -> None:
+    @check
+    async def test_it_takes_checkpoints(self) -> None:
         """The same step may come again."""
         point = Checkpoint("run-0123456789abcdef", "one", Board().snapshot())
-        self._give("checkpoint", point, point)
+        await self._give("checkpoint", point, point)
 
-    def test_it_takes_usage(self) -> None:
+    @check
+    async def test_it_takes_usage(self) -> None:
         """Also one of which nothing is known."""
-        measured = ModelResponse(usage=Usage(input_tokens=10, output_tokens=5, api_calls=1))
-        self._give("report_usage", measured, ModelResponse())
+        measured = Usage(input_tokens=10, output_tokens=5, api_calls=1)
+        await self._give("report_usage", measured, Usage())
 
-    def test_it_answers_a_question_or_parks(self) -> None:
+    @check
+    async def test_it_answers_a_question_or_parks(self) -> None:
         """The answer is a JSON value; Parked says that nobody can answer now."""
-
-        async def ask(host: Any) -> None:
+        async with self._able("ask_user") as host:
             try:
-                answer = await _value_of(host.ask_user("Which one?"))
+                answer = await value_of(host.ask_user("Which one?"))
             except Parked:
                 return
-            assert to_free_json(answer)[0] == answer, f"{answer!r} is no JSON value"
+            except Exception as error:
+                # What a host raises is its breach, and is told as one.
+                raise AssertionError(f"ask_user raised {error!r}") from error
+            try:
+                kept = to_free_json(answer)[0]
+            except (TypeError, ValueError):
+                kept = None
+            assert kept == answer, f"ask_user gave {answer!r:.60}, which is no JSON value"
 
-        self._try("ask_user", ask)
-
-    def test_it_wishes_nothing_by_itself(self) -> None:
+    @check
+    async def test_it_wishes_nothing_by_itself(self) -> None:
         """A run is stopped only by who asked for it."""
+        async with self._able("interrupts", even_none=True) as host:
+            wish = await _wish_of(host)
+            assert not wish, f"nobody wished anything, and it wishes {wish!r}"
 
-        async def look(host: Any) -> None:
-            assert not await _wish_of(host)
-
-        self._try("interrupts", look)
-
-    def test_its_wish_to_stop_is_seen(self) -> None:
+    @check
+    async def test_its_wish_to_stop_is_seen(self) -> None:
         """The engine sees it at the next safe point, with cause and detail."""
         wish = Interrupt(InterruptCause.USER_INPUT, "wait for me")
-
-        def make() -> object:
-            host = self.make()
+        async with self._able("interrupts", even_none=True) as host:
             self.interrupt(host, wish)
-            return host
+            result = await _under(host)
+        assert result.status is Status.INTERRUPTED, f"it was to wish, and {ending(result)}"
+        told, expected = (result.cause, result.detail), (wish.cause, wish.detail)
+        assert told == expected, f"it was to wish {expected}, and the engine saw {told}"
 
-        if hasattr(self.make(), "interrupts"):
-            result = self._run(make)
-            assert result.status is Status.INTERRUPTED, result.status
-            assert (result.cause, result.detail) == (wish.cause, wish.detail)
-
-    def test_a_step_runs_once(self) -> None:
+    @check
+    async def test_a_step_runs_once(self) -> None:
         """At the same time and afterwards: one body, and its value for all."""
-        ran: list[str] = []
-
-        async def body() -> dict[str, int]:
-            ran.append("body")
-            await asyncio.sleep(0)
-            return {"n": len(ran)}
-
-        async def together(host: Any) -> None:
-            calls = (host.once("key", Effect.READ, body) for _ in range(_AT_ONCE))
-            values = [*await asyncio.gather(*calls), await host.once("key", Effect.READ, body)]
-            assert values == [{"n": 1}] * len(values)
-            assert ran == ["body"]
 
         async def under_it(_: Any, host: Any, __: Any) -> None:
-            await together(host)
+            await _step_once(host)
 
-        if hasattr(self.make(), "once"):
-            self._try("once", together)
-        ran.clear()
-        engine = ScriptEngine(under_it)
-        result = asyncio.run(run(Agent("contract", engine=engine), "?", host=self.make()))
-        assert result.status is Status.COMPLETED, result.error
+        async with self._made() as host:
+            if getattr(host, "once", None) is not None:
+                await _step_once(host)
+        async with self._made() as host:
+            engine = ScriptEngine(under_it)
+            result = await run(Agent("contract", engine=engine), "?", host=host)
+        assert result.status is Status.COMPLETED, ending(result)
 
-    def test_one_of_it_serves_many_runs_at_once(self) -> None:
+    @check
+    async def test_one_of_it_serves_many_runs_at_once(self) -> None:
         """Nothing that it keeps belongs to one run only."""
+        async with self._made() as host:
+            for result in await asyncio.gather(*(_under(host) for _ in range(_AT_ONCE))):
+                _sound(result)
 
-        async def together() -> list[AgentResult[Any]]:
-            host = self.make()
-            return list(await asyncio.gather(*(_under(host) for _ in range(_AT_ONCE))))
+    @asynccontextmanager
+    async def _able(self, name: str, *, even_none: bool = False) -> AsyncGenerator[Any]:
+        """The host, if it has the capability *name*."""
+        async with self._made() as host:
+            is_there = hasattr(host, name) if even_none else getattr(host, name, None) is not None
+            if not is_there:
+                raise skip(f"the host has no {name}")
+            yield host
 
-        for result in asyncio.run(together()):
-            assert result.status in (Status.COMPLETED, Status.INPUT_REQUIRED), result.error
-            assert not _complaints(result), _complaints(result)
-
-    def _run(self, make: Callable[[], object]) -> AgentResult[Any]:
-        async def play() -> AgentResult[Any]:
-            return await _under(make())
-
-        return asyncio.run(play())
-
-    def _give(self, name: str, *facts: object) -> None:
-        async def give(host: Any) -> None:
+    async def _give(self, name: str, *facts: object) -> None:
+        async with self._able(name) as host:
             for fact in facts:
-                given = await _value_of(getattr(host, name)(fact))
-                assert given is None, f"{name} gave {given!r}"
+                try:
+                    given = await value_of(getattr(host, name)(fact))
+                except Exception as error:
+                    # What a host raises is its breach, and is told as one.
+                    raise AssertionError(f"{name}({fact!r:.80}) raised {error!r}") from error
+                assert given is None, f"{name} gave {given!r:.60} back"
 
-        self._try(name, give)
 
-    def _try(self, name: str, use: Callable[[Any], Awaitable[None]]) -> None:
-        async def play() -> None:
-            host = self.make()
-            if getattr(host, name, None) is not None:
-                await use(host)
+async def _step_once(host: Any) -> None:
+    """Check that a step runs once on *host*."""
+    ran: list[str] = []
 
-        asyncio.run(play())
+    async def body() -> dict[str, int]:
+        ran.append("body")
+        await asyncio.sleep(0)
+        return {"n": len(ran)}
+
+    calls = (host.once("key", Effect.READ, body) for _ in range(_AT_ONCE))
+    values = [*await asyncio.gather(*calls), await host.once("key", Effect.READ, body)]
+    assert len(ran) == 1, f"the body of one step ran {len(ran)} times"
+    assert values == [{"n": 1}] * len(values), f"once() gave {values} for one value"
 
 
 async def _under(host: object) -> AgentResult[Any]:
@@ -200,12 +223,11 @@ async def _under(host: object) -> AgentResult[Any]:
 
 async def _wish_of(host: Any) -> object:
     asked = host.interrupts
-    return await _value_of(asked() if callable(asked) else asked)
+    return await value_of(asked() if callable(asked) else asked)
 
 
-async def _value_of(given: object) -> Any:
-    return await given if inspect.isawaitable(given) else given
-
-
-def _complaints(result: AgentResult[Any]) -> list[str]:
-    return [one.message for one in result.warnings if one.code == "host_failed"]
+def _sound(result: AgentResult[Any]) -> None:
+    """Check that the run ended, and that no method of its host raised."""
+    raised = [one.message for one in result.warnings if one.code == "host_failed"]
+    assert not raised, f"a run under it warns: {'; '.join(raised)}"
+    assert result.status in (Status.COMPLETED, Status.INPUT_REQUIRED), ending(result)

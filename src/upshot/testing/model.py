@@ -3,70 +3,147 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, cast
 
-from ..contract import Message, Model, ModelRequest, ModelResponse, TextDelta
+from ..contract import (
+    Message,
+    Model,
+    ModelInput,
+    ModelRequest,
+    ModelResponse,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+)
+from .check import Role, Suite, check
 
 __all__ = ["ModelContract"]
 
+_DELTAS = (TextDelta, ReasoningDelta, ToolCallDelta)
+# After how many turns of the loop a call is taken back: in its first waits.
+_TURNS = (1, 2, 4)
 
-class ModelContract:
+
+class ModelContract(Suite):
     """A suite for pytest: inherit, and give a ``make`` that returns a model.
 
     Attributes:
         prompt: A text that the model answers with a text.
+        patience_s: How many seconds a check may take; a longer one is red.
     """
 
     prompt: str = "Hello"
+    _role: Role = Role("a model", ("call", "stream"))
 
-    def make(self) -> Model:
-        """A model that answers ``prompt`` at least once."""
+    def make(self) -> Model | Awaitable[Model] | AbstractAsyncContextManager[Model]:
+        """A model that answers ``prompt`` at least once.
+
+        A coroutine of it will do, and so will an async context manager.
+        """
         raise NotImplementedError("a ModelContract gives the model in make()")
 
-    def test_its_name_says_provider_and_model(self) -> None:
-        """For logs and prices."""
-        provider, _, name = self.make().name.partition(":")
-        assert provider and name
+    @check
+    async def test_its_name_says_provider_and_model(self) -> None:
+        """It is "provider:name", for logs and prices."""
+        async with self._made() as model:
+            name: object = getattr(model, "name", None)
+        provider, _, rest = name.partition(":") if isinstance(name, str) else ("", "", "")
+        assert provider and rest, f"its name is {name!r}"
 
-    def test_it_answers_a_text(self) -> None:
+    @check
+    async def test_it_answers_a_text(self) -> None:
         """Without an error, and with something to read."""
-        _check(asyncio.run(self.make().call(self.prompt)))
+        await self._ask(self.prompt)
 
-    def test_it_answers_messages(self) -> None:
+    @check
+    async def test_it_answers_messages(self) -> None:
         """A sequence of them is as good as a text."""
-        _check(asyncio.run(self.make().call([Message("user", self.prompt)])))
+        await self._ask([Message("user", self.prompt)])
 
-    def test_it_answers_a_request(self) -> None:
+    @check
+    async def test_it_answers_a_request(self) -> None:
         """And so is a whole request."""
-        request = ModelRequest(messages=(Message("user", self.prompt),))
-        _check(asyncio.run(self.make().call(request)))
+        await self._ask(ModelRequest(messages=(Message("user", self.prompt),)))
 
-    def test_a_stream_ends_in_its_response(self) -> None:
+    @check
+    async def test_a_stream_ends_in_its_response(self) -> None:
         """The response comes last and once; the deltas before it are its text."""
-
-        async def read() -> list[object]:
-            return [item async for item in self.make().stream(self.prompt)]
-
-        *deltas, last = asyncio.run(read())
-        assert isinstance(last, ModelResponse)
-        assert not [item for item in deltas if isinstance(item, ModelResponse)]
+        async with self._made() as model:
+            items = [item async for item in _stream(model, self.prompt)]
+        kinds = [type(item).__name__ for item in items]
+        assert items and isinstance(items[-1], ModelResponse), f"the stream gave {kinds}"
+        *deltas, last = items
+        assert all(isinstance(item, _DELTAS) for item in deltas), f"the stream gave {kinds}"
         told = "".join(item.text for item in deltas if isinstance(item, TextDelta))
-        assert told == (last.content or "")
+        text = _good(last).content
+        assert told == text, f"its deltas say {told!r}, and its response says {text!r}"
 
-    def test_a_cancel_is_not_swallowed(self) -> None:
+    @check
+    async def test_a_cancel_is_not_swallowed(self) -> None:
         """Who takes the call back while it waits gets no answer."""
+        await self._cancel(lambda model: _call(model, self.prompt))
 
-        async def cancel() -> bool:
-            task = asyncio.ensure_future(self.make().call(self.prompt))
-            # Into its body: a task that has not begun is cancelled whatever the model does.
-            await asyncio.sleep(0)
-            if not task.cancel():
-                return True
-            await asyncio.wait((task,))
-            return task.cancelled()
+    @check
+    async def test_a_cancel_of_a_stream_is_not_swallowed(self) -> None:
+        """Who stops reading while it waits gets nothing more."""
 
-        assert asyncio.run(cancel())
+        async def read(model: Model) -> None:
+            async for _ in _stream(model, self.prompt):
+                pass
+
+        await self._cancel(read)
+
+    async def _ask(self, request: ModelInput) -> None:
+        async with self._made() as model:
+            _good(await _call(model, request))
+
+    async def _cancel(self, work: Callable[[Model], Awaitable[object]]) -> None:
+        for turns in _TURNS:
+            async with self._made() as model:
+                task = asyncio.ensure_future(work(model))
+                # Into its body: a task that has not begun is cancelled whatever the model does.
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                if not task.cancel():
+                    # It never waited, or answered before.
+                    task.result()
+                    continue
+                await asyncio.wait((task,))
+                told = task.cancelled() or task.exception() or "an answer"
+                assert task.cancelled(), f"it was cancelled, and there came {told!r}"
 
 
-def _check(response: ModelResponse) -> None:
-    assert response.error is None, response.error
-    assert response.content
+async def _call(model: Model, request: ModelInput) -> ModelResponse:
+    given = cast("Any", model.call(request))
+    assert inspect.isawaitable(given), f"call() is not async: it gave a {type(given).__name__}"
+    try:
+        return cast("ModelResponse", await given)
+    except Exception as error:
+        # What a model raises is its breach, and is told as one.
+        raise AssertionError(f"call() raised {error!r}: errors are values") from error
+
+
+async def _stream(model: Model, request: ModelInput) -> AsyncIterator[object]:
+    given: object = model.stream(request)
+    if inspect.iscoroutine(given):
+        given.close()
+    kind = type(given).__name__
+    assert hasattr(given, "__aiter__"), f"stream() gave a {kind} and no async iterator"
+    try:
+        async for item in cast("AsyncIterator[object]", given):
+            yield item
+    except Exception as error:
+        # What a model raises is its breach, and is told as one.
+        raise AssertionError(f"stream() raised {error!r}: errors are values") from error
+
+
+def _good(response: object) -> ModelResponse:
+    """Check that *response* is an answer with a text."""
+    kind = type(response).__name__
+    assert isinstance(response, ModelResponse), f"it gave a {kind} and no ModelResponse"
+    assert response.error is None, f"it failed: {response.error}"
+    assert response.content, "its answer has no text"
+    return response

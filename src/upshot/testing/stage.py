@@ -18,7 +18,7 @@ from ..contract import (
     Usage,
 )
 
-__all__ = ["PlainModel", "Seen", "Witness", "settle", "tasks_beside"]
+__all__ = ["TOKENS", "PlainModel", "Seen", "Witness", "ending", "settle", "tasks_beside"]
 
 TOKENS = 15
 
@@ -29,6 +29,7 @@ class PlainModel:
     Attributes:
         name: "contract:plain".
         calls: How often it was asked.
+        later_calls: How often after an answer, and while it was answering nobody else.
         asked: Set when it was asked first.
         answers: Whether it ever answers.
         error: What it ends with instead of an answer, None for an answer.
@@ -38,16 +39,23 @@ class PlainModel:
 
     def __init__(self, *, answers: bool = True, error: AgentError | None = None) -> None:
         self.calls: int = 0
+        self.later_calls: int = 0
+        self._under_way = 0
         self.asked: asyncio.Event = asyncio.Event()
         self.answers = answers
         self.error = error
 
     async def call(self, request: ModelInput) -> ModelResponse:
         """Answer with the text of the last message; 10 tokens in, 5 out."""
+        self.later_calls += self.calls > 0 and not self._under_way
         self.calls += 1
         self.asked.set()
-        if not self.answers:
-            await asyncio.Event().wait()
+        self._under_way += 1
+        try:
+            # Its answer takes a moment, so that calls at the same time are seen to be that.
+            await (asyncio.sleep(0) if self.answers else asyncio.Event().wait())
+        finally:
+            self._under_way -= 1
         usage = Usage(input_tokens=10, output_tokens=TOKENS - 10, api_calls=1)
         if self.error is not None:
             return ModelResponse(error=self.error, usage=usage, finish_reason="error")  # pyright: ignore[reportArgumentType]  # made a word
@@ -93,6 +101,13 @@ class Seen(NamedTuple):
         result = self.result
         texts = tuple(message.text for message in result.messages)
         return result.status, result.content, result.output, texts
+
+
+def ending(result: AgentResult[Any]) -> str:
+    """How a run ended, for a message."""
+    error = result.error
+    said = f"it ended as {result.status}"
+    return said if error is None else f"{said}, {error.code}: {error.message}"
 
 
 def tasks_beside() -> set[asyncio.Task[Any]]:

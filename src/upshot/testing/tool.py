@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
+from collections.abc import Awaitable
+from contextlib import AbstractAsyncContextManager
+from typing import cast
 
 from ..contract import (
     Effect,
@@ -14,16 +16,27 @@ from ..contract import (
     ToolOutcome,
     decode,
     encode,
-    outcome_to_model_content,
 )
 from ..tools import Tool, Toolbox
+from .check import Role, Suite, check, skip
 
 __all__ = ["ToolContract"]
 
-_COUNT = 5
+_AT_ONCE = 5
+# What says that other arguments than those that are named may be sent.
+_FREE = ("additionalProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf")
 
 
-class ToolContract:
+class _ToolRole(Role):
+    def check(self, subject: object, who: str) -> None:
+        super().check(subject, who)
+        if not isinstance(subject, Tool):
+            kind = type(subject).__name__
+            made = f"make it one with @tool: {kind}" if callable(subject) else kind
+            raise AssertionError(f"{who} gave no tool of upshot: {made}")
+
+
+class ToolContract(Suite):
     """A suite for pytest: inherit, and give a ``make`` that returns the tool.
 
     ::
@@ -35,77 +48,101 @@ class ToolContract:
                 return order_status
 
     Attributes:
-        arguments: Arguments with which it succeeds, several times in a row.
+        arguments: Arguments with which it succeeds, several times in a row and at once.
+        patience_s: How many seconds a check may take; a longer one is red.
     """
 
     arguments: JsonObject = {}
+    _role: Role = _ToolRole("a tool")
 
-    def make(self) -> Tool:
-        """The tool, ready to be called."""
+    def make(self) -> Tool | Awaitable[Tool] | AbstractAsyncContextManager[Tool]:
+        """The tool, ready to be called.
+
+        A coroutine of it will do, and so will an async context manager.
+        """
         raise NotImplementedError("a ToolContract gives the tool in make()")
 
-    def test_it_says_what_it_does(self) -> None:
+    @check
+    async def test_it_says_what_it_does(self) -> None:
         """A model can only choose what is described."""
-        assert self.make().description.strip(), "the tool has no description"
+        async with self._made() as tool:
+            assert tool.description.strip(), f"the tool {tool.name} has no description"
 
-    def test_its_schema_is_one(self) -> None:
-        """JSON Schema of an object that the example arguments fit."""
-        tool = self.make()
-        assert tool.parameters.get("type", "object") == "object"
-        properties = tool.parameters.get("properties", {})
-        assert isinstance(properties, dict)
-        assert not isinstance(self._call(), ToolDenied), "its own arguments are refused"
+    @check
+    async def test_its_schema_is_one(self) -> None:
+        """JSON Schema of an object that names the example arguments, which fit it."""
+        async with self._made() as tool:
+            schema, outcome = tool.parameters, await self._call(tool)
+        named = cast("JsonObject", schema.get("properties", {}))
+        unnamed = sorted(name for name in self.arguments if name not in named)
+        is_free = any(schema.get(word, False) is not False for word in _FREE)
+        assert is_free or not unnamed, f"its schema does not name {', '.join(unnamed)}"
+        is_refused = isinstance(outcome, ToolDenied)
+        assert not is_refused, f"its own arguments are refused: {outcome}"
 
-    def test_it_is_the_same_tool_each_time(self) -> None:
+    @check
+    async def test_it_is_the_same_tool_each_time(self) -> None:
         """Approvals and pins know it by its version."""
-        assert self.make().version == self.make().version
+        versions = list[str]()
+        for _ in range(2):
+            async with self._made() as tool:
+                versions.append(tool.version)
+        told = " and ".join(versions)
+        assert len(set(versions)) == 1, f"make() gave the versions {told}: name or schema differ"
 
-    def test_its_arguments_give_a_result(self) -> None:
+    @check
+    async def test_its_arguments_give_a_result(self) -> None:
         """The example succeeds."""
-        outcome = self._call()
-        assert not isinstance(outcome, ToolDenied), outcome
-        assert getattr(outcome, "error", None) is None, outcome
+        async with self._made() as tool:
+            _succeeded(await self._call(tool))
 
-    def test_a_reader_has_no_effect(self) -> None:
+    @check
+    async def test_a_reader_has_no_effect(self) -> None:
         """What may write has applied something after a success, what reads has not."""
-        expected = Effect.APPLIED if self.make().may_write else Effect.NONE
-        assert self._call().effect is expected
+        async with self._made() as tool:
+            expected = Effect.APPLIED if tool.may_write else Effect.NONE
+            outcome = await self._call(tool)
+        said = f"it is declared {tool.declared_effect}, and its effect is {outcome.effect}"
+        assert outcome.effect is expected, f"{said}: {outcome}"
 
-    def test_its_outcome_can_be_kept(self) -> None:
-        """It is written and read back the same."""
-        outcome = self._call()
-        assert decode(encode(outcome), type(outcome)) == outcome
+    @check
+    async def test_its_outcome_can_be_kept(self) -> None:
+        """What it returns has a JSON form; it is written and read back the same."""
+        async with self._made() as tool:
+            outcome = await self._call(tool)
+        _succeeded(outcome)
+        kept = decode(encode(outcome), type(outcome))
+        assert kept == outcome, f"{outcome} was written, and {kept} was read"
 
-    def test_a_model_can_read_its_outcome(self) -> None:
-        """The text for the model is JSON."""
-        json.loads(outcome_to_model_content(self._call()))
+    @check
+    async def test_one_of_it_serves_many_runs_at_once(self) -> None:
+        """Nothing that it keeps belongs to one run only."""
+        async with self._made() as tool:
+            calls = [self._call(tool) for _ in range(_AT_ONCE)]
+            for outcome in await asyncio.gather(*calls):
+                _succeeded(outcome)
 
-    def test_arguments_that_are_no_object_never_reach_it(self) -> None:
-        """They are denied."""
-        outcome = self._dispatch([ToolCall("c", self.make().name, "[1")])[0]
-        assert isinstance(outcome, ToolDenied)
-
-    def test_calls_at_once_have_one_outcome_each(self) -> None:
-        """In call order."""
-        name = self.make().name
-        outcomes = self._dispatch([ToolCall(f"c{n}", name, self.arguments) for n in range(_COUNT)])
-        assert [outcome.call_id for outcome in outcomes] == [f"c{n}" for n in range(_COUNT)]
-
-    def test_what_claims_to_be_idempotent_can_be_called_again(self) -> None:
+    @check
+    async def test_what_claims_to_be_idempotent_can_be_called_again(self) -> None:
         """A second call in another turn succeeds as the first did."""
-        tool = self.make()
-        if not tool.idempotent:
-            return
-        box = Toolbox([tool], approve=lambda call: True)
-        first = asyncio.run(box.dispatch([ToolCall("c1", tool.name, self.arguments)]))
-        box.new_turn()
-        second = asyncio.run(box.dispatch([ToolCall("c2", tool.name, self.arguments)]))
-        assert [type(one) for one in first] == [type(one) for one in second]
-        assert isinstance(second[0], ToolExecutionResult), second
+        async with self._made() as tool:
+            if not tool.idempotent:
+                raise skip(f"the tool {tool.name} does not claim to be idempotent")
+            box = _box(tool)
+            for turn in ("c1", "c2"):
+                (outcome,) = await box.dispatch([ToolCall(turn, tool.name, self.arguments)])
+                _succeeded(outcome)
+                box.new_turn()
 
-    def _call(self) -> ToolOutcome:
-        return self._dispatch([ToolCall("c", self.make().name, self.arguments)])[0]
+    async def _call(self, tool: Tool) -> ToolOutcome:
+        (outcome,) = await _box(tool).dispatch([ToolCall("c", tool.name, self.arguments)])
+        return outcome
 
-    def _dispatch(self, calls: list[ToolCall]) -> list[ToolOutcome]:
-        box = Toolbox([self.make()], approve=lambda call: True)
-        return asyncio.run(box.dispatch(calls))
+
+def _box(tool: Tool) -> Toolbox:
+    return Toolbox([tool], approve=lambda call: True)
+
+
+def _succeeded(outcome: ToolOutcome) -> None:
+    said = f"its arguments gave {outcome}"
+    assert isinstance(outcome, ToolExecutionResult), said

@@ -1,0 +1,49 @@
+"""What the tests of the suites share: one check, run on a subject that somebody made."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from upshot import JournalError
+
+
+def run_check(suite: type[Any], check: str, make: Callable[[], Any], **options: Any) -> None:
+    """Run *check* of *suite* on what *make* gives."""
+
+    class Suite(suite):
+        def make(self) -> Any:
+            return make()
+
+    for name, value in options.items():
+        setattr(Suite, name, value)
+    getattr(Suite(), check)()
+
+
+def assert_red(
+    suite: type[Any], check: str, make: Callable[[], Any], words: str, **options: Any
+) -> None:
+    """Hold that *check* is red, says *words*, and names the sentence that is broken."""
+    with warnings.catch_warnings():
+        # Work that ignores its cancel is named; that the check is red is what counts here.
+        warnings.filterwarnings("ignore", "left behind")
+        with pytest.raises((AssertionError, JournalError)) as caught:
+            run_check(suite, check, make, **options)
+    said = str(caught.value)
+    assert words in said, said
+    sentence = " ".join(getattr(suite, check).__doc__.split())
+    notes = caught.value.__notes__
+    assert f"The contract ({suite.__name__}): {sentence}" in notes, notes
+
+
+def checks_of(suite: type[Any]) -> set[str]:
+    """The names of its checks."""
+    return {name for name in dir(suite) if name.startswith("test_")}
+
+
+def tried_by(test: Any) -> set[str]:
+    """The checks that a parametrized *test* tries, as its second argument."""
+    return {values[1] for values in test.pytestmark[0].args[1]}
