@@ -53,6 +53,7 @@ async def answer_run(
     journal: str,
     shown: Shown,
     goes_on: bool,
+    take_over: bool = False,
 ) -> int:
     """Show what a run waits for, take answers, and go on with it.
 
@@ -67,6 +68,7 @@ async def answer_run(
         journal: Where its log is.
         shown: How it is shown.
         goes_on: Whether the run goes on; else the answers are logged for later.
+        take_over: Whether it is taken also from another process that lives.
 
     Returns:
         The exit code; that of input_required where nothing was answered.
@@ -77,7 +79,7 @@ async def answer_run(
     """
     given.check()
     where = existing_journal(journal)
-    async with open_journal(where) as log:
+    async with open_journal(where, create=False) as log:
         run_id = await find_run(log, wanted)
         story = await read_story(log, run_id)
     if not story.pending or story.result is None:
@@ -107,6 +109,7 @@ async def answer_run(
         shown=shown,
         answers=answers,
         launching=launching,
+        take_over=take_over,
     )
 
 

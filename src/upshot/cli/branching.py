@@ -40,7 +40,7 @@ async def fork_agent_run(
         Misuse: There is no such run or event, or it has ended there.
         JournalError: The journal cannot be read or written.
     """
-    async with open_journal(existing_journal(journal)) as log:
+    async with open_journal(existing_journal(journal), create=False) as log:
         run_id = await find_run(log, wanted)
         new_id = await fork(run_id, at=at, journal=log)
     if as_json:
@@ -70,7 +70,7 @@ async def replay_agent_run(
         Misuse: There is no such run, or it is not known how it was started.
         JournalError: The journal cannot be read.
     """
-    async with open_journal(existing_journal(journal)) as log:
+    async with open_journal(existing_journal(journal), create=False) as log:
         run_id = await find_run(log, wanted)
         launching = Launching(await read_story(log, run_id), asked)
         launch = launching.launch

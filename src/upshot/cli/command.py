@@ -64,6 +64,9 @@ _ANSWER = click.option(
     "--answer", multiple=True, type=(str, str), metavar="ID TEXT", help="Answer a question."
 )
 _MARKDOWN = click.option("--markdown", is_flag=True, help="Lay the answer out on a terminal.")
+_TAKE_OVER = click.option(
+    "--take-over", is_flag=True, help="Take the run also from another process that lives."
+)
 _PROGRESS = click.option(
     "--progress",
     type=click.Choice(["auto", "live", "lines", "none"]),
@@ -166,6 +169,7 @@ def run(
 @click.option("--stream", is_flag=True, help="Print text as it comes.")
 @_MARKDOWN
 @_JSON
+@_TAKE_OVER
 @_PROGRESS
 def resume(
     *,
@@ -179,6 +183,7 @@ def resume(
     stream: bool,
     markdown: bool,
     as_json: bool,
+    take_over: bool,
     progress: str,
 ) -> int:
     """Go on with RUN, whose process died or which waits; finished calls are not made again.
@@ -195,11 +200,20 @@ def resume(
         given = Given(answer=answer)
         return _run(
             lambda terminal: answer_run(
-                wanted, given, asked, terminal, journal=journal, shown=shown, goes_on=True
+                wanted,
+                given,
+                asked,
+                terminal,
+                journal=journal,
+                shown=shown,
+                goes_on=True,
+                take_over=take_over,
             )
         )
     return _run(
-        lambda terminal: resume_agent(wanted, asked, terminal, journal=journal, shown=shown)
+        lambda terminal: resume_agent(
+            wanted, asked, terminal, journal=journal, shown=shown, take_over=take_over
+        )
     )
 
 
@@ -269,6 +283,7 @@ def replay(
 @_TOOLS
 @_JOURNAL
 @_JSON
+@_TAKE_OVER
 @_PROGRESS
 def approve(
     *,
@@ -288,6 +303,7 @@ def approve(
     tools: tuple[str, ...],
     journal: str,
     as_json: bool,
+    take_over: bool,
     progress: str,
 ) -> int:
     """Show what RUN waits for, take answers, and go on with it.
@@ -303,7 +319,14 @@ def approve(
     shown = Shown(as_json=as_json, progress=progress)
     return _run(
         lambda terminal: answer_run(
-            wanted, given, asked, terminal, journal=journal, shown=shown, goes_on=goes_on
+            wanted,
+            given,
+            asked,
+            terminal,
+            journal=journal,
+            shown=shown,
+            goes_on=goes_on,
+            take_over=take_over,
         )
     )
 

@@ -42,13 +42,15 @@ async def show_run(
         Misuse: There is no such run or journal.
         JournalError: The journal cannot be read.
     """
-    async with open_journal(existing_journal(journal)) as log:
+    async with open_journal(existing_journal(journal), create=False) as log:
+        holders = await log.holders()
         story = await read_story(log, await find_run(log, wanted))
     if as_json:
         terminal.put_json(to_json(story))
         return 0
     glyphs, width = glyphs_for(terminal.out.encoding), terminal.out.width
-    terminal.say(*report(story, journal=journal, width=width, glyphs=glyphs))
+    holder = holders.get(story.run_id)
+    terminal.say(*report(story, journal=journal, width=width, glyphs=glyphs, holder=holder))
     result = story.result
     if answer and result is not None and (result.output or result.content):
         terminal.say(glyphs.rule * width)
@@ -72,14 +74,17 @@ async def list_runs(terminal: Terminal, *, journal: str, status: str, as_json: b
         Misuse: There is no such journal.
         JournalError: It cannot be read.
     """
-    async with open_journal(existing_journal(journal)) as log:
+    async with open_journal(existing_journal(journal), create=False) as log:
+        holders = await log.holders()
         runs = await log.runs(status or None)
         parents = {} if as_json else await find_parents(log, runs)
     if as_json:
         terminal.put_json(encode(list(runs)))
     elif runs:
         glyphs = glyphs_for(terminal.out.encoding)
-        terminal.say_rows(runs_table(runs, parents, glyphs=glyphs, width=terminal.free_width))
+        terminal.say_rows(
+            runs_table(runs, parents, glyphs=glyphs, width=terminal.free_width, holders=holders)
+        )
     else:
         terminal.tell(f"{journal} has no runs" + (f" that are {status}" if status else ""))
     return 0

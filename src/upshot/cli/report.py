@@ -18,6 +18,7 @@ from ..contract import (
     Status,
     encode,
 )
+from ..journal import Holder
 from .figures import clean, count, duration, moment, money, size, tokens
 from .glyphs import Glyphs
 from .step import Tone, ending_of_tool
@@ -45,7 +46,9 @@ _TONES: dict[str, Tone] = {
 }
 
 
-def report(story: Story, *, journal: str, width: int, glyphs: Glyphs) -> Iterator[Text]:
+def report(
+    story: Story, *, journal: str, width: int, glyphs: Glyphs, holder: Holder | None = None
+) -> Iterator[Text]:
     """Lay out all that is known of a run, but for its answer.
 
     Args:
@@ -53,11 +56,12 @@ def report(story: Story, *, journal: str, width: int, glyphs: Glyphs) -> Iterato
         journal: Where its log is, as a person would write it.
         width: Columns of the page.
         glyphs: What to draw with.
+        holder: The process that took it, None if none is known.
 
     Yields:
         Lines to print, in order.
     """
-    yield _title(story)
+    yield _title(story, holder)
     for name, text, style in _facts(story, journal):
         yield _line(name, text, style, width)
     drawn = list(timeline(story, width=width, glyphs=glyphs))
@@ -66,9 +70,19 @@ def report(story: Story, *, journal: str, width: int, glyphs: Glyphs) -> Iterato
         yield from drawn
 
 
-def status_words(status: str) -> str:
-    """A run's status for people; a log cannot tell whether a process still has the run."""
-    return RUNNING_OR_DIED if status == RUNNING else status
+def status_words(status: str, holder: Holder | None = None) -> str:
+    """A run's status for people.
+
+    Args:
+        status: As the log has it, which cannot tell whether a process still has the run.
+        holder: The process that took it, None if none is known.
+    """
+    if status != RUNNING:
+        return status
+    state = "unknown" if holder is None else holder.state
+    if holder is not None and state == "lives":
+        return f"running (process {holder.pid})"
+    return "died" if state == "gone" else RUNNING_OR_DIED
 
 
 def status_style(status: str) -> str:
@@ -108,9 +122,9 @@ def pending_text(pending: Pending) -> str:
             return clean(f"an answer: {pending.question} ({pending.id})")
 
 
-def _title(story: Story) -> Text:
+def _title(story: Story, holder: Holder | None) -> Text:
     agent = "" if story.started is None else clean(story.started.agent.id, 40)
-    status = (status_words(story.status), f"bold {status_style(story.status)}")
+    status = (status_words(story.status, holder), f"bold {status_style(story.status)}")
     return Text.assemble((story.run_id, "bold"), "  ", agent, "  ", status)
 
 

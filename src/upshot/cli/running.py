@@ -88,6 +88,7 @@ async def resume_agent(
     shown: Shown,
     answers: Sequence[AnyAnswer] = (),
     launching: Launching | None = None,
+    take_over: bool = False,
 ) -> int:
     """Go on with a run and print what came of it; of one that has ended, just print that.
 
@@ -99,16 +100,18 @@ async def resume_agent(
         shown: How it is shown.
         answers: What people answered.
         launching: Its agent, where that was loaded before; None loads it.
+        take_over: Whether it is taken also from another process that lives.
 
     Returns:
         The exit code.
 
     Raises:
         Misuse: There is no such run, or it is not known how it was started.
-        JournalError: The journal cannot be read, or another process has the run.
+        JournalError: The journal cannot be read, or another process works on the run.
     """
     async with AsyncExitStack() as stack:
-        log = await stack.enter_async_context(open_journal(existing_journal(journal)))
+        opening = open_journal(existing_journal(journal), create=False)
+        log = await stack.enter_async_context(opening)
         run_id = await find_run(log, wanted)
         story = await read_story(log, run_id)
         result = story.result
@@ -128,7 +131,7 @@ async def resume_agent(
         opened = open_model(launch.model, agent, base_url=launch.base_url)
         options["model"] = await stack.enter_async_context(opened)
         live = await stack.enter_async_context(
-            reopen(run_id, agent, **options, journal=log, answers=answers)
+            reopen(run_id, agent, **options, journal=log, answers=answers, take_over=take_over)
         )
         return await _attend(live, terminal, journal=journal, shown=shown)
 

@@ -8,6 +8,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from ..contract import RunSummary
+from ..journal import Holder
 from .figures import clean
 from .glyphs import Glyphs
 from .report import status_style, status_words
@@ -29,6 +30,7 @@ def runs_table(
     *,
     width: int | None,
     glyphs: Glyphs,
+    holders: Mapping[str, Holder] | None = None,
 ) -> Iterator[Text]:
     """Lay runs out as rows: id, status, agent, start and what was asked.
 
@@ -38,6 +40,7 @@ def runs_table(
         width: Columns to fill, None for as many as needed. The request gets what is left; where
             that is too little, columns are left out.
         glyphs: What to draw with.
+        holders: The processes that took runs, by run; None where none are known.
 
     Yields:
         A heading, then a line for each run.
@@ -45,7 +48,8 @@ def runs_table(
     if not runs:
         return
     placed = list(_placed(runs, parents))
-    rows = [_cells(run, depth, glyphs) for run, depth in placed]
+    known = holders or {}
+    rows = [_cells(run, depth, glyphs, known.get(run.run_id)) for run, depth in placed]
     widths = [max(map(cell_len, column)) for column in zip(_HEADING, *rows, strict=True)]
     widths[2] = min(widths[2], _MAX_AGENT_WIDTH)
     shown = _fitting(widths, width)
@@ -91,11 +95,11 @@ def _left(widths: Sequence[int], shown: Sequence[int], width: int) -> int:
     return width - sum(widths[one] + 1 for one in shown if one != _REQUEST)
 
 
-def _cells(run: RunSummary, depth: int, glyphs: Glyphs) -> tuple[str, ...]:
+def _cells(run: RunSummary, depth: int, glyphs: Glyphs, holder: Holder | None) -> tuple[str, ...]:
     inside = f"{'  ' * (depth - 1)}{glyphs.inner} " if depth else ""
     return (
         inside + clean(run.run_id),
-        status_words(run.status),
+        status_words(run.status, holder),
         clean(run.agent_id),
         "" if run.started_at is None else f"{run.started_at:%Y-%m-%d %H:%M}",
         clean(run.request),

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from .artifacts import MemoryArtifactStore
 from .damage import Damage
+from .holder import Holder
 from .memory import MemoryJournal
 from .place import open_journal
 from .retention import Pruned
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Damage",
+    "Holder",
     "MemoryArtifactStore",
     "MemoryJournal",
     "Pruned",

@@ -69,7 +69,7 @@ def open_database(path: str, *, create: bool = True) -> sqlite3.Connection:
 
     Args:
         path: A file; one that is not there yet, or empty, becomes a journal.
-        create: Whether a missing file is made; if not, it is misuse.
+        create: Whether it may become one; if not, that is misuse.
 
     Returns:
         A connection in WAL mode that no longer begins transactions by itself. It may be
@@ -81,7 +81,7 @@ def open_database(path: str, *, create: bool = True) -> sqlite3.Connection:
     """
     made = _look_at(path, create=create)
     try:
-        return _open(path)
+        return _open(path, create=create)
     except FILE_ERRORS as error:
         raise JournalError(f"the journal {path} cannot be opened: {error}") from error
     finally:
@@ -98,6 +98,8 @@ def _look_at(path: str, *, create: bool) -> bool:
             raise Misuse(f"{path} cannot be a journal: it is no file")
         with open(path, "rb") as file:
             head = file.read(len(_MAGIC))
+        if not head and not create:
+            raise Misuse(f"{path} is no journal: it is empty")
         if head and head != _MAGIC:
             raise Misuse(f"{path} is no journal: it is not an SQLite database")
         if not os.access(path, os.W_OK):
@@ -124,23 +126,25 @@ def _make(path: str, *, create: bool) -> bool:
     return False
 
 
-def _open(path: str) -> sqlite3.Connection:
+def _open(path: str, *, create: bool) -> sqlite3.Connection:
     connection = sqlite3.connect(
         path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
     )
     try:
-        _prepare(connection, path)
+        _prepare(connection, path, create=create)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _prepare(connection: sqlite3.Connection, path: str) -> None:
+def _prepare(connection: sqlite3.Connection, path: str, *, create: bool) -> None:
     # One transaction: between two reads another process may make its tables.
     connection.execute("BEGIN")
     fresh = _is_fresh(connection, path)
     connection.execute("COMMIT")
+    if fresh and not create:
+        raise Misuse(f"{path} is no journal: it has no tables")
     _use_wal(connection, path)
     connection.execute("PRAGMA synchronous = FULL")
     if not fresh:
