@@ -206,6 +206,23 @@ def test_an_error_of_the_close_alone_is_told() -> None:
         run_check(ObserverContract, "test_it_lets_a_run_be", Stuck)
 
 
+def test_a_subject_of_another_loop_is_told() -> None:
+    other = asyncio.new_event_loop()
+
+    class Foreign(Observer):
+        async def on_run_start(self, info: Any, request: Any) -> None: ...
+
+        async def __aenter__(self) -> Any:
+            return await other.create_future()
+
+        async def __aexit__(self, *error: object) -> None: ...
+
+    with pytest.raises(RuntimeError) as caught:
+        run_check(ObserverContract, "test_it_lets_a_run_be", Foreign)
+    other.close()
+    assert "open in make() what belongs to one" in caught.value.__notes__[0]
+
+
 class Hanging(Observer):
     async def on_run_start(self, info: Any, request: Any) -> None:
         await asyncio.Event().wait()

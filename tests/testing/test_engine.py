@@ -433,6 +433,7 @@ WISH = "test_a_wish_to_stop_ends_it"
         (Forgetful, "test_it_resumes_or_says_that_it_cannot", "from its checkpoint 'here' it"),
         (Fresh, "test_it_goes_on_wherever_its_log_was_cut", "cut after"),
         (Shared, "test_one_of_it_drives_many_runs_at_once", "alone it gave"),
+        (Sync, "test_one_of_it_drives_many_runs_at_once", "alone, it ended as failed"),
         (Careless, "test_it_leaves_no_task_behind", "there goes on: Event.wait"),
     ],
 )

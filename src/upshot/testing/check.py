@@ -22,6 +22,7 @@ __all__ = ["Role", "Suite", "check", "raising", "skip", "value_of"]
 _VALUES = (str, bytes, int, float, complex, dict, list, tuple, set, frozenset)
 # Who is taken back may take so long to go; the loop's end waits for the others.
 _GOING_S = 2.5
+_OTHER_LOOP = "A check has an event loop of its own: open in make() what belongs to one."
 
 S = TypeVar("S", bound="Suite")
 
@@ -118,6 +119,8 @@ def check(play: Callable[[S], Coroutine[Any, Any, None]]) -> Callable[[S], None]
                 warnings.filterwarnings("default", "left behind", RuntimeWarning)
                 run_in_own_loop(lambda: _in_time(self, play), closing=aclose_transports)
         except Exception as error:
+            if "different loop" in str(error):
+                error.add_note(_OTHER_LOOP)
             if not isinstance(error, SkipTest):
                 error.add_note(f"The contract ({suite}): {sentence}")
             raise

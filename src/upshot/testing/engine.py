@@ -184,7 +184,9 @@ class EngineContract(Suite):
     @check
     async def test_one_of_it_drives_many_runs_at_once(self) -> None:
         """Nothing that it keeps belongs to one run only."""
-        alone = (await self._play()).said
+        first = await self._play()
+        assert first.result.status is Status.COMPLETED, f"alone, {ending(first.result)}"
+        alone = first.said
         async with self._engine() as engine:
             runs = [self._watch(engine) for _ in range(_AT_ONCE)]
             for seen in await asyncio.gather(*runs):

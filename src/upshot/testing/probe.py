@@ -41,7 +41,7 @@ class Stop:
     """
 
     def __init__(self, model: PlainModel, *, late: bool) -> None:
-        self.wish = Interrupt(InterruptCause.HOST_SHUTDOWN, "good night")
+        self.wish: Interrupt = Interrupt(InterruptCause.HOST_SHUTDOWN, "good night")
         self.was_told_first: bool = False
         self.second: str = ""
         self._model = model
@@ -114,7 +114,7 @@ class Probe:
     """
 
     def __init__(self, engine: Engine, signal: Exception) -> None:
-        self.has_raised = False
+        self.has_raised: bool = False
         self._engine = cast("Any", engine)
         self._signal = signal
 
