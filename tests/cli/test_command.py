@@ -170,7 +170,7 @@ def test_no_log_is_kept_where_none_is_wanted(command: Command) -> None:
         (["runs", "--status", "done"], "'done' is not one of"),
         (["sim", "--scenario", "gone.json"], "gone.json cannot be read"),
         (["sim", "--port", "70000"], "70000"),
-        (["perform"], "No such command 'perform'"),
+        (["perform"], "there is no command 'perform'"),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
 )
@@ -266,3 +266,45 @@ def test_an_id_that_is_taken_says_what_to_type(command: Command) -> None:
     code, _, err = command(*asked)
     assert code == 2
     assert "has a run r1 already: go on with it, upshot resume r1 --journal other.db" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ("rn",),
+            "upshot: there is no command 'rn': did you mean run or runs? (see upshot --help)\n",
+        ),
+        (("zzz",), "upshot: there is no command 'zzz': there are approve, check"),
+        (("sim", "--port", "abc"), "abc is no whole number from 0 to 65535"),
+        (("sim", "--requests-per-minute", "0"), "0 is no whole number from 1 on"),
+        (("run", "agent.py", "hi", "--model", "sim:empty.json"), "the file is empty"),
+        (("run", "agent.py", "hi", "--model", "scripted:empty.json"), "is empty"),
+    ],
+)
+def test_what_is_wrong_is_said_in_words_for_people(
+    arguments: tuple[str, ...], said: str, command: Command
+) -> None:
+    Path("empty.json").write_text("")
+    code, _, err = command(*arguments)
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert said in err
+
+
+def test_the_package_can_be_run_as_a_module() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "upshot", "--version"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout[:9]) == (0, "upshot 0.")
+
+
+def test_what_is_printed_for_people_is_json_too(command: Command) -> None:
+    Path("two.py").write_text("import upshot\n\ngraph = upshot.Graph({'a': print, 'b': print})\n")
+    assert json.loads(command("graph", "two.py", "--json")[1]).keys() == {"file", "mermaid"}
+    typescript = json.loads(command("schema", "--typescript", "--json")[1])["typescript"]
+    assert command("schema", "--typescript")[1] == typescript
+    assert json.loads(command("schema", "--machine", "--json")[1])

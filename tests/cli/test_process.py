@@ -253,9 +253,9 @@ def test_streamed_text_and_progress_stand_on_lines_of_their_own(folder: Path) ->
 
 
 def test_the_simulator_is_served_until_it_is_told_to_stop(folder: Path) -> None:
-    process = spawn("sim", "--scenario", "scenario.json", folder=folder)
+    process = spawn("sim", "--scenario", "scenario.json", "--json", folder=folder)
     assert process.stdout is not None
-    url = process.stdout.readline().decode().strip()
+    url = json.loads(process.stdout.readline())["base_url"]
     (folder / "go.txt").touch()
     asked = ("run", "agent.py", "hi", "--model", "openai:any", "--base-url", url)
     code, out, _ = said_in(folder, *asked, "--journal", "memory:", "--json")

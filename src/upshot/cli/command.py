@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import redirect_stdout
 from typing import Any, Literal
 
 import click
-import msgspec
 
-from ..contract import JsonObject, Request, Status
+from ..contract import Request, Status, encode
 from ..errors import JournalError, Misuse
 from ..models import aclose_transports
 from ..runs import run_in_own_loop
@@ -21,9 +19,12 @@ from .checking import check_file
 from .drawing import draw_file
 from .exit_code import EXIT_CODES, MISUSE
 from .given import Given
+from .group import Group
 from .launching import Asked
+from .number import number_from
 from .reading import STATUSES, list_runs, show_run
-from .run_lookup import DEFAULT_JOURNAL, LAST
+from .run_input import check_run_id, read_inputs, standard_input
+from .run_lookup import DEFAULT_JOURNAL
 from .running import Shown, resume_agent, run_agent
 from .schema import schema_text
 from .serving import serve_simulator
@@ -31,7 +32,6 @@ from .terminal import Terminal
 
 __all__ = ["invoke", "upshot"]
 
-_RUN_ID = re.compile(r"\w[\w.:/-]{0,199}")
 _MODEL = click.option(
     "--model",
     default="",
@@ -98,7 +98,7 @@ def invoke(arguments: Sequence[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="upshot", message="upshot %(version)s")
 def upshot() -> None:
     """Run AI agents; whatever happens comes back as one result.
@@ -152,9 +152,9 @@ def run(
         raise click.UsageError("--stream and --json exclude each other")
     asked = Asked(target=target, model=model, base_url=base_url, tools=tools)
     shown = Shown(as_json=as_json, stream=stream, markdown=markdown, progress=progress)
-    _check_run_id(run_id)
-    text = _standard_input() if request == "-" else request
-    asking = Request(text, inputs=_read_inputs(inputs), run_id=run_id)
+    check_run_id(run_id)
+    text = standard_input() if request == "-" else request
+    asking = Request(text, inputs=read_inputs(inputs), run_id=run_id)
     return _run(lambda terminal: run_agent(asked, asking, terminal, journal=journal, shown=shown))
 
 
@@ -219,7 +219,9 @@ def resume(
 
 @upshot.command(short_help="Begin a new run where another one stood.")
 @click.argument("wanted", metavar="RUN")
-@click.option("--at", type=int, required=True, metavar="EVENT", help="The last event to keep.")
+@click.option(
+    "--at", type=number_from(0), required=True, metavar="EVENT", help="The last event to keep."
+)
 @_JOURNAL
 @_JSON
 def fork(*, wanted: str, at: int, journal: str, as_json: bool) -> int:
@@ -382,23 +384,42 @@ def check(*, target: str, tools: tuple[str, ...], as_json: bool) -> int:
 
 @upshot.command(short_help="Draw a machine or graph as Mermaid text.")
 @click.argument("target", metavar="FILE")
-def graph(*, target: str) -> int:
+@_JSON
+def graph(*, target: str, as_json: bool) -> int:
     """Draw a machine or a graph as Mermaid text, which many tools show as a picture.
 
     FILE is a machine or the data of a graph in YAML or JSON, or FILE.py:NAME.
     """
     with redirect_stdout(sys.stderr):
         text = draw_file(target)
-    Terminal().put(text)
+    if as_json:
+        Terminal().put_json(encode({"file": target, "mermaid": text}))
+    else:
+        Terminal().put(text)
     return 0
 
 
 @upshot.command(short_help="Serve a model provider that plays a scenario.")
 @click.option("--scenario", default="", metavar="FILE", help="Default: every answer is ok.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="0 takes a free one.")
-@click.option("--host", default="127.0.0.1", show_default=True)
-@click.option("--requests-per-minute", type=click.IntRange(1), default=None)
-@click.option("--tokens-per-minute", type=click.IntRange(1), default=None)
+@click.option(
+    "--port", type=number_from(0, 65535), default=0, metavar="N", help="0 takes a free one."
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
+@click.option(
+    "--requests-per-minute",
+    type=number_from(1),
+    default=None,
+    metavar="N",
+    help="More than so many get a 429.",
+)
+@click.option(
+    "--tokens-per-minute",
+    type=number_from(1),
+    default=None,
+    metavar="N",
+    help="The same for their tokens.",
+)
+@_JSON
 def sim(
     *,
     scenario: str,
@@ -406,15 +427,21 @@ def sim(
     host: str,
     requests_per_minute: int | None,
     tokens_per_minute: int | None,
+    as_json: bool,
 ) -> int:
-    """Serve a model provider that plays a scenario; its base URL is printed first."""
+    """Serve a model provider that plays a scenario; its base URL is printed first.
+
+    It serves until Ctrl-C or SIGTERM.
+    """
     wished = {
         "requests_per_minute": requests_per_minute,
         "tokens_per_minute": tokens_per_minute,
     }
     limits = {name: value for name, value in wished.items() if value is not None}
     return _run(
-        lambda terminal: serve_simulator(scenario, terminal, host=host, port=port, limits=limits)
+        lambda terminal: serve_simulator(
+            scenario, terminal, host=host, port=port, limits=limits, as_json=as_json
+        )
     )
 
 
@@ -423,13 +450,23 @@ def sim(
 @click.option("--typescript", is_flag=True, help="TypeScript declarations of the same.")
 @click.option("--execution-result", is_flag=True, help="JSON Schema of the execution result.")
 @click.option("--machine", is_flag=True, help="JSON Schema of a machine in YAML.")
-def schema(**wanted: bool) -> int:
-    """Print the contract for programs in other languages; one form at a time."""
+@_JSON
+def schema(*, as_json: bool, **wanted: bool) -> int:
+    """Print the contract for programs in other languages; one form at a time.
+
+    With --json, TypeScript is a text in an object; a JSON Schema is JSON as it is.
+    """
     forms = [name for name, wished in wanted.items() if wished]
     if len(forms) != 1:
         names = "--json-schema, --typescript, --execution-result and --machine"
         raise click.UsageError(f"give one of {names}")
-    Terminal().put(schema_text(forms[0]))
+    text = schema_text(forms[0])
+    if forms[0] != "typescript":
+        Terminal().put_json(text.rstrip("\n"))
+    elif as_json:
+        Terminal().put_json(encode({"typescript": text}))
+    else:
+        Terminal().put(text)
     return 0
 
 
@@ -439,36 +476,6 @@ def _run(work: Callable[[Terminal], Coroutine[Any, Any, int]]) -> int:
     # What an agent's file or its tools print must not get between the answers.
     with redirect_stdout(sys.stderr):
         return run_in_own_loop(lambda: work(terminal), closing=aclose_transports)
-
-
-def _check_run_id(run_id: str) -> None:
-    """Refuse what could not be named on a command line afterwards."""
-    if run_id == LAST:
-        raise click.UsageError(f"--run-id {LAST}: that is how the last run is called")
-    if run_id and not _RUN_ID.fullmatch(run_id):
-        raise click.UsageError(
-            f"--run-id {run_id!r}: give letters, digits and any of . _ - : / after the first, "
-            "such as run-7"
-        )
-
-
-def _read_inputs(given: Sequence[str]) -> JsonObject:
-    inputs: JsonObject = {}
-    for item in given:
-        name, sign, text = item.partition("=")
-        if not (name and sign):
-            raise click.UsageError(f"--input {item}: give a name and a value, such as n=3")
-        try:
-            inputs[name] = msgspec.json.decode(text)
-        except msgspec.DecodeError:
-            inputs[name] = text
-    return inputs
-
-
-def _standard_input() -> str:
-    if sys.stdin is None:  # It was closed.
-        raise click.UsageError("the request - reads stdin, which is closed")
-    return sys.stdin.buffer.read().decode("utf-8", "replace")
 
 
 def _complain(message: str) -> int:

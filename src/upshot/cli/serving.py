@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 
+from ..contract import encode
 from ..sim import Simulator, serve_forever
 from .terminal import Terminal
 
@@ -12,7 +13,13 @@ __all__ = ["serve_simulator"]
 
 
 async def serve_simulator(
-    scenario: str, terminal: Terminal, *, host: str, port: int, limits: dict[str, int]
+    scenario: str,
+    terminal: Terminal,
+    *,
+    host: str,
+    port: int,
+    limits: dict[str, int],
+    as_json: bool,
 ) -> int:
     """Serve until SIGINT or SIGTERM; the base URL is written as one line once it listens.
 
@@ -22,6 +29,7 @@ async def serve_simulator(
         host: Where to listen.
         port: 0 takes a free one.
         limits: Fields of ``Limits``; empty takes the scenario's.
+        as_json: Write the URL as one line of JSON.
 
     Returns:
         The exit code.
@@ -31,7 +39,10 @@ async def serve_simulator(
     """
 
     def announce(simulator: Simulator) -> None:
-        terminal.put(f"{simulator.base_url}\n")
+        if as_json:
+            terminal.put_json(encode({"base_url": simulator.base_url}))
+        else:
+            terminal.put(f"{simulator.base_url}\n")
 
     loop = asyncio.get_running_loop()
     serving = loop.create_task(

@@ -54,6 +54,8 @@ def _read(path: str) -> bytes:
 
 
 def _parse(data: bytes | str, what: str) -> object:
+    if not data.strip():
+        raise Misuse(f"{what} is empty: give a JSON list of replies")
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeError) as error:

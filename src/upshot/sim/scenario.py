@@ -234,6 +234,8 @@ def _parsed_file(path: Path) -> object:
 
 
 def _parsed_json(data: bytes, path: Path) -> object:
+    if not data.strip():
+        raise Misuse(f"{path}: expected a JSON object: the file is empty")
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
