@@ -17,6 +17,7 @@ from ..contract import ErrorCode, Json, JsonObject, UnserializableError, to_free
 from ..errors import Misuse
 from ..runs import Failed
 from .machine_fault import Mark, nearest
+from .machine_guard import COUNTER, MAX_ITEMS, MAX_S, ItemCount, guarded
 from .machine_reading import (
     Path,
     Tree,
@@ -35,6 +36,7 @@ __all__ = ["MAX_EXPRESSION_CHARS", "BadExpression", "Expression"]
 # The parser calls itself for each operator, and has no limit of its own.
 MAX_EXPRESSION_CHARS = 2_000
 _MAX_SAID = 300
+_TOO_MUCH = f"it goes through more than {MAX_ITEMS} items in all, or computes for over {MAX_S:g} s"
 
 _AT = re.compile(r"<input>:(\d+):(\d+): (?:Syntax error: )?(.*)")
 # fmt: off
@@ -89,7 +91,7 @@ class Expression:
         Misuse: The extra is not installed.
     """
 
-    __slots__ = ("_functions", "_path", "_program", "_reads", "mark", "source")
+    __slots__ = ("_functions", "_is_counted", "_path", "_program", "_reads", "mark", "source")
 
     def __init__(self, source: str, mark: Mark, items: Collection[str] = ()) -> None:
         self.source: str = source
@@ -100,6 +102,10 @@ class Expression:
         self._program = _parse(source)
         self._functions = _check_functions(self._program, source)
         self._reads = _check_reads(source, items)
+        counted = guarded(source)
+        self._is_counted = counted != source
+        if self._is_counted:
+            self._program = _parse(counted)
         path = only_path(source)
         self._path: Path = path if path is not None and path[0] in self._reads else ()
 
@@ -160,10 +166,27 @@ class Expression:
             raise self._broken(_said(error)) from error
 
     def _execute(self, names: JsonObject) -> Any:
+        if self._is_counted:
+            return self._count(names)
         if not self._functions:
             return self._program.execute(names)
         context = _cel().Context(names, self._functions)
         return self._program.execute(context)
+
+    def _count(self, names: JsonObject) -> Any:
+        """Evaluate it, and the items that its macros go through are counted.
+
+        Raises:
+            OverflowError: There are too many, or it takes too long.
+        """
+        count = ItemCount()
+        context = _cel().Context(names, {**self._functions, COUNTER: count})
+        try:
+            return self._program.execute(context)
+        finally:
+            if count.is_spent:
+                # In place of what the library says of it, or does not say: "or" takes errors in.
+                raise OverflowError(_TOO_MUCH)
 
     def _with_nulls(self, scope: Scope) -> tuple[Any] | None:
         """Evaluate it with null for what the result does not know; None where that is no help."""

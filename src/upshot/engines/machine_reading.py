@@ -27,6 +27,8 @@ Tree: TypeAlias = "dict[str, Tree] | None"
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _PLAIN_PATH = re.compile(rf"\s*{_NAME}(\s*\.\s*{_NAME})*\s*")
 _TOKEN = re.compile(
+    # In a raw text a backslash is one, also before its end.
+    r"(?:[rR][bB]?|[bB][rR])(?!\"\"\"|''')(?:\"[^\"\n]*\"|'[^'\n]*')|"
     r'[rRbB]{0,2}(?:"""(?s:.*?)"""|\'\'\'(?s:.*?)\'\'\'|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\')'
     rf"|(?P<path>{_NAME}(?:\s*\.\s*{_NAME})*)(?P<call>\s*\()?"
     r"|[0-9][\w.]*|(?P<other>\S)"
