@@ -6,12 +6,12 @@ they need is loaded at the first run, so that importing them costs next to nothi
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
 from functools import cache
 from typing import TYPE_CHECKING, overload
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
+    from contextlib import AbstractAsyncContextManager
     from typing import Any, Unpack
 
     from typing_extensions import TypeVar
@@ -75,25 +75,25 @@ def run_sync(
     return run_in_own_loop(lambda: run(agent, request, **options), closing=aclose_transports)
 
 
-@asynccontextmanager
-async def start(
+def start(
     agent: Agent[T] | AgentSpec, request: Request | str, **options: Unpack[RunOptions]
-) -> AsyncGenerator[LiveRun[T]]:
+) -> AbstractAsyncContextManager[LiveRun[T]]:
     """Begin a run and watch it: ``async with start(...) as live: async for event in live: ...``.
 
     Leaving the block early cancels the run and waits for its end.
 
-    Yields:
-        The run in flight; ``await live.result()`` gives what comes of it.
+    Returns:
+        An async context manager of the run in flight; ``await live.result()`` gives what comes
+        of it. Entering it raises what ``run`` raises.
 
     Raises:
-        Misuse: An argument is wrong; nothing was begun.
+        Misuse: An argument is wrong, nothing was begun; or it is used otherwise than entered.
         JournalError: The journal cannot be opened.
     """
-    from .opening import begin, run_child
+    from ..journal.block import Block
+    from .opening import started
 
-    async with begin(agent, request, options, watch=True, child=run_child) as live, live:
-        yield live
+    return Block(started(agent, request, options), call="upshot.start(...)", name="live")
 
 
 @overload
@@ -159,8 +159,7 @@ async def resume(
     )
 
 
-@asynccontextmanager
-async def reopen(
+def reopen(
     run_id: str,
     agent: Agent[T] | AgentSpec,
     *,
@@ -168,35 +167,21 @@ async def reopen(
     answers: Sequence[AnyAnswer] = (),
     take_over: bool = False,
     **options: Unpack[ResumeOptions],
-) -> AsyncGenerator[LiveRun[T]]:
+) -> AbstractAsyncContextManager[LiveRun[T]]:
     """Like ``resume``, but watched like ``start``.
 
-    Yields:
-        The run in flight.
+    Returns:
+        An async context manager of the run in flight.
 
     Raises:
         Misuse: There is no such run, it has ended, or an argument is wrong.
         JournalError: The journal cannot be opened or read, or another process works on the run.
     """
-    from ..contract import AgentResult
-    from ..errors import Misuse
-    from .opening import go_on, run_child
+    from ..journal.block import Block
+    from .opening import reopened
 
-    going = go_on(
-        run_id,
-        agent,
-        journal,
-        answers,
-        options,
-        watch=True,
-        child=run_child,
-        take_over=take_over,
-    )
-    async with going as live:
-        if isinstance(live, AgentResult):
-            raise Misuse(f"run {run_id} has ended: its result is in the journal")
-        async with live:
-            yield live
+    going = reopened(run_id, agent, journal, answers, options, take_over=take_over)
+    return Block(going, call="upshot.reopen(...)", name="live")
 
 
 async def fork(run_id: str, *, at: int, journal: Where) -> str:

@@ -41,7 +41,16 @@ from .arguments import RESUME_NAMES, check_options, check_run_id
 from .planning import plan_again, plan_run, read_children, read_on, read_past, secrets_of, to_agent
 from .taking import taken
 
-__all__ = ["begin", "go_on", "has_log", "run_child", "run_whole", "typed"]
+__all__ = [
+    "begin",
+    "go_on",
+    "has_log",
+    "reopened",
+    "run_child",
+    "run_whole",
+    "started",
+    "typed",
+]
 
 
 @asynccontextmanager
@@ -137,6 +146,34 @@ async def run_child(
         )
         async with going as live:
             return live if isinstance(live, AgentResult) else await live.finish()
+
+
+@asynccontextmanager
+async def started(
+    agent: Agent[Any] | AgentSpec, request: Request | str, options: RunOptions
+) -> AsyncGenerator[LiveRun[Any]]:
+    """See ``start``."""
+    async with begin(agent, request, options, watch=True, child=run_child) as live, live:
+        yield live
+
+
+@asynccontextmanager
+async def reopened(
+    run_id: str,
+    agent: Agent[Any] | AgentSpec,
+    journal: Where,
+    answers: Sequence[AnyAnswer],
+    options: ResumeOptions,
+    *,
+    take_over: bool,
+) -> AsyncGenerator[LiveRun[Any]]:
+    """See ``reopen``."""
+    more: Any = {"watch": True, "child": run_child, "take_over": take_over}
+    async with go_on(run_id, agent, journal, answers, options, **more) as live:
+        if isinstance(live, AgentResult):
+            raise Misuse(f"run {run_id} has ended: its result is in the journal")
+        async with live:
+            yield live
 
 
 @asynccontextmanager

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 from ..contract import Journal
 from ..errors import Misuse
+from .block import Block
 from .memory import MemoryJournal
 
 if TYPE_CHECKING:
@@ -68,11 +69,19 @@ def open_journal(
         JournalError: The file is damaged, or written by a newer version.
     """
     if isinstance(where, str | os.PathLike):
-        return _share(_name_of(where), create=create)
+        return _block(_share(_name_of(where), create=create))
+    if isinstance(where, Block):
+        where.refuse()
+    if isinstance(where, type):
+        raise Misuse(f"journal is the class {where.__name__}: give a path or an open journal")
     if not hasattr(where, "append") or not hasattr(where, "durable"):
         kind = type(cast("object", where)).__name__
         raise Misuse(f'a journal is a path, "memory:" or an open journal, and no {kind}')
-    return _lend(where)
+    return _block(_lend(where))
+
+
+def _block(manager: AbstractAsyncContextManager[J]) -> AbstractAsyncContextManager[J]:
+    return Block(manager, call="upshot.open_journal(...)", name="journal")
 
 
 @asynccontextmanager
