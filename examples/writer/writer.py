@@ -171,7 +171,10 @@ def main() -> None:
     parser.add_argument("--model", help="a real one, such as openai:gpt-5; else scripted")
     parser.add_argument("--attempts", type=int, default=4, help="how many drafts at most")
     given = parser.parse_args()
-    text = given.file.read_text("utf-8")
+    try:
+        text = given.file.read_text("utf-8")
+    except OSError as error:
+        parser.error(f"{given.file}: {error.strerror}: give a text file to summarise")
     result, critic = asyncio.run(summarise(text, model=given.model, attempts=given.attempts))
     report(result, critic)
 

@@ -60,3 +60,15 @@ def test_the_example_shows_its_drafts_within_80_columns() -> None:
     )
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert done.stdout.endswith("Accepted after 3 drafts.\n")
+
+
+def test_a_file_that_is_not_there_is_told_in_one_line(
+    writer: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["writer.py", "nowhere.md"])
+    with pytest.raises(SystemExit) as ended:
+        writer.main()
+    assert ended.value.code == 2
+    told = capsys.readouterr().err
+    assert "nowhere.md: No such file or directory: give a text file" in told
+    assert "Traceback" not in told

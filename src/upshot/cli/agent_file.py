@@ -18,6 +18,7 @@ __all__ = ["AGENT_FILES", "read_agent_file"]
 AGENT_FILES = (".json", ".yaml", ".yml")
 
 _YAML = (".yaml", ".yml")
+_FOUND: dict[type, str] = {type(None): "nothing", list: "a list", str: "a text"}
 
 
 def read_agent_file(path: Path) -> AgentSpec:
@@ -32,8 +33,16 @@ def read_agent_file(path: Path) -> AgentSpec:
     """
     data = _parse_yaml(path) if path.suffix in _YAML else _parse_json(path)
     if not isinstance(data, dict):
-        raise Misuse(f"{path.name}: expected an object with an id, got {type(data).__name__}")
+        raise Misuse(
+            f"{path.name}, line 1: {_FOUND.get(type(data), 'one value')} where an agent, which has "
+            "an id, or a machine, which has states, was expected"
+        )
     fields = cast("dict[str, object]", data)
+    if "nodes" in fields and "id" not in fields:
+        raise Misuse(
+            f"{path.name} is a graph, whose functions are in Python: Graph.from_data(...) there; "
+            "`upshot graph` draws it"
+        )
     known = (*AgentSpec.__struct_fields__, "kind")
     for name in fields:
         if name not in known:
