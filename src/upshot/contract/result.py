@@ -228,6 +228,9 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
             RunFailed: The run did not complete; it carries this result.
         """
         if self.error is not None:
+            raw = self.raw
+            if isinstance(raw, BaseException):
+                raise RunFailed(self) from raw
             raise RunFailed(self)
         return self.output  # pyright: ignore[reportReturnType]  # T includes None where a run may give none
 

@@ -18,6 +18,7 @@ __all__ = [
     "is_closing",
     "kind_of",
     "method",
+    "origin_of",
     "raised",
     "said_by",
 ]
@@ -38,9 +39,14 @@ class Stray(RuntimeError):
         self.error = error
 
 
+def origin_of(error: BaseException) -> BaseException:
+    """What was raised where it was raised: what *error* stands for where it is a Stray."""
+    return error.error if isinstance(error, Stray) else error
+
+
 def kind_of(error: BaseException) -> str:
     """The name of the class of *error*, of what it stands for where it is a Stray."""
-    return type(error.error if isinstance(error, Stray) else error).__name__
+    return type(origin_of(error)).__name__
 
 
 def said_by(error: BaseException) -> str:

@@ -28,6 +28,7 @@ from .ledger import Ledger
 from .recorder import Recorder
 from .recording import Recording
 from .signals import Failed, Interrupted
+from .trail import blame
 
 __all__ = ["ModelCaller"]
 
@@ -156,6 +157,9 @@ class _Asking:
             if self._in_flight:
                 # The provider may have worked, and nobody will know for how much.
                 caller.ledger.add_unfinished()
+            raise
+        except Exception as error:
+            blame(error, f"the model {name_of(self._model)!r}")
             raise
         return response
 

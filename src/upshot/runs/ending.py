@@ -12,6 +12,7 @@ from ..errors import JournalError
 from .callback import kind_of, said_by
 from .kin import told_apart
 from .signals import Aborted, Failed, Interrupted, Parked, signal_of
+from .trail import trail_of
 
 __all__ = ["COMPLETED", "Ending", "StopReason", "classify", "internal_error"]
 
@@ -118,12 +119,13 @@ def _stopped(
 
 
 def internal_error(exception: BaseException, origin: Origin) -> AgentError:
-    """The error of a run in which something raised that should not."""
+    """The error of a run in which something raised that should not; details say where."""
     return AgentError(
         ErrorCode.INTERNAL,
         said_by(exception),
         type=kind_of(exception),
         origin=origin,
+        details=trail_of(exception),
     )
 
 

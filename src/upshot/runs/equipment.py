@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, cast
 
 from ..contract import (
@@ -16,6 +17,7 @@ from ..contract import Board as BoardRole
 from ..contract.free_json import is_plain
 from ..errors import Misuse
 from .account import restore
+from .answer import Answer, read_answer
 from .board import Board
 from .box import Box
 from .ending import Ending
@@ -24,7 +26,7 @@ from .hooks import Hooks
 from .host import RunHost
 from .ledger import Ledger
 from .past import Past
-from .plan import Plan
+from .plan import Parent, Plan
 from .recorder import Recorder
 from .recording import Recording
 from .report import Report
@@ -158,13 +160,31 @@ class Equipment:
             outer=plan.parent and plan.parent.box,
         )
 
+    def parent(self) -> Parent:
+        """What runs inside this one inherit."""
+        return Parent(
+            plan=self.plan,
+            depth=self.depth,
+            ledger=self.ledger,
+            loop=asyncio.get_running_loop(),
+            box=self.box,
+            tell=self.recorder.emit,
+            wish=self.host.look,
+            admit=self.scope.admit,
+            stand_in=self.plan.child if self.record is not None else None,
+        )
+
     def begin_attempt(self, number: int, feedback: str) -> None:
         """Stamp what comes with the attempt's number, and show it to the engine."""
         self.recorder.attempt = number
         self.run.begin_attempt(number, feedback)
 
     def take_answer(self, value: object) -> None:
-        """What an engine returned: its board, nothing, or a value that becomes the output."""
+        """What an engine returned: its board, nothing, or a value that becomes the output.
+
+        Raises:
+            Signal: It returned a result, a reply or an error that did not complete.
+        """
         if value is None:
             return
         if is_plain(value):
@@ -172,10 +192,28 @@ class Equipment:
         elif hasattr(value, "snapshot") and hasattr(value, "messages"):
             board: BoardRole = value  # pyright: ignore[reportAssignmentType]  # by its methods
             self.board.adopt(board)
+        elif (answer := read_answer(value)) is not None:
+            self._take_told(answer)
         else:
-            output, lossy = to_free_json(value)
-            self.recorder.warn_of_losses("output", lossy)
-            self.board.set(OUTPUT_VAR, output)
+            self._set_output(value)
+
+    def _take_told(self, answer: Answer) -> None:
+        """Take what a result, a reply or an error says that an engine returned.
+
+        Raises:
+            Signal: It did not complete, and so ends the run.
+        """
+        if answer.content and answer.content != self.board.answer():
+            self.board.append(Message(Role.ASSISTANT, answer.content))
+        if answer.output is not None and answer.output != answer.content:
+            self._set_output(answer.output)
+        if answer.ending is not None:
+            raise answer.ending
+
+    def _set_output(self, value: object) -> None:
+        output, lossy = to_free_json(value)
+        self.recorder.warn_of_losses("output", lossy)
+        self.board.set(OUTPUT_VAR, output)
 
     def conclude_board(self, error: BaseException | None) -> BaseException | None:
         """Put on the board what people saw of a reply that was cut, and log what is changed.

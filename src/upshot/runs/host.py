@@ -48,6 +48,7 @@ from .recorder import Recorder
 from .signals import Failed, Parked, signal_of
 from .steps import Steps
 from .tally import Tally
+from .trail import blame
 from .wish import Wish, wish_of
 
 __all__ = ["RunHost"]
@@ -372,6 +373,7 @@ class RunHost:
         except Exception as error:
             if signal_of(error) is not None:
                 raise
+            blame(error, f"the step {key!r}")
             # The log must say what came of a step, whatever it raised.
             self._settle(key, Effect.UNKNOWN, None, internal_error(error, Origin.ENGINE))
             raise

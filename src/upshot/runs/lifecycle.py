@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -31,18 +31,18 @@ from ..contract import (
 from ..errors import JournalError
 from ..journal.memory import MemoryJournal
 from ..tools.fence import is_fenced
-from .callback import call, is_closing
+from .attempt import work_on
+from .callback import is_closing
 from .change import changes_since
 from .disposition import is_committed, note_verdict, wants_revision, with_verdict
 from .ending import COMPLETED, Ending, StopReason, classify, internal_error
 from .equipment import Equipment
-from .handoff import current_handoffs
 from .hooks import Verdict
 from .listeners import anybody_listens
 from .modes import refused_modes
 from .past import Past
 from .phase import FINAL, FIRST, NEXT, Cue, Phase, cue_of_ending, cue_of_verdict
-from .plan import Parent, Plan
+from .plan import Plan
 from .recorder import Recorder
 from .recording import Recording
 from .scope import current_run
@@ -127,7 +127,7 @@ class Sitting:
     async def live(self) -> AgentResult[Any]:
         """Live the run to its end; everything that can happen in it is in the result."""
         # What hooks start is inside the run too.
-        token = None if self.is_bare else current_run.set(self._parent())
+        token = None if self.is_bare else current_run.set(self._parts.parent())
         while self.phase not in FINAL:
             try:
                 cue = await _ACTS[self.phase](self)
@@ -143,21 +143,6 @@ class Sitting:
         if token is not None:
             current_run.reset(token)
         return self._told
-
-    def _parent(self) -> Parent:
-        """What runs inside this one inherit."""
-        parts = self._parts
-        return Parent(
-            plan=self.plan,
-            depth=parts.depth,
-            ledger=parts.ledger,
-            loop=asyncio.get_running_loop(),
-            box=parts.box,
-            tell=self.recorder.emit,
-            wish=parts.host.look,
-            admit=parts.scope.admit,
-            stand_in=self.plan.child if parts.record is not None else None,
-        )
 
     @property
     def _told(self) -> AgentResult[Any]:
@@ -330,7 +315,7 @@ class Sitting:
     async def _work(self) -> Cue:
         """Have the engine work on the board."""
         parts = self._parts
-        _, error = await parts.scope.drive(self._execute())
+        _, error = await parts.scope.drive(work_on(parts))
         if parts.scope.abandoned:
             message = "the engine ignored its cancellation and was left behind"
             self.recorder.warn(RunWarning(code="abandoned", message=message, origin=Origin.ENGINE))
@@ -348,22 +333,6 @@ class Sitting:
             self._hold(msgspec.structs.replace(self._told, state=dict(parts.report.state)))
             await self._end_attempt(reason="", feedback="")
         return cue
-
-    async def _execute(self) -> None:
-        parts, plan = self._parts, self.plan
-        current_run.set(self._parent())
-        current_handoffs.set(parts.handoffs)
-        if plan.agent.instructions is not None:
-            parts.run.instruct(await self._instructions())
-        engine = cast("Any", plan.engine)
-        parts.take_answer(await engine.execute(parts.run, parts.host, parts.board))
-
-    async def _instructions(self) -> str | None:
-        asked = self.plan.agent.instructions
-        told = await call(asked, self._parts.run) if callable(asked) else asked
-        if not isinstance(told, str | None):
-            raise TypeError(f"the agent's instructions gave a {type(told).__name__}, not a text")
-        return told
 
     def _classify(self, error: BaseException | None) -> Ending:
         parts = self._parts

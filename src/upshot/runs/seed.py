@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..contract import BoardChanged, Message, RunInfo
+from ..contract import BoardChanged, Message, Request, RunInfo
 from .board import Board
 from .callback import Wait, call, method
+from .options import Seeder
 from .plan import Plan
+from .trail import blame
 
 __all__ = ["board_of", "seed_board"]
 
@@ -35,18 +37,7 @@ async def seed_board(
     if checkpoint is not None and attempt == 1:
         return Board.restore(checkpoint.board)
     if plan.prepare is not None:
-        made = await call(plan.prepare, info, plan.request, wait=wait)
-        if made is None:
-            raise ValueError(
-                "prepare returned None: return the Board that the run shall start with"
-            )
-        if method(made, "snapshot") is None:
-            kind = type(made).__name__
-            raise ValueError(
-                f"prepare returned a value of type {kind}: return the Board that the run shall "
-                "start with"
-            )
-        board = made if isinstance(made, Board) else Board.restore(made.snapshot())
+        board = await _prepared(plan.prepare, info, plan.request, wait=wait)
     elif plan.seed and not plan.history:
         # Neither history nor what was handed over is known to who goes on with a run.
         return board_of(plan.seed, feedback)
@@ -63,6 +54,20 @@ async def seed_board(
         board.append(Message("user", feedback))
     board.mark_seeded()
     return board
+
+
+async def _prepared(prepare: Seeder, info: RunInfo, request: Request, *, wait: Wait) -> Board:
+    try:
+        made = await call(prepare, info, request, wait=wait)
+    except Exception as error:
+        blame(error, "prepare")
+        raise
+    if isinstance(made, Board):
+        return made
+    if method(made, "snapshot") is None:
+        what = "None" if made is None else f"a value of type {type(made).__name__}"
+        raise ValueError(f"prepare returned {what}: return the Board that the run shall start with")
+    return Board.restore(made.snapshot())
 
 
 def board_of(changes: Iterable[BoardChanged], feedback: str = "") -> Board:

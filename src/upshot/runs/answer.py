@@ -1,0 +1,71 @@
+"""Answer: what an engine returned that says itself how it went."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, cast
+
+from ..contract import AgentError, AgentResult, ErrorCode, ModelResponse, Origin, Status
+from .kin import pending_in
+from .signals import Aborted, Failed, Interrupted, Parked, Signal
+
+__all__ = ["Answer", "read_answer"]
+
+
+class Answer(NamedTuple):
+    """What such a value holds.
+
+    Attributes:
+        output: The typed answer, None for none but the text.
+        content: The text, None for none.
+        ending: What ends the run as it ended; None where it completed.
+    """
+
+    output: object = None
+    content: str | None = None
+    ending: Signal | None = None
+
+
+def read_answer(value: object) -> Answer | None:
+    """Read a result, a reply of a model or an error that an engine returned.
+
+    Returns:
+        None where it is none of these.
+    """
+    match value:
+        case AgentResult():
+            return _of_result(cast("AgentResult[Any]", value))
+        case ModelResponse():
+            ending = None if value.error is None else Failed(value.error)
+            return Answer(content=value.content, ending=ending)
+        case AgentError():
+            return Answer(ending=Failed(value))
+        case _:
+            return None
+
+
+def _of_result(result: AgentResult[Any]) -> Answer:
+    ending = _ending_of(result)
+    raw = result.raw
+    if ending is not None and isinstance(raw, BaseException):
+        ending.__cause__ = raw
+    return Answer(result.output, result.content, ending)
+
+
+def _ending_of(result: AgentResult[Any]) -> Signal | None:
+    error = result.error or AgentError(
+        ErrorCode.INTERNAL, f"it ended as {result.status}", origin=Origin.ENGINE
+    )
+    match result.status:
+        case Status.COMPLETED:
+            return None
+        case Status.ABORTED:
+            aborted = Aborted(error.message)
+            aborted.error = error
+            return aborted
+        case Status.INTERRUPTED:
+            return Interrupted(result.cause, result.detail)
+        case Status.INPUT_REQUIRED:
+            return Parked(*pending_in(result.run_id, result.pending))
+        case _:
+            # Nobody cancelled the run itself, so a canceled one inside it is a failure of it.
+            return Failed(error)

@@ -1,0 +1,47 @@
+"""Attempt: one pass of the engine, in its own task."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, cast
+
+from .callback import call
+from .equipment import Equipment
+from .handoff import current_handoffs
+from .scope import current_run
+from .trail import blame
+
+__all__ = ["work_on"]
+
+
+async def work_on(parts: Equipment) -> None:
+    """Have the engine work on the board, and take its answer.
+
+    Raises:
+        BaseException: Whatever it raised.
+    """
+    current_run.set(parts.parent())
+    current_handoffs.set(parts.handoffs)
+    if parts.plan.agent.instructions is not None:
+        parts.run.instruct(await _instructions(parts))
+    engine = cast("Any", parts.plan.engine)
+    try:
+        made = engine.execute(parts.run, parts.host, parts.board)
+        answer = await made if inspect.isawaitable(made) else made
+    except Exception as error:
+        blame(error, getattr(engine, "called", "") or f"the engine {type(engine).__name__}")
+        raise
+    parts.take_answer(answer)
+
+
+async def _instructions(parts: Equipment) -> str | None:
+    asked = parts.plan.agent.instructions
+    try:
+        told = await call(asked, parts.run) if callable(asked) else asked
+        if not isinstance(told, str | None):
+            kind = type(told).__name__
+            raise TypeError(f"the agent's instructions gave a {kind}, not a text")
+    except Exception as error:
+        blame(error, "the agent's instructions")
+        raise
+    return told

@@ -1,0 +1,122 @@
+"""Where an exception came from, and whose it was."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.runs.kit import Do, log_of
+from upshot import Agent, AgentResult, Failed, RunFailed, ScriptEngine, decode, encode, run
+from upshot.journal import MemoryJournal
+from upshot.models import ScriptedModel
+
+
+def broken(*_: Any) -> Any:
+    secret = {"password": "hunter2"}
+    return secret["k"]
+
+
+async def script(run: Any, host: Any, board: Any) -> Any:
+    return broken()
+
+
+class Model:
+    name = "my:model"
+
+    async def call(self, request: Any) -> Any:
+        broken()
+
+
+async def stepping(run: Any, host: Any, board: Any) -> Any:
+    await host.once("one", "read", broken)
+
+
+AGENT = Agent("a", model=ScriptedModel(["Hi."]))
+PLACES: dict[str, tuple[Agent[Any], dict[str, Any]]] = {
+    "the script": (AGENT, {"engine": ScriptEngine(script)}),
+    "the engine Do": (AGENT, {"engine": Do(broken)}),
+    "the model 'my:model'": (AGENT, {"model": Model()}),
+    "the agent's instructions": (AGENT.but(instructions=broken), {}),
+    "the step 'one'": (AGENT, {"engine": Do(stepping)}),
+    "prepare": (AGENT, {"prepare": broken}),
+}
+
+
+@pytest.mark.parametrize("who", PLACES)
+async def test_the_details_say_what_raised_whose_it_was_and_where(who: str) -> None:
+    agent, options = PLACES[who]
+    result = await run(agent, "?", **options)
+    line = broken.__code__.co_firstlineno + 2
+    assert result.error is not None
+    assert (result.error.code, result.error.message, result.error.type) == (
+        "internal",
+        "'k'",
+        "KeyError",
+    )
+    assert result.error.details == {
+        "type": "KeyError",
+        "raised_by": who,
+        "file": str(Path("tests/runs/test_trail.py")),
+        "line": line,
+        "function": "broken",
+    }
+    assert "hunter2" not in encode(result).decode()
+    assert decode(encode(result), AgentResult).error == result.error
+
+
+async def test_the_users_own_frame_goes_before_that_of_a_library() -> None:
+    def work(run: Any, host: Any, board: Any) -> None:
+        json.loads("{")
+
+    result = await run(AGENT, "?", engine=Do(work))
+    assert result.error is not None
+    assert str(result.error.details["function"]).endswith("<locals>.work")
+
+
+async def test_a_file_elsewhere_is_told_without_its_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = await run(AGENT, "?", engine=Do(broken))
+    assert result.error is not None
+    assert result.error.details["file"] == str(Path("runs/test_trail.py"))
+
+
+async def test_what_upshot_itself_refuses_has_no_place_of_the_user() -> None:
+    def lacking(run: Any, host: Any) -> None: ...
+
+    script: Any = lacking
+    result = await run(AGENT, "?", engine=ScriptEngine(script))
+    assert result.error is not None
+    assert result.error.details == {"type": "TypeError", "raised_by": "the script"}
+
+
+async def test_a_step_that_failed_has_its_trail_in_the_log() -> None:
+    journal = MemoryJournal()
+    result = await run(AGENT, "?", engine=Do(stepping), journal=journal)
+    log: list[Any] = await log_of(journal, result.run_id)
+    (settled,) = [event for event in log if event.kind == "step_settled"]
+    assert settled.error.details["raised_by"] == "the step 'one'"
+
+
+async def test_what_ends_a_run_by_a_word_has_no_trail() -> None:
+    def work(run: Any, host: Any, board: Any) -> None:
+        raise Failed("conflict", "taken")
+
+    result = await run(AGENT, "?", engine=Do(work))
+    assert result.error is not None
+    assert result.error.details == {}
+
+
+async def test_unwrapping_raises_from_what_was_raised() -> None:
+    result = await run(AGENT, "?", engine=Do(broken))
+    with pytest.raises(RunFailed) as caught:
+        result.unwrap()
+    assert isinstance(caught.value.__cause__, KeyError)
+    assert caught.value.__cause__ is result.raw
+    with pytest.raises(RunFailed) as caught:
+        decode(encode(result), AgentResult).unwrap()
+    assert caught.value.__cause__ is None
