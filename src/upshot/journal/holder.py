@@ -51,7 +51,7 @@ class Holder(Value, frozen=True, kw_only=True):
 
         One that is stopped lives; one that was killed and is not yet waited for is gone.
         """
-        if not self.pid:
+        if self.pid < 1:
             return "gone"
         if not self._is_near() or os.name != "posix":
             return "unknown"
