@@ -27,6 +27,11 @@ def test_a_run_in_another_living_process_is_shown_and_left_to_it(folder: Path) -
     assert err.count("\n") == 1
     assert f"is being worked on by process {process.pid} on this machine" in err
     assert "--take-over" in err
+    code, _, err = said_in(folder, "approve", "last", "--all", *JOURNAL)
+    assert (code, err) == (
+        2,
+        f"upshot: run run-1 waits for nobody: it is running (process {process.pid})\n",
+    )
     (folder / "go.txt").touch()
     code, out, _ = finished(process)
     assert (code, out) == (0, "Noted one and two.\n")

@@ -34,6 +34,7 @@ from .figures import clean_lines
 from .given import Given
 from .launching import Asked, Launching
 from .question import show_question
+from .report import status_words
 from .run_lookup import existing_journal, find_run, read_story
 from .running import Shown, resume_agent
 from .terminal import Terminal
@@ -82,9 +83,11 @@ async def answer_run(
     async with open_journal(where, create=False) as log:
         run_id = await find_run(log, wanted)
         story = await read_story(log, run_id)
+        holders = await log.holders()
     if not story.pending or story.result is None:
-        status = "is under way" if story.result is None else f"is {story.result.status}"
-        raise Misuse(f"run {run_id} waits for nobody: it {status}")
+        status = status_words(story.status, holders.get(run_id))
+        verb = "" if status == "died" else "is "
+        raise Misuse(f"run {run_id} waits for nobody: it {verb}{status}")
     launching = Launching(story, asked)
     waiting = Waiting(story)
     editing = Editing(launching, terminal, is_sure=goes_on)
