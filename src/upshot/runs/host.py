@@ -320,11 +320,15 @@ class RunHost:
             The value, now or from the log.
 
         Raises:
-            Failed: It failed before, or began in an earlier sitting and what came of it is unknown.
+            Exception: What the body raises, now and each time that the key is asked for again. In a
+                later sitting, which has only the log, it is a Failed that is caught as the same
+                built-in error too (``except ValueError``); of a class of your own ``error.type``
+                has the name.
+            Failed: It began in an earlier sitting and what came of it is unknown.
         """
         known = self._steps.settled.get(key)
         if known is not None:
-            return _recalled(known)
+            return self._recall(known)
         word = Effect(effect)
         if self._running is None:
             self._running = Jobs()
@@ -346,7 +350,7 @@ class RunHost:
         """
         known = self._steps.settled.get(key)
         if known is not None:
-            return _recalled(known)
+            return self._recall(known)
         return await self._step(key, effect, body, idempotent=idempotent)
 
     def _leave_open(self, pending: PendingQuestion, *others: Pending) -> Parked:
@@ -376,11 +380,17 @@ class RunHost:
             blame(error, f"the step {key!r}")
             # The log must say what came of a step, whatever it raised.
             self._settle(key, Effect.UNKNOWN, None, internal_error(error, Origin.ENGINE))
+            self._steps.keep(key, error)
             raise
         applied = Effect.NONE if effect is Effect.READ else Effect.APPLIED
         self._recorder.warn_of_losses(f"step {key!r}", lossy)
         self._settle(key, applied, value, None)
         return value
+
+    def _recall(self, settled: StepSettled) -> Json:
+        if settled.error is not None:
+            raise self._steps.raised(settled.key, settled.error)
+        return settled.value
 
     def _settle(self, key: str, effect: Effect, value: Json, error: AgentError | None) -> None:
         event = StepSettled(key=key, effect=effect, value=value, error=error)
@@ -430,9 +440,3 @@ def _tell_in(loop: asyncio.AbstractEventLoop, tell: Callable[[Usage], None], usa
             tell(usage)
         else:
             loop.call_soon_threadsafe(tell, usage)
-
-
-def _recalled(settled: StepSettled) -> Json:
-    if settled.error is not None:
-        raise Failed(settled.error)
-    return settled.value
