@@ -18,8 +18,26 @@ import msgspec
 import pytest
 
 from tests.processes import watched
-from upshot import Agent, AgentResult, JournalError, Status, reopen, resume
+from upshot import (
+    Agent,
+    AgentResult,
+    Approve,
+    JournalError,
+    Parked,
+    Request,
+    ScriptedModel,
+    ScriptEngine,
+    Status,
+    ToolCall,
+    open_journal,
+    reopen,
+    resume,
+    run,
+    tool,
+)
+from upshot.entry.answering import keep_answers
 from upshot.journal import SqliteJournal
+from upshot.journal.holder import this_process
 
 PROGRAM = '''
 import asyncio, sys
@@ -303,3 +321,54 @@ async def test_a_claim_in_the_same_process_takes_over(tmp_path: Path) -> None:
     await journal.aclose()
     assert (await other.holders())["r1"].is_this_process
     await other.aclose()
+
+
+# -- runs inside runs, and answers
+
+
+def outer() -> Agent[Any]:
+    """An agent whose script has another one ask for a call."""
+
+    @tool(effect="read", approval=True)
+    async def ask() -> str:
+        return "asked"
+
+    inner = Agent("inner", model=ScriptedModel([ToolCall("a", "ask"), "Inner."]), tools=[ask])
+
+    async def script(run: Any, host: Any, board: Any) -> str:
+        child = await run.child(inner, "Go.", key="k")
+        if child.pending:
+            raise Parked(*child.pending)
+        return f"Outer: {child.content}"
+
+    return Agent("outer", engine=ScriptEngine(script))
+
+
+async def test_who_only_keeps_answers_has_no_run_afterwards(tmp_path: Path) -> None:
+    async with open_journal(tmp_path / "runs.db") as journal:
+        parked = await run(outer(), Request("Go.", run_id="r1"), journal=journal)
+        await keep_answers("r1", [Approve(parked.pending[0].id)], journal=journal)
+        states = {holder.state for holder in (await journal.holders()).values()}
+        assert states == {"gone"}
+        assert (await resume("r1", outer(), journal=journal)).output == "Outer: Inner."
+        assert await journal.holders() == {}
+
+
+async def test_an_answer_for_a_run_inside_does_not_take_that_from_another_process(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "runs.db"
+    parked = await run(outer(), Request("Go.", run_id="r1"), journal=path)
+    answers = [Approve(parked.pending[0].id)]
+    other = watched(subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE))
+    with other, sqlite3.connect(path, isolation_level=None) as connection:
+        holder = msgspec.structs.replace(this_process(), pid=other.pid, started=None)
+        text = msgspec.json.encode(holder).decode()
+        connection.execute("UPDATE runs SET holder = ? WHERE run_id <> 'r1'", (text,))
+        with pytest.raises(JournalError, match=f"worked on by process {other.pid} "):
+            await resume("r1", outer(), journal=path, answers=answers)
+        other.kill()
+        other.wait()
+        done = await resume("r1", outer(), journal=path, answers=answers)
+    connection.close()
+    assert done.output == "Outer: Inner."
