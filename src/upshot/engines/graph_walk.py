@@ -13,6 +13,8 @@ from ..contract import OUTPUT_VAR, Effect, ErrorCode, Json, JsonObject, to_free_
 from ..contract.article import kind_of
 from ..errors import Misuse
 from ..runs import Aborted, Board, Failed, Interrupted, Parked, current_run
+from ..tools import ToolError
+from .bug import error_of_tool
 from .graph import Graph
 from .graph_board import BoardCopy, Change, apply, read_change
 from .graph_branch import Branch, Merge, join
@@ -300,8 +302,11 @@ class _Step:
                 raise
             except Exception as error:
                 # A node that may be tried again decides by the error alone what comes next.
-                if tries >= node.attempts or not await self._wait(node, error, tries):
-                    raise
+                named = Failed(error_of_tool(error)) if isinstance(error, ToolError) else error
+                if tries >= node.attempts or not await self._wait(node, named, tries):
+                    if named is error:
+                        raise
+                    raise named from error
                 tries += 1
             else:
                 return board, value

@@ -22,8 +22,8 @@ from ..contract import (
     to_contract,
     to_free_json,
 )
+from .bug import read_failure
 from .handing import form_of, read_handoff
-from .machine_bug import read_failure
 
 __all__ = ["NOTHING", "Outcome", "summed"]
 

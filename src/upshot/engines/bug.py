@@ -1,4 +1,4 @@
-"""Bugs and failures: what an exception is that somebody's code in a machine raised."""
+"""Bugs and failures: what an exception is that somebody's code raised."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..native import find_headers, find_rate_limit
 from ..tools import ToolError
 from ..wire import classify_error
 
-__all__ = ["read_failure"]
+__all__ = ["error_of_tool", "read_failure"]
 
 
 def read_failure(exception: Exception) -> AgentResult[Any] | None:
@@ -20,7 +20,7 @@ def read_failure(exception: Exception) -> AgentResult[Any] | None:
     its status, headers and causes are looked at.
     """
     if isinstance(exception, ToolError):
-        return _failed(_of_tool(exception), exception)
+        return _failed(error_of_tool(exception), exception)
     if isinstance(exception, RunFailed) or isinstance(
         getattr(exception, "error", None), AgentError
     ):
@@ -33,7 +33,8 @@ def read_failure(exception: Exception) -> AgentResult[Any] | None:
     return _failed(error, exception)
 
 
-def _of_tool(exception: ToolError) -> AgentError:
+def error_of_tool(exception: ToolError) -> AgentError:
+    """The failure that *exception* names, raised by a function that is no tool."""
     return AgentError(
         ErrorCode(exception.code or ErrorCode.INTERNAL),
         str(exception),

@@ -1,4 +1,4 @@
-"""What code in a machine raises: bugs are told to on_error, what providers say is a failure."""
+"""What code in a machine or graph raises: a bug, or a failure that it names or was told of."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from tests.engines.graph_kit import walk
 from tests.engines.machine_kit import asking, engine_of, go
-from upshot import AgentResult, MachineEngine, ToolError
-from upshot.engines.machine_bug import read_failure
+from upshot import AgentResult, Graph, MachineEngine, ToolError
+from upshot.engines import Node
+from upshot.engines.bug import read_failure
 from upshot.testing import FakeClock
 
 
@@ -132,3 +134,15 @@ async def test_a_limit_that_tells_its_windows_alone_is_the_floor_of_the_wait() -
     result = await go(asking(more, agents={"talker": Busy()}, clock=clock))
     assert result.success
     assert 45 <= clock.sleeps[0] <= 67.5
+
+
+async def test_a_tool_error_of_a_node_keeps_its_code_and_is_tried_again_where_it_may_be() -> None:
+    errors = [ToolError("later", code="conflict"), ToolError("no", code="gone", retryable=False)]
+
+    def work(board: Any) -> None:
+        raise errors.pop(0)
+
+    result = await walk(Graph({"a": Node(work, attempts=5)}), clock=FakeClock())
+    assert result.error is not None
+    assert (result.error.code, result.error.message) == ("gone", "no")
+    assert errors == []
