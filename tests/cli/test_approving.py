@@ -147,6 +147,15 @@ def test_without_answers_it_is_said_how_to_give_them(command: Command) -> None:
     assert "or: --deny 1, --edit 1 JSON, --all\n" in err
 
 
+def test_what_can_be_typed_is_never_broken(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    _, _, err = command("approve", "run-1")
+    assert "answer: upshot approve run-1 --approve 1\n" in err
+    assert "people: upshot approve run-1\n" in command("resume", "run-1")[2]
+
+
 def test_arguments_are_told_where_nothing_can_check_them(command: Command) -> None:
     Path("agent.py").unlink()
     code, _, err = command("approve", "run-1", "--edit", "1", '{"dsk": 1}', "--no-resume")

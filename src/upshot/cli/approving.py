@@ -98,11 +98,11 @@ async def answer_run(
             return EXIT_CODES[Status.INPUT_REQUIRED]
         answers = _ask(waiting, editing, terminal, by=given.who)
     if not answers:
-        terminal.tell(*_hints(waiting, run_id, journal))
+        terminal.hint(*_hints(waiting, run_id, journal))
         return EXIT_CODES[Status.INPUT_REQUIRED]
     if not goes_on:
         await keep_answers(run_id, answers, journal=where)
-        terminal.tell(Text(f"go on: {command_line('resume', run_id, journal=journal)}"))
+        terminal.hint(f"go on: {command_line('resume', run_id, journal=journal)}")
         return 0
     return await resume_agent(
         run_id,
@@ -116,19 +116,19 @@ async def answer_run(
     )
 
 
-def _hints(waiting: Waiting, run_id: str, journal: str) -> Iterator[Text]:
+def _hints(waiting: Waiting, run_id: str, journal: str) -> Iterator[str]:
     """How to answer, for each kind of what waits."""
     calls = [n for n, one in waiting.items.items() if isinstance(one, PendingApproval)]
     questions = [n for n in waiting.items if n not in calls]
     if calls:
         said = command_line("approve", run_id, "--approve", str(calls[0]), journal=journal)
-        yield Text(f"answer: {said}")
-        yield Text(f"    or: --deny {calls[0]}, --edit {calls[0]} JSON, --all")
+        yield f"answer: {said}"
+        yield f"    or: --deny {calls[0]}, --edit {calls[0]} JSON, --all"
     if questions:
         said = command_line(
             "approve", run_id, "--answer", str(questions[0]), "TEXT", journal=journal
         )
-        yield Text(f"answer: {said}")
+        yield f"answer: {said}"
 
 
 def _ask(waiting: Waiting, editing: Editing, terminal: Terminal, *, by: str) -> list[AnyAnswer]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-from rich.text import Text
-
 from ..contract import encode
 from ..entry import Replay, fork, replay
 from ..journal import open_journal
@@ -47,7 +45,7 @@ async def fork_agent_run(
         terminal.put_json(encode({"run_id": new_id, "forked_from": run_id, "at": at}))
     else:
         terminal.say(new_id)
-        terminal.tell(Text(f"go on with it: {command_line('resume', new_id, journal=journal)}"))
+        terminal.hint(f"go on with it: {command_line('resume', new_id, journal=journal)}")
     return 0
 
 

@@ -53,7 +53,7 @@ def print_result(
     if result.error is not None:
         style = status_style(result.status)
         terminal.tell(*(Text(line, style) for line in _what_came(result, result.error)))
-        terminal.tell(*map(Text, _what_next(result, journal, fork_at)))
+        terminal.hint(*_what_next(result, journal, fork_at))
     elif summary:
         terminal.tell("", _summary(result, terminal))
 

@@ -63,6 +63,10 @@ class Terminal:
         """Write to stderr, laid out for its width."""
         _write(self.err, lambda: _laid_out(self.err, lines))
 
+    def hint(self, *lines: str) -> None:
+        """Write to stderr what can be typed: no line is broken, or it could not be copied."""
+        _write(self.err, lambda: "".join(f"{clean_lines(line)}\n" for line in lines))
+
     def put(self, text: str) -> None:
         """Write *text* to stdout at once, as it is; harmless where that is a terminal."""
         _write(self.out, lambda: clean_lines(text) if self.out.is_terminal else text)
