@@ -213,9 +213,10 @@ def leave_run(journal: str, **launch: str) -> None:
 
 def test_a_run_that_the_command_did_not_start_needs_its_agent(command: Command) -> None:
     leave_run("own.db")
-    code, _, err = command("resume", "run-9", "--journal", "own.db")
-    assert code == 2
-    assert "upshot resume run-9 FILE.py:agent" in err
+    for name in ("resume", "replay"):
+        code, _, err = command(name, "run-9", "--journal", "own.db")
+        assert code == 2
+        assert "after its id, such as run-9 FILE.py:agent" in err
     again = ("resume", "run-9", "agent.py", "--model", CALLS, "--journal", "own.db")
     assert command(*again)[:2] == (0, "It is 8.\n")
 

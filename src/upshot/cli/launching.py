@@ -109,8 +109,8 @@ def old_launch(story: Story, asked: Asked) -> Launch:
     base = old or new
     if base is None:
         raise Misuse(
-            f"run {story.run_id} was not started by this command: say which agent goes on with "
-            f"it, upshot resume {story.run_id} FILE.py:agent"
+            f"run {story.run_id} was not started by this command: say which agent it has, after "
+            f"its id, such as {story.run_id} FILE.py:agent"
         )
     changes: dict[str, Any] = {}
     if new is not None:
