@@ -164,6 +164,8 @@ async def by_role(run: Run, host: Host, board: Board) -> str:
 
 async def by_class(run: Run, host: RunHost, board: Board) -> str:
     assert_type(await host.interrupts() is None, bool)
+    assert_type(await run.child(order, "?"), AgentResult[Order])
+    assert_type((await run.child(text, "?", key="b")).unwrap(), str)
     return "x"
 
 

@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import cast
-
-import msgspec
 
 from ..contract import (
     Artifact,
-    ArtifactStored,
-    DeniedReason,
-    Event,
     ModelRequest,
-    ModelResponse,
     RunInfo,
-    RunWarning,
     ToolRecord,
-    ToolSettled,
-    ToolStarted,
-    Warned,
 )
-from ..errors import Misuse
-from ..tools import Case, Denial, Toolbox
-from ..tools.artifacts import READER_NAME
+from ..tools import Toolbox
 from .calls import ModelCaller
+from .clerk import Clerk
 from .handoff import Handoffs
 from .hooks import Hooks
 from .ledger import Ledger
-from .past import to_artifact
 from .plan import Plan
 from .recorded_tools import RecordedTools
 from .recorder import Recorder
@@ -114,7 +103,7 @@ class Box:
             if self._source:
                 self._made.distrust(self._source)
         if self._record is not None:
-            return cast("Toolbox", RecordedTools(self._made, self._record, self._emit))
+            return cast("Toolbox", RecordedTools(self._made, self._record, self._clerk.emit))
         return self._made
 
     @property
@@ -168,9 +157,18 @@ class Box:
         if self._made is not None:
             self._made.warn_of_leftovers()
 
+    @cached_property
+    def _clerk(self) -> Clerk:
+        return Clerk(
+            self._plan,
+            caller=self.caller,
+            handoffs=self._handoffs,
+            stored=self.stored,
+            record=self._record,
+        )
+
     def _make(self) -> Toolbox:
-        plan, ledger, handoffs = self._plan, self._ledger, self._handoffs
-        recorder = self.recorder
+        plan, ledger, handoffs, clerk = self._plan, self._ledger, self._handoffs, self._clerk
         return Toolbox(
             plan.tools,
             budget=plan.budget,
@@ -181,64 +179,14 @@ class Box:
             clock=plan.clock,
             identity=self._info,
             parent_run_id=plan.parent_run_id,
-            attempt=lambda: recorder.attempt,
+            attempt=clerk.attempt,
             deadline=ledger.deadline,
             working=ledger.working,
             dependencies=plan.dependencies,
-            emit=self._emit,
-            barrier=recorder.barrier,
+            emit=clerk.emit,
+            barrier=self.recorder.barrier,
             offered=handoffs.offered if handoffs.are_filtered else None,
-            at_start=self._judge if self._has_judgement else None,
-            repair=self._repair if any(tool.repair for tool in plan.tools) else None,
-            spent=self._spent,
+            at_start=clerk.judge if clerk.has_judgement else None,
+            repair=clerk.repair if any(tool.repair for tool in plan.tools) else None,
+            spent=clerk.spent,
         )
-
-    @property
-    def _has_judgement(self) -> bool:
-        is_replay = self._record is not None
-        return bool(self._handoffs) or self._ledger.limits_tools or is_replay
-
-    def _judge(self, case: Case) -> Denial | None:
-        """Deny a body at its start: a further hand-off, or one over a limit shared with kin."""
-        if self._record is not None:
-            # However an engine calls a tool: nothing outside is touched.
-            return Denial(DeniedReason.POLICY, "a run that is replayed calls no tool")
-        is_reader = case.tool_name == READER_NAME
-        spent = "" if is_reader else self._ledger.tools_spent(case.tool_name)
-        if spent:
-            return Denial(DeniedReason.BUDGET, spent)
-        return self._handoffs.judge(case)
-
-    def _was_told(self, warning: RunWarning) -> bool:
-        """Whether an earlier sitting has told what is told once in a run."""
-        return warning.code == "undeclared_effect" and warning in self.recorder.warnings
-
-    def _spent(self) -> str:
-        # Turns are the engine's business: a call needs none.
-        error = self._ledger.spent_by_children()
-        return "" if error is None else error.message
-
-    async def _repair(self, request: ModelRequest) -> ModelResponse:
-        """Have the run's own model correct arguments; it counts like any call of it."""
-        plan = self._plan
-        if plan.model is None:
-            raise Misuse("the run has no model that could correct arguments")
-        if plan.settings is not None:
-            # Of what it may be told, all but what concerns tools: none are offered here.
-            settings = msgspec.structs.replace(
-                plan.settings, tool_choice=None, parallel_tool_calls=None
-            )
-            request = msgspec.structs.replace(request, settings=settings)
-        return await self.caller.call(plan.model, request, purpose="repair")
-
-    def _emit(self, event: Event) -> None:
-        if isinstance(event, Warned) and self._was_told(event.warning):
-            return
-        if isinstance(event, ArtifactStored):
-            self.stored.append(to_artifact(event))
-        self.recorder.emit(event)
-        # What was paid for already can be read to its end.
-        if isinstance(event, ToolStarted) and event.call.name != READER_NAME:
-            self._ledger.count_tool(event.call.name)
-        if isinstance(event, ToolSettled):
-            self._handoffs.note(event.record)

@@ -69,6 +69,12 @@ class LiveRun(Generic[T]):
         self._task = asyncio.get_running_loop().create_task(sitting.live())
         self._task.add_done_callback(lambda _: self._wake and self._wake.set())
 
+    def __repr__(self) -> str:
+        """Its run, and how that ended."""
+        task = self._task
+        has_result = task.done() and not task.cancelled() and task.exception() is None
+        return f"LiveRun({self.run_id}, {task.result().status if has_result else 'under way'})"
+
     @property
     def run_id(self) -> str:
         """The run's id."""

@@ -174,6 +174,9 @@ class Recorder:
                     watcher(untold[0])
             finally:
                 untold.popleft()
+        if self.is_settled:
+            # Nothing comes any more, and who watched need not keep the run, nor it them.
+            self._watchers, self._listeners = [], []
 
     def _keep(self, event: Event) -> None:
         """Take from *event* what the run itself has to know."""

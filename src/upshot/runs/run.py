@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -44,6 +44,8 @@ from .past import CallAnswer, Past
 from .plan import Plan
 
 __all__ = ["Run"]
+
+T = TypeVar("T")
 
 _DIVERGED = RunWarning(
     code="replay_diverged",
@@ -288,12 +290,12 @@ class Run:
 
     async def child(
         self,
-        agent: Agent[Any],
+        agent: Agent[T],
         request: Request | str,
         *,
         key: str | None = None,
         **options: Any,
-    ) -> AgentResult[Any]:
+    ) -> AgentResult[T]:
         """Run another agent inside this run; it shares budget, log and deadline.
 
         Args:
