@@ -20,6 +20,7 @@ from ..contract import (
     Deny,
     Edit,
     Journal,
+    PendingExternal,
     QuestionAnswered,
     Status,
 )
@@ -42,7 +43,8 @@ class _Wait(msgspec.Struct, frozen=True):
         run_id: The run that asks.
         outer_id: The run round it, "" for the root's own.
         id: By which the asking run knows it.
-        is_question: Whether an ``Answer`` answers it; else it is a call.
+        is_question: Whether an ``Answer`` answers it, as a result from outside too; else it is a
+            call.
         choices: What may be answered; empty for anything.
     """
 
@@ -204,8 +206,13 @@ def _waits_of(past: Past, run_id: str, outer_id: str = "") -> list[_Wait]:
         _Wait(run_id, outer_id, id, is_question=True, choices=choices)
         for id, choices in sorted(past.questions.items())
     ]
+    results = [
+        _Wait(run_id, outer_id, bare_id(one), is_question=True)
+        for one in past.pending
+        if isinstance(one, PendingExternal) and one.run_id in ("", run_id)
+    ]
     calls = [_Wait(run_id, outer_id, id, is_question=False) for id in past.asked]
-    return questions + calls
+    return questions + results + calls
 
 
 async def _waits_inside(past: Past, run_id: str, journal: Journal) -> list[_Wait]:

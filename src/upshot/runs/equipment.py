@@ -8,9 +8,14 @@ from typing import Any, cast
 from ..contract import (
     OUTPUT_VAR,
     AgentResult,
+    Answer,
+    AnyAnswer,
     Message,
+    QuestionAnswered,
     Role,
     RunInfo,
+    RunResumed,
+    RunStarted,
     to_free_json,
 )
 from ..contract import Board as BoardRole
@@ -20,6 +25,7 @@ from .account import restore
 from .answer import Answer, read_answer
 from .board import Board
 from .box import Box
+from .change import changes_since
 from .ending import Ending
 from .handoff import Handoffs
 from .hooks import Hooks
@@ -109,8 +115,8 @@ class Equipment:
         self.run: Run = Run(
             plan,
             info=self.info,
+            report=self.report,
             depth=self.depth,
-            started_at=self.report.started_at,
             box=self.box,
             past=past,
         )
@@ -243,6 +249,43 @@ class Equipment:
             warnings=self.recorder.warnings,
         )
         return result if self.veil is None else self.veil.show_result(result)
+
+    def start(self) -> None:
+        """Log that the run begins."""
+        plan = self.plan
+        started = RunStarted(
+            agent=plan.spec,
+            request=plan.request,
+            parent_run_id=plan.parent_run_id,
+            depth=self.depth,
+            options=plan.logged_options(),
+            attributes=plan.attributes,
+        )
+        self.recorder.emit(started)
+        if started.time is not None:
+            # What the log says is what every later sitting will say.
+            self.report.started_at = started.time
+        for warning in plan.warnings:
+            self.recorder.warn(warning)
+
+    def go_on(self, past: Past, answers: tuple[AnyAnswer, ...]) -> None:
+        """Log that the run goes on, and what people answered since."""
+        self.take_up(past)
+        self.recorder.emit(
+            RunResumed(
+                answers=answers,
+                agent=self.plan.spec,
+                options=self.plan.logged_options(),
+                interrupted_calls=tuple(past.unsettled),
+            )
+        )
+        past.take_answers(answers)
+        for answer in answers:
+            if isinstance(answer, Answer):
+                # That on a call is told where the call is taken up.
+                self.recorder.emit(QuestionAnswered(id=answer.id, value=answer.value))
+        for warning in changes_since(past, self.plan):
+            self.recorder.warn(warning)
 
     def take_up(self, past: Past) -> None:
         """Go on with the account and the tools where earlier sittings left them."""

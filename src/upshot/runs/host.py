@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import nullcontext, suppress
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -25,6 +26,7 @@ from ..contract import (
     ModelResponse,
     Origin,
     Pending,
+    PendingExternal,
     PendingQuestion,
     QuestionAnswered,
     QuestionAsked,
@@ -232,6 +234,34 @@ class RunHost:
         self._open.pop(key, None)
         self._recorder.emit(QuestionAnswered(id=key, value=answer))
         return answer
+
+    async def wait_for(
+        self, id: str, description: str = "", *, expires_at: datetime | None = None
+    ) -> Json:
+        """Wait for a result that somebody else delivers, such as a webhook or another system.
+
+        Args:
+            id: Names it, unique in the run; it is the ``id`` of the ``Answer`` that ``resume`` is
+                given.
+            description: What is waited for, for people.
+            expires_at: After this moment, aware, it is no longer waited for; None is never.
+
+        Returns:
+            What was delivered.
+
+        Raises:
+            Parked: It is not there yet; let it through.
+            Failed: It did not come in time, code timeout.
+        """
+        if id in self._steps.answers:
+            return self._steps.answers[id]
+        now = self._recorder.now()
+        pending = PendingExternal(
+            id=id, description=description, asked_at=now, expires_at=expires_at
+        )
+        if expires_at is not None and now >= expires_at:
+            raise Failed(ErrorCode.TIMEOUT, f"the result {id!r} did not come in time")
+        raise Parked(pending)
 
     @property
     def keeps_checkpoints(self) -> bool:

@@ -22,9 +22,7 @@ from ..contract import (
     Origin,
     RunInfo,
     RunInterrupted,
-    RunResumed,
     RunSettled,
-    RunStarted,
     RunWarning,
     Status,
 )
@@ -33,7 +31,6 @@ from ..journal.memory import MemoryJournal
 from ..tools.fence import is_fenced
 from .attempt import work_on
 from .callback import is_closing
-from .change import changes_since
 from .disposition import is_committed, note_verdict, wants_revision, with_verdict
 from .ending import COMPLETED, Ending, StopReason, classify, internal_error
 from .equipment import Equipment
@@ -196,9 +193,9 @@ class Sitting:
         if self._tie is not None:
             self._tie.begin()
         if past is None:
-            self._start()
+            self._parts.start()
         else:
-            self._go_on(past)
+            self._parts.go_on(past, self._answers)
         self._has_begun = True
         if self._tie is not None:
             self._tie.follow()
@@ -214,35 +211,6 @@ class Sitting:
             return Cue.OPENED
         self._recall(past)
         return Cue.RECALLED
-
-    def _start(self) -> None:
-        plan = self.plan
-        self.recorder.emit(
-            RunStarted(
-                agent=plan.spec,
-                request=plan.request,
-                parent_run_id=plan.parent_run_id,
-                depth=self._parts.depth,
-                options=plan.logged_options(),
-                attributes=plan.attributes,
-            )
-        )
-        for warning in plan.warnings:
-            self.recorder.warn(warning)
-
-    def _go_on(self, past: Past) -> None:
-        self._parts.take_up(past)
-        self.recorder.emit(
-            RunResumed(
-                answers=self._answers,
-                agent=self.plan.spec,
-                options=self.plan.logged_options(),
-                interrupted_calls=tuple(past.unsettled),
-            )
-        )
-        past.take_answers(self._answers)
-        for warning in changes_since(past, self.plan):
-            self.recorder.warn(warning)
 
     def _recall(self, past: Past) -> None:
         """Take up a run whose last attempt had ended when its process did."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from typing import get_args
 
 from msgspec.structs import force_setattr
@@ -43,6 +44,7 @@ class Recorder:
 
     Attributes:
         run_id: The run.
+        now: Tells the moment by which events are stamped.
         attempt: Stamped on every event; set by the lifecycle.
         seq: Of the last durable event.
         warnings: All that were told, in order.
@@ -72,7 +74,7 @@ class Recorder:
         self.run_id = run_id
         self.seq: int = seq
         self.warnings: list[RunWarning] = []
-        self._now = clock.now
+        self.now: Callable[[], datetime] = clock.now
         self._journal = journal
         self._epoch = epoch
         self._veil = veil
@@ -116,7 +118,7 @@ class Recorder:
         if journal is not None or not is_usual:
             _set(event, "run_id", self.run_id)
             _set(event, "attempt", self.attempt)
-            _set(event, "time", self._now())
+            _set(event, "time", self.now())
             _set(event, "seq", self.seq + 1)
         if journal is not None:
             written = event if self._veil is None else self._veil.write(event)
@@ -157,7 +159,7 @@ class Recorder:
         self._part += 1
         _set(piece, "run_id", self.run_id)
         _set(piece, "attempt", self.attempt)
-        _set(piece, "time", self._now())
+        _set(piece, "time", self.now())
         _set(piece, "seq", self.seq)
         _set(piece, "part", self._part)
         self._tell(piece)

@@ -42,6 +42,7 @@ from .kin import child_id, origins_of, pending_in
 from .output import OutputType
 from .past import CallAnswer, Past
 from .plan import Plan
+from .report import Report
 
 __all__ = ["Run"]
 
@@ -93,7 +94,7 @@ class Run:
         *,
         info: RunInfo,
         depth: int,
-        started_at: datetime,
+        report: Report,
         box: Box,
         past: Past | None,
     ) -> None:
@@ -104,7 +105,7 @@ class Run:
         self._plan = plan
         self._info = info
         self._depth = depth
-        self._started_at = started_at
+        self._report = report
         self._box = box
         self._log = past
         self._children: dict[str, AgentResult[Any]] = {}
@@ -127,7 +128,7 @@ class Run:
     @_fact
     def started_at(self) -> datetime:
         """When it began, in its first sitting."""
-        return self._started_at
+        return self._report.started_at
 
     @_fact
     def depth(self) -> int:
