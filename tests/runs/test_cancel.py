@@ -238,7 +238,7 @@ async def test_a_cancel_between_two_tries_counts_only_the_try_that_was_made() ->
 
 
 PROGRAM = """
-import asyncio, sys, threading, time
+import asyncio, signal, sys, threading, time
 from pathlib import Path
 from upshot import Agent, ScriptedModel, ToolCall, run_sync, tool
 
@@ -251,12 +251,19 @@ async def wait():
     print("waiting", flush=True)
     await asyncio.sleep(60)
 
+@tool(effect="read")
+async def block():
+    print("waiting", flush=True)
+    while True:
+        signal.pause()
+        print("pressed", flush=True)
+
 @tool(effect="read", timeout_s=0.05)
 def hang():
     threading.Event().wait()
 
 name = sys.argv[1]
-agent = Agent("a", model=ScriptedModel([ToolCall("c", name), "Done."]), tools=[wait, hang])
+agent = Agent("a", model=ScriptedModel([ToolCall("c", name), "Done."]), tools=[wait, block, hang])
 try:
     print(run_sync(agent, "?", observers=[Tell()]).content, flush=True)
 except KeyboardInterrupt:
@@ -283,6 +290,17 @@ def test_ctrl_c_finalises_the_run_and_is_raised(tmp_path: Path) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "waiting\n"
         process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=20)
+    assert out.splitlines() == ["ended canceled", "interrupted"]
+    assert process.returncode == 0
+
+
+def test_a_second_ctrl_c_gets_through_to_what_holds_up_the_loop(tmp_path: Path) -> None:
+    with program(tmp_path, "block") as process:
+        assert process.stdout is not None
+        for line in ("waiting\n", "pressed\n"):
+            assert process.stdout.readline() == line
+            process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=20)
     assert out.splitlines() == ["ended canceled", "interrupted"]
     assert process.returncode == 0

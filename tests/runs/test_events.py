@@ -13,6 +13,7 @@ from upshot import (
     AgentError,
     Interrupted,
     Lagged,
+    Misuse,
     ModelResponse,
     Reasoning,
     Retry,
@@ -266,3 +267,29 @@ async def test_an_engine_publishes_events_of_its_own() -> None:
     assert [event.seq for event in log] == [4, 5]
     assert [warning.code for warning in result.warnings] == ["odd", "odd"]
     assert warned.seq == 0
+
+
+async def test_a_second_reader_at_the_same_time_is_refused() -> None:
+    async def work(run: Any, host: Any, board: Any) -> None:
+        await asyncio.sleep(60)
+
+    async def read(live: Any) -> None:
+        async for _ in live:
+            pass
+
+    async with start(Agent("a", engine=Do(work)), "?") as live:
+        first = asyncio.ensure_future(read(live))
+        await asyncio.sleep(0)
+        with pytest.raises(Misuse, match="one reader"):
+            await read(live)
+        live.cancel()
+        await first
+
+
+async def test_who_stopped_reading_may_go_on_later() -> None:
+    async with start(adding("Done."), "?") as live:
+        async for event in live:
+            if event.kind == "tool_settled":
+                break
+        rest = [event.kind async for event in live]
+    assert rest[-1] == "run_settled"

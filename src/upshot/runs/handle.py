@@ -60,6 +60,7 @@ class LiveRun(Generic[T]):
         self._waiting: deque[Event] = deque()
         self._deltas = 0
         self._missed = 0
+        self._is_waited_for = False
         self._last_missed: RunEvent | None = None
         self._wake: asyncio.Event | None = asyncio.Event() if watch else None
         for listener in listeners_of(sitting.plan):
@@ -169,7 +170,16 @@ class LiveRun(Generic[T]):
             if self._task.done():
                 return
             self._wake.clear()
-            await self._wake.wait()
+            if self._is_waited_for:
+                raise Misuse(
+                    "the events of this run are being read already, and each goes to one reader: "
+                    "read them once and hand them on"
+                )
+            self._is_waited_for = True
+            try:
+                await self._wake.wait()
+            finally:
+                self._is_waited_for = False
 
     def _take(self, event: Event) -> None:
         """Keep *event* for the reader; never raises and never waits."""

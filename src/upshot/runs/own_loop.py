@@ -27,7 +27,8 @@ def run_in_own_loop(
 
     ``asyncio.run`` waits for tasks that ignore their cancellation, without an end; here
     they get ``_CLOSE_S`` and are then left behind, named in a RuntimeWarning. Ctrl-C
-    cancels the work once, so that it can finalise.
+    cancels the work once, so that it can finalise; the second time it is raised where the
+    program stands.
 
     Args:
         work: Makes the coroutine to run.
@@ -54,18 +55,19 @@ def _run(loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any,
     task = loop.create_task(work())
     pressed = False
 
-    def on_interrupt() -> None:
+    def on_interrupt(_number: int, _frame: object) -> None:
         nonlocal pressed
         if pressed:
+            # At once, for the loop itself may be held up by what does not await.
             raise KeyboardInterrupt
         pressed = True
-        task.cancel()
+        loop.call_soon_threadsafe(task.cancel)
 
     in_main = threading.current_thread() is threading.main_thread()
     # A handler of the user's own is left alone.
     ours = in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if ours:
-        loop.add_signal_handler(signal.SIGINT, on_interrupt)
+        signal.signal(signal.SIGINT, on_interrupt)
     try:
         return loop.run_until_complete(task)
     except asyncio.CancelledError:
@@ -74,7 +76,7 @@ def _run(loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any,
         raise
     finally:
         if ours:
-            loop.remove_signal_handler(signal.SIGINT)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _close(
