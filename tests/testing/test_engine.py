@@ -172,11 +172,6 @@ class NoMethod:
     execute = "not a method"
 
 
-class Sync:
-    def execute(self, run: Any, host: Any, board: Any) -> str:
-        return "At once."
-
-
 class Silent:
     async def execute(self, run: Any, host: Any, board: Any) -> None:
         return None
@@ -406,7 +401,6 @@ WISH = "test_a_wish_to_stop_ends_it"
     [
         (Silent, "test_it_answers", "there is no answer"),
         (Unwritable, "test_it_answers", "it ended as failed, internal"),
-        (Sync, "test_it_answers", "it ended as failed, internal"),
         (NoMethod, "test_it_answers", "its execute is no method"),
         (Secretive, "test_it_tells_what_it_used", "15 tokens were used and 0 are in the result"),
         (Meddler, "test_a_run_ends_once_whatever_happens", "the log has 0 ends"),
@@ -433,7 +427,6 @@ WISH = "test_a_wish_to_stop_ends_it"
         (Forgetful, "test_it_resumes_or_says_that_it_cannot", "from its checkpoint 'here' it"),
         (Fresh, "test_it_goes_on_wherever_its_log_was_cut", "cut after"),
         (Shared, "test_one_of_it_drives_many_runs_at_once", "alone it gave"),
-        (Sync, "test_one_of_it_drives_many_runs_at_once", "alone, it ended as failed"),
         (Careless, "test_it_leaves_no_task_behind", "there goes on: Event.wait"),
     ],
 )

@@ -8,10 +8,8 @@ from typing import Any, cast
 from ..contract import (
     OUTPUT_VAR,
     AgentResult,
-    Answer,
     AnyAnswer,
     Message,
-    QuestionAnswered,
     Role,
     RunInfo,
     RunResumed,
@@ -123,24 +121,28 @@ class Equipment:
         self.tally: Tally = Tally(
             self.run, recorder=self.recorder, ledger=self.ledger, scope=self.scope, past=past
         )
-        self.host: RunHost = RunHost(
-            plan.host,
-            recorder=self.recorder,
-            steps=_steps_of(past, record),
-            tally=self.tally,
-            working=self.ledger.working,
-            outer=plan.near and plan.near.wish,
-        )
-        if plan.host is not None and (
-            plan.parent is None or plan.parent.plan.host is not plan.host
-        ):
-            # What is used in here is told to the host of the run round this one as well.
-            self.ledger.tell = self.host.usage_listener()
+        self.host: RunHost = self._make_host(_steps_of(past, record))
 
     def _make_ledger(self, spent_s: float) -> Ledger:
         plan = self.plan
         outer = None if plan.parent is None else plan.parent.ledger
         return Ledger(plan.budget, clock=plan.clock, parent=outer, spent_s=spent_s)
+
+    def _make_host(self, steps: Steps) -> RunHost:
+        plan = self.plan
+        host = RunHost(
+            plan.host,
+            recorder=self.recorder,
+            steps=steps,
+            tally=self.tally,
+            working=self.ledger.working,
+            outer=plan.near and plan.near.wish,
+        )
+        outer = None if plan.parent is None else plan.parent.plan.host
+        if plan.host is not None and outer is not plan.host:
+            # What is used in here is told to the host of the run round this one as well.
+            self.ledger.tell = host.usage_listener()
+        return host
 
     def _make_box(self) -> Box:
         return Box(
@@ -280,10 +282,7 @@ class Equipment:
             )
         )
         past.take_answers(answers)
-        for answer in answers:
-            if isinstance(answer, Answer):
-                # That on a call is told where the call is taken up.
-                self.recorder.emit(QuestionAnswered(id=answer.id, value=answer.value))
+        self.host.tell_answers(answers)
         for warning in changes_since(past, self.plan):
             self.recorder.warn(warning)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from contextlib import nullcontext, suppress
 from datetime import datetime
 from functools import partial
@@ -13,6 +13,8 @@ import msgspec
 
 from ..contract import (
     AgentError,
+    Answer,
+    AnyAnswer,
     AttemptEnded,
     AttemptStarted,
     Checkpoint,
@@ -234,6 +236,12 @@ class RunHost:
         self._open.pop(key, None)
         self._recorder.emit(QuestionAnswered(id=key, value=answer))
         return answer
+
+    def tell_answers(self, answers: Iterable[AnyAnswer]) -> None:
+        """Log what people answered to questions; a word on a call is told where it is taken up."""
+        for answer in answers:
+            if isinstance(answer, Answer):
+                self._recorder.emit(QuestionAnswered(id=answer.id, value=answer.value))
 
     async def wait_for(
         self, id: str, description: str = "", *, expires_at: datetime | None = None
