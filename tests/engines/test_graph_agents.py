@@ -57,6 +57,16 @@ async def test_a_typed_answer_is_the_variable_of_its_node() -> None:
     assert await variables_of(graph) == {"a": 5, "b": {"x": 1}}
 
 
+@pytest.mark.parametrize("inner", ["parallel", "graph"])
+async def test_typed_answers_of_items_are_their_own(inner: str) -> None:
+    typed = Agent[Any]("w", model=ScriptedModel(lambda messages: "5"), output_type=int)
+    work = Parallel({"n": typed}) if inner == "parallel" else Graph({"n": typed})
+    graph = Graph({"a": sets(items=[1, 2]), "b": ForEach("items", work)}, [("a", "b")])
+    found = await variables_of(graph)
+    assert "n" not in found
+    assert len(found["b"]) == 2
+
+
 async def test_a_typed_answer_goes_where_the_node_says() -> None:
     graph = Graph({"a": Node(says("5", output_type=int), output="count")})
     assert await variables_of(graph) == {"count": 5}

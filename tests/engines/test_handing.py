@@ -153,6 +153,11 @@ z: {type: final}
 """
 
 
+async def test_a_machine_that_hands_over_has_no_answer() -> None:
+    result = await machine_kit.go(machine(LAST_STATES["alone"]))
+    assert (result.output, result.content) == (None, None)
+
+
 async def test_a_machine_follows_a_hand_off() -> None:
     result = await machine_kit.go(machine(ROUTED))
     assert (result.output, result.handoff, codes(result)) == ("hi", None, [])

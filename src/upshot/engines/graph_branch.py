@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from ..contract import HANDOFF_STATE_KEY, ErrorCode, Json, to_free_json
 from ..errors import Misuse
@@ -35,6 +36,16 @@ class Branch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             board = BoardCopy(self.board)
             apply(change, board)
         return Branch(board=board, story=(*self.story, change))
+
+    def without(self, names: Collection[str]) -> Branch:
+        """The branch as if nothing in it had set these variables; for joining only."""
+        if not names:
+            return self
+        story = (
+            replace(change, variables={n: v for n, v in change.variables.items() if n not in names})
+            for change in self.story
+        )
+        return Branch(board=self.board, story=tuple(story))
 
 
 def join(

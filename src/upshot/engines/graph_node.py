@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
 from typing import Any, TypeAlias, cast
 
 from ..contract import Agent, Effect, Json, Request
@@ -114,6 +115,11 @@ class ForEach:
             raise Misuse(f"ForEach(at_once={self.at_once}): give at least 1, or None")
         object.__setattr__(self, "work", as_node("work", self.work))
 
+    @cached_property
+    def own_names(self) -> frozenset[str]:
+        """The variables that are each item's own: typed answers of agents deeper inside."""
+        return frozenset(_typed_names(as_node("work", self.work).work))
+
 
 @dataclass(frozen=True)
 class Node:
@@ -190,6 +196,16 @@ def members_of(work: object) -> Iterator[tuple[str, Node]]:
         case _:
             nodes: Mapping[str, Node] = getattr(work, "nodes", {})
             yield from nodes.items()
+
+
+def _typed_names(work: object) -> Iterator[str]:
+    """The variables that agents in *work* set because their nodes are called so."""
+    for name, node in members_of(work):
+        if isinstance(node.work, AgentTask):
+            if node.work.is_typed and not node.output:
+                yield name
+        elif not isinstance(node.work, ForEach):
+            yield from _typed_names(node.work)
 
 
 def _asks(work: object) -> bool:

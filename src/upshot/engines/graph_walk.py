@@ -401,7 +401,7 @@ class _Step:
             step = _Step(self._trip, f"{key}/{number}", self._merges, keeps=False)
             works.append(step.take(str(number), node, Branch(board=mine)))
         done = await together(works, at_once=work.at_once)
-        branches = [one.branch for one in done]
+        branches = [one.branch.without(work.own_names) for one in done]
         _show(join(BoardCopy(board), branches, self._merges, key).story, board)
         self.handoff = _first_handoff(done)
         return [one.value for one in done]

@@ -119,6 +119,9 @@ class Outcome:
         """What a machine gives that ends with it: a text as it is, else the payload."""
         if self._result is None and self._form is None:
             return self.payload
+        if self.handoff is not None and not self.payload:
+            # Whoever hands over has no answer.
+            return None
         if self.payload == {"content": self.result.content}:
             return self.result.content
         return None if self.error is not None else self.payload
