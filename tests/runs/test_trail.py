@@ -9,7 +9,18 @@ from typing import Any
 import pytest
 
 from tests.runs.kit import Do, log_of
-from upshot import Agent, AgentResult, Failed, RunFailed, ScriptEngine, decode, encode, run
+from upshot import (
+    Agent,
+    AgentResult,
+    Failed,
+    Graph,
+    GraphEngine,
+    RunFailed,
+    ScriptEngine,
+    decode,
+    encode,
+    run,
+)
 from upshot.journal import MemoryJournal
 from upshot.models import ScriptedModel
 
@@ -41,6 +52,7 @@ PLACES: dict[str, tuple[Agent[Any], dict[str, Any]]] = {
     "the model 'my:model'": (AGENT, {"model": Model()}),
     "the agent's instructions": (AGENT.but(instructions=broken), {}),
     "the step 'one'": (AGENT, {"engine": Do(stepping)}),
+    "the node 'one'": (AGENT, {"engine": GraphEngine(Graph({"one": broken}, start="one"))}),
     "prepare": (AGENT, {"prepare": broken}),
 }
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast
 from ..contract import OUTPUT_VAR, Effect, ErrorCode, Json, JsonObject, to_free_json
 from ..contract.article import kind_of
 from ..errors import Misuse
-from ..runs import Aborted, Board, Failed, Interrupted, Parked, current_run
+from ..runs import Aborted, Board, Failed, Interrupted, Parked, blame, current_run
 from ..tools import ToolError
 from .bug import error_of_tool
 from .graph import Graph
@@ -305,6 +305,7 @@ class _Step:
                 named = Failed(error_of_tool(error)) if isinstance(error, ToolError) else error
                 if tries >= node.attempts or not await self._wait(node, named, tries):
                     if named is error:
+                        blame(error, f"the node {name!r}")
                         raise
                     raise named from error
                 tries += 1

@@ -26,6 +26,7 @@ from .recording import Recording
 from .run import Run
 from .scope import current_run
 from .signals import Aborted, Failed, Interrupted, Parked
+from .trail import blame
 
 __all__ = [
     "Aborted",
@@ -55,6 +56,7 @@ __all__ = [
     "Sitting",
     "Where",
     "current_run",
+    "blame",
     "changed_agent",
     "changed_tool",
     "facts_of",

@@ -371,7 +371,8 @@ class RunHost:
         if self._running is None:
             self._running = Jobs()
         return await self._running.do(
-            key, lambda: self._step(key, word, body, idempotent=idempotent)
+            key,
+            lambda: self._step(key, word, body, idempotent=idempotent, who=f"the step {key!r}"),
         )
 
     async def step(
@@ -397,7 +398,7 @@ class RunHost:
         return Parked(pending, *(one for one in others if one.id != pending.id))
 
     async def _step(
-        self, key: str, effect: Effect, body: Callable[[], Any], *, idempotent: bool
+        self, key: str, effect: Effect, body: Callable[[], Any], *, idempotent: bool, who: str = ""
     ) -> Json:
         if self._steps.on_miss is not None:
             self._steps.on_miss(f"a step {key!r}")
@@ -415,7 +416,8 @@ class RunHost:
         except Exception as error:
             if signal_of(error) is not None:
                 raise
-            blame(error, f"the step {key!r}")
+            if who:
+                blame(error, who)
             # The log must say what came of a step, whatever it raised.
             self._settle(key, Effect.UNKNOWN, None, internal_error(error, Origin.ENGINE))
             self._steps.keep(key, error)
