@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from ..contract import (
-    AgentError,
     Answer,
     AnyAnswer,
     AttemptEnded,
@@ -37,8 +36,6 @@ from ..contract import (
     RunSettled,
     RunStarted,
     RunWarning,
-    StepSettled,
-    StepStarted,
     Usage,
     to_free_json,
 )
@@ -46,13 +43,11 @@ from ..errors import Misuse
 from ..tools.working_time import WorkingTime
 from .audience import Audience
 from .callback import Wait, answer_at_once, attribute, call, is_async, kind_of, method, raised
-from .ending import internal_error
 from .jobs import Jobs
 from .recorder import Recorder
 from .signals import Failed, Parked, signal_of
 from .steps import Steps
 from .tally import Tally
-from .trail import blame
 from .wish import Wish, wish_of
 
 __all__ = ["RunHost"]
@@ -366,13 +361,15 @@ class RunHost:
         """
         known = self._steps.settled.get(key)
         if known is not None:
-            return self._recall(known)
+            return self._steps.recall(known)
         word = Effect(effect)
         if self._running is None:
             self._running = Jobs()
         return await self._running.do(
             key,
-            lambda: self._step(key, word, body, idempotent=idempotent, who=f"the step {key!r}"),
+            lambda: self._steps.do(
+                key, word, body, self._recorder, idempotent=idempotent, who=f"the step {key!r}"
+            ),
         )
 
     async def step(
@@ -389,53 +386,13 @@ class RunHost:
         """
         known = self._steps.settled.get(key)
         if known is not None:
-            return self._recall(known)
-        return await self._step(key, effect, body, idempotent=idempotent)
+            return self._steps.recall(known)
+        return await self._steps.do(key, effect, body, self._recorder, idempotent=idempotent)
 
     def _leave_open(self, pending: PendingQuestion, *others: Pending) -> Parked:
         """What is raised where nobody can answer now."""
         self._open[pending.id] = self._recorder.attempt, pending
         return Parked(pending, *(one for one in others if one.id != pending.id))
-
-    async def _step(
-        self, key: str, effect: Effect, body: Callable[[], Any], *, idempotent: bool, who: str = ""
-    ) -> Json:
-        if self._steps.on_miss is not None:
-            self._steps.on_miss(f"a step {key!r}")
-        if key in self._steps.started and effect is not Effect.READ and not idempotent:
-            raise Failed(
-                ErrorCode.INTERRUPTED,
-                f"step {key!r} began before the process ended and what came of it is unknown: "
-                "make it idempotent, or look what it did and resume with another key",
-            )
-        self._recorder.emit(StepStarted(key=key, effect=effect))
-        if effect is not Effect.READ:
-            await self._recorder.barrier()
-        try:
-            value, lossy = to_free_json(await call(body))
-        except Exception as error:
-            if signal_of(error) is not None:
-                raise
-            if who:
-                blame(error, who)
-            # The log must say what came of a step, whatever it raised.
-            self._settle(key, Effect.UNKNOWN, None, internal_error(error, Origin.ENGINE))
-            self._steps.keep(key, error)
-            raise
-        applied = Effect.NONE if effect is Effect.READ else Effect.APPLIED
-        self._recorder.warn_of_losses(f"step {key!r}", lossy)
-        self._settle(key, applied, value, None)
-        return value
-
-    def _recall(self, settled: StepSettled) -> Json:
-        if settled.error is not None:
-            raise self._steps.raised(settled.key, settled.error)
-        return settled.value
-
-    def _settle(self, key: str, effect: Effect, value: Json, error: AgentError | None) -> None:
-        event = StepSettled(key=key, effect=effect, value=value, error=error)
-        self._recorder.emit(event)
-        self._steps.settled[key] = event
 
     async def _ask(self, name: str, *arguments: object) -> Any:
         """Call a method of the user's host, if it has it; one that raises is a warning."""

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import builtins
 import copy
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import cache
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from ..contract import AgentError, Effect, Json, StepSettled
-from .signals import Failed
+from ..contract import (
+    AgentError,
+    Effect,
+    ErrorCode,
+    Json,
+    Origin,
+    StepSettled,
+    StepStarted,
+    to_free_json,
+)
+from .callback import call
+from .ending import internal_error
+from .recorder import Recorder
+from .signals import Failed, signal_of
+from .trail import blame
 
 __all__ = ["Steps"]
 
@@ -32,7 +45,73 @@ class Steps:
         self.answers: dict[str, Json] = {}
         self.on_miss: Callable[[str], NoReturn] | None = None
 
-    def keep(self, key: str, error: Exception) -> None:
+    async def do(
+        self,
+        key: str,
+        effect: Effect,
+        body: Callable[[], Awaitable[Any] | Any],
+        recorder: Recorder,
+        *,
+        idempotent: bool,
+        who: str = "",
+    ) -> Json:
+        """Do *body* and log what came of it.
+
+        Args:
+            key: Of the step, which is not settled.
+            effect: What it may do.
+            body: Sync or async; gives a JSON value.
+            recorder: The log.
+            idempotent: Whether it may run again where nobody knows what came of it.
+            who: Whose it is if it raises, "" where its caller knows better.
+
+        Raises:
+            Failed: It began in an earlier sitting and what came of it is unknown.
+            Exception: Whatever *body* raises.
+        """
+        if self.on_miss is not None:
+            self.on_miss(f"a step {key!r}")
+        if key in self.started and effect is not Effect.READ and not idempotent:
+            raise Failed(
+                ErrorCode.INTERRUPTED,
+                f"step {key!r} began before the process ended and what came of it is unknown: "
+                "make it idempotent, or look what it did and resume with another key",
+            )
+        recorder.emit(StepStarted(key=key, effect=effect))
+        if effect is not Effect.READ:
+            await recorder.barrier()
+        try:
+            value, lossy = to_free_json(await call(body))
+        except Exception as error:
+            if signal_of(error) is not None:
+                raise
+            if who:
+                blame(error, who)
+            # The log must say what came of a step, whatever it raised.
+            failure = internal_error(error, Origin.ENGINE)
+            self._settle(StepSettled(key=key, effect=Effect.UNKNOWN, error=failure), recorder)
+            self._keep(key, error)
+            raise
+        applied = Effect.NONE if effect is Effect.READ else Effect.APPLIED
+        recorder.warn_of_losses(f"step {key!r}", lossy)
+        self._settle(StepSettled(key=key, effect=applied, value=value), recorder)
+        return value
+
+    def recall(self, settled: StepSettled) -> Json:
+        """What came of a step that is settled.
+
+        Raises:
+            Exception: The like of what its body raised; see ``raised``.
+        """
+        if settled.error is not None:
+            raise self.raised(settled.key, settled.error)
+        return settled.value
+
+    def _settle(self, settled: StepSettled, recorder: Recorder) -> None:
+        recorder.emit(settled)
+        self.settled[settled.key] = settled
+
+    def _keep(self, key: str, error: Exception) -> None:
         """Remember what the body of a step raised, to raise its like when it is asked for again."""
         kept = _copy(error)
         if kept is not None:
