@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any, Unpack, cast
 
 from msgspec.structs import replace
@@ -51,6 +51,10 @@ __all__ = [
     "started",
     "typed",
 ]
+
+
+# New runs in this process whose log may have no event yet, by journal and id.
+_begun: set[tuple[int, str]] = set()
 
 
 @asynccontextmanager
@@ -245,9 +249,18 @@ async def _plan_new(
     return plan
 
 
-def _taken_anew(plan: Plan, journal: Journal) -> AbstractAsyncContextManager[int]:
+@asynccontextmanager
+async def _taken_anew(plan: Plan, journal: Journal) -> AsyncGenerator[int]:
     """Take the log of a new run; a run inside another one belongs to who has that one."""
-    return taken(plan.run_id, journal, take_over=plan.parent is not None)
+    place = id(journal), plan.run_id
+    if place in _begun:
+        raise _known_error(plan.run_id)
+    _begun.add(place)
+    try:
+        async with taken(plan.run_id, journal, take_over=plan.parent is not None) as epoch:
+            yield epoch
+    finally:
+        _begun.discard(place)
 
 
 def _place(options: RunOptions) -> Where | None:
@@ -270,7 +283,11 @@ async def has_log(run_id: str, journal: Journal) -> bool:
 
 async def _refuse_known(run_id: str, journal: Journal) -> None:
     if await has_log(run_id, journal):
-        raise Misuse(f"the journal has a run {run_id!r} already: go on with resume(...)")
+        raise _known_error(run_id)
+
+
+def _known_error(run_id: str) -> Misuse:
+    return Misuse(f"the journal has a run {run_id!r} already: go on with resume(...)")
 
 
 def typed(result: AgentResult[Json], agent: Agent[Any]) -> AgentResult[Any]:

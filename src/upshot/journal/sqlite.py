@@ -63,6 +63,8 @@ class SqliteJournal:
         self._writer = writer
         self._reader = reader
         self._holds: dict[str, _Hold] = {}
+        # Runs that are being claimed, each by the latest claim of it.
+        self._taking: dict[str, object] = {}
         self._cuts: dict[str, Damage] = {}
         self._closed = False
 
@@ -106,7 +108,7 @@ class SqliteJournal:
         """
         claim = await self._claim(run_id, cut=cut, take_over=True)
         assert isinstance(claim, Claim)
-        return self._hold(run_id, claim)
+        return claim.epoch
 
     async def claim_free(self, run_id: str) -> int:
         """Take the run as ``claim`` does, but not from another living process on this machine.
@@ -125,7 +127,7 @@ class SqliteJournal:
             claim = await self._claim(run_id, cut=False, take_over=False)
         if isinstance(claim, Holder):
             raise held_error(run_id, claim)
-        return self._hold(run_id, claim)
+        return claim.epoch
 
     async def holders(self) -> dict[str, Holder]:
         """The processes that took runs which have not settled since, by run."""
@@ -150,18 +152,28 @@ class SqliteJournal:
             self.post(lambda connection: release_runs(connection, [(run_id, epoch)]), 0)
 
     async def _claim(self, run_id: str, *, cut: bool, take_over: bool) -> Claim | Holder:
-        return await self.write(
-            lambda connection: claim_run(connection, run_id, cut=cut, take_over=take_over)
-        )
+        # From here on nothing is queued for the run by who holds it until now: it would come
+        # after the claim, and be refused when somebody else's events are there already.
+        self._taking[run_id] = ticket = object()
+        try:
+            claim = await self.write(
+                lambda connection: claim_run(connection, run_id, cut=cut, take_over=take_over)
+            )
+            # One that was begun since has the run.
+            if isinstance(claim, Claim) and self._taking.get(run_id) is ticket:
+                self._hold(run_id, claim)
+        finally:
+            if self._taking.get(run_id) is ticket:
+                del self._taking[run_id]
+        return claim
 
-    def _hold(self, run_id: str, claim: Claim) -> int:
-        """Take note of a run that was taken; returns its epoch."""
+    def _hold(self, run_id: str, claim: Claim) -> None:
+        """Take note of a run that was taken."""
         self._writer.failed.pop(run_id, None)
         self._writer.written[run_id] = claim.last_seq
         self._holds[run_id] = _Hold(claim.epoch, claim.last_seq, taken=True)
         if claim.damage is not None:
             self._cuts[run_id] = claim.damage
-        return claim.epoch
 
     def append(self, event: Event, *, epoch: int | None = None) -> None:
         """Take a durable event; returns at once.
@@ -179,6 +191,8 @@ class SqliteJournal:
         """
         run_id, seq = stamp_of(event)
         self._check(run_id)
+        if run_id in self._taking:
+            raise JournalError(f"run {run_id} is being taken by somebody else", run_id=run_id)
         hold = self._holds.get(run_id)
         if hold is None:
             hold = self._holds[run_id] = _Hold(epoch or 0, max(seq - 1, 0))
