@@ -32,6 +32,7 @@ from upshot.models import (
     call_with_retry,
     default_transport,
     missing_key,
+    name_of,
     open_script,
     resolve,
     stream_with_retry,
@@ -73,6 +74,7 @@ async def asking() -> None:
     both: Model = Fallback(model, "anthropic:claude", on=(*FALLBACK_CODES, "invalid_output"))
     assert_type(await both.call("Hello"), ModelResponse)
     assert_type(missing_key(both), str | None)
+    assert_type(name_of(both), str)
     scripted = ScriptedModel([FIRST, SECOND, [ToolCall("c2", "search", "{}")]])
     scripted.assert_finished()
     assert_type(open_script("replies.json"), ScriptedModel)
