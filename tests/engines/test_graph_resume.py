@@ -446,3 +446,20 @@ async def test_a_graph_that_begins_elsewhere_now_goes_on_where_it_began() -> Non
 
 async def test_the_same_graph_is_no_change() -> None:
     assert (await parked_then(quiz())).warnings == ()
+
+
+async def test_a_question_inside_that_is_gone_is_a_dead_end_and_not_waited_for() -> None:
+    result, log = await logged(Graph({"p": Parallel({"x": Question("X?"), "z": nothing})}))
+    answers = [Answer(result.pending[0].id, "yes")]
+    other = Graph({"p": Parallel({"y": Question("Y?"), "z": nothing})})
+    again, _ = await cut_and_resumed(other, log, answers=answers)
+    assert again.error is not None
+    assert (again.error.code, again.error.details) == ("dead_end", {"node": "graph-1/p#1/x"})
+
+
+async def test_a_question_more_in_a_graph_that_has_grown_comes_after_those_before() -> None:
+    result, log = await logged(quiz())
+    answers = [Answer(result.pending[0].id, "yes")]
+    nodes = {"a": nothing, "q": Question("Go on?"), "r": Question("More?")}
+    again, _ = await cut_and_resumed(Graph(nodes, [("a", "q"), ("q", "r")]), log, answers=answers)
+    assert [pending.question for pending in again.pending] == ["More?"]  # type: ignore[union-attr]

@@ -88,6 +88,7 @@ async def test_a_hand_off_is_over_when_the_agent_makes_none_the_next_time() -> N
     edges = [("a", "a", is_to("b")), ("a", "z", lambda board: board.get("handoff") is None)]
     graph = Graph({"a": agent, "z": NOTHING}, edges)
     result = await graph_kit.walk(graph)
+    assert result.success, result.error
     assert graph_kit.spoken(result) == ["mine"]
     assert result.handoff is None
 

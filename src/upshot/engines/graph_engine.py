@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..contract import Checkpoint, JsonObject, Origin, RunWarning, Warned
+from ..contract import Checkpoint, Origin, RunWarning, Warned
 from ..contract.article import kind_of
 from ..errors import Misuse
 from ..runs import Board, Run, RunHost
@@ -62,7 +62,7 @@ class GraphEngine:
         point = run.resume_from if run.attempt == 1 else None
         start = graph.start if point is None else point.step
         first = await trip.begin(facts={"start": start, "graph": graph.digest})
-        await _tell_of_change(host, trip.origin, graph)
+        await _look_for_change(trip, graph)
         # A graph that has changed may begin elsewhere; what was done was done from there on.
         start = str(trip.origin.get("start", start))
         try:
@@ -74,9 +74,10 @@ class GraphEngine:
         return board
 
 
-async def _tell_of_change(host: RunHost, origin: JsonObject, graph: Graph) -> None:
+async def _look_for_change(trip: Trip, graph: Graph) -> None:
     """Warn where the run began with another graph."""
-    if origin.get("graph", graph.digest) != graph.digest:
+    if trip.origin.get("graph", graph.digest) != graph.digest:
+        trip.questions.has_changed = True
         message = "the graph has changed since the run began"
         warning = RunWarning(code="graph_changed", message=message, origin=Origin.CALLER)
-        await host.publish(Warned(warning=warning))
+        await trip.host.publish(Warned(warning=warning))

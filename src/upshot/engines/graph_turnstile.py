@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 
-from ..contract import Effect, Json
-from ..runs import RunHost
+from ..contract import Effect, ErrorCode, Json
+from ..runs import Failed, RunHost
 
 __all__ = ["Turnstile"]
 
@@ -20,9 +20,13 @@ class Turnstile:
     Args:
         host: Asks people, and keeps the order in the log.
         key: What the keys of its steps begin with.
+
+    Attributes:
+        has_changed: Whether the graph has changed since: who asked first may not come any more.
     """
 
     def __init__(self, host: RunHost, key: str) -> None:
+        self.has_changed: bool = False
         self._host = host
         self._key = key
         self._order: list[Json] = []
@@ -42,6 +46,8 @@ class Turnstile:
 
         Raises:
             Parked: Nobody can answer now.
+            Failed: The graph has changed, and others have asked who have not come yet; code
+                dead_end. Their answers would be taken for those of this one.
         """
         place = await self._place_of(asker)
         while self._passed < place:
@@ -55,7 +61,17 @@ class Turnstile:
     async def _place_of(self, asker: str) -> int:
         while asker not in self._order:
             place = len(self._order)
+            if self.has_changed and place > self._passed:
+                self._check_known(f"{self._key}{place + 1}", asker)
             came = await self._host.step(f"{self._key}{place + 1}", Effect.READ, lambda: asker)
             if place == len(self._order):
                 self._order.append(came)
         return self._order.index(asker)
+
+    def _check_known(self, key: str, asker: str) -> None:
+        if not self._host.is_settled(key):
+            before = self._order[self._passed]
+            message = (
+                f"the graph asks at {asker!r} now, and the run was to be answered at {before!r}"
+            )
+            raise Failed(ErrorCode.DEAD_END, message, details={"node": before})
