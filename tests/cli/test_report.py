@@ -8,12 +8,13 @@ import pytest
 
 from tests.cli.made_up import RUN_ID, a_whole_run, replied, started, story_of
 from upshot.cli.glyphs import Glyphs
-from upshot.cli.report import answer_text, error_text, report
+from upshot.cli.report import answer_text, error_text, report, trail_text
 from upshot.contract import (
     AgentError,
     AgentResult,
     ApprovalRequested,
     ArtifactStored,
+    ErrorCode,
     Event,
     File,
     PendingApproval,
@@ -111,3 +112,24 @@ def test_a_code_that_is_the_status_is_not_said_twice() -> None:
     error = AgentError("interrupted", "The run was interrupted.")
     assert error_text(error, "interrupted") == "The run was interrupted."
     assert error_text(error, "failed") == "interrupted: The run was interrupted."
+
+
+@pytest.mark.parametrize(
+    ("details", "text"),
+    [
+        ({}, ""),
+        ({"limit": 3}, ""),
+        ({"type": "KeyError", "raised_by": "the script"}, "KeyError raised by the script"),
+        (
+            {"raised_by": "the script", "file": "app.py", "line": 7, "function": "work"},
+            "KeyError raised by the script at app.py:7, in work",
+        ),
+        (
+            {"file": "app.py", "line": 7, "function": "work"},
+            "KeyError raised at app.py:7, in work",
+        ),
+    ],
+)
+def test_an_exception_is_told_with_its_owner_and_its_place(details: Any, text: str) -> None:
+    error = AgentError(ErrorCode.INTERNAL, "'k'", type="KeyError", details=details)
+    assert trail_text(error) == text

@@ -12,7 +12,7 @@ from rich.text import Text
 from ..contract import AgentError, AgentResult, Status, encode
 from .figures import clean_lines, count, duration, money, tokens
 from .glyphs import glyphs_for
-from .report import answer_text, error_text, pending_text, status_style
+from .report import answer_text, error_text, pending_text, status_style, trail_text
 from .run_lookup import DEFAULT_JOURNAL, MEMORY
 from .terminal import Terminal
 
@@ -82,6 +82,8 @@ def _what_came(result: AgentResult[Any], error: AgentError) -> Iterator[str]:
     if not result.pending:
         same = error.code == result.status
         yield f"{'' if same else f'{result.status}: '}{error_text(error, result.status)}"
+        if where := trail_text(error):
+            yield where
 
 
 def _what_next(result: AgentResult[Any], journal: str, fork_at: int) -> Iterator[str]:

@@ -33,6 +33,7 @@ __all__ = [
     "report",
     "status_style",
     "status_words",
+    "trail_text",
 ]
 
 RUNNING_OR_DIED = "running or died"
@@ -109,6 +110,16 @@ def error_text(error: AgentError, status: str = "") -> str:
     )
     code = "" if error.code == status else f"{error.code}: "
     return clean(f"{code}{error.message}{later}", _MAX_TEXT_CHARS)
+
+
+def trail_text(error: AgentError) -> str:
+    """Whose exception an error was and where it was raised, "" where nobody knows."""
+    told = error.details
+    who, file = told.get("raised_by"), told.get("file")
+    whose = f"raised by {who}" if who else "raised" if file else ""
+    place = f" at {file}:{told.get('line')}, in {told.get('function')}" if file else ""
+    kind = f"{error.type} " if whose and error.type else ""
+    return clean(f"{kind}{whose}{place}", _MAX_TEXT_CHARS)
 
 
 def pending_text(pending: Pending) -> str:
