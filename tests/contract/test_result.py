@@ -1,10 +1,12 @@
 """AgentResult: what came of a run, whatever came."""
 
+import dataclasses
 import pickle
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -228,3 +230,23 @@ def test_changing_what_was_read_changes_nothing(metadata: dict[str, Json]) -> No
     result: AgentResult[str] = AgentResult(metadata={**metadata, "here": {}})
     result["metadata"]["here"]["new"] = 1
     assert result.metadata["here"] == {}
+
+
+class _Point(msgspec.Struct):
+    x: int
+
+
+@dataclasses.dataclass
+class _Pair:
+    a: int
+
+
+@pytest.mark.parametrize(
+    ("output", "payload"),
+    [(_Point(1), {"x": 1}), (_Pair(2), {"a": 2}), ([_Point(1)], {"content": "said"})],
+    ids=["struct", "dataclass", "list"],
+)
+def test_a_typed_output_has_the_payload_that_its_json_has(output: Any, payload: Any) -> None:
+    result = AgentResult(output=output, content="said")
+    assert result.output_payload() == payload
+    assert decode(encode(result), AgentResult).output_payload() == payload

@@ -13,7 +13,7 @@ from .usage import Cost, Usage
 from .value import Json, JsonObject
 from .words import FinishReason
 
-__all__ = ["FLAT_KEYS", "to_flat_form"]
+__all__ = ["FLAT_KEYS", "plain", "to_flat_form"]
 
 FLAT_KEYS = (
     "output",

@@ -11,7 +11,7 @@ from ..errors import Misuse, RunFailed
 from .answer import Pending
 from .artifact import Artifact
 from .error import AgentError
-from .flat_form import to_flat_form
+from .flat_form import plain, to_flat_form
 from .handoff import HandoffEvent
 from .message import Message
 from .outcome import ToolDenied, ToolOutcome
@@ -235,8 +235,10 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
         return self.output  # pyright: ignore[reportReturnType]  # T includes None where a run may give none
 
     def output_payload(self) -> JsonObject:
-        """The output as a mapping: itself if it is one, else ``{"content": ...}``, else empty."""
+        """The output as a mapping where it is one in JSON, else ``{"content": ...}``, else empty."""
         output: object = self.output
+        if output is not None and not isinstance(output, dict | str):
+            output = plain(output)
         if isinstance(output, dict):
             return output  # pyright: ignore[reportUnknownVariableType]  # keys of JSON are str
         return {} if self.content is None else {"content": self.content}
