@@ -32,6 +32,8 @@ from upshot.contract import (
     ToolRecord,
     ToolTimeout,
     Usage,
+    decode,
+    encode,
     to_contract,
 )
 from upshot.errors import Misuse, RunFailed

@@ -235,7 +235,7 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
         return self.output  # pyright: ignore[reportReturnType]  # T includes None where a run may give none
 
     def output_payload(self) -> JsonObject:
-        """The output as a mapping where it is one in JSON, else ``{"content": ...}``, else empty."""
+        """The output where it is a mapping in JSON, else ``{"content": ...}``, else empty."""
         output: object = self.output
         if output is not None and not isinstance(output, dict | str):
             output = plain(output)
