@@ -238,15 +238,19 @@ async def test_failed_tries_are_told_too() -> None:
 
 
 @pytest.mark.parametrize("is_shared", [False, True])
-async def test_what_runs_inside_use_is_told_once(is_shared: bool) -> None:
-    inner = Agent("b", model=ScriptedModel(lambda _: priced("Hi.")))
+@pytest.mark.parametrize("levels", [1, 2])
+async def test_what_runs_inside_use_is_told_once(is_shared: bool, levels: int) -> None:
     host = Meter()
-    options: dict[str, Any] = {"host": host} if is_shared else {}
+    inner = Agent("b", model=ScriptedModel(lambda _: priced("Hi.")))
 
-    async def work(run: Any, _: Any, board: Any) -> None:
-        await run.child(inner, "?", **options)
+    def calling(level: int) -> Agent[Any]:
+        async def work(run: Any, _: Any, board: Any) -> None:
+            options: dict[str, Any] = {"host": host} if is_shared and level == 1 else {}
+            await run.child(inner if level == 1 else calling(level - 1), "?", **options)
 
-    result = await run(Agent("a", engine=Do(work)), "?", host=host)
+        return Agent("a", engine=Do(work))
+
+    result = await run(calling(levels), "?", host=host)
     assert (host.tokens(), host.money()) == ([10], [0.5])
     assert sum(host.told, Usage()) == result.usage
 

@@ -138,9 +138,7 @@ class Equipment:
             working=self.ledger.working,
             outer=plan.near and plan.near.wish,
         )
-        outer = None if plan.parent is None else plan.parent.plan.host
-        if plan.host is not None and outer is not plan.host:
-            # What is used in here is told to the host of the run round this one as well.
+        if plan.host is not None and not _is_told_outside(plan):
             self.ledger.tell = host.usage_listener()
         return host
 
@@ -320,6 +318,16 @@ class Equipment:
             self.handoffs.note(record)
         self.run.take_up(past)
         self.board.watch(self.recorder.emit, self.recorder.warn_of_losses)
+
+
+def _is_told_outside(plan: Plan) -> bool:
+    """Whether a run round this one has the same host, which is told there what is used in here."""
+    parent = plan.parent
+    while parent is not None:
+        if parent.plan.host is plan.host:
+            return True
+        parent = parent.plan.parent
+    return False
 
 
 def _steps_of(past: Past | None, record: Recording | None) -> Steps:
