@@ -404,7 +404,11 @@ class Decider:
     def before_model(
         self, info: RunInfo, request: ModelRequest
     ) -> Awaitable[ModelRequest | None] | ModelRequest | None:
-        """May rewrite what is sent; None leaves it as it is."""
+        """May rewrite what is sent; None leaves it as it is.
+
+        Asked for the model calls of runs inside too, after their own deciders; *info* is the run
+        that asks the model.
+        """
 
     def before_finalize(
         self, info: RunInfo, request: Request, result: AnyResult
