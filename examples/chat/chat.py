@@ -1,8 +1,10 @@
-"""A terminal chat: python examples/chat/chat.py [MODEL]. Ctrl-C stops the reply only."""
+"""A terminal chat: .venv/bin/python examples/chat/chat.py [--model openai:gpt-5]."""
 
+import argparse
 import asyncio
 import signal
 import sys
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -48,10 +50,9 @@ def approve(call: Any) -> bool:
     return ask(f"  ? {call.tool_name} {call.arguments} [y/N] ").lower().startswith("y")
 
 
-with asyncio.Runner() as runner:
-    agent, history = make_assistant(*sys.argv[1:2]), list[Message]()
+parser = argparse.ArgumentParser(description="A terminal chat. Ctrl-C stops the reply only.")
+parser.add_argument("--model", help="a real one, such as openai:gpt-5; else scripted")
+agent, history = make_assistant(parser.parse_args().model), list[Message]()
+with asyncio.Runner() as runner, suppress(EOFError, KeyboardInterrupt):
     while True:
-        try:
-            history = runner.run(reply(agent, ask("> "), history))
-        except (EOFError, KeyboardInterrupt):
-            break
+        history = runner.run(reply(agent, ask("> "), history))

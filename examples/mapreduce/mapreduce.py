@@ -1,6 +1,7 @@
 """Map and reduce over real documents: which words do the pages of a folder share?
 
-    python examples/mapreduce/mapreduce.py [FOLDER] [--journal runs.db]
+    .venv/bin/python examples/mapreduce/mapreduce.py [FOLDER] [--model openai:gpt-5]
+        [--journal runs.db]
 
 Every page is counted at the same time, in a step of its own; the counts are merged; a scripted
 model words the report, so that it needs no key. With a journal, a run that was killed goes on
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import re
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -83,16 +85,21 @@ def say_none(board: Board) -> None:
     board.append(Message("assistant", f"There are no pages in {board.get('folder')}."))
 
 
-def make_graph() -> Graph:
-    """The pages, their counts, the sum, the report."""
-    # A real model goes here: Agent("writer", model="openai:gpt-5").
-    model = ScriptedModel([lambda messages: f"# What the pages share\n\n{messages[-1].text}"])
+def make_graph(model: str | None = None) -> Graph:
+    """The pages, their counts, the sum, the report.
+
+    Args:
+        model: A real model for the report, such as "openai:gpt-5"; None is the scripted one.
+    """
+    scripted = ScriptedModel([lambda messages: f"# What the pages share\n\n{messages[-1].text}"])
+    instructions = "Report in Markdown, with a heading, which words the pages share."
+    writer = Agent("writer", model=model or scripted, instructions=instructions)
     return Graph(
         nodes={
             "find": find_pages,
             "count": ForEach("pages", count_words, "page", at_once=8),
             "add": add_up,
-            "write": AgentTask(Agent("writer", model=model), facts),
+            "write": AgentTask(writer, facts),
             "none": say_none,
         },
         edges=[
@@ -105,20 +112,24 @@ def make_graph() -> Graph:
     )
 
 
-async def report(folder: Path, **options: Any) -> AgentResult[str]:
+async def report(folder: Path, *, model: str | None = None, **options: Any) -> AgentResult[str]:
     """Read the pages of *folder* and report on them."""
     request = Request("Which words do the pages share?", inputs={"folder": folder.as_posix()})
-    return await start_run(Agent("mapreduce"), request, engine=GraphEngine(make_graph()), **options)
+    engine = GraphEngine(make_graph(model))
+    return await start_run(Agent("mapreduce"), request, engine=engine, **options)
 
 
 def main() -> None:
     """Report on a folder, the project's own documents by default."""
     parser = argparse.ArgumentParser(description="Which words do the pages of a folder share?")
     parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "docs")
-    parser.add_argument("--journal")
-    arguments = parser.parse_args()
-    result = asyncio.run(report(arguments.folder, journal=arguments.journal))
-    print(result.unwrap())
+    parser.add_argument("--model", help="a real one, such as openai:gpt-5; else scripted")
+    parser.add_argument("--journal", help="where the log goes; without it there is none")
+    given = parser.parse_args()
+    result = asyncio.run(report(given.folder, model=given.model, journal=given.journal))
+    if result.error is not None:
+        sys.exit(f"{result.status}: {result.error}")
+    print(result.content)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """A triage desk: hand-offs to billing and tech, and a refund that a person has to approve.
 
-    python examples/triage/triage.py [--model openai:gpt-5] [--journal runs.db]
+    .venv/bin/python examples/triage/triage.py [--model openai:gpt-5] [--journal runs.db]
 
 Small refunds are approved by a rule. A large one parks its run: it waits in the journal, holding
 nothing, until somebody answers, and then goes on where it stood.

@@ -1,6 +1,7 @@
 """Patience with rate limits: a machine that waits a little, parks, or asks another provider.
 
-    python examples/waiting/waiting.py [--real]
+    .venv/bin/pip install -e '.[machine]'
+    .venv/bin/python examples/waiting/waiting.py [--real]
 
 Two simulated providers with real limits answer over HTTP; somebody else has used up the first
 one's quota already. The machine, patient.yml, reads the windows in every result. A long wait parks
@@ -22,6 +23,7 @@ from upshot import (
     Answer,
     Clock,
     MachineEngine,
+    Misuse,
     Request,
     Status,
     load_machine,
@@ -94,7 +96,11 @@ def main() -> None:
     parser.add_argument("--real", action="store_true", help="wait in real time")
     arguments = parser.parse_args()
     clock: Clock = SYSTEM_CLOCK if arguments.real else FakeClock()
-    result, parked_s = asyncio.run(ask_all(clock))
+    try:
+        result, parked_s = asyncio.run(ask_all(clock))
+    except Misuse as error:
+        # Such as the extra that is not installed.
+        parser.error(str(error))
     output = result.unwrap()
     for step in output["trail"]:
         print(step)

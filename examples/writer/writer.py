@@ -1,6 +1,6 @@
 """A writer and a critic: a draft is done again until the critic is content, or nobody has time.
 
-    python examples/writer/writer.py [--model openai:gpt-5] [--attempts 4] [FILE]
+    .venv/bin/python examples/writer/writer.py [--model openai:gpt-5] [--attempts 4] [FILE]
 
 The critic is a decider: when the writer has a draft, it runs an agent of its own on it, and asks
 for another attempt with what is to be changed. Each draft stays in the result's attempt log. The

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Protocol, Self
 
-__all__ = ["JournalError", "Misuse", "RunFailed", "UpshotError"]
+__all__ = ["JournalError", "Misuse", "RunFailed", "UpshotError", "need_of_extra"]
 
 
 class UpshotError(Exception):
@@ -36,6 +36,14 @@ class JournalError(UpshotError):
         super().__init__(message)
         self.run_id = run_id
         self.seq = seq
+
+
+def need_of_extra(what: str, extra: str) -> str:
+    """The sentence that *what* cannot be had without an extra, and how to install that."""
+    return (
+        f"{what} needs an extra: pip install 'upshot[{extra}]', "
+        f"or in a clone .venv/bin/pip install -e '.[{extra}]'"
+    )
 
 
 class _Failure(Protocol):

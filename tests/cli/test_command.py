@@ -250,7 +250,10 @@ def test_a_missing_extra_is_told_in_one_sentence(package: str) -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 2
-    assert done.stderr == "upshot: the command needs an extra: pip install 'upshot[cli]'\n"
+    assert done.stderr == (
+        "upshot: the command needs an extra: pip install 'upshot[cli]', "
+        "or in a clone .venv/bin/pip install -e '.[cli]'\n"
+    )
 
 
 @pytest.mark.parametrize("run_id", ["a b", "last", "-x", "a\n", "x" * 201])

@@ -37,6 +37,15 @@ async def test_a_folder_without_pages_is_told(tmp_path: Path) -> None:
     assert (await report(tmp_path)).content == f"There are no pages in {tmp_path.as_posix()}."
 
 
+async def test_another_model_may_word_the_report(tmp_path: Path) -> None:
+    from mapreduce import report
+
+    (tmp_path / "one.md").write_text("apple")
+    (tmp_path / "words.json").write_text('["Apples, mostly."]')
+    result = await report(tmp_path, model=f"scripted:{tmp_path / 'words.json'}")
+    assert result.unwrap() == "Apples, mostly."
+
+
 def test_the_example_reads_the_documents_of_the_project(tmp_path: Path) -> None:
     program = [sys.executable, "-W", "error", FOLDER / "mapreduce.py", "--journal", "runs.db"]
     done = subprocess.run(

@@ -55,6 +55,17 @@ def test_the_machine_fits_its_schema_and_has_no_fault() -> None:
     assert not machine.warnings
 
 
+def test_without_the_extra_it_says_in_one_sentence_what_to_install() -> None:
+    start = "import runpy, sys; sys.modules['yaml'] = None; sys.argv = sys.argv[1:]; "
+    program = [sys.executable, "-c", f"{start}runpy.run_path(sys.argv[0], run_name='__main__')"]
+    done = subprocess.run(
+        [*program, FOLDER / "waiting.py"], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "or in a clone .venv/bin/pip install -e '.[machine]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_the_example_takes_no_time() -> None:
     program = [sys.executable, "-W", "error", FOLDER / "waiting.py"]
     done = subprocess.run(program, capture_output=True, text=True, check=True, timeout=60)

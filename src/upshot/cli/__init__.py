@@ -6,6 +6,8 @@ import importlib.util
 import sys
 from collections.abc import Sequence
 
+from ..errors import need_of_extra
+
 __all__ = ["main"]
 
 
@@ -21,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     for package in ("click", "rich"):
         if importlib.util.find_spec(package) is None:
-            sys.stderr.write("upshot: the command needs an extra: pip install 'upshot[cli]'\n")
+            sys.stderr.write(f"upshot: {need_of_extra('the command', 'cli')}\n")
             return 2
     try:
         from .command import invoke

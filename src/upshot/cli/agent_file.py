@@ -11,7 +11,7 @@ from typing import cast
 import msgspec
 
 from ..contract import AgentSpec
-from ..errors import Misuse
+from ..errors import Misuse, need_of_extra
 
 __all__ = ["AGENT_FILES", "read_agent_file"]
 
@@ -74,10 +74,8 @@ def _parse_yaml(path: Path) -> object:
         # Not an import statement: it is an extra without type stubs.
         yaml = importlib.import_module("yaml")
     except ImportError as error:
-        raise Misuse(
-            f"{path.name}: reading YAML needs an extra: pip install 'upshot[machine]'; "
-            "or write it as JSON"
-        ) from error
+        needed = need_of_extra("reading YAML", "machine")
+        raise Misuse(f"{path.name}: {needed}; or write it as JSON") from error
     try:
         return cast("object", yaml.safe_load(_read(path)))
     except yaml.YAMLError as error:

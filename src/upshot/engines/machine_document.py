@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
-from ..errors import Misuse
+from ..errors import Misuse, need_of_extra
 from .machine_fault import MachineFault, Mark
 
 __all__ = ["MAX_BYTES", "Listing", "Piece", "Scalar", "Table", "read_data", "read_yaml"]
@@ -108,7 +108,7 @@ def read_yaml(text: str, faults: list[MachineFault], *, file: str = "") -> Piece
         # Not an import statement: it is an extra without type stubs.
         yaml: Any = importlib.import_module("yaml")
     except ImportError as error:
-        raise Misuse("a machine in YAML needs an extra: pip install 'upshot[machine]'") from error
+        raise Misuse(need_of_extra("a machine in YAML", "machine")) from error
     if len(text.encode("utf-8", "replace")) > MAX_BYTES:
         faults.append(_too_large(Mark(file, 1, 1), f"more than {MAX_BYTES:,} bytes"))
         return None

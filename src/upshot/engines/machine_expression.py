@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, cast
 
 from ..contract import ErrorCode, Json, JsonObject, UnserializableError, to_free_json
-from ..errors import Misuse
+from ..errors import Misuse, need_of_extra
 from ..runs import Failed
 from .machine_fault import Mark, nearest
 from .machine_guard import COUNTER, MAX_ITEMS, MAX_S, ItemCount, guarded
@@ -240,9 +240,7 @@ def _cel() -> Any:
         # Not an import statement: it is an extra, and loading it takes its time.
         return importlib.import_module("cel")
     except ImportError as error:
-        raise Misuse(
-            "a machine's expressions need an extra: pip install 'upshot[machine]'"
-        ) from error
+        raise Misuse(need_of_extra("an expression of a machine", "machine")) from error
 
 
 @cache

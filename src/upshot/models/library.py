@@ -29,7 +29,7 @@ from ..contract import (
     ToolCallDelta,
     Usage,
 )
-from ..errors import Misuse, UpshotError
+from ..errors import Misuse, UpshotError, need_of_extra
 from ..native import as_json, find_headers, find_rate_limit, read_completion
 from ..wire import StreamReader, classify_error, parse_json
 from ..wire.chat_dialects import ChatDialect
@@ -242,7 +242,7 @@ def require_library(module: str, *, extra: str) -> None:
         Misuse: It is not; the message says what to install.
     """
     if find_spec(module) is None:
-        raise Misuse(f'{module} is not installed: install "upshot[{extra}]"')
+        raise Misuse(need_of_extra(module, extra))
 
 
 def to_deltas(response: ModelResponse) -> list[StreamItem]:

@@ -33,7 +33,7 @@ from ..contract.article import kind_of
 from ..contract.call import ToolCall
 from ..contract.error import AgentError
 from ..contract.response import ModelResponse
-from ..errors import Misuse
+from ..errors import Misuse, need_of_extra
 from .bucket import Limits
 from .faults import Fault, StatusFault
 
@@ -247,10 +247,8 @@ def _parsed_yaml(data: bytes, path: Path) -> object:
         # Not an import statement: it is an extra without type stubs, and JSON must work without it.
         yaml = importlib.import_module("yaml")
     except ImportError as error:
-        raise Misuse(
-            f"{path}: reading YAML needs the extra: pip install 'upshot[machine]'; "
-            "or write it as JSON"
-        ) from error
+        needed = need_of_extra("reading YAML", "machine")
+        raise Misuse(f"{path}: {needed}; or write it as JSON") from error
     try:
         return cast("object", yaml.safe_load(data))
     except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from ..errors import Misuse
+from ..errors import Misuse, need_of_extra
 from ..runs import Listener, Plan, listen
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def instrument(
     try:
         from .meters import Meters
     except ImportError as error:
-        raise Misuse("telemetry needs the extra: pip install 'upshot[otel]'") from error
+        raise Misuse(need_of_extra("telemetry", "otel")) from error
     if not prefix:
         raise Misuse('prefix is empty: give a word such as "flatagents"')
     target = _target_of(tracer_provider, meter_provider)

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Literal
 
-from ...errors import Misuse
+from ...errors import Misuse, need_of_extra
 from ..fence import UNTRUSTED
 from .server import Server, describe_server
 
@@ -79,7 +79,7 @@ async def open_mcp(
         from .connection import Connection
         from .toolset import McpTools, Terms
     except ModuleNotFoundError as error:
-        raise Misuse("open_mcp needs the extra: pip install 'upshot[mcp]'") from error
+        raise Misuse(need_of_extra("open_mcp", "mcp")) from error
     terms = Terms(
         namespace=namespace,
         trusted=trusted,
