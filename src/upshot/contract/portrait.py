@@ -11,8 +11,6 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
-from .usage import Cost, Usage
-
 __all__ = ["brief", "portray", "portray_briefly", "portray_result"]
 
 _MAX_TEXT = 80
@@ -26,8 +24,20 @@ class _Probe(msgspec.Struct):
 _FACTORY = type(cast("object", _Probe.__struct_defaults__[0]))
 
 
+class _Usage(Protocol):
+    @property
+    def total_tokens(self) -> int | None: ...
+
+
+class _Cost(Protocol):
+    @property
+    def total(self) -> object: ...
+    @property
+    def currency(self) -> str: ...
+
+
 class _Result(Protocol):
-    """What a result shows; named here, for the result imports this module."""
+    """What a result shows; named here, for all values import this module."""
 
     @property
     def status(self) -> str: ...
@@ -46,9 +56,9 @@ class _Result(Protocol):
     @property
     def warnings(self) -> Sized: ...
     @property
-    def usage(self) -> Usage: ...
+    def usage(self) -> _Usage: ...
     @property
-    def cost(self) -> Cost | None: ...
+    def cost(self) -> _Cost | None: ...
     @property
     def duration_ms(self) -> int: ...
     @property

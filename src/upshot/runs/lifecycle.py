@@ -116,15 +116,20 @@ class Sitting:
         """Whether nothing but the engine is ever waited for, and nobody listens."""
         plan = self.plan
         is_instant = plan.journal is None or isinstance(plan.journal, MemoryJournal)
-        is_alone = plan.host is None and plan.prepare is None and not self._parts.hooks
-        return is_instant and is_alone and not anybody_listens()
+        return is_instant and self._is_alone and not anybody_listens()
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether nobody but the engine does anything in the run."""
+        plan = self.plan
+        return plan.host is None and plan.prepare is None and not self._parts.hooks
 
     # -- the life
 
     async def live(self) -> AgentResult[Any]:
         """Live the run to its end; everything that can happen in it is in the result."""
         # What hooks start is inside the run too.
-        token = None if self.is_bare else current_run.set(self._parts.parent())
+        token = None if self._is_alone else current_run.set(self._parts.parent())
         while self.phase not in FINAL:
             try:
                 cue = await _ACTS[self.phase](self)
