@@ -294,11 +294,10 @@ def _unknown(
     result: AgentResult[Any], event: HandoffEvent, journal: Journal | None
 ) -> AgentResult[Any]:
     """The result of a run that handed over to somebody who is not there."""
-    message = f"handed over to {event.to_agent_id!r}, which is not known"
-    if journal is None:
-        # Only an engine that makes its own events can name somebody unknown.
-        raise Misuse(message)
-    told = f"{message}: give all agents, resume({result.run_id!r}, [...]), to go on"
+    # Only an engine that makes its own events can name somebody unknown; what it did is kept.
+    told = f"handed over to {event.to_agent_id!r}, which is not known: give all agents"
+    if journal is not None:
+        told = f"{told}, resume({result.run_id!r}, [...]), to go on"
     warning = RunWarning(code="handoff_not_followed", message=told, origin=Origin.CALLER)
     return replace(result, warnings=(*result.warnings, warning))
 

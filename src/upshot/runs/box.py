@@ -15,14 +15,11 @@ from ..contract import (
 from ..tools import Toolbox
 from .calls import ModelCaller
 from .clerk import Clerk
+from .ground import Ground
 from .handoff import Handoffs
 from .hooks import Hooks
-from .ledger import Ledger
-from .plan import Plan
 from .recorded_tools import RecordedTools
 from .recorder import Recorder
-from .recording import Recording
-from .scope import Scope
 
 __all__ = ["Box"]
 
@@ -31,15 +28,9 @@ class Box:
     """The models and tools of a run, which a script may never need.
 
     Args:
-        plan: The run.
-        info: Its identity.
-        recorder: Its log.
-        ledger: Its account, whose time is the tools' too.
-        scope: Where its engine works.
+        ground: What the run stands on; the time of its account is the tools' too.
         hooks: Those of its deciders are asked before a model is.
         handoffs: Those that it may make.
-        record: What stands for models and the bodies of tools where a run is replayed; None is the
-            world.
 
     Attributes:
         recorder: Its log.
@@ -51,27 +42,12 @@ class Box:
     _is_cancelled: bool = False
     _source: str = ""
 
-    def __init__(
-        self,
-        plan: Plan,
-        *,
-        info: RunInfo,
-        recorder: Recorder,
-        ledger: Ledger,
-        scope: Scope,
-        hooks: Hooks,
-        handoffs: Handoffs,
-        record: Recording | None = None,
-    ) -> None:
-        self.recorder: Recorder = recorder
+    def __init__(self, ground: Ground, hooks: Hooks, handoffs: Handoffs) -> None:
+        self.recorder: Recorder = ground.recorder
         self.stored: list[Artifact] = []
-        self._plan = plan
-        self._info = info
-        self._ledger = ledger
-        self._scope = scope
+        self._ground = ground
         self._hooks = hooks
         self._handoffs = handoffs
-        self._record = record
 
     @property
     def caller(self) -> ModelCaller:
@@ -79,12 +55,12 @@ class Box:
         if self._caller is None:
             self._caller = ModelCaller(
                 recorder=self.recorder,
-                ledger=self._ledger,
+                ledger=self._ground.ledger,
                 hooks=self._hooks,
-                retry=self._plan.retry,
-                clock=self._plan.clock,
-                is_stopped=self._scope.is_stopped,
-                record=self._record,
+                retry=self._ground.plan.retry,
+                clock=self._ground.plan.clock,
+                is_stopped=self._ground.scope.is_stopped,
+                record=self._ground.record,
             )
         return self._caller
 
@@ -102,8 +78,8 @@ class Box:
                 self._made.cancel(running=False)
             if self._source:
                 self._made.distrust(self._source)
-        if self._record is not None:
-            return cast("Toolbox", RecordedTools(self._made, self._record, self._clerk.emit))
+        if self._ground.record is not None:
+            return cast("Toolbox", RecordedTools(self._made, self._ground.record, self._clerk.emit))
         return self._made
 
     @property
@@ -160,15 +136,16 @@ class Box:
     @cached_property
     def _clerk(self) -> Clerk:
         return Clerk(
-            self._plan,
+            self._ground.plan,
             caller=self.caller,
             handoffs=self._handoffs,
             stored=self.stored,
-            record=self._record,
+            record=self._ground.record,
         )
 
     def _make(self) -> Toolbox:
-        plan, ledger, handoffs, clerk = self._plan, self._ledger, self._handoffs, self._clerk
+        plan, ledger = self._ground.plan, self._ground.ledger
+        handoffs, clerk = self._handoffs, self._clerk
         return Toolbox(
             plan.tools,
             budget=plan.budget,
@@ -177,7 +154,7 @@ class Box:
             artifacts=plan.artifact_store,
             secrets=plan.secrets,
             clock=plan.clock,
-            identity=self._info,
+            identity=self._ground.info,
             parent_run_id=plan.parent_run_id,
             attempt=clerk.attempt,
             deadline=ledger.deadline,

@@ -25,6 +25,7 @@ from .board import Board
 from .box import Box
 from .change import changes_since
 from .ending import Ending
+from .ground import Ground
 from .handoff import Handoffs
 from .hooks import Hooks
 from .host import RunHost
@@ -74,59 +75,23 @@ class Equipment:
     def __init__(
         self, plan: Plan, past: Past | None, epoch: int | None, record: Recording | None = None
     ) -> None:
+        ground = Ground(plan, past, epoch, record)
         self.plan = plan
         self.record = record
+        self.info: RunInfo = ground.info
+        self.depth: int = ground.depth
+        self.veil: Veil | None = ground.veil
+        self.recorder: Recorder = ground.recorder
+        self.ledger: Ledger = ground.ledger
+        self.scope: Scope = ground.scope
         self.board: Board = Board()
-        request = plan.request
-        self.info: RunInfo = RunInfo(
-            agent_id=plan.agent.id,
-            run_id=plan.run_id,
-            task_id=request.task_id,
-            context_id=request.context_id,
-        )
-        started = None if past is None else past.started
-        self.depth: int = started.depth if started else plan.depth
-        self.veil: Veil | None = Veil(plan.secrets, name=plan.marks) if plan.secrets else None
-        self.recorder: Recorder = Recorder(
-            plan.run_id,
-            clock=plan.clock,
-            journal=plan.journal,
-            epoch=epoch,
-            seq=past.seq if past is not None else 0,
-            veil=self.veil,
-        )
-        self.ledger: Ledger = self._make_ledger(0.0 if past is None else past.spent_s)
-        own_time = None if plan.budget.working_s is None else self.ledger.working
-        self.scope: Scope = Scope(plan.clock, self.ledger.deadline, working=own_time)
-        self.hooks: Hooks = self._make_hooks()
-        self.handoffs: Handoffs = Handoffs(
-            plan.handoffs, info=self.info, recorder=self.recorder, board=self.board
-        )
-        self.box: Box = self._make_box()
-        self.report: Report = Report.of(
-            plan,
-            info=self.info,
-            ledger=self.ledger,
-            recorder=self.recorder,
-            first_started_at=started.time if started else None,
-        )
-        self.run: Run = Run(
-            plan,
-            info=self.info,
-            report=self.report,
-            depth=self.depth,
-            box=self.box,
-            past=past,
-        )
-        self.tally: Tally = Tally(
-            self.run, recorder=self.recorder, ledger=self.ledger, scope=self.scope, past=past
-        )
+        self.hooks: Hooks = Hooks(ground)
+        self.handoffs: Handoffs = Handoffs(ground, self.board)
+        self.box: Box = Box(ground, self.hooks, self.handoffs)
+        self.report: Report = Report(ground)
+        self.run: Run = Run(ground, self.report, self.box)
+        self.tally: Tally = Tally(ground, self.run)
         self.host: RunHost = self._make_host(_steps_of(past, record))
-
-    def _make_ledger(self, spent_s: float) -> Ledger:
-        plan = self.plan
-        outer = None if plan.parent is None else plan.parent.ledger
-        return Ledger(plan.budget, clock=plan.clock, parent=outer, spent_s=spent_s)
 
     def _make_host(self, steps: Steps) -> RunHost:
         plan = self.plan
@@ -141,30 +106,6 @@ class Equipment:
         if plan.host is not None and not _is_told_outside(plan):
             self.ledger.tell = host.usage_listener()
         return host
-
-    def _make_box(self) -> Box:
-        return Box(
-            self.plan,
-            info=self.info,
-            recorder=self.recorder,
-            ledger=self.ledger,
-            scope=self.scope,
-            hooks=self.hooks,
-            handoffs=self.handoffs,
-            record=self.record,
-        )
-
-    def _make_hooks(self) -> Hooks:
-        plan = self.plan
-        return Hooks(
-            (*plan.agent.observers, *plan.observers),
-            (*plan.agent.deciders, *plan.deciders),
-            plan.committers,
-            info=self.info,
-            recorder=self.recorder,
-            wait=self.scope.wait,
-            outer=plan.parent and plan.parent.box,
-        )
 
     def parent(self) -> Parent:
         """What runs inside this one inherit."""

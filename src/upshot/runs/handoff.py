@@ -28,7 +28,7 @@ from ..errors import Misuse
 from ..tools import Case, Denial, Tool, ToolContext, ToolError
 from .board import Board
 from .callback import answer_at_once, call, is_async, raised
-from .recorder import Recorder
+from .ground import Ground
 
 __all__ = ["Handoffs", "current_handoffs", "handoff_tools"]
 
@@ -48,9 +48,7 @@ class Handoffs:
     """The hand-offs of one run: which are on offer, and which one was taken.
 
     Args:
-        handoffs: Those of the agent.
-        info: The run.
-        recorder: Its log, which keeps the one that was taken.
+        ground: What the run stands on; its log keeps the one that was taken.
         board: What filters are shown.
 
     Attributes:
@@ -58,18 +56,12 @@ class Handoffs:
         board: Replaced with that of every attempt.
     """
 
-    def __init__(
-        self,
-        handoffs: tuple[Handoff, ...],
-        *,
-        info: RunInfo,
-        recorder: Recorder,
-        board: Board,
-    ) -> None:
-        self.info = info
+    def __init__(self, ground: Ground, board: Board) -> None:
+        handoffs = ground.plan.handoffs
+        self.info: RunInfo = ground.info
         self.board = board
         self._by_tool = {_name_of(handoff): handoff for handoff in handoffs} if handoffs else {}
-        self._recorder = recorder
+        self._recorder = ground.recorder
         # Their filters raised, which is told once.
         self._broken: list[Handoff] = []
 

@@ -21,9 +21,8 @@ from ..contract import (
     RunWarning,
     to_free_json,
 )
-from .callback import Wait, call, kind_of, method, raised
-from .plan import Context
-from .recorder import Recorder
+from .callback import call, kind_of, method, raised
+from .ground import Ground
 from .signals import Failed
 
 __all__ = ["Hooks", "Verdict"]
@@ -69,34 +68,18 @@ class Hooks:
     """All hooks of a run: the agent's first, then the call's, in order.
 
     Args:
-        observers: Told.
-        deciders: Asked.
-        committers: Called when a run is to be committed.
-        info: The run.
-        recorder: Its log.
-        wait: Waits for an async hook, as long as the run has patience.
-        outer: The run round this one, whose deciders have a say in what is sent; None for none.
+        ground: What the run stands on; hooks are waited for as long as it has patience.
     """
 
-    def __init__(
-        self,
-        observers: tuple[object, ...],
-        deciders: tuple[object, ...],
-        committers: tuple[object, ...],
-        *,
-        info: RunInfo,
-        recorder: Recorder,
-        wait: Wait,
-        outer: Context | None = None,
-    ) -> None:
-        self._observers = observers
-        self._deciders = deciders
-        self._committers = committers
-        self._info = info
-        self._recorder = recorder
-        self._wait = wait
-        self._outer = outer
-        self._are_there = bool(observers or deciders or committers)
+    def __init__(self, ground: Ground) -> None:
+        plan, agent = ground.plan, ground.plan.agent
+        self._observers = (*agent.observers, *plan.observers)
+        self._deciders = (*agent.deciders, *plan.deciders)
+        self._committers = plan.committers
+        self._ground = ground
+        self._info = ground.info
+        self._wait = ground.scope.wait
+        self._are_there = bool(self._observers or self._deciders or self._committers)
 
     def __bool__(self) -> bool:
         """Whether there is any."""
@@ -144,7 +127,8 @@ class Hooks:
                 _asked.reset(token)
             request = changed or request
         # The outermost has the last word on what leaves.
-        return request if self._outer is None else await self._outer.before_model(asks, request)
+        outer = self._ground.plan.parent
+        return request if outer is None else await outer.box.before_model(asks, request)
 
     async def before_finalize(self, request: Request, result: AnyResult) -> Verdict:
         """Ask every decider; one that raises makes the verdict an error."""
@@ -170,7 +154,7 @@ class Hooks:
                 verdict.was_cut = isinstance(error, TimeoutError)
                 return verdict
             verdict.add(decision)
-            self._recorder.emit(Decided(decider=name, decision=decision))
+            self._ground.recorder.emit(Decided(decider=name, decision=decision))
         return verdict
 
     async def commit(self, request: Request, result: AnyResult) -> str:
@@ -183,7 +167,7 @@ class Hooks:
         for committer in self._committers:
             name = getattr(committer, "__name__", type(committer).__name__)
             try:
-                await call(committer, self._info, request, result, wait=self._wait)  # pyright: ignore[reportArgumentType]  # checked at the door
+                await call(committer, self._info, request, result, wait=self._wait)
             except Exception as error:
                 # The answer is there; only its disposition failed, and that is told.
                 self._warn(ErrorCode.HOOK_FAILED, f"committer {name}", error)
@@ -192,7 +176,7 @@ class Hooks:
 
     def _warn(self, code: str, who: str, error: Exception) -> None:
         message = raised(who, error)
-        self._recorder.warn(RunWarning(code=code, message=message, origin=Origin.OBSERVER))
+        self._ground.recorder.warn(RunWarning(code=code, message=message, origin=Origin.OBSERVER))
 
 
 def _hook_error(who: str, error: Exception) -> AgentError:

@@ -20,16 +20,13 @@ from ..contract import (
     Local,
     Origin,
     Part,
-    RunInfo,
     RunWarning,
     Status,
     ToolRecord,
 )
 from .board import Board
 from .ending import Ending
-from .ledger import Ledger
-from .plan import Plan
-from .recorder import Recorder
+from .ground import Ground
 
 __all__ = ["Report", "harvest"]
 
@@ -37,59 +34,34 @@ __all__ = ["Report", "harvest"]
 _RESULT: type[AgentResult[Any]] = AgentResult
 
 
-class Report(msgspec.Struct, kw_only=True):
+class Report:
     """What a result is built from; the lifecycle fills it as the run goes on.
+
+    Args:
+        ground: What the run stands on.
 
     Attributes:
         started_at: When the run began, in its first sitting.
-        earlier_ms: How long ago that was when this sitting began.
-        began: Monotonic moment at which this sitting began.
         lines: One line for every attempt that ended.
         state: The deciders' facts.
     """
 
-    plan: Plan
-    info: RunInfo
-    ledger: Ledger
-    recorder: Recorder
-    started_at: datetime
-    earlier_ms: int
-    began: float
-    lines: list[AttemptLine] = []
-    state: JsonObject = {}
-
-    @classmethod
-    def of(
-        cls,
-        plan: Plan,
-        *,
-        info: RunInfo,
-        ledger: Ledger,
-        recorder: Recorder,
-        first_started_at: datetime | None,
-    ) -> Report:
-        """The report of a sitting that begins now.
-
-        Args:
-            plan: What is done in it.
-            info: Whose run it is.
-            ledger: Its account.
-            recorder: Its log.
-            first_started_at: When its first sitting began; None where this is the first.
-        """
-        now = plan.clock.now()
-        if first_started_at is None and plan.resume_from is not None:
-            first_started_at = plan.resume_from.original_started_at
-        earlier_s = 0.0 if first_started_at is None else (now - first_started_at).total_seconds()
-        return cls(
-            plan=plan,
-            info=info,
-            ledger=ledger,
-            recorder=recorder,
-            started_at=first_started_at or now,
-            earlier_ms=round(earlier_s * 1000),
-            began=plan.clock.monotonic(),
-        )
+    def __init__(self, ground: Ground) -> None:
+        plan, past = ground.plan, ground.past
+        clock = plan.clock
+        now, first = clock.now(), None
+        if past is not None and past.started is not None:
+            first = past.started.time
+        elif plan.resume_from is not None:
+            first = plan.resume_from.original_started_at
+        self.started_at: datetime = first or now
+        self.lines: list[AttemptLine] = []
+        self.state: JsonObject = {}
+        self._ground = ground
+        self._clock = clock
+        # How long ago the run began when this sitting did, and the monotonic moment of that.
+        self._earlier_ms = 0 if first is None else round((now - first).total_seconds() * 1000)
+        self._began = clock.monotonic()
 
     def result(
         self,
@@ -113,10 +85,10 @@ class Report(msgspec.Struct, kw_only=True):
         """
         content = board.answer()
         output, ending = self._output(ending, board, content)
-        passed_ms = round((self.plan.clock.monotonic() - self.began) * 1000)
-        duration_ms = max(0, self.earlier_ms + passed_ms)
+        passed_ms = round((self._clock.monotonic() - self._began) * 1000)
+        duration_ms = max(0, self._earlier_ms + passed_ms)
         kept = tuple(records)
-        last, limited = self.ledger.last, self.ledger.last_limited
+        last, limited = self._ground.ledger.last, self._ground.ledger.last_limited
         interrupt = ending.interrupt
         local = Local(raw=ending.exception, last_board=board, seeded=board.seeded())
         return _RESULT(
@@ -128,8 +100,8 @@ class Report(msgspec.Struct, kw_only=True):
             tool_records=kept,
             artifacts=self._artifacts(board, stored),
             pending=ending.pending,
-            usage=self.ledger.usage,
-            cost=self.ledger.cost,
+            usage=self._ground.ledger.usage,
+            cost=self._ground.ledger.cost,
             finish_reason=None if last is None else last.finish_reason,
             error=ending.error,
             rate_limit=None if limited is None else limited.rate_limit,
@@ -138,31 +110,31 @@ class Report(msgspec.Struct, kw_only=True):
             detail="" if interrupt is None else interrupt.detail,
             attempts=attempt,
             state=dict(self.state),
-            handoff=self.recorder.handoff,
+            handoff=self._ground.recorder.handoff,
             attempt_log=tuple(self.lines),
             warnings=tuple(warnings),
-            run_id=self.info.run_id,
-            task_id=self.info.task_id,
-            context_id=self.info.context_id,
-            parent_run_id=self.plan.parent_run_id,
-            agent_id=self.info.agent_id,
+            run_id=self._ground.info.run_id,
+            task_id=self._ground.info.task_id,
+            context_id=self._ground.info.context_id,
+            parent_run_id=self._ground.plan.parent_run_id,
+            agent_id=self._ground.info.agent_id,
             started_at=self.started_at,
             ended_at=self.started_at + timedelta(milliseconds=duration_ms),
             duration_ms=duration_ms,
-            metadata=dict(self.plan.request.metadata),
+            metadata=dict(self._ground.plan.request.metadata),
             local=local,
         )
 
     def with_spent(self, result: AgentResult[Any]) -> AgentResult[Any]:
         """*result* with what was used until now."""
-        usage, cost = self.ledger.usage, self.ledger.cost
+        usage, cost = self._ground.ledger.usage, self._ground.ledger.cost
         if usage == result.usage and cost == result.cost:
             return result
         return msgspec.structs.replace(result, usage=usage, cost=cost)
 
     def line(self, result: AgentResult[Any], *, reason: str = "", feedback: str = "") -> None:
         """Note the attempt that ended with *result*; its figures are its own alone."""
-        usage, cost = self.ledger.since_mark()
+        usage, cost = self._ground.ledger.since_mark()
         self.lines.append(
             AttemptLine(
                 attempt=result.attempts,
@@ -177,14 +149,14 @@ class Report(msgspec.Struct, kw_only=True):
         )
 
     def _artifacts(self, board: Board, stored: Iterable[Artifact]) -> tuple[Artifact, ...]:
-        channels = self.plan.artifacts
+        channels = self._ground.plan.artifacts
         return (*harvest(board, channels), *stored) if channels else tuple(stored)
 
     def _output(self, ending: Ending, board: Board, content: str | None) -> tuple[Any, Ending]:
         """The typed answer, and the ending, which fails where there is none."""
-        value, output = board.copy_of(OUTPUT_VAR), self.plan.output
+        value, output = board.copy_of(OUTPUT_VAR), self._ground.plan.output
         is_set = board.has(OUTPUT_VAR)
-        handed_over = self.recorder.handoff is not None
+        handed_over = self._ground.recorder.handoff is not None
         if ending.status is not Status.COMPLETED or (handed_over and not is_set):
             # Who hands over has no answer of its own type.
             return (value if is_set else content if output.is_text else None), ending

@@ -37,11 +37,11 @@ from ..tools import Toolbox
 from .again import Again, ToolsAgain
 from .board import Board
 from .box import Box
+from .ground import Ground
 from .jobs import Jobs
 from .kin import child_id, origins_of, pending_in
 from .output import OutputType
 from .past import CallAnswer, Past
-from .plan import Plan
 from .report import Report
 
 __all__ = ["Run"]
@@ -88,42 +88,30 @@ class Run:
     _again: Again | None = None
     _running: Jobs[AgentResult[Any]] | None = None
 
-    def __init__(
-        self,
-        plan: Plan,
-        *,
-        info: RunInfo,
-        depth: int,
-        report: Report,
-        box: Box,
-        past: Past | None,
-    ) -> None:
+    def __init__(self, ground: Ground, report: Report, box: Box) -> None:
         self.settled: dict[str, ToolOutcome] = {}
         self.unsettled: dict[str, ToolStarted] = {}
         self.asked: dict[str, PendingApproval] = {}
         self.answers: dict[str, CallAnswer] = {}
-        self._plan = plan
-        self._info = info
-        self._depth = depth
+        self._ground = ground
         self._report = report
         self._box = box
-        self._log = past
         self._children: dict[str, AgentResult[Any]] = {}
 
     @_fact
     def id(self) -> str:
         """The run's id."""
-        return self._info.run_id
+        return self._ground.info.run_id
 
     @_fact
     def identity(self) -> RunInfo:
         """Agent, run, task and context; attributes cannot forge it."""
-        return self._info
+        return self._ground.info
 
     @_fact
     def parent_run_id(self) -> str:
         """The run that started this one, "" for a root run."""
-        return self._plan.parent_run_id
+        return self._ground.plan.parent_run_id
 
     @_fact
     def started_at(self) -> datetime:
@@ -133,17 +121,17 @@ class Run:
     @_fact
     def depth(self) -> int:
         """How deep it is inside others, 0 for a root run."""
-        return self._depth
+        return self._ground.depth
 
     @_fact
     def agent(self) -> Agent[Any]:
         """The agent that it is a run of."""
-        return self._plan.agent
+        return self._ground.plan.agent
 
     @_fact
     def request(self) -> Request:
         """What was asked."""
-        return self._plan.request
+        return self._ground.plan.request
 
     @_fact
     def attempt(self) -> int:
@@ -163,27 +151,27 @@ class Run:
     @_fact
     def settings(self) -> ModelSettings | None:
         """How the model is asked."""
-        return self._plan.settings
+        return self._ground.plan.settings
 
     @_fact
     def output(self) -> OutputType:
         """What the answer shall be."""
-        return self._plan.output
+        return self._ground.plan.output
 
     @_fact
     def dependencies(self) -> object:
         """The caller's one object for tools and engines."""
-        return self._plan.dependencies
+        return self._ground.plan.dependencies
 
     @_fact
     def budget(self) -> Budget:
         """The limits."""
-        return self._plan.budget
+        return self._ground.plan.budget
 
     @_fact
     def resume_from(self) -> Checkpoint | None:
         """Where to go on from; None for a fresh start, as any but the first attempt is."""
-        return self._plan.resume_from if self._attempt == 1 else None
+        return self._ground.plan.resume_from if self._attempt == 1 else None
 
     @_fact
     def tools(self) -> Toolbox:
@@ -195,7 +183,7 @@ class Run:
     @_fact
     def attributes(self) -> Mapping[str, Json]:
         """Free JSON of the caller."""
-        return MappingProxyType(self._plan.attributes)
+        return MappingProxyType(self._ground.plan.attributes)
 
     @_fact
     def handoff(self) -> HandoffEvent | None:
@@ -205,7 +193,7 @@ class Run:
     @_fact
     def engine(self) -> Engine:
         """Who drives the run."""
-        return self._plan.engine
+        return self._ground.plan.engine
 
     @_fact
     def model(self) -> Model:
@@ -214,11 +202,11 @@ class Run:
         Raises:
             Misuse: Neither agent nor call named one.
         """
-        if self._plan.model is None:
+        if self._ground.plan.model is None:
             raise Misuse(
                 f"agent {self.agent.id!r} has no model: give Agent(model=) or run(..., model=)"
             )
-        return self._plan.model
+        return self._ground.plan.model
 
     def begin_attempt(self, number: int, feedback: str) -> None:
         """Show that the engine is called for the attempt *number*, asked for with *feedback*."""
@@ -313,7 +301,7 @@ class Run:
         Raises:
             Misuse: An argument is wrong, or the request of a child with a key names a run_id.
         """
-        start = self._plan.child
+        start = self._ground.plan.child
         if start is None:
             raise Misuse("this run was not started by upshot.run, so it cannot start children")
         if key is None:
@@ -335,7 +323,7 @@ class Run:
 
     def _child_id(self, key: str) -> str:
         """The id of a child; one that had ended in a run that this one was forked from is it."""
-        past = self._log
+        past = self._ground.past
         if past is not None and past.started is not None:
             for origin in origins_of(past.started.options):
                 run_id = child_id(origin, key)

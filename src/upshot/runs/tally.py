@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from ..contract import AgentError, ModelResponse
+from .ground import Ground
 from .kin import child_of, reported_step, spent_of
-from .ledger import Ledger
-from .past import Past
-from .recorder import Recorder
 from .run import Run
-from .scope import Scope
 
 __all__ = ["Tally"]
 
@@ -17,25 +14,18 @@ class Tally:
     """Takes what foreign engines report of their model calls.
 
     Args:
+        ground: What the run stands on.
         run: The run.
-        recorder: Its log.
-        ledger: Its account.
-        scope: Where its engine works.
-        past: What earlier sittings logged; None for a new run.
 
     Attributes:
         overrun: The limit that the engine went on beyond by ways of its own, None for none.
     """
 
-    def __init__(
-        self, run: Run, *, recorder: Recorder, ledger: Ledger, scope: Scope, past: Past | None
-    ) -> None:
-        self.overrun: AgentError | None = None
+    overrun: AgentError | None = None
+
+    def __init__(self, ground: Ground, run: Run) -> None:
+        self._ground = ground
         self._run = run
-        self._recorder = recorder
-        self._ledger = ledger
-        self._scope = scope
-        self._past = past
         self._reports: dict[int, int] = {}
 
     def count(self, response: ModelResponse) -> bool:
@@ -47,21 +37,22 @@ class Tally:
         """
         if not self._log(response):
             return False
-        spent = self._ledger.spent_by_children()
-        self._ledger.note(response)
-        if spent is not None and not self._scope.stop and not self._scope.is_final:
+        spent = self._ground.ledger.spent_by_children()
+        self._ground.ledger.note(response)
+        if spent is not None and not self._ground.scope.stop and not self._ground.scope.is_final:
             self.overrun = spent
-            self._scope.end("budget")
+            self._ground.scope.end("budget")
         return True
 
     def _log(self, response: ModelResponse) -> bool:
-        attempt, known = self._recorder.attempt, self._past.children if self._past else {}
+        past, attempt = self._ground.past, self._ground.recorder.attempt
+        known = {} if past is None else past.children
         while True:
             number = self._reports[attempt] = self._reports.get(attempt, 0) + 1
             step = reported_step(attempt, number, response)
             logged = known.get(child_of(step.key) or "")
             if logged is None:
-                self._recorder.emit(step)
+                self._ground.recorder.emit(step)
                 return True
             if self._run.is_again and logged == spent_of(step.value):
                 return False
