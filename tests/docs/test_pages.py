@@ -52,5 +52,10 @@ def test_what_a_page_links_to_is_there(page: Path) -> None:
     assert not missing
 
 
+def test_the_start_page_links_every_page() -> None:
+    linked = {target.partition("#")[0] for target in LINK.findall((ROOT / "README.md").read_text())}
+    assert {f"docs/{page.name}" for page in PAGES[1:]} <= linked
+
+
 def test_the_start_page_shows_code() -> None:
     assert blocks_of(ROOT / "README.md")

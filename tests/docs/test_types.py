@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,9 @@ from tests.docs.test_pages import BLOCK, PAGES, ROOT, blocks_of
 
 # A page may show what stands in an async function without writing that function.
 AWAITS = ('"await" allowed only within async function', 'Use of "async" not allowed outside of')
+
+
+FILE = re.compile(r"^```python (\S+\.py)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def program_of(text: str) -> str:
@@ -28,6 +32,8 @@ def test_the_code_of_the_pages_fits_the_types(tmp_path: Path) -> None:
     pytest.importorskip("pyright", reason="pyright is a development dependency")
     for page in filter(blocks_of, PAGES):
         (tmp_path / f"{page.stem}.py").write_text(program_of(page.read_text()))
+        for name, code in FILE.findall(page.read_text()):
+            (tmp_path / name).write_text(f"# pyright: standard\n{code}")
     config = {"pythonVersion": "3.11", "extraPaths": [str(ROOT / "src")]}
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(config))
     program = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "--outputjson"]

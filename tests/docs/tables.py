@@ -1,0 +1,132 @@
+"""Tables of the pages that are made from the source: ``python -m tests.docs.tables`` writes them.
+
+On a page a table stands between ``<!-- table NAME -->`` and ``<!-- end -->``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, get_args
+
+import msgspec
+
+import upshot
+from tests.docs.test_pages import ROOT
+from upshot.contract import DELTAS
+from upshot.runs.options import ResumeOptions, RunOptions
+from upshot.runs.plan import Plan
+
+__all__ = ["PAGES", "filled", "words_of"]
+
+PAGES = [ROOT / "docs" / f"{name}.md" for name in ("result", "events", "options")]
+TABLE = re.compile(r"(<!-- table (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+ATTRIBUTE = re.compile(r"^    (\w+): (.*?)(?=^ {0,4}\S|\Z)", re.MULTILINE | re.DOTALL)
+
+# What holds where neither the call nor a default of the plan says it.
+SPECIAL = {
+    "engine": "the agent's, else `LoopEngine()`",
+    "model": "the agent's",
+    "settings": "the agent's",
+    "retry": "the agent's, which is `Retry()`",
+    "budget": "the agent's, else `Budget()`",
+    "tools": "`()`",
+    "prices": "`None`",
+    "clock": "the system's",
+}
+
+
+def attributes_of(kind: type) -> dict[str, str]:
+    """The attributes that the docstring of *kind* tells of, by name."""
+    text = kind.__doc__ or ""
+    told = inspect.cleandoc(text).partition("Attributes:\n")[2]
+    told = told.partition("\n\nRaises:")[0]
+    return {name: in_a_cell(words) for name, words in ATTRIBUTE.findall(told + "\n")}
+
+
+def in_a_cell(text: str) -> str:
+    return " ".join(text.split()).replace("``", "`").replace("|", r"\|")
+
+
+def table(heads: str, rows: Iterable[tuple[str, ...]]) -> str:
+    names = heads.split(", ")
+    lines = [names, ["---"] * len(names), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def fields_of(kind: type) -> str:
+    """The fields of a struct, with types."""
+    types = kind.__annotations__
+    told = attributes_of(kind).items()
+    return table(
+        "field, type, what",
+        [(f"`{name}`", f"`{in_a_cell(str(types[name]))}`", what) for name, what in told],
+    )
+
+
+def limits_of(kind: Any) -> str:
+    """The fields of a value, with defaults."""
+    defaults = defaults_of(kind)
+    told = attributes_of(kind).items()
+    return table("field, default, what", [(f"`{n}`", f"`{defaults[n]!r}`", w) for n, w in told])
+
+
+def defaults_of(kind: type[msgspec.Struct]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for one in msgspec.structs.fields(kind):
+        made = one.default_factory
+        found[one.name] = one.default if made is msgspec.NODEFAULT else made()
+    return found
+
+
+def options() -> str:
+    """The options of a run."""
+    defaults = defaults_of(Plan)
+    told = {**attributes_of(ResumeOptions), **attributes_of(RunOptions)}
+    rows = [(f"`{n}`", SPECIAL.get(n) or f"`{defaults[n]!r}`", what) for n, what in told.items()]
+    return table("option, default, what", rows)
+
+
+def events(*, deltas: bool) -> str:
+    """The events that are logged, or those that are for watchers only."""
+    kinds = [k for k in get_args(upshot.Event) if issubclass(k, upshot.RunEvent)]
+    rows = [event_row(kind) for kind in kinds if (kind in DELTAS) is deltas]
+    return table("class, kind, what, fields", rows)
+
+
+def event_row(kind: Any) -> tuple[str, ...]:
+    own = [name for name in kind.__struct_fields__ if name not in upshot.RunEvent.__struct_fields__]
+    summary = in_a_cell((kind.__doc__ or "").splitlines()[0]).removesuffix(".")
+    names = ", ".join(f"`{name}`" for name in own)
+    return f"`{kind.__name__}`", f"`{kind.__struct_config__.tag}`", summary, names
+
+
+MAKERS: dict[str, Callable[[], str]] = {
+    "result": lambda: fields_of(upshot.AgentResult),
+    "error": lambda: fields_of(upshot.AgentError),
+    "stamp": lambda: fields_of(upshot.RunEvent),
+    "logged": lambda: events(deltas=False),
+    "deltas": lambda: events(deltas=True),
+    "options": options,
+    "budget": lambda: limits_of(upshot.Budget),
+    "retry": lambda: limits_of(upshot.Retry),
+    "settings": lambda: limits_of(upshot.ModelSettings),
+}
+
+
+def filled(text: str) -> str:
+    """A page with its tables as the source has them now."""
+    return TABLE.sub(lambda found: found[1] + MAKERS[found[2]]() + found[4], text)
+
+
+def words_of(text: str, heading: str) -> Iterator[str]:
+    """The words in the first cells of the table under a heading."""
+    section = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE):
+        yield from re.findall(r"`(\w+)`", row)
+
+
+if __name__ == "__main__":
+    for page in PAGES:
+        page.write_text(filled(page.read_text("utf-8")), "utf-8")

@@ -1,0 +1,35 @@
+"""The tables of the pages say what the source says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.tables import PAGES, TABLE, filled, words_of
+from upshot import Agent, Budget, ErrorCode, Retry, Run, ScriptEngine, Status
+from upshot import run as start_run
+
+RESULT = next(page for page in PAGES if page.stem == "result").read_text("utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_tables_of_a_page_are_those_of_the_source(page: Path) -> None:
+    text = page.read_text("utf-8")
+    assert TABLE.search(text)
+    assert filled(text) == text, "write them anew: .venv/bin/python -m tests.docs.tables"
+
+
+@pytest.mark.parametrize(
+    ("heading", "words"), [("Statuses", Status), ("Error codes", ErrorCode)], ids=str
+)
+def test_every_word_of_a_list_has_its_row(heading: str, words: type[Status | ErrorCode]) -> None:
+    assert sorted(words_of(RESULT, heading)) == sorted(words)
+
+
+async def test_what_holds_without_options_is_what_the_page_says() -> None:
+    async def look(run: Run, host: object, board: object) -> None:
+        assert (run.budget, run.settings, dict(run.attributes)) == (Budget(), None, {})
+
+    assert Agent("a").retry == Retry()
+    assert (await start_run(Agent("a", engine=ScriptEngine(look)), "Hi")).success

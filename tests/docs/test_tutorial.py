@@ -1,0 +1,59 @@
+"""The tutorial, done as it says: a file that grows, run after each block, and one of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.docs.test_pages import ROOT
+
+PAGE = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
+FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FENCES = [(kind, name.strip(), body) for kind, name, body in FENCE.findall(PAGE)]
+SOURCE = str(ROOT / "src")
+
+
+def do(command: list[str] | str, folder: Path) -> str:
+    """What *command* prints in *folder*, as it is typed in an activated environment."""
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    done = subprocess.run(
+        command,
+        shell=isinstance(command, str),
+        cwd=folder,
+        env={**os.environ, "PATH": path, "PYTHONPATH": SOURCE, "PYTHONWARNINGS": "error"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), (command, done.stderr)
+    return done.stdout
+
+
+def test_the_file_prints_after_each_block_what_the_page_says(tmp_path: Path) -> None:
+    code, told = "", ""
+    steps = 0
+    for number, (kind, name, body) in enumerate(FENCES):
+        if kind != "python" or name:
+            continue
+        code += body + "\n"
+        after = FENCES[number + 1]
+        told += after[2] if after[0] == "text" else ""
+        (tmp_path / "tutorial.py").write_text(code)
+        assert do(["python", "tutorial.py"], tmp_path) == told
+        steps += 1
+    assert steps >= 8
+
+
+def test_the_program_that_is_killed_is_gone_on_with_as_the_page_says(tmp_path: Path) -> None:
+    for kind, name, body in FENCES:
+        if kind == "python" and name:
+            (tmp_path / name).write_text(body)
+    console = "".join(body for kind, _, body in FENCES if kind == "console")
+    for step in re.split(r"^\$ ", console, flags=re.MULTILINE)[1:]:
+        command, _, told = step.partition("\n")
+        printed = do(command, tmp_path)
+        assert printed.rstrip() == told.rstrip() if told else printed
