@@ -171,12 +171,18 @@ def test_a_run_in_another_living_process_is_left_to_it(
     assert asyncio.run(go_on(tmp_path)).content == "Done."
 
 
-def test_a_stopped_process_lives(tmp_path: Path, worker: Callable[..., Worker]) -> None:
+@pytest.mark.skipif(this_process().started is None, reason="nothing is told of processes here")
+def test_from_a_suspended_process_a_run_is_taken_and_it_can_write_no_more(
+    tmp_path: Path, worker: Callable[..., Worker]
+) -> None:
     other = worker()
     assert other.line() == "working"
     other.process.send_signal(signal.SIGSTOP)
-    with pytest.raises(JournalError, match=refusal(other.pid)):
-        asyncio.run(go_on(tmp_path))
+    os.waitpid(other.pid, os.WUNTRACED)
+    assert asyncio.run(go_on(tmp_path)).content == "Done."
+    other.process.send_signal(signal.SIGCONT)
+    other.go_on()
+    assert other.line().startswith("failed")
 
 
 def test_a_killed_run_goes_on_at_once_though_nobody_waited_for_its_process(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -49,8 +50,13 @@ def test_the_process_that_asks_lives() -> None:
 def test_another_process_lives_until_its_end(sleeper: subprocess.Popen[bytes]) -> None:
     known = of(sleeper)
     assert (known.state, known.is_this_process) == ("lives", False)
-    sleeper.send_signal(signal.SIGSTOP)
-    assert known.state == "lives"
+    if this_process().started is not None:
+        sleeper.send_signal(signal.SIGSTOP)
+        os.waitpid(sleeper.pid, os.WUNTRACED)
+        assert known.state == "stopped"
+        sleeper.send_signal(signal.SIGCONT)
+        os.waitpid(sleeper.pid, os.WCONTINUED)
+        assert known.state == "lives"
     sleeper.kill()
     sleeper.wait()
     assert known.state == "gone"

@@ -83,6 +83,8 @@ def status_words(status: str, holder: Holder | None = None) -> str:
     state = "unknown" if holder is None else holder.state
     if holder is not None and state == "lives":
         return f"running (process {holder.pid})"
+    if holder is not None and state == "stopped":
+        return f"suspended (process {holder.pid})"
     return "died" if state == "gone" else RUNNING_OR_DIED
 
 

@@ -23,6 +23,8 @@ NOBODY = ""
 
 _PROC = "/proc"
 _ENDED_STATES = ("Z", "X")
+# By a signal; what a debugger holds is another state, and goes on at any moment.
+_STOPPED_STATE = "T"
 # Bit of a task's flags that says that it is on its way out.
 _EXITING = 0x4
 _KILLED = 1 << (signal.SIGKILL - 1) if hasattr(signal, "SIGKILL") else 0
@@ -46,16 +48,23 @@ class Holder(Value, frozen=True, kw_only=True):
     started: int | None = None
 
     @property
-    def state(self) -> Literal["lives", "gone", "unknown"]:
+    def state(self) -> Literal["lives", "stopped", "gone", "unknown"]:
         """Whether the process is there; "unknown" of one on another machine.
 
-        One that is stopped lives; one that was killed and is not yet waited for is gone.
+        One that was suspended, as by Ctrl-Z, is "stopped"; one that was killed and is not yet
+        waited for is gone.
         """
         if self.pid < 1:
             return "gone"
         if not self._is_near() or os.name != "posix":
             return "unknown"
-        return "lives" if self._lives() else "gone"
+        seen = _look(self.pid)
+        if seen is None:
+            return "lives" if _is_there(self.pid) else "gone"
+        # Its id may be that of another one by now.
+        if seen.is_ending or self.started not in (None, seen.started):
+            return "gone"
+        return "stopped" if seen.is_stopped else "lives"
 
     @property
     def is_this_process(self) -> bool:
@@ -69,19 +78,13 @@ class Holder(Value, frozen=True, kw_only=True):
             return (self.boot, self.space) == (here.boot, here.space)
         return self.host == here.host
 
-    def _lives(self) -> bool:
-        seen = _look(self.pid)
-        if seen is None:
-            return _is_there(self.pid)
-        # Its id may be that of another one by now.
-        return not seen.is_ending and self.started in (None, seen.started)
-
 
 class _Seen(msgspec.Struct, frozen=True):
     """What the platform tells of a process."""
 
     started: int
     is_ending: bool
+    is_stopped: bool
 
 
 def this_process() -> Holder:
@@ -130,7 +133,9 @@ def _look(pid: int) -> _Seen | None:
     if len(fields) < 20:
         return None
     is_ending = fields[0] in _ENDED_STATES or bool(int(fields[6]) & _EXITING) or _is_killed(pid)
-    return _Seen(started=int(fields[19]), is_ending=is_ending)
+    return _Seen(
+        started=int(fields[19]), is_ending=is_ending, is_stopped=fields[0] == _STOPPED_STATE
+    )
 
 
 def _is_killed(pid: int) -> bool:
