@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import MISSING, fields
 from typing import Any, get_args
 
 import msgspec
@@ -69,22 +70,29 @@ def limits_of(kind: Any) -> str:
     """The fields of a value, with defaults."""
     defaults = defaults_of(kind)
     told = attributes_of(kind).items()
-    return table("field, default, what", [(f"`{n}`", f"`{defaults[n]!r}`", w) for n, w in told])
+    return table("field, default, what", [(f"`{n}`", defaults[n], w) for n, w in told])
 
 
-def defaults_of(kind: type[msgspec.Struct]) -> dict[str, object]:
-    found: dict[str, object] = {}
+def defaults_of(kind: Any) -> dict[str, str]:
+    """Each field's default as it would be written; a dash where it has none."""
+    if not issubclass(kind, msgspec.Struct):
+        return {one.name: written(one.default) for one in fields(kind)}
+    found: dict[str, str] = {}
     for one in msgspec.structs.fields(kind):
         made = one.default_factory
-        found[one.name] = one.default if made is msgspec.NODEFAULT else made()
+        found[one.name] = written(one.default if made is msgspec.NODEFAULT else made())
     return found
+
+
+def written(default: object) -> str:
+    return "-" if default in (MISSING, msgspec.NODEFAULT) else f"`{default!r}`"
 
 
 def options() -> str:
     """The options of a run."""
     defaults = defaults_of(Plan)
     told = {**attributes_of(ResumeOptions), **attributes_of(RunOptions)}
-    rows = [(f"`{n}`", SPECIAL.get(n) or f"`{defaults[n]!r}`", what) for n, what in told.items()]
+    rows = [(f"`{n}`", SPECIAL.get(n) or defaults[n], what) for n, what in told.items()]
     return table("option, default, what", rows)
 
 
@@ -104,6 +112,16 @@ def event_row(kind: Any) -> tuple[str, ...]:
 
 MAKERS: dict[str, Callable[[], str]] = {
     "result": lambda: fields_of(upshot.AgentResult),
+    "usage": lambda: fields_of(upshot.Usage),
+    "cost": lambda: fields_of(upshot.Cost),
+    "rate_limit": lambda: fields_of(upshot.RateLimitState),
+    "window": lambda: fields_of(upshot.RateLimitWindow),
+    "record": lambda: fields_of(upshot.ToolRecord),
+    "approval": lambda: fields_of(upshot.PendingApproval),
+    "question": lambda: fields_of(upshot.PendingQuestion),
+    "external": lambda: fields_of(upshot.PendingExternal),
+    "agent": lambda: limits_of(upshot.Agent),
+    "request": lambda: limits_of(upshot.Request),
     "error": lambda: fields_of(upshot.AgentError),
     "stamp": lambda: fields_of(upshot.RunEvent),
     "logged": lambda: events(deltas=False),
