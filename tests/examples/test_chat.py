@@ -68,12 +68,6 @@ def test_ctrl_c_stops_the_reply_and_not_the_chat() -> None:
     assert "Ask me where the parcel of an order is" in out
 
 
-def test_it_tells_its_options() -> None:
-    program = [sys.executable, FILE, "--help"]
-    done = subprocess.run(program, capture_output=True, text=True, check=True, timeout=60)
-    assert "--model" in done.stdout
-
-
 def test_every_line_fits_80_columns() -> None:
     out = said("hello", "Where is order 3?", "Send it.", "n")
     assert max(map(len, out.splitlines())) <= 80
