@@ -9,6 +9,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import MISSING, fields
+from functools import partial
 from typing import Any, get_args
 
 import msgspec
@@ -21,7 +22,7 @@ from upshot.runs.plan import Plan
 
 __all__ = ["PAGES", "filled", "words_of"]
 
-PAGES = [ROOT / "docs" / f"{name}.md" for name in ("result", "events", "options")]
+PAGES = [ROOT / "docs" / f"{name}.md" for name in ("result", "events", "options", "names")]
 TABLE = re.compile(r"(<!-- table (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 ATTRIBUTE = re.compile(r"^    (\w+): (.*?)(?=^ {0,4}\S|\Z)", re.MULTILINE | re.DOTALL)
 
@@ -110,6 +111,26 @@ def event_row(kind: Any) -> tuple[str, ...]:
     return f"`{kind.__name__}`", f"`{kind.__struct_config__.tag}`", summary, names
 
 
+def names(home: str) -> str:
+    """What ``upshot`` exports from one of its packages."""
+    rows = [
+        (f"`{name}`", summary_of(getattr(upshot, name))) for name in upshot._HOMES[home].split()
+    ]
+    return table("name, what", sorted(rows))
+
+
+def summary_of(value: Any) -> str:
+    if inspect.isclass(value) or inspect.isfunction(value):
+        return in_a_cell((value.__doc__ or "").splitlines()[0])
+    if isinstance(value, str | int):
+        return f"A constant: `{value!r}`."
+    members = [getattr(one, "__name__", str(one)) for one in get_args(value)]
+    if value is upshot.Event:
+        return "Any of the [events](events.md)."
+    kind = getattr(value, "__name__", "") or "One"
+    return f"{kind} of {', '.join(f'`{member}`' for member in members)}."
+
+
 MAKERS: dict[str, Callable[[], str]] = {
     "result": lambda: fields_of(upshot.AgentResult),
     "usage": lambda: fields_of(upshot.Usage),
@@ -130,6 +151,7 @@ MAKERS: dict[str, Callable[[], str]] = {
     "budget": lambda: limits_of(upshot.Budget),
     "retry": lambda: limits_of(upshot.Retry),
     "settings": lambda: limits_of(upshot.ModelSettings),
+    **{f"names_{home}": partial(names, home) for home in upshot._HOMES},
 }
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+import upshot
 from tests.docs.tables import PAGES, TABLE, filled, words_of
 from upshot import Agent, Budget, ErrorCode, Retry, Run, ScriptEngine, Status
 from upshot import run as start_run
@@ -20,8 +22,15 @@ def test_the_tables_of_a_page_are_those_of_the_source(page: Path) -> None:
     assert filled(text) == text, "write them anew: .venv/bin/python -m tests.docs.tables"
 
 
+def test_every_name_of_the_package_stands_on_the_page_of_names() -> None:
+    page = next(page for page in PAGES if page.stem == "names").read_text("utf-8")
+    assert sorted(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == sorted(upshot.__all__)
+
+
 @pytest.mark.parametrize(
-    ("heading", "words"), [("Statuses", Status), ("Error codes", ErrorCode)], ids=str
+    ("heading", "words"),
+    [("Statuses", Status), ("Error codes", ErrorCode)],
+    ids=["statuses", "codes"],
 )
 def test_every_word_of_a_list_has_its_row(heading: str, words: type[Status | ErrorCode]) -> None:
     assert sorted(words_of(RESULT, heading)) == sorted(words)
