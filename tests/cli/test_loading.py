@@ -125,5 +125,5 @@ def test_a_file_without_tools_is_told() -> None:
 
 def test_yaml_without_its_reader_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
-    with pytest.raises(Misuse, match=r"pip install 'upshot\[machine\]'; or write it as JSON"):
+    with pytest.raises(Misuse, match=r"pip install 'upshot\[machine\]'.*; or write it as JSON"):
         load_agent(Target(write("bot.yaml", "id: bot")))
