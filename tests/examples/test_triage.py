@@ -19,6 +19,8 @@ FOLDER = ROOT / "examples" / "triage"
 def desk(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The example's own module, its list of refunds empty."""
     monkeypatch.syspath_prepend(str(FOLDER))
+    # Another test may have loaded a file of that name.
+    monkeypatch.delitem(sys.modules, "desk", raising=False)
     import desk
 
     desk.refunds.clear()
