@@ -15,7 +15,7 @@ __all__ = ["work_on"]
 
 
 async def work_on(parts: Equipment) -> None:
-    """Have the engine work on the board, and take its answer.
+    """Have the engine work on the board, and take what it returns.
 
     Raises:
         BaseException: Whatever it raised.
@@ -27,11 +27,11 @@ async def work_on(parts: Equipment) -> None:
     engine = cast("Any", parts.plan.engine)
     try:
         made = engine.execute(parts.run, parts.host, parts.board)
-        answer = await made if inspect.isawaitable(made) else made
+        returned = await made if inspect.isawaitable(made) else made
     except Exception as error:
         blame(error, getattr(engine, "called", "") or f"the engine {type(engine).__name__}")
         raise
-    parts.take_answer(answer)
+    parts.take_returned(returned)
 
 
 async def _instructions(parts: Equipment) -> str | None:

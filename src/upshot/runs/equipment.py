@@ -20,7 +20,6 @@ from ..contract import Board as BoardRole
 from ..contract.free_json import is_plain
 from ..errors import Misuse
 from .account import restore
-from .answer import Answer, read_answer
 from .board import Board
 from .box import Box
 from .change import changes_since
@@ -35,6 +34,7 @@ from .plan import Parent, Plan
 from .recorder import Recorder
 from .recording import Recording
 from .report import Report
+from .returned import Returned, read_returned
 from .run import Run
 from .scope import Scope
 from .steps import Steps
@@ -126,7 +126,7 @@ class Equipment:
         self.recorder.attempt = number
         self.run.begin_attempt(number, feedback)
 
-    def take_answer(self, value: object) -> None:
+    def take_returned(self, value: object) -> None:
         """What an engine returned: its board, nothing, or a value that becomes the output.
 
         Raises:
@@ -139,23 +139,23 @@ class Equipment:
         elif hasattr(value, "snapshot") and hasattr(value, "messages"):
             board: BoardRole = value  # pyright: ignore[reportAssignmentType]  # by its methods
             self.board.adopt(board)
-        elif (answer := read_answer(value)) is not None:
-            self._take_told(answer)
+        elif (told := read_returned(value)) is not None:
+            self._take_told(told)
         else:
             self._set_output(value)
 
-    def _take_told(self, answer: Answer) -> None:
+    def _take_told(self, told: Returned) -> None:
         """Take what a result, a reply or an error says that an engine returned.
 
         Raises:
             Signal: It did not complete, and so ends the run.
         """
-        if answer.content and answer.content != self.board.answer():
-            self.board.append(Message(Role.ASSISTANT, answer.content))
-        if answer.output is not None and answer.output != answer.content:
-            self._set_output(answer.output)
-        if answer.ending is not None:
-            raise answer.ending
+        if told.content and told.content != self.board.answer():
+            self.board.append(Message(Role.ASSISTANT, told.content))
+        if told.output is not None and told.output != told.content:
+            self._set_output(told.output)
+        if told.ending is not None:
+            raise told.ending
 
     def _set_output(self, value: object) -> None:
         output, lossy = to_free_json(value)

@@ -1,4 +1,4 @@
-"""Answer: what an engine returned that says itself how it went."""
+"""Returned: what an engine returned that says itself how it went."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from ..contract import AgentError, AgentResult, ErrorCode, ModelResponse, Origin
 from .kin import pending_in
 from .signals import Aborted, Failed, Interrupted, Parked, Signal
 
-__all__ = ["Answer", "read_answer"]
+__all__ = ["Returned", "read_returned"]
 
 
-class Answer(NamedTuple):
+class Returned(NamedTuple):
     """What such a value holds.
 
     Attributes:
@@ -25,7 +25,7 @@ class Answer(NamedTuple):
     ending: Signal | None = None
 
 
-def read_answer(value: object) -> Answer | None:
+def read_returned(value: object) -> Returned | None:
     """Read a result, a reply of a model or an error that an engine returned.
 
     Returns:
@@ -36,19 +36,19 @@ def read_answer(value: object) -> Answer | None:
             return _of_result(cast("AgentResult[Any]", value))
         case ModelResponse():
             ending = None if value.error is None else Failed(value.error)
-            return Answer(content=value.content, ending=ending)
+            return Returned(content=value.content, ending=ending)
         case AgentError():
-            return Answer(ending=Failed(value))
+            return Returned(ending=Failed(value))
         case _:
             return None
 
 
-def _of_result(result: AgentResult[Any]) -> Answer:
+def _of_result(result: AgentResult[Any]) -> Returned:
     ending = _ending_of(result)
     raw = result.raw
     if ending is not None and isinstance(raw, BaseException):
         ending.__cause__ = raw
-    return Answer(result.output, result.content, ending)
+    return Returned(result.output, result.content, ending)
 
 
 def _ending_of(result: AgentResult[Any]) -> Signal | None:
