@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from upshot import Agent, AgentResult, Misuse, fork, reopen, replay, resume, run
+from upshot import Agent, AgentResult, Misuse, Usage, fork, reopen, replay, resume, run
 from upshot.models import ScriptedModel
 
 
@@ -67,3 +67,9 @@ async def test_the_list_of_options_has_what_resume_takes_and_nothing_internal(
     named = str(caught.value).partition("there are ")[2].split(", ")
     assert {"answers", "budget", "journal", "take_over"} <= set(named)
     assert "launch" not in named
+
+
+async def test_an_option_of_another_kind_is_named_as_it_is_said() -> None:
+    budget: Any = Usage()
+    with pytest.raises(Misuse, match="budget is a Usage: give a Budget"):
+        await run(hello(), "?", budget=budget)

@@ -27,6 +27,7 @@ from ..contract import (
     clean_text,
     to_free_json,
 )
+from ..contract.article import kind_of, with_article
 from ..errors import Misuse
 from ..runs import RunOptions
 
@@ -104,7 +105,7 @@ def check_run_id(run_id: object) -> None:
         hint = "give its run_id"
     elif isinstance(run_id, Agent | AgentSpec):
         hint = "give the run's id first, then the agent"
-    raise Misuse(f"the run to go on with is {_kind_of(cast('object', run_id))}: {hint}")
+    raise Misuse(f"the run to go on with is {kind_of(cast('object', run_id))}: {hint}")
 
 
 def items_of(options: Mapping[str, object], name: str) -> tuple[Any, ...]:
@@ -130,7 +131,7 @@ def to_request(request: object) -> Request:
     if isinstance(request, Message):
         request = Request(request)
     if not isinstance(request, Request):
-        raise Misuse(f"a request is a string, a Message or a Request, not {_kind_of(request)}")
+        raise Misuse(f"a request is a string, a Message or a Request, not {kind_of(request)}")
     for name in ("run_id", "task_id", "context_id"):
         if clean_text(text := getattr(request, name)) is not text:
             raise Misuse(f"{name} is {text!r}, which is no text: it holds lone surrogates")
@@ -159,7 +160,7 @@ def check_hooks(what: str, items: Iterable[object], methods: Collection[str]) ->
         if isinstance(item, type):
             raise Misuse(f"{what} hold the class {item.__name__}: make one: {item.__name__}(...)")
         if not any(callable(getattr(item, name, None)) for name in methods):
-            raise Misuse(f"{what} hold {_kind_of(item)}, which has none of {', '.join(methods)}")
+            raise Misuse(f"{what} hold {kind_of(item)}, which has none of {', '.join(methods)}")
 
 
 def _clean(request: Request) -> Request:
@@ -201,18 +202,18 @@ def losses_of(request: object, options: Mapping[str, object]) -> tuple[RunWarnin
 def _check_kind(name: str, value: object) -> None:
     kind = _KINDS.get(name)
     if kind is not None and not isinstance(value, kind):
-        raise Misuse(f"{name} is {_kind_of(value)}: give {_with_article(kind.__name__)}")
+        raise Misuse(f"{name} is {kind_of(value)}: give {with_article(kind.__name__)}")
     if name in _LISTS and not _is_list(value):
-        raise Misuse(f"{name} is {_kind_of(value)}: give a list: {name}=[...]")
+        raise Misuse(f"{name} is {kind_of(value)}: give a list: {name}=[...]")
     if isinstance(value, type) and (name in _METHODS or name == "host"):
         raise Misuse(f"{name} is the class {value.__name__}: make one: {value.__name__}(...)")
     if name == "host" and type(value) in _NO_HOSTS:
-        raise Misuse(f"host is {_kind_of(value)}: give an object with some of Host's methods")
+        raise Misuse(f"host is {kind_of(value)}: give an object with some of Host's methods")
     for method in _METHODS.get(name, ()):
         if not callable(getattr(value, method, None)):
-            raise Misuse(f"{name} is {_kind_of(value)}, which has no {method}(...)")
+            raise Misuse(f"{name} is {kind_of(value)}, which has no {method}(...)")
     if name in ("approve", "prepare") and not callable(value):
-        raise Misuse(f"{name} is {_kind_of(value)}: give a function")
+        raise Misuse(f"{name} is {kind_of(value)}: give a function")
     if name in _LISTS and isinstance(value, Sequence):
         _check_items(name, cast("Sequence[object]", value))
 
@@ -220,9 +221,9 @@ def _check_kind(name: str, value: object) -> None:
 def _check_items(name: str, items: Sequence[object]) -> None:
     for item in items:
         if name in _TEXTS and not isinstance(item, str):
-            raise Misuse(f"{name} hold {_kind_of(item)}: give strings")
+            raise Misuse(f"{name} hold {kind_of(item)}: give strings")
         if name == "committers" and not callable(item):
-            raise Misuse(f"{name} hold {_kind_of(item)}: give functions")
+            raise Misuse(f"{name} hold {kind_of(item)}: give functions")
 
 
 def _is_list(value: object) -> bool:
@@ -235,13 +236,5 @@ def _as_object(what: str, value: object) -> dict[str, Json]:
     except UnserializableError as error:
         raise Misuse(f"{what}: {error}") from error
     if not isinstance(form, dict):
-        raise Misuse(f"{what}: give a mapping from names to JSON values, not {_kind_of(value)}")
+        raise Misuse(f"{what}: give a mapping from names to JSON values, not {kind_of(value)}")
     return form
-
-
-def _kind_of(value: object) -> str:
-    return _with_article(type(value).__name__)
-
-
-def _with_article(noun: str) -> str:
-    return f"{'an' if noun[0] in 'aeiouAEIOU' else 'a'} {noun}"
