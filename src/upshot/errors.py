@@ -42,7 +42,7 @@ def need_of_extra(what: str, extra: str) -> str:
     """The sentence that *what* cannot be had without an extra, and how to install that."""
     return (
         f"{what} needs an extra: pip install 'upshot[{extra}]', "
-        f"or in a clone .venv/bin/pip install -e '.[{extra}]'"
+        f"or in a clone pip install -e '.[{extra}]'"
     )
 
 
