@@ -141,11 +141,6 @@ class Story:
         return 0.0 if self._last is None else self.offset_s(self._last)
 
     @property
-    def last_event_at(self) -> datetime | None:
-        """When the last event happened, None before the first."""
-        return self._last
-
-    @property
     def running(self) -> list[Step]:
         """The steps under way."""
         return [step for step in self.steps if step.running]

@@ -11,7 +11,7 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
-__all__ = ["brief", "portray", "portray_briefly", "portray_result"]
+__all__ = ["portray", "portray_briefly", "portray_result"]
 
 _MAX_TEXT = 80
 _MAX_ITEMS = 4
@@ -97,11 +97,6 @@ def portray(value: msgspec.Struct) -> str:
     """All of *value* but the fields that have their default."""
     said = ", ".join(f"{name}={field!r}" for name, field in _telling_fields(value))
     return f"{type(value).__name__}({said})"
-
-
-def brief(value: object) -> str:
-    """What *value* looks like inside of another, long texts and collections cut."""
-    return _BRIEF.repr(value)
 
 
 def portray_briefly(value: object, *, without: Iterable[str] = ()) -> str:
