@@ -125,6 +125,36 @@ def test_a_result_says_what_it_waits_for_and_what_it_gave() -> None:
     assert repr(AgentResult(output={"n": 1})) == "AgentResult(completed, output={'n': 1})"
 
 
+class Array:
+    """What no comparison says anything of, as with arrays."""
+
+    def __eq__(self, other: object) -> Any:
+        return self
+
+    __ne__ = __eq__
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    def __bool__(self) -> bool:
+        raise ValueError("The truth value of an array is ambiguous")
+
+    def __repr__(self) -> str:
+        return "array([1, 2])"
+
+
+def test_an_output_that_cannot_be_compared_is_shown() -> None:
+    assert repr(AgentResult(output=Array())) == "AgentResult(completed, output=array([1, 2]))"
+
+
+def test_a_field_that_cannot_be_compared_with_its_default_is_shown() -> None:
+    usual = Array()
+
+    class Odd(Value, frozen=True):
+        grid: Any = usual
+
+    assert repr(Odd(grid=Array())) == "Odd(grid=array([1, 2]))"
+    assert repr(Odd()) == "Odd()"
+
+
 def test_an_event_is_shown_by_its_place_and_what_it_tells() -> None:
     now = datetime.datetime.now(datetime.UTC)
     event = TextDelta(run_id="run-1", attempt=1, time=now, seq=3, part=2, text="It ")

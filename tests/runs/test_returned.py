@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -30,6 +31,18 @@ from upshot.models import ScriptedModel
 
 class Point(msgspec.Struct):
     x: int
+
+
+@dataclass(eq=False)
+class Grid:
+    """What does not say whether it equals something, as arrays do not."""
+
+    cells: list[int]
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("The truth value of an array is ambiguous")
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
 
 
 def giving(value: Any) -> dict[str, Any]:
@@ -72,6 +85,12 @@ async def test_the_text_of_a_reply_is_read_as_the_type_that_is_wanted() -> None:
     typed = Agent[Point]("outer", output_type=Point)
     assert (await run(typed, "?", **giving(reply))).output == Point(2)
     assert (await run(OUTER, "?", **giving(reply))).output == '{"x": 2}'
+
+
+async def test_an_output_that_cannot_be_compared_is_taken() -> None:
+    told = AgentResult[Any](output=Grid([1, 2]), content="Done.")
+    result = await run(OUTER, "?", **giving(told))
+    assert (result.output, result.content) == ({"cells": [1, 2]}, "Done.")
 
 
 @pytest.mark.parametrize(

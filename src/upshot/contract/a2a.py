@@ -30,6 +30,7 @@ from .artifact import Artifact
 from .card import AgentCapabilities, AgentCard, Skill
 from .error import AgentError
 from .message import Message
+from .own_output import has_own_output
 from .request import Request, RequestConfig
 from .result import AgentResult
 from .usage import Cost, Usage
@@ -159,7 +160,7 @@ def _task(result: AgentResult[Any]) -> JsonObject:
 
 def _facts(result: AgentResult[Any]) -> JsonObject:
     output = cast("object", result.output)
-    is_own = output is not None and output != result.content
+    is_own = has_own_output(output, result.content)
     return {
         "status": _exact(result.status),
         "run_id": result.run_id,

@@ -8,6 +8,7 @@ import msgspec
 
 from .error import AgentError
 from .free_json import to_json
+from .own_output import has_own_output
 from .rate_limit import RateLimitState
 from .usage import Cost, Usage
 from .value import Json, JsonObject
@@ -55,7 +56,7 @@ def to_flat_form(result: _Flat) -> JsonObject:
     """Make plain dicts of *result*: money as floats, unknown keys missing."""
     form: JsonObject = {}
     output = plain(result.output)
-    if output is not None and output != result.content:
+    if has_own_output(output, result.content):
         form["output"] = output
     if result.content is not None:
         form["content"] = result.content

@@ -11,6 +11,8 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
+from .own_output import has_own_output
+
 __all__ = ["portray", "portray_briefly", "portray_result"]
 
 _MAX_TEXT = 80
@@ -117,7 +119,7 @@ def portray_result(result: _Result) -> str:
 def _facts_of(result: _Result) -> Iterator[str]:
     yield _how_it_went(result)
     yield from (f"waits for {getattr(one, 'id', '')!r}" for one in result.pending)
-    if result.output is not None and result.output != result.content:
+    if has_own_output(result.output, result.content):
         yield f"output={_cut(repr(result.output))}"
     elif result.content is not None:
         yield _BRIEF.repr(result.content)
@@ -154,12 +156,22 @@ def _telling_fields(value: object) -> Iterator[tuple[str, object]]:
     names, defaults = _fields_of(type(value))
     for name in names:
         field = cast("object", getattr(value, name))
-        if name in defaults:
-            usual = defaults[name]
-            # Types first: 0 is no False, and foreign objects may not say whether they are equal.
-            if type(field) is type(usual) and field == usual:
-                continue
-        yield name, field
+        if name not in defaults or not _is_usual(field, defaults[name]):
+            yield name, field
+
+
+def _is_usual(field: object, usual: object) -> bool:
+    if field is usual:
+        return True
+    # Types first: 0 is no False.
+    if type(field) is not type(usual):
+        return False
+    try:
+        return bool(field == usual)
+    # The promise kept: a value is shown also where a foreign object in it, such as an array,
+    # does not say whether it is equal.
+    except Exception:
+        return False
 
 
 @cache

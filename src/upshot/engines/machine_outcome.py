@@ -22,6 +22,7 @@ from ..contract import (
     to_contract,
     to_free_json,
 )
+from ..contract.own_output import has_own_output
 from .bug import read_failure
 from .handing import form_of, read_handoff
 
@@ -179,6 +180,6 @@ def _payload(result: AgentResult[Any]) -> Json:
     output: object = result.output
     if isinstance(output, dict):
         return to_free_json(cast("object", output))[0]
-    if output is None or output == result.content:
+    if not has_own_output(output, result.content):
         return {} if result.content is None else {"content": result.content}
     return to_free_json(output)[0]

@@ -27,6 +27,7 @@ from ..contract import (
     coerce_result,
 )
 from ..contract import ToolCall as Call
+from ..contract.own_output import has_own_output
 from ..native import (
     as_json,
     as_object,
@@ -62,7 +63,7 @@ def to_agent_response(result: ModelResponse | AgentResult[Any]) -> AgentResponse
     output: object = result.output
     return AgentResponse(
         content=result.content,
-        output=None if output == result.content else as_json(output),
+        output=as_json(output) if has_own_output(output, result.content) else None,
         tool_calls=[_to_call(call) for call in _calls(result)] or None,
         raw_response=result.raw,
         usage=_to_usage(result.usage, result.cost),

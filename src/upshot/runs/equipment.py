@@ -18,6 +18,7 @@ from ..contract import (
 )
 from ..contract import Board as BoardRole
 from ..contract.free_json import is_plain
+from ..contract.own_output import has_own_output
 from ..errors import Misuse
 from .account import restore
 from .board import Board
@@ -152,7 +153,7 @@ class Equipment:
         """
         if told.content and told.content != self.board.answer():
             self.board.append(Message(Role.ASSISTANT, told.content))
-        if told.output is not None and told.output != told.content:
+        if has_own_output(told.output, told.content):
             self._set_output(told.output)
         if told.ending is not None:
             raise told.ending
