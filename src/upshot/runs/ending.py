@@ -81,7 +81,7 @@ def classify(
             return _parked((*pending, *questions))
         case Aborted(error=error):
             return Ending(status=Status.ABORTED, error=error, exception=exception)
-        case Failed(error=error) if interrupt and error.code is ErrorCode.INTERRUPTED:
+        case Failed(error=error) if interrupt and _is_of_interrupted_run(error):
             # A run inside was stopped by the same wish.
             return _interrupted(interrupt, exception)
         case Failed(error=error):
@@ -137,6 +137,12 @@ def _interrupted(interrupt: Interrupt, exception: BaseException | None) -> Endin
         origin=Origin.HOST,
     )
     return Ending(status=Status.INTERRUPTED, error=error, interrupt=interrupt, exception=exception)
+
+
+def _is_of_interrupted_run(error: AgentError) -> bool:
+    """Whether it is what ``_interrupted`` made."""
+    # A step whose outcome is unknown has that code too, and says more.
+    return error.code is ErrorCode.INTERRUPTED and error.origin is Origin.HOST
 
 
 def _parked(pending: tuple[Pending, ...]) -> Ending:

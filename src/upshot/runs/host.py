@@ -66,9 +66,14 @@ class RunHost:
         tally: Takes what a foreign engine used.
         working: Rests while a person is asked; None counts nothing.
         outer: Looks whether anybody wishes that the run round this one stop; None for a root run.
+
+    Attributes:
+        interrupt: The first wish that the run stop, None without one.
+        on_wish: Told of it, while the run is under way.
     """
 
     interrupt: Interrupt | None = None
+    on_wish: Callable[[Interrupt], None] | None = None
     _running: Jobs[Json] | None = None
     _audience: Audience | None = None
     _usage: Audience | None = None
@@ -149,7 +154,7 @@ class RunHost:
             asked = attribute(self._user, "interrupts")
             if callable(asked):
                 asked = await self._ask("interrupts")
-            self._take_wish(asked)
+            self._read_wish(asked)
         self._follow()
         return self.interrupt
 
@@ -164,19 +169,28 @@ class RunHost:
                     # A host looks after a run; it never fails it.
                     self._warn("interrupts", error)
                     asked = None
-            self._take_wish(asked)
+            self._read_wish(asked)
         self._follow()
         return self.interrupt
+
+    def take_wish(self, wish: Interrupt) -> None:
+        """Take the wish that the run stop, unless there is one already."""
+        if self.interrupt is None:
+            self.interrupt = wish
+            if self.on_wish is not None:
+                self.on_wish(wish)
 
     def _follow(self) -> None:
         """Take over a wish that the run round this one stop."""
         if self.interrupt is None and self._outer is not None:
-            self.interrupt = self._outer()
+            wish = self._outer()
+            if wish is not None:
+                self.take_wish(wish)
 
-    def _take_wish(self, asked: object) -> None:
+    def _read_wish(self, asked: object) -> None:
         try:
             if asked:
-                self.interrupt = wish_of(asked)
+                self.take_wish(wish_of(asked))
         except Exception as error:
             # A host looks after a run; what cannot be read of it is no wish.
             self._warn("interrupts", error)

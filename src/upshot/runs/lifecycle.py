@@ -83,6 +83,7 @@ class Sitting:
         self._result: AgentResult[Any] | None = None
         self._interrupt: Interrupt | None = None
         self._has_begun = False
+        self._early: Interrupt | None = None
         parent = plan.parent
         self._tie = parent and Tie(parent, plan.run_id, box=parts.box, interrupt=self.interrupt)
 
@@ -90,13 +91,21 @@ class Sitting:
 
     def interrupt(self, interrupt: Interrupt) -> None:
         """Wish that the run stop at its next safe point; after a grace it is cancelled."""
+        if self._has_begun:
+            self._parts.host.take_wish(interrupt)
+        else:
+            # Nothing of a run is logged before its beginning.
+            self._early = self._early or interrupt
+
+    def _heed(self, wish: Interrupt) -> None:
+        """Begin to stop, whoever wished it: only the first wish comes by here."""
         parts = self._parts
-        if parts.host.interrupt is None and not parts.scope.is_final:
-            parts.host.interrupt = parts.box.caller.interrupt = interrupt
+        if not parts.scope.is_final:
+            parts.box.caller.interrupt = wish
             parts.box.cancel()
             parts.scope.end_soon("interrupt")
-            self._note_interrupt(interrupt)
-            parts.scope.tell_inside(interrupt)
+            self._note_interrupt(wish)
+            parts.scope.tell_inside(wish)
 
     def cancel_call(self, call_id: str) -> bool:
         """End one tool call; returns whether there was one under way."""
@@ -130,6 +139,7 @@ class Sitting:
         """Live the run to its end; everything that can happen in it is in the result."""
         # What hooks start is inside the run too.
         token = None if self._is_alone else current_run.set(self._parts.parent())
+        self._parts.host.on_wish = self._heed
         while self.phase not in FINAL:
             try:
                 cue = await _ACTS[self.phase](self)
@@ -139,6 +149,8 @@ class Sitting:
                     raise
                 cue = self._take_fault(error)
             self.phase = NEXT[self.phase, cue]
+        self._parts.host.on_wish = None
+        self._parts.scope.close()
         if self._tie is not None:
             self._tie.leave()
             self._tie = None
@@ -202,6 +214,8 @@ class Sitting:
         else:
             self._parts.go_on(past, self._answers)
         self._has_begun = True
+        if self._early is not None:
+            self.interrupt(self._early)
         if self._tie is not None:
             self._tie.follow()
         if self._parts.hooks:
@@ -420,14 +434,20 @@ class Sitting:
         if len(self.recorder.warnings) != len(result.warnings):
             warnings = tuple(self.recorder.warnings)
             result = self._hold(msgspec.structs.replace(result, warnings=warnings))
-        self.recorder.emit(RunSettled(result=result))
-        await self.recorder.barrier()
-        parts = self._parts
+        parts, cue = self._parts, Cue.CLOSED
+        if result.status is Status.INPUT_REQUIRED:
+            cue = Cue.WAITS
+        try:
+            self.recorder.emit(RunSettled(result=result))
+            await self.recorder.barrier()
+        except JournalError as error:
+            # Who looks on learns of the end all the same.
+            cue, result = self._take_fault(error), self._told
         if self._tie is not None:
             self._tie.settle(result, parts.ledger.tool_calls)
         if self.plan.host is not None:
             await parts.host.drain(parts.scope.wait)
-        return Cue.WAITS if result.status is Status.INPUT_REQUIRED else Cue.CLOSED
+        return cue
 
 
 # What is done in each phase; it returns what came of it.

@@ -48,11 +48,10 @@ class Scope:
     is_final: bool = False
     _task: asyncio.Task[Any] | None = None
     _over: asyncio.Future[None] | None = None
-    _soon: tuple[float, StopReason] | None = None
+    _soon: asyncio.TimerHandle | None = None
     _hook: asyncio.Timeout | None = None
     _hooks_until: float | None = None
     _stray: BaseException | None = None
-    _inside: set[Callable[[Interrupt], None]] | None = None
 
     def __init__(
         self,
@@ -68,6 +67,7 @@ class Scope:
         self._grace_s = grace_s
         self._loop = asyncio.get_running_loop()
         self._timers: list[asyncio.TimerHandle] = []
+        self._inside: set[Callable[[Interrupt], None]] = set()
 
     def admit(self, interrupt: Callable[[Interrupt], None]) -> Callable[[], None]:
         """Take in a run inside, which hears of wishes to stop by *interrupt*.
@@ -76,13 +76,13 @@ class Scope:
             Lets it go.
         """
         # Added and taken away by other threads too, where a tool's body starts a run.
-        self._inside = inside = self._inside or set()
+        inside = self._inside
         inside.add(interrupt)
         return lambda: inside.discard(interrupt)
 
     def tell_inside(self, wish: Interrupt) -> None:
         """Hand a wish to stop on to the runs inside."""
-        for interrupt in [*(self._inside or ())]:
+        for interrupt in [*self._inside]:
             interrupt(wish)
 
     def is_stopped(self) -> bool:
@@ -148,10 +148,14 @@ class Scope:
             self._cancel(self._task)
 
     def end_soon(self, reason: StopReason) -> None:
-        """Give the work the grace to come to a safe point, then cancel it."""
-        self._soon = self._loop.time() + self._grace_s, reason
-        if self._over is not None:
-            self._timers.append(self._loop.call_at(self._soon[0], self.end, reason))
+        """Give work and hooks the grace to come to a safe point, then cancel them."""
+        self._soon = self._loop.call_later(self._grace_s, self.end, reason)
+
+    def close(self) -> None:
+        """The run is over: nothing of it is to be cancelled any more."""
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
 
     async def wait(self, hook: Awaitable[T]) -> T:
         """Wait for what a hook does, until the run's deadline or a cancel at the latest.
@@ -189,8 +193,6 @@ class Scope:
         if self._working is not None:
             self._working.watch(self._count_work)
             self._count_work()
-        if self._soon is not None:
-            self._timers.append(self._loop.call_at(self._soon[0], self.end, self._soon[1]))
 
     def _count_work(self) -> None:
         """End the work when its time is over; while people are asked it rests, and calls again."""

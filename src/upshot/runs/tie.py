@@ -44,9 +44,12 @@ class Tie:
         """Stop from now on where the outer run shall, at once if that is wished already."""
         is_near = self._parent.loop is self._loop
         self._let_go = self._parent.admit(self._interrupt if is_near else self._hear_from_afar)
-        wish = self._parent.wish() if is_near else None
-        if wish is not None:
-            self._interrupt(wish)
+        if is_near:
+            self._look(self._interrupt)
+        else:
+            # Its host belongs to its own loop, which may be gone by now.
+            with contextlib.suppress(RuntimeError):
+                self._parent.loop.call_soon_threadsafe(self._look, self._hear_from_afar)
 
     def inherit_distrust(self) -> None:
         """Distrust what the outer run has in its context."""
@@ -75,6 +78,11 @@ class Tie:
                 parent.tell(event)
             else:
                 parent.loop.call_soon_threadsafe(parent.tell, event)
+
+    def _look(self, hear: Callable[[Interrupt], None]) -> None:
+        wish = self._parent.wish()
+        if wish is not None:
+            hear(wish)
 
     def _hear_from_afar(self, wish: Interrupt) -> None:
         # The loop of this run may have ended by now.
