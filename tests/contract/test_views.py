@@ -109,6 +109,8 @@ def test_an_error_may_be_a_text_an_object_or_nothing(error: Any, read: AgentErro
         ({"code": "rate_limit", "message": "m", "status_code": 429}, True),
         ({"code": "server_error", "message": "m", "status_code": 503}, True),
         ({"message": "m", "status_code": 425}, True),
+        ({"message": "m", "code": None, "status_code": 404}, False),
+        ({"code": "internal", "message": "m", "status_code": 500}, False),
         ({"code": "server_error", "message": "m", "status_code": 404}, False),
         ({"code": "context_length", "message": "m", "status_code": 500}, False),
         ({"code": "timeout", "message": "m", "retryable": None}, True),

@@ -11,7 +11,9 @@ __all__ = ["AgentError", "is_retryable"]
 _RETRYABLE_STATUS = frozenset((408, 409, 425, 429))
 _RETRYABLE_CODES = frozenset((ErrorCode.RATE_LIMIT, ErrorCode.TIMEOUT, ErrorCode.SERVER_ERROR))
 # Asked again, they fail again, whatever the status says.
-_NEVER_RETRYABLE = frozenset((ErrorCode.CONTEXT_LENGTH, ErrorCode.CONTENT_FILTER))
+_NEVER_RETRYABLE = frozenset(
+    (ErrorCode.CONTEXT_LENGTH, ErrorCode.CONTENT_FILTER, ErrorCode.INTERNAL)
+)
 
 
 class AgentError(Value, frozen=True, kw_only=False):
@@ -60,8 +62,8 @@ def is_retryable(code: str, status: int | None) -> bool:
     """Whether the same request may succeed later, where nobody says so.
 
     Args:
-        code: What kind of failure it is.
-        status: The HTTP status, which decides where it is known.
+        code: What kind of failure it is, "" where nothing says so.
+        status: The HTTP status; where it is known it decides, but for codes that never pass.
     """
     if code in _NEVER_RETRYABLE:
         return False

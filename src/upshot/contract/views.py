@@ -78,10 +78,11 @@ def from_contract(data: Mapping[str, object], *, now: float | None = None) -> Ag
 
     Returns:
         The result. Its status follows from the error, and so does whether that is retryable
-        where it does not say: from its status code, else from its code. The wait of a rate
-        limit is the longest of its exhausted windows where it names none. An unknown finish
-        reason is stop, with the word kept in ``provider_data["finish_raw"]``; what JSON cannot
-        hold is replaced and listed in the warnings.
+        where it does not say: an internal one never is, another as its status code says, else
+        as its code does. The wait of a rate limit is the longest of its exhausted windows where
+        it names none. An unknown finish reason is stop, with the word kept in
+        ``provider_data["finish_raw"]``; what JSON cannot hold is replaced and listed in the
+        warnings.
 
     Raises:
         Misuse: It is no mapping, or a key holds something of another form, which is named.
@@ -341,7 +342,9 @@ def _read_error(error: object) -> AgentError | None:
     read = _read(AgentError, {"error": form}, "error")
     if read is None or read is error or fields.get("retryable") is not None:
         return read
-    return msgspec.structs.replace(read, retryable=is_retryable(read.code, read.status_code))
+    # A code that it does not have is no word on whether it may pass.
+    code = read.code if fields.get("code") else ""
+    return msgspec.structs.replace(read, retryable=is_retryable(code, read.status_code))
 
 
 def _read_rate_limit(form: Mapping[str, object], now: float | None) -> RateLimitState | None:

@@ -26,8 +26,6 @@ from .headers import Headers, normalize_headers, read_retry_after
 
 __all__ = ["classify_error", "classify_error_object"]
 
-# Asked again, they fail again, whatever the status says.
-_NEVER_RETRYABLE = frozenset({QUOTA, ErrorCode.INTERNAL})
 _TIMEOUT_STATUS = frozenset({408, 504, 524})
 _ABOUT_A_MODEL = frozenset({None, 400, 404, 410, 422})
 
@@ -102,16 +100,13 @@ def _to_error(
         facts.message or _default_message(failed, facts),
         type=facts.type,
         status_code=failed if failed is not None else status,
-        retryable=_is_retryable(kind, failed),
+        # A quota that is spent is no limit that passes, though both have one code.
+        retryable=kind != QUOTA and is_retryable(kind, failed),
         retry_after_s=facts.retry_after_s if wait is None else wait,
         provider_code=facts.code,
         origin=Origin.MODEL,
         details=details,
     )
-
-
-def _is_retryable(kind: str, status: int | None) -> bool:
-    return kind not in _NEVER_RETRYABLE and is_retryable(kind, status)
 
 
 def _default_message(status: int | None, facts: FailureFacts) -> str:
