@@ -76,6 +76,50 @@ async def test_what_is_done_is_done_anew() -> None:
     assert slow.begun == 2
 
 
+class Lingering(Slow):
+    """A body that, once cancelled, cleans up until it is let go."""
+
+    answer: str = ""
+
+    async def work(self) -> str:
+        self.begun += 1
+        if self.begun > 1:
+            return "anew"
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            await self.gate.wait()
+            if not self.answer:
+                raise
+        return self.answer
+
+
+async def come_late(slow: Lingering) -> tuple[asyncio.Task[str], list[str]]:
+    """The last who waited is cancelled; two come while the work cleans up."""
+    jobs = Jobs[str]()
+    (leaver,) = await waiters(1, jobs, slow)
+    leaver.cancel()
+    while not slow.cancelled:
+        await asyncio.sleep(0)
+    late = await waiters(2, jobs, slow)
+    slow.gate.set()
+    return leaver, await asyncio.gather(*late)
+
+
+async def test_who_comes_while_work_is_being_cancelled_has_it_done_anew() -> None:
+    slow = Lingering()
+    leaver, told = await come_late(slow)
+    assert (leaver.cancelled(), told, slow.begun) == (True, ["anew", "anew"], 2)
+
+
+async def test_who_comes_while_work_is_being_cancelled_gets_what_it_gives_all_the_same() -> None:
+    slow = Lingering()
+    slow.answer = "kept"
+    leaver, told = await come_late(slow)
+    assert (leaver.cancelled(), told, slow.begun) == (True, ["kept", "kept"], 1)
+
+
 async def first_leaves(run: Any, host: Any, ask: Any, gate: asyncio.Event) -> Any:
     """Two ask for the same, and the one that was first is cancelled."""
     first, second = asyncio.ensure_future(ask()), asyncio.ensure_future(ask())

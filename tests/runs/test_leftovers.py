@@ -50,6 +50,13 @@ async def with_a_step(run: Any, host: Any, board: Any) -> Any:
     return await host.once("one", "write", lambda: 1)
 
 
+async def with_a_step_that_fails(run: Any, host: Any, board: Any) -> Any:
+    try:
+        await host.once("one", "write", lambda: {}["k"])
+    except KeyError:
+        return "fine"
+
+
 async def asking(run: Any, host: Any, board: Any) -> Any:
     return await host.ask_user("Who?")
 
@@ -74,6 +81,7 @@ CASES: dict[str, Callable[[], Awaitable[Any]]] = {
     "a loop with tools": lambda: run(LOOP, "?"),
     "a run inside": lambda: run(AGENT, "?", engine=ScriptEngine(with_a_child)),
     "a step": lambda: run(AGENT, "?", engine=ScriptEngine(with_a_step)),
+    "a step that fails": lambda: run(AGENT, "?", engine=Do(with_a_step_that_fails)),
     "hooks": lambda: run(LOOP, "?", observers=[Witness()], deciders=[Decider()]),
     "a host": lambda: run(LOOP, "?", host=HOST),
     "an engine": lambda: run(AGENT, "?", engine=Do(script)),

@@ -22,6 +22,7 @@ class Jobs(Generic[T]):
         """Do *body*, or wait for what is being done under *key*.
 
         Who is cancelled only stops waiting; the last one cancels the work and waits for its end.
+        Who comes while it is being cancelled waits for that too, and has it done anew.
 
         Returns:
             What the work returned.
@@ -30,23 +31,43 @@ class Jobs(Generic[T]):
             BaseException: Whatever it raised, to everybody who waits.
         """
         task = self._tasks.get(key)
-        if task is None or task.done():
-            task = self._tasks[key] = asyncio.get_running_loop().create_task(body())
-            self._waiting[task] = 0
-        self._waiting[task] += 1
         try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if self._waiting[task] == 1 and not task.done():
-                task.cancel()
+            if task is not None and task not in self._waiting and not task.done():
+                # Its last waiter left it: its cancel is nobody's who comes now.
                 await asyncio.wait({task})
-                if not task.cancelled():
-                    # Nobody else asks how it ended.
-                    task.exception()
-            raise
+                return await self.do(key, body) if task.cancelled() else task.result()
+            if task is None or task.done():
+                task = self._tasks[key] = asyncio.get_running_loop().create_task(body())
+                self._waiting[task] = 0
+            self._waiting[task] += 1
+            try:
+                return await asyncio.shield(task)
+            except asyncio.CancelledError:
+                await self._leave(task)
+                raise
+            finally:
+                self._let_go(key, task)
         finally:
-            self._waiting[task] -= 1
-            if not self._waiting[task]:
-                del self._waiting[task]
-                if self._tasks.get(key) is task:
-                    del self._tasks[key]
+            # What it raised leads to this frame, and must not lead back from here.
+            del task
+
+    async def _leave(self, task: asyncio.Task[T]) -> None:
+        """Cancel *task* and wait for its end, where nobody else waits for it."""
+        if self._waiting[task] > 1 or task.done():
+            return
+        del self._waiting[task]
+        task.cancel()
+        await asyncio.wait({task})
+        if not task.cancelled():
+            # Nobody else need ask how it ended.
+            task.exception()
+
+    def _let_go(self, key: str, task: asyncio.Task[T]) -> None:
+        """Count one waiter of *task* less; what nobody waits for and is done is forgotten."""
+        left = self._waiting.get(task, 1) - 1
+        if left:
+            self._waiting[task] = left
+            return
+        self._waiting.pop(task, None)
+        if task.done() and self._tasks.get(key) is task:
+            del self._tasks[key]
