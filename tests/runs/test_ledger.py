@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 
 import pytest
@@ -85,3 +88,56 @@ def test_turns_are_a_runs_own_and_tokens_are_shared() -> None:
     spent = child.spent()
     assert spent is not None
     assert spent.details == {"dimension": "tokens", "limit": 2, "used": 2}
+
+
+@pytest.fixture
+def _impatient_threads() -> Iterator[None]:
+    """Threads that take turns all the time."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def at_once(*works: Callable[[], object], times: int = 3_000) -> None:
+    """Do each of *works* so many times, in a thread of its own."""
+
+    begin = threading.Barrier(len(works))
+
+    def again(work: Callable[[], object]) -> None:
+        begin.wait()
+        for _ in range(times):
+            work()
+
+    threads = [threading.Thread(target=again, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+@pytest.mark.usefixtures("_impatient_threads")
+def test_calls_of_other_threads_count_while_it_is_summed_up() -> None:
+    root = ledger()
+    inner = ledger(root)
+    at_once(lambda: inner.add(PRICED), lambda: root.usage, lambda: root.cost)
+    assert root.usage == Usage(input_tokens=3_000, api_calls=3_000)
+    assert root.cost is not None
+    assert root.cost.total == Decimal("300.0")
+
+
+@pytest.mark.usefixtures("_impatient_threads")
+def test_tool_calls_of_several_threads_all_count() -> None:
+    root = ledger()
+    first, second = ledger(root), ledger(root)
+    at_once(lambda: first.count_tool("add"), lambda: second.count_tool("add"), times=20_000)
+    assert root.tool_calls == {"add": 40_000}
+
+
+@pytest.mark.usefixtures("_impatient_threads")
+def test_marks_lose_no_call_of_another_thread() -> None:
+    account = ledger()
+    parts: list[Usage] = []
+    at_once(lambda: account.add(UNPRICED), lambda: parts.append(account.since_mark()[0]))
+    parts.append(account.since_mark()[0])
+    assert sum(part.api_calls for part in parts) == 3_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from threading import Lock
 from typing import NamedTuple
 
 from ..contract import (
@@ -24,6 +25,8 @@ __all__ = ["Ledger"]
 
 _ZERO = Decimal(0)
 _NOTHING = Usage()
+# Runs inside may live in other threads. One for all ledgers: it is held for a sum, no longer.
+_LOCK = Lock()
 
 
 class _Call(NamedTuple):
@@ -104,21 +107,25 @@ class Ledger:
     @property
     def usage(self) -> Usage:
         """Tokens of all calls."""
-        self._sum_up()
-        return self._usage
+        if self._summed == len(self._calls):
+            return self._usage
+        with _LOCK:
+            self._sum_up()
+            return self._usage
 
     @property
     def cost(self) -> Cost | None:
         """Money for all priced calls, the others counted; None where none was priced."""
         if not self._calls:
             return None
-        self._sum_up()
-        total = Cost.of_calls(self._costs)
-        if total is None:
-            return None
-        # What is summed is kept as one.
-        self._costs = [total]
-        unpriced: list[Cost | None] = [None] * self._unpriced
+        with _LOCK:
+            self._sum_up()
+            total = Cost.of_calls(self._costs)
+            if total is None:
+                return None
+            # What is summed is kept as one.
+            self._costs = [total]
+            unpriced: list[Cost | None] = [None] * self._unpriced
         return Cost.of_calls([total, *unpriced])
 
     def note(self, response: ModelResponse, *, purpose: str = "") -> None:
@@ -150,7 +157,8 @@ class Ledger:
         """Usage and cost since the last call of this, or since the start."""
         if not self._calls:
             return _NOTHING, None
-        calls, self._mark = self._calls[self._mark :], len(self._calls)
+        calls = self._calls[self._mark :]
+        self._mark += len(calls)
         usage = _NOTHING
         for call in calls:
             usage = usage + call.usage
@@ -168,7 +176,8 @@ class Ledger:
 
     def count_tool(self, name: str, calls: int = 1) -> None:
         """Count tool calls whose bodies were started."""
-        self.tool_calls[name] = self.tool_calls.get(name, 0) + calls
+        with _LOCK:
+            self.tool_calls[name] = self.tool_calls.get(name, 0) + calls
         if self._parent is not None and not self.is_known:
             self._parent.count_tool(name, calls)
 
@@ -180,15 +189,15 @@ class Ledger:
             self._parent._add(call)
 
     def _sum_up(self) -> None:
-        if self._summed == len(self._calls):
-            return
-        for call in self._calls[self._summed :]:
+        calls = self._calls[self._summed :]
+        for call in calls:
             self._usage = self._usage + call.usage
             if call.cost is not None:
                 self._costs.append(call.cost)
             else:
                 self._unpriced += call.unpriced
-        self._summed = len(self._calls)
+        # Not the length of all: another may have come since. Last, for who reads it takes no lock.
+        self._summed += len(calls)
 
     def too_deep(self, depth: int) -> AgentError | None:
         """Why a run may not be *depth* deep, None where it may; parents' limits hold too."""
