@@ -14,6 +14,7 @@ from upshot import (
     Approve,
     Deny,
     Edit,
+    Interrupt,
     Journal,
     Message,
     Misuse,
@@ -295,3 +296,23 @@ async def test_equal_calls_are_asked_about_once_and_both_have_an_outcome_after_a
     assert (result.status, done) == ("completed", ["a"])
     told = {one.call_id: getattr(one, "reason", one.kind) for one in result.tool_outcomes}
     assert told == {"x": "tool_execution_result", "y": "duplicate"}
+
+
+class Stopping:
+    """A host that wishes to stop from the start."""
+
+    interrupts = Interrupt(cause="user_cancel")
+
+
+@pytest.mark.parametrize("answered", [0, 1, 2])
+async def test_nothing_that_was_approved_starts_after_a_wish_to_stop(
+    where: str, answered: int
+) -> None:
+    replies = (measured(None, wipe("1"), wipe("2", "b")), measured("Done."))
+    await begin(Office(*replies), where)
+    office = Office(*replies)
+    answers = [Approve("1"), Approve("2")][:answered]
+    result = await go_on(office, where, *answers, host=Stopping())
+    assert (result.status, result.cause, office.done) == ("interrupted", "user_cancel", [])
+    assert [getattr(one, "reason", "") for one in result.tool_outcomes] == ["cancelled"] * 2
+    assert [message.tool_call_id for message in result.messages] == [None, "1", "2"]

@@ -183,6 +183,9 @@ class _Turns:
     async def _call_tools(self, calls: list[ToolCall]) -> None:
         """Have *calls* run and put their outcomes on the board, whatever happens meanwhile."""
         run = self._run
+        if await self._host.interrupts():
+            # Said while the model replied, or people were waited for: none of them starts.
+            run.tools.cancel(running=False)
         # Once: a later reply may use the same ids again.
         settled, run.settled = run.settled, {}
         started, run.unsettled = run.unsettled, {}
