@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.runs.kit import Do
+from tests.runs.kit import Do, Ordered
 from upshot import Agent, AgentError, Answer, ErrorCode, Failed, ScriptEngine, resume, run
 from upshot.journal import MemoryJournal
 from upshot.runs.steps import Steps
@@ -96,6 +96,70 @@ async def test_a_later_sitting_that_does_not_catch_it_fails_as_the_first_one_wou
     assert (failed.status, failed.error.code) == ("failed", "internal")
     assert (failed.error.type, failed.error.message) == ("ValueError", "no")
     assert failed.error.details["raised_by"] == "the step 'one'"
+
+
+@pytest.mark.parametrize("effect", ["read", "write", "destructive"])
+async def test_a_step_that_asks_a_person_goes_on_with_the_answer(effect: str) -> None:
+    ran: list[str] = []
+
+    async def script(run: Any, host: Any, board: Any) -> Any:
+        async def body() -> Any:
+            ran.append("body")
+            return await host.ask_user("Sure?", key="sure")
+
+        return await host.once("pay", effect, body)
+
+    agent, journal = Agent("a", engine=ScriptEngine(script)), MemoryJournal()
+    parked = await run(agent, "?", journal=journal)
+    again = await resume(parked.run_id, agent, journal=journal)
+    assert (parked.status, again.status) == ("input_required", "input_required")
+    done = await resume(parked.run_id, agent, journal=journal, answers=[Answer("sure", "yes")])
+    assert (done.status, done.output) == ("completed", "yes")
+    assert ran == ["body"] * 3
+
+
+async def test_a_step_that_broke_off_after_it_had_asked_is_not_done_again() -> None:
+    journal = Ordered()
+    ran: list[str] = []
+
+    async def script(run: Any, host: Any, board: Any) -> Any:
+        async def body() -> Any:
+            sure = await host.ask_user("Sure?", key="sure")
+            ran.append("paid")
+            return sure
+
+        return await host.once("pay", "write", body)
+
+    agent = Agent("a", engine=ScriptEngine(script))
+    parked = await run(agent, "?", journal=journal)
+    answers = [Answer("sure", "yes")]
+    await resume(parked.run_id, agent, journal=journal, answers=answers)
+    begun = [place for place, event in enumerate(journal.order) if event.kind == "step_started"]
+    killed = journal.cut(begun[-1] + 1)
+    result = await resume(parked.run_id, agent, journal=killed)
+    assert result.error is not None
+    assert (result.error.code, ran) == ("interrupted", ["paid"])
+
+
+async def test_a_class_with_the_name_of_a_built_in_one_is_not_caught_as_that_one() -> None:
+    mine = type("TimeoutError", (Exception,), {})
+
+    def body() -> None:
+        raise mine("late")
+
+    async def script(run: Any, host: Any, board: Any) -> Any:
+        try:
+            await host.once("one", "read", body)
+        except TimeoutError:
+            return "the built-in one"
+        except (mine, Failed) as raised:
+            await host.ask_user("Go on?", key="go")
+            return raised.error.details["module"]  # type: ignore[union-attr]
+
+    agent, journal = Agent("a", engine=ScriptEngine(script)), MemoryJournal()
+    parked = await run(agent, "?", journal=journal)
+    done = await resume(parked.run_id, agent, journal=journal, answers=[Answer("go", "yes")])
+    assert done.output == __name__
 
 
 @pytest.mark.parametrize(

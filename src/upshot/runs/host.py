@@ -360,7 +360,8 @@ class RunHost:
         Args:
             key: Unique in the run.
             effect: "read", "write" or "destructive".
-            body: Sync or async; gives a JSON value.
+            body: Sync or async; gives a JSON value. One that asks a person and parks is called
+                again from its top once people have answered.
             idempotent: Whether it may run again where nobody knows what came of it.
 
         Returns:
@@ -370,7 +371,7 @@ class RunHost:
             Exception: What the body raises, now and each time that the key is asked for again. In a
                 later sitting, which has only the log, it is a Failed that is caught as the same
                 built-in error too (``except ValueError``); of a class of your own ``error.type``
-                has the name.
+                has the name and ``error.details["module"]`` its module.
             Failed: It began in an earlier sitting and what came of it is unknown.
         """
         known = self._steps.settled.get(key)

@@ -300,7 +300,7 @@ class Past:
     def _step_settled(self, event: StepSettled) -> None:
         child = child_of(event.key)
         if child is None:
-            self.steps.settled[event.key] = event
+            self.steps.take(event)
         else:
             self.children[child] = spent_of(event.value)
 

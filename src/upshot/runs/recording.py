@@ -188,7 +188,7 @@ class Recording:
                 if child not in self.children:
                     self.children.append(child)
             case StepSettled() if child_of(event.key) is None:
-                self.steps.settled[event.key] = event
+                self.steps.take(event)
             case _:
                 pass
 

@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable
 from functools import cache
 from typing import Any, NoReturn
 
+from msgspec.structs import replace
+
 from ..contract import (
     AgentError,
     Effect,
@@ -18,13 +20,16 @@ from ..contract import (
     StepStarted,
     to_free_json,
 )
-from .callback import call
+from .callback import call, origin_of
 from .ending import internal_error
 from .recorder import Recorder
-from .signals import Failed, signal_of
+from .signals import Failed, Parked, signal_of
 from .trail import blame
 
 __all__ = ["Steps"]
+
+# In the details of a logged error: where its class is, if that is no built-in.
+_MODULE = "module"
 
 
 class Steps:
@@ -32,7 +37,7 @@ class Steps:
 
     Attributes:
         settled: The last settlement by key.
-        started: Effects of steps that began and have no settlement, by key.
+        started: Effects of steps that began and of whose end the log has nothing, by key.
         answers: Answers by question id.
         on_miss: Called instead of a body whose step is not settled; None runs it.
     """
@@ -83,12 +88,16 @@ class Steps:
         try:
             value, lossy = to_free_json(await call(body))
         except Exception as error:
-            if signal_of(error) is not None:
+            said = signal_of(error)
+            if isinstance(said, Parked) and effect is not Effect.READ and not idempotent:
+                # It did not break off: it says itself that there is more to do.
+                recorder.emit(_put_off(key, said))
+            if said is not None:
                 raise
             if who:
                 blame(error, who)
             # The log must say what came of a step, whatever it raised.
-            failure = internal_error(error, Origin.ENGINE)
+            failure = _logged(error)
             self._settle(StepSettled(key=key, effect=Effect.UNKNOWN, error=failure), recorder)
             self._keep(key, error)
             raise
@@ -96,6 +105,12 @@ class Steps:
         recorder.warn_of_losses(f"step {key!r}", lossy)
         self._settle(StepSettled(key=key, effect=applied, value=value), recorder)
         return value
+
+    def take(self, settled: StepSettled) -> None:
+        """Take in what the log says of the end of a step."""
+        self.started.pop(settled.key, None)
+        if settled.error is None or settled.error.code is not ErrorCode.INPUT_REQUIRED:
+            self.settled[settled.key] = settled
 
     def recall(self, settled: StepSettled) -> Json:
         """What came of a step that is settled.
@@ -134,6 +149,20 @@ class Steps:
         return _recalled(error) if made is None else made
 
 
+def _put_off(key: str, parked: Parked) -> StepSettled:
+    """What the log keeps of a step that waits for people, and is done anew once they answered."""
+    error = AgentError(ErrorCode.INPUT_REQUIRED, str(parked), origin=Origin.HOST)
+    return StepSettled(key=key, effect=Effect.UNKNOWN, error=error)
+
+
+def _logged(error: Exception) -> AgentError:
+    """What the log keeps of what the body of a step raised."""
+    failure, kind = internal_error(error, Origin.ENGINE), type(origin_of(error))
+    if kind.__module__ == builtins.__name__:
+        return failure
+    return replace(failure, details={**failure.details, _MODULE: kind.__module__})
+
+
 def _copy(error: Exception) -> Exception | None:
     """Another like *error*, whose traceback holds nothing; None where there can be none."""
     try:
@@ -145,7 +174,8 @@ def _copy(error: Exception) -> Exception | None:
 
 
 def _recalled(error: AgentError) -> Failed:
-    kind = getattr(builtins, error.type, None)
+    # A class of the user's may have the name of a built-in one.
+    kind = None if _MODULE in error.details else getattr(builtins, error.type, None)
     if isinstance(kind, type) and issubclass(kind, Exception):
         # Some, such as UnicodeDecodeError, cannot be made of a message.
         try:
