@@ -304,6 +304,28 @@ async def test_a_finished_member_is_not_done_again_while_another_waits() -> None
     assert work.done == {"right": 1}
 
 
+async def test_the_model_calls_of_foreign_agents_are_counted_in_later_sittings_too() -> None:
+    class Foreign:
+        async def execute(self, input: Any, context: Any) -> Any:
+            # Most say what they used, and not that it was one call.
+            return {"content": "ok", "usage": {"input_tokens": 10, "output_tokens": 5}}
+
+    states = """
+        a:
+          type: initial
+          foreach: '[1, 2]'
+          agent: foreign
+          transitions: [{to: ask}]
+        ask: {wait: approval, transitions: [{to: b}]}
+        b: {type: final, output: output}
+    """
+    journal, made = MemoryJournal(), engine_of(states, agents={"foreign": Foreign()})
+    parked = await go(made, journal=journal)
+    answers = [Answer("approval", "yes")]
+    result = await resume("run-1", AGENT, journal=journal, engine=made, answers=answers)
+    assert parked.usage == result.usage == Usage(input_tokens=20, output_tokens=10, api_calls=2)
+
+
 # ---- checkpoints
 
 

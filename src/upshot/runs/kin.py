@@ -16,7 +16,6 @@ from ..contract import (
     Effect,
     Json,
     JsonObject,
-    ModelResponse,
     Pending,
     PendingApproval,
     Status,
@@ -95,15 +94,16 @@ def settled_step(result: AgentResult[Any], tools: Mapping[str, int]) -> StepSett
     )
 
 
-def reported_step(attempt: int, number: int, response: ModelResponse) -> StepSettled:
+def reported_step(attempt: int, number: int, usage: Usage, cost: Cost | None) -> StepSettled:
     """What the log keeps of usage that an engine reported, as if a run inside had had it.
 
     Args:
         attempt: In which attempt.
         number: Which report of it, from 1.
-        response: What was reported.
+        usage: What it was.
+        cost: Money, None where it had no price.
     """
-    spent = Spent(response.usage, response.cost, {}, is_final=True)
+    spent = Spent(usage, cost, {}, is_final=True)
     return StepSettled(
         key=step_of(f"reported-{attempt}-{number}"),
         effect=Effect.APPLIED,

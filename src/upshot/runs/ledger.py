@@ -21,7 +21,7 @@ from ..contract import (
 from ..tools.working_time import WorkingTime
 from .ending import StopReason
 
-__all__ = ["Ledger"]
+__all__ = ["Ledger", "counted_usage"]
 
 _ZERO = Decimal(0)
 _NOTHING = Usage()
@@ -143,15 +143,8 @@ class Ledger:
 
     def add(self, response: ModelResponse) -> None:
         """Count one model call, well or not."""
-        usage, refused = response.usage, _refused(response)
-        if refused:
-            # Turned away, it used nothing: the sums are whole without it.
-            usage = Usage(api_calls=max(1, usage.api_calls))
-        elif not usage.api_calls or not (usage or usage.unmeasured_calls):
-            missing = 0 if usage or usage.unmeasured_calls else 1
-            calls = max(0, 1 - usage.api_calls)
-            usage = usage + Usage(api_calls=calls, unmeasured_calls=missing)
-        self._add(_Call(usage, response.cost, 0 if refused else 1))
+        unpriced = 0 if _refused(response) else 1
+        self._add(_Call(counted_usage(response), response.cost, unpriced))
 
     def since_mark(self) -> tuple[Usage, Cost | None]:
         """Usage and cost since the last call of this, or since the start."""
@@ -275,6 +268,18 @@ class Ledger:
     def _money(self) -> Decimal:
         cost = self.cost
         return _ZERO if cost is None or cost.total is None else cost.total
+
+
+def counted_usage(response: ModelResponse) -> Usage:
+    """What counts as used where *response* came of a model call, which is at least one call."""
+    usage = response.usage
+    if _refused(response):
+        # Turned away, it used nothing: the sums are whole without it.
+        return Usage(api_calls=max(1, usage.api_calls))
+    if usage.api_calls and (usage or usage.unmeasured_calls):
+        return usage
+    missing = 0 if usage or usage.unmeasured_calls else 1
+    return usage + Usage(api_calls=max(0, 1 - usage.api_calls), unmeasured_calls=missing)
 
 
 def _refused(response: ModelResponse) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..contract import AgentError, ModelResponse
 from .ground import Ground
 from .kin import child_of, reported_step, spent_of
+from .ledger import counted_usage
 from .run import Run
 
 __all__ = ["Tally"]
@@ -47,9 +48,11 @@ class Tally:
     def _log(self, response: ModelResponse) -> bool:
         past, attempt = self._ground.past, self._ground.recorder.attempt
         known = {} if past is None else past.children
+        # With the call itself: later sittings count what stands there, and nothing else.
+        usage = counted_usage(response)
         while True:
             number = self._reports[attempt] = self._reports.get(attempt, 0) + 1
-            step = reported_step(attempt, number, response)
+            step = reported_step(attempt, number, usage, response.cost)
             logged = known.get(child_of(step.key) or "")
             if logged is None:
                 self._ground.recorder.emit(step)
