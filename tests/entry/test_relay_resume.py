@@ -22,6 +22,7 @@ from upshot import (
     ScriptEngine,
     Status,
     ToolCall,
+    ToolStarted,
     resume,
     run,
     run_with_handoffs,
@@ -121,7 +122,8 @@ async def test_who_is_cut_off_anywhere_comes_to_the_same_end() -> None:
     for length in range(1, len(journal.order) + 1):
         again = Shop()
         before = journal.cut(length)
-        if before.order[-1].kind == "tool_started":
+        last = before.order[-1]
+        if isinstance(last, ToolStarted) and last.call.name == "pay":
             # Nobody knows then what came of it, so the model is asked once more.
             continue
         result = await resume("first", again.agents, journal=before, approve=lambda _: True)

@@ -282,6 +282,46 @@ async def test_a_hand_off_survives_the_end_of_its_process(last: str) -> None:
     assert kinds(await log_of(other, whole.run_id)).count("handoff") == 1
 
 
+async def cut_in_the_call(agent: Agent[str]) -> AgentResult[Any]:
+    """What a run comes to that goes on after its process ended while its hand-off ran."""
+    journal, other = MemoryJournal(), MemoryJournal()
+    whole = await handed_over(TO_TECH, agent=agent, journal=journal)
+    events = await log_of(journal, whole.run_id)
+    for event in events[: kinds(events).index("tool_settled")]:
+        other.append(event)
+    assert kinds(await log_of(other, whole.run_id))[-1] == "tool_started"
+    again = ToolCall("h3", "transfer_to_tech", TO_TECH.arguments)
+    model = ScriptedModel([TO_TECH, again, "Not handed over."])
+    return await resume(whole.run_id, agent, journal=other, model=model)
+
+
+async def test_a_hand_off_that_its_process_did_not_survive_is_made_again() -> None:
+    result = await cut_in_the_call(triage())
+    assert result.handoff is not None
+    assert (result.handoff.to_agent_id, result.handoff.call_id) == ("tech", "h1")
+    assert result.state["finalize_reason"] == "handoff:tech"
+    assert [outcome.kind for outcome in result.tool_outcomes] == ["tool_execution_result"]
+
+
+async def test_a_hook_whose_process_ended_under_it_is_not_called_again() -> None:
+    asked: list[str] = []
+    hook = Handoff("tech", on_invoke=lambda info, event: asked.append(event.call_id))
+    result = await cut_in_the_call(Agent("triage", handoffs=[hook]))
+    assert (result.handoff, result.content, asked) == (None, "Not handed over.", ["h1"])
+    failure, denial = result.tool_outcomes
+    assert isinstance(failure, ToolFailure)
+    assert isinstance(denial, ToolDenied)
+    assert (failure.code, denial.reason) == ("interrupted", DeniedReason.BLOCKED)
+
+
+async def test_a_second_hand_off_to_the_same_agent_is_superseded() -> None:
+    result = await handed_over([TO_TECH, ToolCall("h3", TO_TECH.name, TO_TECH.arguments)])
+    assert result.handoff is not None
+    denial = result.tool_outcomes[1]
+    assert isinstance(denial, ToolDenied)
+    assert denial.reason is DeniedReason.SUPERSEDED
+
+
 def guarded(filter: Any) -> Agent[str]:
     return Agent("triage", handoffs=[Handoff("tech", filter=filter)])
 

@@ -198,12 +198,17 @@ def _tool_of(handoff: Handoff) -> Tool:
             f"the filter of the hand-off to {handoff.to_agent_id!r} is async: "
             "make it a plain function"
         )
+    # One without a hook touches nothing outside: cut off by the end of its process, it is made
+    # again. A second one in a turn is told that it is superseded, and not that it was done already.
+    is_bare = handoff.on_invoke is None
     return Tool.from_schema(
         _name_of(handoff),
         handoff.description or f"Hand the request over to {handoff.to_agent_id}.",
         _PARAMETERS,
         _Transfer(handoff).hand_over,
         effect="write",
+        idempotent=is_bare,
+        repeatable=is_bare,
         resources=(_RESOURCE,),
         approval=False,
         error_key=None,
