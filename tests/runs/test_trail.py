@@ -79,6 +79,52 @@ async def test_the_details_say_what_raised_whose_it_was_and_where(who: str) -> N
     assert decode(encode(result), AgentResult).error == result.error
 
 
+class Broken:
+    """A decider; one method of it raises."""
+
+    def __init__(self, method: str) -> None:
+        setattr(self, method, broken)
+
+
+@pytest.mark.parametrize("method", ["before_model", "before_finalize"])
+async def test_the_details_say_which_decider_raised_and_where(method: str) -> None:
+    result = await run(AGENT, "?", deciders=[Broken(method)])
+    assert result.error is not None
+    assert result.error.code == "hook_failed"
+    assert result.error.details == {
+        "type": "KeyError",
+        "raised_by": f"Broken.{method}",
+        "file": str(Path("tests/runs/test_trail.py")),
+        "line": broken.__code__.co_firstlineno + 2,
+        "function": "broken",
+    }
+
+
+async def test_one_exception_that_is_raised_in_two_runs_is_whose_it_is_in_each() -> None:
+    error = KeyError("down")
+
+    class Down(Model):
+        async def call(self, request: Any) -> Any:
+            raise error
+
+    async def script(run: Any, host: Any, board: Any) -> None:
+        raise error
+
+    first = await run(AGENT, "?", model=Down())
+    second = await run(AGENT, "?", engine=ScriptEngine(script))
+    told = [one.error.details["raised_by"] for one in (first, second) if one.error]
+    assert told == ["the model 'my:model'", "the script"]
+
+
+async def test_what_an_engine_calls_an_attribute_says_nothing_of_whose_an_exception_is() -> None:
+    class Counting(Do):
+        called = 1
+
+    result = await run(AGENT, "?", engine=Counting(broken))
+    assert result.error is not None
+    assert result.error.details["raised_by"] == "the engine Counting"
+
+
 async def test_the_users_own_frame_goes_before_that_of_a_library() -> None:
     def work(run: Any, host: Any, board: Any) -> None:
         json.loads("{")

@@ -305,7 +305,7 @@ class _Step:
                 named = Failed(error_of_tool(error)) if isinstance(error, ToolError) else error
                 if tries >= node.attempts or not await self._wait(node, named, tries):
                     if named is error:
-                        blame(error, f"the node {name!r}")
+                        blame(error, f"the node {name!r}", self._trip.run.id)
                         raise
                     raise named from error
                 tries += 1

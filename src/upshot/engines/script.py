@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import ClassVar, TypeAlias, cast
+from typing import TypeAlias, cast
 
 from ..contract import Host
 from ..contract.article import kind_of
 from ..errors import Misuse
-from ..runs import Board, Run, RunHost
+from ..runs import Board, Run, RunHost, blame
 
 __all__ = ["Script", "ScriptEngine"]
 
@@ -35,9 +35,6 @@ class ScriptEngine:
         Misuse: It is no function.
     """
 
-    # Whose an exception is that leaves it.
-    called: ClassVar[str] = "the script"
-
     def __init__(self, script: Script) -> None:
         if not callable(script):
             found = kind_of(script)
@@ -56,5 +53,10 @@ class ScriptEngine:
         if run.engine is self:
             # As a part of another engine it is called for the first time, or not again.
             run.hand_back(board)
-        made = self._script(run, host, board)
-        return await made if inspect.isawaitable(made) else made
+        try:
+            made = self._script(run, host, board)
+            return await made if inspect.isawaitable(made) else made
+        except Exception as error:
+            # The run's edge says what it means; here is known whose it is.
+            blame(error, "the script", run.id)
+            raise

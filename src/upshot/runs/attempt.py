@@ -29,7 +29,7 @@ async def work_on(parts: Equipment) -> None:
         made = engine.execute(parts.run, parts.host, parts.board)
         returned = await made if inspect.isawaitable(made) else made
     except Exception as error:
-        blame(error, getattr(engine, "called", "") or f"the engine {type(engine).__name__}")
+        blame(error, f"the engine {type(engine).__name__}", parts.info.run_id)
         raise
     parts.take_returned(returned)
 
@@ -42,6 +42,6 @@ async def _instructions(parts: Equipment) -> str | None:
             kind = type(told).__name__
             raise TypeError(f"the agent's instructions gave a {kind}, not a text")
     except Exception as error:
-        blame(error, "the agent's instructions")
+        blame(error, "the agent's instructions", parts.info.run_id)
         raise
     return told

@@ -159,7 +159,7 @@ class _Asking:
                 caller.ledger.add_unfinished()
             raise
         except Exception as error:
-            blame(error, f"the model {name_of(self._model)!r}")
+            blame(error, f"the model {name_of(self._model)!r}", caller.recorder.run_id)
             raise
         return response
 

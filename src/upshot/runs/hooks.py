@@ -24,6 +24,7 @@ from ..contract import (
 from .callback import call, kind_of, method, raised
 from .ground import Ground
 from .signals import Failed
+from .trail import blame, trail_of
 
 __all__ = ["Hooks", "Verdict"]
 
@@ -122,7 +123,7 @@ class Hooks:
             except Exception as error:
                 # Deciders fail closed: nothing is sent that a broken one has not seen.
                 who = f"{type(decider).__name__}.before_model"
-                raise Failed(_hook_error(who, error)) from error
+                raise Failed(self._fault(who, error)) from error
             finally:
                 _asked.reset(token)
             request = changed or request
@@ -150,7 +151,7 @@ class Hooks:
                     decision = msgspec.structs.replace(decision, state=facts)
             except Exception as error:
                 # Deciders fail closed: nothing is committed on the word of a broken one.
-                verdict.error = _hook_error(f"{name}.before_finalize", error)
+                verdict.error = self._fault(f"{name}.before_finalize", error)
                 verdict.was_cut = isinstance(error, TimeoutError)
                 return verdict
             verdict.add(decision)
@@ -174,15 +175,17 @@ class Hooks:
                 reason = reason or f"committer {name} raised {kind_of(error)}"
         return reason
 
+    def _fault(self, who: str, error: Exception) -> AgentError:
+        """What a run fails with in which a decider raised."""
+        blame(error, who, self._info.run_id)
+        return AgentError(
+            ErrorCode.HOOK_FAILED,
+            raised(who, error),
+            type=kind_of(error),
+            origin=Origin.DECIDER,
+            details=trail_of(error),
+        )
+
     def _warn(self, code: str, who: str, error: Exception) -> None:
         message = raised(who, error)
         self._ground.recorder.warn(RunWarning(code=code, message=message, origin=Origin.OBSERVER))
-
-
-def _hook_error(who: str, error: Exception) -> AgentError:
-    return AgentError(
-        ErrorCode.HOOK_FAILED,
-        raised(who, error),
-        type=kind_of(error),
-        origin=Origin.DECIDER,
-    )

@@ -60,7 +60,7 @@ async def _prepared(prepare: Seeder, info: RunInfo, request: Request, *, wait: W
     try:
         made = await call(prepare, info, request, wait=wait)
     except Exception as error:
-        blame(error, "prepare")
+        blame(error, "prepare", info.run_id)
         raise
     if isinstance(made, Board):
         return made

@@ -95,7 +95,7 @@ class Steps:
             if said is not None:
                 raise
             if who:
-                blame(error, who)
+                blame(error, who, recorder.run_id)
             # The log must say what came of a step, whatever it raised.
             failure = _logged(error)
             self._settle(StepSettled(key=key, effect=Effect.UNKNOWN, error=failure), recorder)

@@ -22,15 +22,22 @@ _BLAMED = "_upshot_raised_by"
 _TOLD_PARTS = 2
 
 
-def blame(error: BaseException, who: str) -> None:
+def blame(error: BaseException, who: str, run_id: str) -> None:
     """Note on *error* whose it is, such as "the model 'x'"; who was noted first was nearer to it.
 
     What ends a run by a word of upshot's, such as Failed, is nobody's fault.
+
+    Args:
+        error: What was raised.
+        who: Whose it is.
+        run_id: In which run, for one object may be raised in several, and counts anew in each.
     """
-    if not isinstance(error, Signal) and not hasattr(error, _BLAMED):
+    error = origin_of(error)
+    noted = getattr(error, _BLAMED, None)
+    if not isinstance(error, Signal) and (noted is None or noted[0] != run_id):
         # One without a place for it goes without.
         try:
-            setattr(error, _BLAMED, who)
+            setattr(error, _BLAMED, (run_id, who))
         except (AttributeError, TypeError):
             return
 
@@ -45,9 +52,9 @@ def trail_of(error: BaseException) -> JsonObject:
     """
     error = origin_of(error)
     facts: JsonObject = {"type": kind_of(error)}
-    who = getattr(error, _BLAMED, "")
-    if who:
-        facts["raised_by"] = who
+    noted = getattr(error, _BLAMED, None)
+    if noted is not None:
+        facts["raised_by"] = noted[1]
     place = _place_of(error)
     if place is not None:
         frame, line = place
