@@ -9,14 +9,17 @@ import pytest
 
 from tests.engines.graph_kit import AGENT, sets, spoken, variables_of, walk
 from upshot import (
+    Aborted,
     Agent,
     AgentError,
     ErrorCode,
     Graph,
     GraphEngine,
+    Interrupted,
     Misuse,
     ModelResponse,
     ScriptedModel,
+    ScriptEngine,
     run,
     start,
 )
@@ -118,3 +121,49 @@ async def test_a_model_of_the_run_is_lent_to_all() -> None:
     engine = GraphEngine(Graph({"a": Agent[Any]("writer")}))
     result = await run(AGENT, "Go.", engine=engine, model=ScriptedModel(["hi"]))
     assert result.content == "hi"
+
+
+# -- an agent that was given up, or followed a wish to stop
+
+
+def giving_up(asked: list[str] | None = None) -> Agent[Any]:
+    def work(*_: Any) -> None:
+        if asked is not None:
+            asked.append("asked")
+        raise Aborted("sold out", code="zz")
+
+    return Agent("w", engine=ScriptEngine(work))
+
+
+def stopping() -> Agent[Any]:
+    def work(*_: Any) -> None:
+        raise Interrupted("custom", "enough")
+
+    return Agent("w", engine=ScriptEngine(work))
+
+
+@pytest.mark.parametrize("around", [lambda w: w, lambda w: Graph({"w": w})], ids=["node", "graph"])
+async def test_an_agent_that_is_aborted_aborts_the_run(around: Any) -> None:
+    result = await walk(Graph({"a": around(giving_up()), "b": says("on")}, [("a", "b")]))
+    assert result.error is not None
+    assert (result.status, result.error.code, result.error.message) == ("aborted", "zz", "sold out")
+
+
+async def test_an_agent_that_is_aborted_is_not_tried_again() -> None:
+    asked: list[str] = []
+    await walk(Graph({"a": Node(giving_up(asked), attempts=3)}), clock=FakeClock())
+    assert asked == ["asked"]
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda w: w,
+        lambda w: Parallel({"x": w, "y": says("hi")}),
+        lambda w: ForEach(lambda _: [1], w),
+    ],
+    ids=["node", "parallel", "foreach"],
+)
+async def test_an_agent_that_followed_a_wish_to_stop_interrupts_the_run(around: Any) -> None:
+    result = await walk(Graph({"a": around(stopping()), "b": says("on")}, [("a", "b")]))
+    assert (result.status, result.cause, result.detail) == ("interrupted", "custom", "enough")

@@ -20,13 +20,17 @@ from tests.engines.machine_kit import (
     whole,
 )
 from upshot import (
+    Aborted,
     Agent,
     AgentError,
     AgentResult,
+    Failed,
+    Interrupted,
     MachineEngine,
     Misuse,
     Request,
     ScriptedModel,
+    ScriptEngine,
     Status,
     ToolCall,
     ToolContext,
@@ -243,3 +247,81 @@ async def test_a_sub_machines_agent_without_a_model_is_misuse_too() -> None:
     engine = engine_of(states, agents={"w": Agent("writer")})
     with pytest.raises(Misuse, match="no model for 'writer'"):
         await go(engine)
+
+
+# ---- an agent that was given up, or followed a wish to stop
+
+_SUB = "{p: {type: initial, agent: w, transitions: [{to: q}]}, q: {type: final}}"
+_ENDS = {
+    "plain": "agent: w",
+    "foreach": "foreach: '[1, 2]'\n  agent: w",
+    "parallel": "parallel: {x: {agent: w}, y: {agent: fine}}",
+    "sub-machine": f"machine: {{states: {_SUB}}}",
+}
+every_place = pytest.mark.parametrize("work", _ENDS.values(), ids=_ENDS)
+
+
+def ending_in(error: Exception) -> Agent[Any]:
+    def work(*_: Any) -> None:
+        raise error
+
+    return Agent("w", engine=ScriptEngine(work))
+
+
+def machine_of(work: str, error: Exception, more: str = "") -> MachineEngine:
+    states = f"""a:
+  type: initial
+  {work}
+  transitions: [{{to: z}}]
+  {more}
+z: {{type: final, output: {{fine: 'true'}}}}
+rescue: {{type: final, output: {{status: result.status}}}}
+"""
+    return engine_of(states, agents={"w": ending_in(error), "fine": talker("fine")})
+
+
+@every_place
+async def test_an_aborted_agent_that_nothing_leads_on_from_aborts_the_run(work: str) -> None:
+    result = await go(machine_of(work, Aborted("sold out", code="zz")))
+    assert result.error is not None
+    assert (result.status, result.error.code, result.error.message) == ("aborted", "zz", "sold out")
+
+
+@every_place
+async def test_an_interrupted_agent_that_nothing_leads_on_from_interrupts(work: str) -> None:
+    result = await go(machine_of(work, Interrupted("custom", "enough")))
+    assert (result.status, result.cause, result.detail) == ("interrupted", "custom", "enough")
+
+
+@every_place
+@pytest.mark.parametrize(
+    "error", [Aborted("m", code="zz"), Interrupted("custom", "d")], ids=["aborted", "interrupted"]
+)
+async def test_a_state_may_lead_on_from_an_agent_that_was_stopped(
+    work: str, error: Exception
+) -> None:
+    result = await go(machine_of(work, error, "on_error: rescue"))
+    assert result.success, result.error
+    status = "aborted" if isinstance(error, Aborted) else "interrupted"
+    assert result.output == {"status": status}
+
+
+async def test_a_transition_may_look_for_an_agent_that_was_aborted() -> None:
+    engine = engine_of(
+        """
+        a:
+          type: initial
+          agent: w
+          transitions: [{when: 'result.status == "aborted"', to: rescue}, {to: z}]
+        z: {type: final}
+        rescue: {type: final, output: {code: result.error.code}}
+        """,
+        agents={"w": ending_in(Aborted("m", code="zz"))},
+    )
+    assert (await go(engine)).output == {"code": "zz"}
+
+
+@every_place
+async def test_a_failure_with_the_code_interrupted_is_a_failure(work: str) -> None:
+    result = await go(machine_of(work, Failed("interrupted", "unknown")))
+    assert (result.status, result.cause) == ("failed", "")

@@ -53,7 +53,8 @@ class GraphEngine:
         """Walk the graph from its start, or from the node that a checkpoint names.
 
         Raises:
-            Interrupted: A wish to stop was followed between nodes.
+            Interrupted: A wish to stop was followed between nodes, or by an agent in one.
+            Aborted: An agent in a node was aborted.
             Failed: No edge leads on, branches conflict, the step limit is reached, or a node
                 failed.
             Parked: People are waited for.

@@ -71,7 +71,8 @@ async def walk(
 
     Raises:
         Failed: There is no way on, the step limit is reached, branches conflict, or a node failed.
-        Interrupted: A wish to stop was followed between nodes.
+        Aborted: An agent in a node was aborted.
+        Interrupted: A wish to stop was followed between nodes, or by an agent in one.
         Parked: People are waited for.
     """
     return await _Walk(trip, graph, board, key, commit).go(start or graph.start)

@@ -21,7 +21,6 @@ from ..contract import (
     Origin,
     Request,
     Role,
-    Status,
     ToolArtifactReference,
     ToolCall,
     ToolDenied,
@@ -32,7 +31,7 @@ from ..contract import (
 )
 from ..contract.article import kind_of
 from ..errors import Misuse
-from ..runs import Board, Failed, Parked
+from ..runs import Board, Failed, Parked, read_returned
 from .graph_board import BoardCopy
 from .graph_node import AgentTask, Question, ToolTask
 from .graph_trip import Trip
@@ -71,7 +70,9 @@ async def run_agent(
         Its output, and the hand-off that it made, None for none; the board shows that too.
 
     Raises:
-        Failed: It did not complete.
+        Aborted: It was aborted, and so is the run.
+        Interrupted: It followed a wish to stop, as the run then does.
+        Failed: It did not complete for another reason.
         Parked: It waits for people.
     """
     asked = task.request
@@ -85,10 +86,9 @@ async def run_agent(
     if (model := model_for(task.agent, trip.run)) is not None:
         options["model"] = model
     result: AgentResult[Any] = await trip.run.child(task.agent, request, key=key, **options)
-    if result.status is Status.INPUT_REQUIRED:
-        raise Parked(*result.pending)
-    if result.error is not None:
-        raise Failed(result.error)
+    returned = read_returned(result)
+    if returned is not None and returned.ending is not None:
+        raise returned.ending
     if result.content:
         board.append(Message(Role.ASSISTANT, result.content))
     handoff = None if result.handoff is None else form_of(result.handoff)

@@ -179,9 +179,7 @@ class Crew:
         result = await run.child(agent, _request(given), key=key, **options)
         if result.status is Status.INPUT_REQUIRED:
             raise Parked(*result.pending)
-        outcome = Outcome.of(result)
-        outcome.say = result.content or ""
-        return outcome
+        return Outcome.of_agent(result)
 
 
 async def _execute(
@@ -199,9 +197,7 @@ async def _execute(
     if result.parent_run_id != run.id and (result.usage or result.cost is not None):
         # A run that it started in here has been counted already.
         await host.report_usage(ModelResponse(usage=result.usage, cost=result.cost))
-    outcome = Outcome.of(result)
-    outcome.say = result.content or ""
-    return outcome
+    return Outcome.of_agent(result)
 
 
 def _check_named(given: object, what: str, one: str) -> None:

@@ -26,6 +26,7 @@ from .graph_trip import Trip
 from .handing import hand_over
 from .machine_crew import Crew, MachineAgent
 from .machine_hooks import MachineHooks
+from .machine_outcome import Unhandled
 from .machine_state import Machine
 from .machine_walk import Surroundings, walk_machine
 
@@ -99,7 +100,8 @@ class MachineEngine:
         """Go through the machine from its initial state, or from the one a checkpoint names.
 
         Raises:
-            Interrupted: A wish to stop was followed between states.
+            Interrupted: A wish to stop was followed between states, or by an agent in one.
+            Aborted: An agent was aborted, and no state leads on from that.
             Failed: A failure that nothing leads on from, a dead end, the step limit, a broken
                 expression, or a hook that raised.
             Parked: People are waited for.
@@ -120,6 +122,8 @@ class MachineEngine:
                 commit=trip.commit,
                 start="" if point is None else point.step,
             )
+        except Unhandled as unhandled:
+            raise unhandled.ending from unhandled.ending.__cause__
         finally:
             # What was done stays in the result, whatever ended the walk.
             trip.flush()

@@ -23,10 +23,11 @@ from ..contract import (
     to_free_json,
 )
 from ..contract.own_output import has_own_output
+from ..runs import Failed, Signal, read_returned
 from .bug import read_failure
 from .handing import form_of, read_handoff
 
-__all__ = ["NOTHING", "Outcome", "summed"]
+__all__ = ["NOTHING", "Outcome", "Unhandled", "summed"]
 
 _STATUS_OF = {ErrorCode.CANCELED: Status.CANCELED, ErrorCode.INTERRUPTED: Status.INTERRUPTED}
 
@@ -39,14 +40,16 @@ class Outcome:
         result: The whole result; None makes one of the payload when it is asked for.
         exception: What code raised that should not, None for everything else.
         say: What an agent answered, which becomes a message; "" for nothing.
+        by_agent: Whether an agent said itself how it went.
 
     Attributes:
         payload: What expressions see as ``output``.
         exception: What code raised that should not.
         say: What an agent answered.
+        by_agent: Whether an agent said itself how it went.
     """
 
-    __slots__ = ("_form", "_handoff", "_result", "exception", "payload", "say")
+    __slots__ = ("_form", "_handoff", "_result", "by_agent", "exception", "payload", "say")
 
     def __init__(
         self,
@@ -55,10 +58,12 @@ class Outcome:
         *,
         exception: Exception | None = None,
         say: str = "",
+        by_agent: bool = False,
     ) -> None:
         self.payload: Json = payload
         self.exception: Exception | None = exception
         self.say: str = say
+        self.by_agent: bool = by_agent
         self._result = result
         self._form: JsonObject | None = None
         self._handoff: HandoffEvent | None = None
@@ -69,8 +74,16 @@ class Outcome:
         return cls(_payload(result), result, exception=exception)
 
     @classmethod
-    def failed(cls, error: AgentError) -> Outcome:
+    def of_agent(cls, result: AgentResult[Any]) -> Outcome:
+        """What an agent answered, or how it ended."""
+        return cls(_payload(result), result, say=result.content or "", by_agent=True)
+
+    @classmethod
+    def failed(cls, failure: Failed) -> Outcome:
         """A failure."""
+        if isinstance(failure, Unhandled):
+            return failure.outcome
+        error = failure.error
         status = _STATUS_OF.get(error.code, Status.FAILED)
         return cls.of(AgentResult[Any](status=status, error=error))
 
@@ -109,6 +122,17 @@ class Outcome:
         if self._result is None and self._form is None:
             return None
         return self.result.error
+
+    @property
+    def ending(self) -> Signal | None:
+        """What ends the run where nothing leads on from this; None for a mere failure.
+
+        An agent that was aborted or followed a wish to stop has not just failed.
+        """
+        if not self.by_agent or self.result.status not in (Status.ABORTED, Status.INTERRUPTED):
+            return None
+        returned = read_returned(self.result)
+        return None if returned is None else returned.ending
 
     @property
     def handoff(self) -> HandoffEvent | None:
@@ -153,7 +177,33 @@ class Outcome:
         if error is None:
             return self
         told = replace(error, details={**error.details, "member": name})
-        return Outcome.of(replace(self.result, error=told), exception=self.exception)
+        made = Outcome.of(replace(self.result, error=told), exception=self.exception)
+        made.by_agent = self.by_agent
+        return made
+
+
+class Unhandled(Failed):
+    """A state's agent was aborted or followed a wish to stop, and nothing leads on from that.
+
+    The state round a sub-machine may lead on from it; else the run ends as the agent did.
+
+    Attributes:
+        outcome: Of the agent.
+        ending: What ends the run.
+    """
+
+    def __init__(self, outcome: Outcome, error: AgentError, ending: Signal) -> None:
+        super().__init__(error)
+        self.outcome = Outcome.of(
+            AgentResult[Any](
+                status=outcome.result.status,
+                error=error,
+                cause=outcome.result.cause,
+                detail=outcome.result.detail,
+            )
+        )
+        self.outcome.by_agent = True
+        self.ending = ending
 
 
 NOTHING = Outcome({})

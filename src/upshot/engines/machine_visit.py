@@ -27,7 +27,7 @@ from .graph_board import Change
 from .graph_trip import Trip
 from .machine_context import MachineContext
 from .machine_hooks import MachineHooks
-from .machine_outcome import Outcome
+from .machine_outcome import Outcome, Unhandled
 from .machine_scope import Scope
 from .machine_state import Machine, State
 
@@ -166,7 +166,7 @@ class Visit:
         if error is None and self._state.keeps.fields:
             for name, value in self._state.keeps.value(scope).items():
                 context.set(name, value)
-        to = to or self._way_on(scope, error)
+        to = to or self._way_on(scope, outcome, error)
         if to:
             form["to"] = await self._agree(to)
         else:
@@ -230,11 +230,15 @@ class Visit:
             values.clear()
             values.update(cast("JsonObject", given))
 
-    def _way_on(self, scope: Scope, error: AgentError | None) -> str:
+    def _way_on(self, scope: Scope, outcome: Outcome, error: AgentError | None) -> str:
         """The next state, "" where the machine ends.
 
         A failure is left only by a condition that looks at the result, or by ``on_error``:
         else a way that is meant for success would hide it.
+
+        Raises:
+            Unhandled: The agent was aborted or followed a wish to stop, and no way holds.
+            Failed: No way holds.
         """
         state = self._state
         if error is None and state.is_final:
@@ -248,7 +252,8 @@ class Visit:
         if error is not None:
             to = state.on_error.get(error.code) or state.on_error.get("", "")
             if not to:
-                raise Failed(error)
+                ending = outcome.ending
+                raise Failed(error) if ending is None else Unhandled(outcome, error, ending)
             return to
         raise Failed(
             ErrorCode.DEAD_END,
@@ -302,4 +307,5 @@ def _replaced(told: object, outcome: Outcome) -> Outcome:
     made = Outcome.of(coerce_result(dict(told) if isinstance(told, ResultView) else told))
     if made.error is None:
         made.say = made.result.content or outcome.say
+    made.by_agent = outcome.by_agent
     return made

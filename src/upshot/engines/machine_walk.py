@@ -68,6 +68,7 @@ async def walk_machine(
     Raises:
         Failed: A failure that nothing leads on from, a dead end, the step limit, a broken
             expression, or a hook that raised.
+        Unhandled: An agent was aborted or followed a wish to stop, and no state leads on from that.
         Interrupted: A wish to stop was followed between states.
         Parked: People are waited for.
     """
@@ -195,7 +196,7 @@ class _Walk:
             )
         except Failed as failure:
             # A sub-machine's failure is that of the state that it is in.
-            return Outcome.failed(failure.error)
+            return Outcome.failed(failure)
 
     def _check_limit(self, steps: int, name: str) -> None:
         limit = self._limit

@@ -23,9 +23,10 @@ from .own_loop import run_in_own_loop
 from .past import Past
 from .plan import Child, Parent, Plan
 from .recording import Recording
+from .returned import read_returned
 from .run import Run
 from .scope import current_run
-from .signals import Aborted, Failed, Interrupted, Parked
+from .signals import Aborted, Failed, Interrupted, Parked, Signal
 from .trail import blame
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "RunHost",
     "RunOptions",
     "Seeder",
+    "Signal",
     "Sitting",
     "Where",
     "current_run",
@@ -65,6 +67,7 @@ __all__ = [
     "listen",
     "missing_call",
     "live_through",
+    "read_returned",
     "run_in_own_loop",
     "spent_in",
 ]
