@@ -14,6 +14,7 @@ from upshot import (
     Answer,
     Approve,
     Deny,
+    Event,
     Graph,
     GraphEngine,
     MachineEngine,
@@ -387,3 +388,68 @@ async def test_a_host_that_answers_what_is_no_choice_leaves_the_question_open(
     result = await run(CHOOSER, "Go.", host=Clerk())
     assert result.status == status
     assert [one.code for one in result.warnings] == ["host_failed"] * (said == "c")
+
+
+# -- who comes too late
+
+
+class Raced(MemoryJournal):
+    """Another process goes on just before a run is claimed.
+
+    Args:
+        before: What the journal holds.
+        at: The run whose claim comes too late.
+        then: What the other process writes.
+    """
+
+    def __init__(self, before: list[Event], at: str, then: list[Event]) -> None:
+        super().__init__()
+        self._at, self._then = at, then
+        for event in before:
+            self.append(event)
+
+    async def claim(self, run_id: str, *, cut: bool = False) -> int:
+        if run_id == self._at:
+            then, self._then = self._then, []
+            for event in then:
+                self.append(event)
+        return await super().claim(run_id, cut=cut)
+
+
+async def parked_and_ended(agent: Agent[Any]) -> tuple[list[Event], list[Event]]:
+    """What run o and those inside log until one asks, and what they log after an answer."""
+    journal = Ordered()
+    parked = await run(agent, Request("?", run_id="o"), journal=journal)
+    length = len(journal.order)
+    answers = [Answer(parked.pending[0].id, "red")]
+    assert (await resume("o", agent, journal=journal, answers=answers)).output == "red"
+    return journal.order[:length], journal.order[length:]
+
+
+async def test_nothing_is_kept_for_a_run_that_ended_before_it_was_claimed() -> None:
+    before, then = await parked_and_ended(asker())
+    journal = Raced(before, "o", then)
+    with pytest.raises(Misuse, match="run o does not wait for people now"):
+        await keep_answers("o", [Answer("question-1-1", "blue")], journal=journal)
+    assert await log_of(journal, "o") == before + then
+
+
+async def test_nothing_is_kept_for_a_run_inside_that_ended_before_it_was_claimed() -> None:
+    before, then = await parked_and_ended(in_script(asker()))
+    inner = next(event.run_id for event in before if event.run_id != "o")
+    journal = Raced(before, inner, [event for event in then if event.run_id == inner])
+    with pytest.raises(Misuse, match=f"run {inner} does not wait for people now"):
+        await keep_answers("o", [Answer("question-1-1", "blue")], journal=journal)
+    assert kinds(await log_of(journal, inner))[-1] == "run_settled"
+
+
+@pytest.mark.parametrize("what_ended", ["the run inside", "both"])
+async def test_who_answers_too_late_gets_what_the_run_inside_came_to(what_ended: str) -> None:
+    before, then = await parked_and_ended(in_script(asker()))
+    inner = next(event.run_id for event in before if event.run_id != "o")
+    its_end = [event for event in then if event.run_id == inner]
+    journal = Raced(before, inner, its_end) if what_ended != "both" else Raced(before, "o", then)
+    answers = [Answer("question-1-1", "blue")]
+    result = await resume("o", in_script(asker()), journal=journal, answers=answers)
+    assert result.output == "red"
+    assert kinds(await log_of(journal, inner))[-1] == "run_settled"

@@ -72,13 +72,18 @@ async def keep_answers(run_id: str, answers: Sequence[AnyAnswer], *, journal: Wh
 
     Raises:
         Misuse: There is no such run, it is not parked, or nobody waits for such an answer.
-        JournalError: The journal cannot be read or written.
+        JournalError: The journal cannot be read or written, or another process works on the run.
     """
     async with open_journal(journal, create=False) as opened:
-        past = await read_past(run_id, opened)
-        if past.result is None or past.result.status is not Status.INPUT_REQUIRED:
-            raise Misuse(f"run {run_id} does not wait for people now")
-        await hand_down(await sort_answers(answers, past, run_id, opened), opened)
+        # First without taking it: from who works on it nothing is taken to tell the caller so.
+        await _sort_parked(answers, run_id, opened)
+        async with taken(run_id, opened, take_over=False) as epoch:
+            # Who had the run until now may have gone on with it meanwhile.
+            given = await _sort_parked(answers, run_id, opened)
+            own = given.pop(run_id, [])
+            for gone in await hand_down(given, opened):
+                raise _not_waiting(gone)
+            await _write(own, run_id, opened, epoch, ())
 
 
 async def sort_answers(
@@ -121,7 +126,7 @@ async def hand_down(
     *,
     secrets: Sequence[str] = (),
     take_over: bool = False,
-) -> None:
+) -> Sequence[str]:
     """Write answers into the logs of the runs that ask, which find them when they go on.
 
     Args:
@@ -130,19 +135,41 @@ async def hand_down(
         secrets: What is masked in them.
         take_over: Whether to take a run from another process that lives.
 
+    Returns:
+        The runs that have ended meanwhile; nothing is written into their logs.
+
     Raises:
         JournalError: A log cannot be written, or another process works on the run.
     """
+    gone: list[str] = []
     for run_id, given in answers.items():
         async with taken(run_id, journal, take_over=take_over) as epoch:
-            await _write(given, run_id, journal, epoch, secrets)
+            if not await _write(given, run_id, journal, epoch, secrets):
+                gone.append(run_id)
+    return gone
+
+
+async def _sort_parked(
+    answers: Sequence[AnyAnswer], run_id: str, journal: Journal
+) -> dict[str, list[AnyAnswer]]:
+    """Sort answers to a run that has to be parked."""
+    past = await read_past(run_id, journal)
+    if past.result is None or past.result.status is not Status.INPUT_REQUIRED:
+        raise _not_waiting(run_id)
+    return await sort_answers(answers, past, run_id, journal)
+
+
+def _not_waiting(run_id: str) -> Misuse:
+    return Misuse(f"run {run_id} does not wait for people now")
 
 
 async def _write(
     answers: Iterable[AnyAnswer], run_id: str, journal: Journal, epoch: int, secrets: Sequence[str]
-) -> None:
-    """Write answers into the log of a run that was taken."""
+) -> bool:
+    """Write answers into the log of a run that was taken; false where it has ended meanwhile."""
     past = await read_past(run_id, journal, secrets=secrets)
+    if past.ended:
+        return False
     marks = None if past.started is None else past.started.options.get(MARKS_OPTION)
     veil = Veil(secrets, name=marks) if secrets and isinstance(marks, str) else None
     recorder = Recorder(
@@ -156,6 +183,7 @@ async def _write(
             digest = past.asked[answer.call_id].digest
             recorder.emit(ApprovalAnswered(answer=answer, digest=digest))
     await recorder.barrier()
+    return True
 
 
 def _check_types(answers: Sequence[AnyAnswer]) -> None:

@@ -218,10 +218,10 @@ async def go_on(
             async with taken(run_id, opened, take_over=take_over or is_known) as epoch:
                 # Who had the run until now may have gone on with it meanwhile.
                 await read_on(past, run_id, opened)
-                await hand_down(given, opened, secrets=hidden, take_over=take_over)
-                await read_children(past, opened)
-                plan = replace(plan, is_known=is_known, seed=tuple(past.seed))
                 if not past.ended:
+                    await hand_down(given, opened, secrets=hidden, take_over=take_over)
+                    await read_children(past, opened)
+                    plan = replace(plan, is_known=is_known, seed=tuple(past.seed))
                     sitting = Sitting(plan, past=past, answers=own, epoch=epoch)
                     yield LiveRun(sitting, watch=watch)
                     return
