@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import threading
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from msgspec.structs import replace
 from tests.runs.kit import Do
 from upshot import (
     Agent,
+    Budget,
     FinalizeDecision,
     Graph,
     GraphEngine,
@@ -92,6 +95,72 @@ async def test_the_innermost_are_asked_first_and_the_outermost_last() -> None:
     between = Agent("between", engine=Do(work), deciders=[Stamp("3")])
     await through_a_script(between, deciders=[Stamp("4")])
     assert sent(model) == ["?1234"]
+
+
+async def test_a_decider_of_both_runs_is_asked_once_and_has_the_last_word() -> None:
+    model, stamp = ScriptedModel(["Hi."]), Stamp("!")
+    inner = Agent("inner", model=model, deciders=[stamp, Stamp("1")])
+    await through_two_levels(inner, deciders=[stamp])
+    assert sent(model) == ["?1!"]
+    assert [info.agent_id for info in stamp.asked] == ["inner"]
+
+
+async def test_a_decider_is_asked_in_the_loop_of_its_own_run() -> None:
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    class Waiting:
+        async def before_model(self, *_: Any) -> None:
+            await asyncio.sleep(0)
+            loops.append(asyncio.get_running_loop())
+
+    model = ScriptedModel(["Hi."])
+    await through_another_thread(Agent("inner", model=model), deciders=[Waiting()])
+    assert (loops, len(model.calls)) == ([asyncio.get_running_loop()], 1)
+
+
+async def test_a_decider_that_waits_is_cancelled_with_the_run_in_another_thread() -> None:
+    ended: list[str] = []
+
+    class Slow:
+        async def before_model(self, *_: Any) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append("ended")
+
+    inner = Agent("inner", model=ScriptedModel(["Hi."]), budget=Budget(deadline_s=0.02))
+
+    async def work(run: Any, host: Any, board: Any) -> Any:
+        result = await asyncio.to_thread(run_sync, inner, "?")
+        while not ended:
+            await asyncio.sleep(0)
+        return result.error.code
+
+    result = await run(Agent("outer", engine=Do(work)), "?", deciders=[Slow()])
+    assert (result.output, ended) == ("timeout", ["ended"])
+
+
+async def test_nothing_is_sent_where_the_loop_of_the_run_round_it_has_ended() -> None:
+    model, ended = ScriptedModel(["Hi."]), threading.Event()
+    told: list[Any] = []
+
+    def late() -> None:
+        ended.wait(10)
+        told.append(run_sync(Agent("inner", model=model), "?", budget=Budget(deadline_s=5)))
+
+    def work(run: Any, host: Any, board: Any) -> None:
+        context = contextvars.copy_context()
+        threads.append(threading.Thread(target=context.run, args=(late,)))
+        threads[0].start()
+
+    agent, threads = Agent("outer", engine=Do(work)), list[threading.Thread]()
+    loop = asyncio.new_event_loop()
+    # It stops and is not closed, as that of a notebook.
+    await asyncio.to_thread(loop.run_until_complete, run(agent, "?", deciders=[Stamp("!")]))
+    ended.set()
+    await asyncio.to_thread(threads[0].join)
+    loop.close()
+    assert (told[0].error.code, model.calls) == ("hook_failed", [])
 
 
 async def test_what_becomes_of_a_run_inside_is_not_theirs_to_say() -> None:

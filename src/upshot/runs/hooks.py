@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import Any, cast
 
@@ -23,6 +25,7 @@ from ..contract import (
 )
 from .callback import call, kind_of, method, raised
 from .ground import Ground
+from .plan import Parent
 from .signals import Failed
 from .trail import blame, trail_of
 
@@ -103,6 +106,8 @@ class Hooks:
     ) -> ModelRequest:
         """What is to be sent, after every decider had its say, and those of the runs round it.
 
+        One that several of these runs have is asked once, as the outermost's.
+
         Args:
             request: What is to be sent.
             info: The run inside this one that wants to send it; None is this run itself.
@@ -110,10 +115,11 @@ class Hooks:
         Raises:
             Failed: A decider raised, or gave something else.
         """
-        asks, busy = info or self._info, _asked.get()
+        asks, busy, outer = info or self._info, _asked.get(), self._ground.plan.parent
+        outside = () if outer is None else _deciders_of(outer)
         for decider in self._deciders:
             asked = method(decider, "before_model")
-            if asked is None or any(decider is one for one in busy):
+            if asked is None or _is_among(decider, busy) or _is_among(decider, outside):
                 continue
             token = _asked.set((*busy, decider))
             try:
@@ -128,8 +134,26 @@ class Hooks:
                 _asked.reset(token)
             request = changed or request
         # The outermost has the last word on what leaves.
-        outer = self._ground.plan.parent
-        return request if outer is None else await outer.box.before_model(asks, request)
+        return request if outer is None or not outside else await self._ask(outer, asks, request)
+
+    async def _ask(self, outer: Parent, info: RunInfo, request: ModelRequest) -> ModelRequest:
+        """Have the deciders of the run round this one asked, in its own loop.
+
+        Raises:
+            Failed: A decider raised, or gave something else; or that loop has ended.
+        """
+        if outer.loop is asyncio.get_running_loop():
+            return await outer.box.before_model(info, request)
+        asking = outer.box.before_model(info, request)
+        try:
+            if not outer.loop.is_running():
+                raise RuntimeError("its event loop has ended")
+            future = asyncio.run_coroutine_threadsafe(asking, outer.loop)
+            return await call(asyncio.wrap_future, future)
+        except RuntimeError as error:
+            # Nothing is sent that they have not seen.
+            asking.close()
+            raise Failed(self._fault("the run round this one", error)) from error
 
     async def before_finalize(self, request: Request, result: AnyResult) -> Verdict:
         """Ask every decider; one that raises makes the verdict an error."""
@@ -189,3 +213,17 @@ class Hooks:
     def _warn(self, code: str, who: str, error: Exception) -> None:
         message = raised(who, error)
         self._ground.recorder.warn(RunWarning(code=code, message=message, origin=Origin.OBSERVER))
+
+
+def _deciders_of(run: Parent | None) -> tuple[object, ...]:
+    """All deciders of *run* and of the runs round it."""
+    found: list[object] = []
+    while run is not None:
+        found += (*run.plan.agent.deciders, *run.plan.deciders)
+        run = run.plan.parent
+    return tuple(found)
+
+
+def _is_among(decider: object, deciders: Iterable[object]) -> bool:
+    """Whether it is one of them itself; one that is equal is another."""
+    return any(decider is one for one in deciders)
