@@ -106,7 +106,7 @@ class _Turns:
         """Do what the last message asks for; True when the run has its answer."""
         last = self._last_produced()
         if last is None or last.role is not Role.ASSISTANT:
-            open_calls = self._open_calls()
+            open_calls = self._board.open_calls()
             if open_calls:
                 await self._call_tools(open_calls)
                 return self._run.handoff is not None
@@ -118,7 +118,7 @@ class _Turns:
             await self._ask()
             return False
         if last.tool_calls:
-            await self._call_tools(self._open_calls())
+            await self._call_tools(self._board.open_calls())
             return self._run.handoff is not None
         return self._conclude(last.text)
 
@@ -169,17 +169,6 @@ class _Turns:
         messages = self._board.messages()
         return messages[-1] if len(messages) > self._seeded else None
 
-    def _open_calls(self) -> list[ToolCall]:
-        """Calls of the last reply that have no tool message yet."""
-        answered: set[str | None] = set()
-        messages = self._board.messages()
-        for place in range(len(messages) - 1, self._seeded - 1, -1):
-            message = messages[place]
-            if message.role is Role.ASSISTANT:
-                return [call for call in message.tool_calls if call.id not in answered]
-            answered.add(message.tool_call_id)
-        return []
-
     async def _call_tools(self, calls: list[ToolCall]) -> None:
         """Have *calls* run and put their outcomes on the board, whatever happens meanwhile."""
         run = self._run
@@ -204,6 +193,10 @@ class _Turns:
             self._show(calls, outcomes)
             raise
         self._show(calls, outcomes)
+        if run.tools.pending and await self._host.interrupts():
+            # Said while others ran: nobody is asked about the rest any more.
+            waiting = self._board.open_calls()
+            self._show(waiting, await run.tools.call_off(waiting, turn=self._number))
         if run.tools.pending:
             raise Parked(*run.tools.pending)
         if run.tools.stalled:

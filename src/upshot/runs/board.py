@@ -15,6 +15,7 @@ from ..contract import (
     JsonObject,
     Message,
     Role,
+    ToolCall,
     UnserializableError,
     to_free_json,
 )
@@ -233,6 +234,17 @@ class Board:
             if main[place].role is Role.ASSISTANT:
                 return main[place].text or None
         return None
+
+    def open_calls(self) -> list[ToolCall]:
+        """Calls of the last produced reply on the main channel that have no tool message yet."""
+        answered: set[str | None] = set()
+        main = self._conversation(MAIN_CHANNEL)
+        for place in range(len(main) - 1, self._seeded.get(MAIN_CHANNEL, 0) - 1, -1):
+            message = main[place]
+            if message.role is Role.ASSISTANT:
+                return [call for call in message.tool_calls if call.id not in answered]
+            answered.add(message.tool_call_id)
+        return []
 
     def apply(self, change: BoardChanged) -> None:
         """Make a change that the log already has."""

@@ -10,6 +10,7 @@ from ..contract import (
     Artifact,
     ModelRequest,
     RunInfo,
+    ToolOutcome,
     ToolRecord,
 )
 from ..tools import Toolbox
@@ -41,6 +42,7 @@ class Box:
     _made: Toolbox | None = None
     _is_cancelled: bool = False
     _source: str = ""
+    _known: int = 0
 
     def __init__(self, ground: Ground, hooks: Hooks, handoffs: Handoffs) -> None:
         self.recorder: Recorder = ground.recorder
@@ -111,6 +113,16 @@ class Box:
         earlier = tuple(records)
         if earlier:
             self.tools.restore(earlier)
+            self.begin_reply()
+
+    def begin_reply(self) -> None:
+        """The engine's model has replied: what is settled from now on is of that reply."""
+        self._known = len(self.records)
+
+    @property
+    def fresh(self) -> dict[str, ToolOutcome]:
+        """What the calls of the last reply came to in this sitting, by call id."""
+        return {record.call_id: record.outcome for record in self.records[self._known :]}
 
     def new_turn(self) -> None:
         """Begin a tool turn."""

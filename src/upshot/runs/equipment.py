@@ -180,6 +180,40 @@ class Equipment:
             self.board.extend(Message(Role.ASSISTANT, text) for text in cut)
         return error
 
+    async def close_calls(self) -> None:
+        """Put an outcome on the board for each call of the last reply that the engine left open.
+
+        For an engine that did not come to its end: nobody will make them any more, and a message
+        list with open calls is not one that a model can be given.
+
+        Raises:
+            JournalError: The log refuses events.
+        """
+        run, last = self.run, self.ledger.last
+        if self.recorder.is_lost or self.record is not None or self.scope.abandoned:
+            # Engines that were left behind may still be at them.
+            return
+        own = {call.id for call in last.tool_calls} if last is not None else set[str]()
+        # Calls of a foreign engine's own model are none of ours.
+        own = own.union(run.asked, run.settled, run.unsettled)
+        calls = [call for call in self.board.open_calls() if call.id in own]
+        if not calls:
+            return
+        known, tools = {**run.settled, **self.box.fresh}, self.box.tools
+        left = [call for call in calls if call.id not in known]
+        turn = self.ledger.turns - self.ledger.turns_before
+        called_off = await tools.call_off(left, run.unsettled, turn=turn)
+        known |= {outcome.call_id: outcome for outcome in called_off}
+        self.board.extend(
+            Message(
+                Role.TOOL,
+                tools.content_of(known[call.id]),
+                tool_call_id=call.id,
+                name=call.name,
+            )
+            for call in calls
+        )
+
     def result(self, ending: Ending) -> AgentResult[Any]:
         """The result as it is now, for a run that ended so."""
         result = self.report.result(

@@ -46,6 +46,7 @@ from .scope import current_run
 from .seed import board_of, seed_board
 from .signals import Interrupted
 from .tie import Tie
+from .trail import forget_way
 
 __all__ = ["Sitting"]
 
@@ -268,6 +269,7 @@ class Sitting:
             if isinstance(error, TimeoutError) and parts.scope.stop:
                 return self._unprepared(self._classify(error))
             failed = internal_error(error, Origin.HOST)
+            forget_way(error, __file__)
             return self._unprepared(Ending(status=Status.FAILED, error=failed, exception=error))
         return Cue.PREPARED
 
@@ -309,6 +311,8 @@ class Sitting:
         if self._tie is not None:
             self._tie.bequeath_distrust()
         self._ending = ending = self._classify(parts.conclude_board(error))
+        if ending.status not in (Status.COMPLETED, Status.INPUT_REQUIRED):
+            await parts.close_calls()
         if ending.interrupt is not None:
             self._note_interrupt(ending.interrupt)
             await parts.hooks.tell("on_interrupt", ending.interrupt)

@@ -40,6 +40,7 @@ from .box import Box
 from .ground import Ground
 from .jobs import Jobs
 from .kin import child_id, origins_of, pending_in
+from .onward import is_asked, point_of
 from .output import OutputType
 from .past import CallAnswer, Past
 from .report import Report
@@ -86,6 +87,7 @@ class Run:
     _instructions: str | None = None
     _past: Past | None = None
     _again: Again | None = None
+    _point: Checkpoint | None = None
     _running: Jobs[AgentResult[Any]] | None = None
 
     def __init__(self, ground: Ground, report: Report, box: Box) -> None:
@@ -170,7 +172,12 @@ class Run:
 
     @_fact
     def resume_from(self) -> Checkpoint | None:
-        """Where to go on from; None for a fresh start, as any but the first attempt is."""
+        """Where to go on from; None for a fresh start, as any but the first attempt is.
+
+        In a run that goes on, an engine with ``can_resume`` finds there what it was asked about.
+        """
+        if self._point is not None:
+            return self._point
         return self._ground.plan.resume_from if self._attempt == 1 else None
 
     @_fact
@@ -245,16 +252,20 @@ class Run:
             reply = None if turn is None else again.reply(turn)
             if reply is not None:
                 return reply
-        return await self._box.caller.call(model, request, turn=turn)
+        response = await self._box.caller.call(model, request, turn=turn)
+        self._box.begin_reply()
+        return response
 
     def take_up(self, past: Past | None) -> None:
         """Show the engine what the log has of its attempt; None is a new one."""
-        self._past, self._again = past, None
+        self._past, self._again, self._point = past, None, None
         self.settled, self.unsettled, self.reply = {}, {}, None
         if past is not None:
             self.settled = {key: record.outcome for key, record in past.settled.items()}
             self.unsettled = dict(past.unsettled)
             self.reply = past.reply
+            if is_asked(self._ground.plan.engine):
+                self._point = point_of(past)
             self.asked, self.answers = dict(past.asked), dict(past.answers)
 
     def hand_back(self, board: Board) -> None:
@@ -269,8 +280,13 @@ class Run:
             board: That of the attempt.
         """
         if self._past is not None:
-            self._again, self._past = Again(self._past), None
+            self._again, self._past, self._point = Again(self._past), None, None
             board.begin_again()
+
+    @property
+    def is_at_top(self) -> bool:
+        """Whether the engine was called again and has asked for nothing to be handed back."""
+        return self._past is not None
 
     @property
     def is_again(self) -> bool:

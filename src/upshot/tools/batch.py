@@ -378,6 +378,10 @@ class Batch:
             return Denial(DeniedReason.DEADLINE, "the turn's deadline has passed")
         return Denial(DeniedReason.CANCELLED, "the turn was cancelled")
 
+    def settle_off(self) -> None:
+        """Settle every call that is still open, without making it."""
+        self._settle_open(parked=True)
+
     def _settle_open(self, *, parked: bool) -> None:
         """Settle what was cancelled before it could do so itself.
 

@@ -201,7 +201,14 @@ class Desk:
 
     def waits(self, call_id: str) -> bool:
         """Whether a call of this id waits for people, or for one that does."""
-        return call_id in self.parked or any(one.call_id == call_id for one in self.followers)
+        return self.waiting(call_id) is not None
+
+    def waiting(self, call_id: str) -> Case | None:
+        """The call of this id that waits for people, or for one that does; None without one."""
+        parked = self.parked.get(call_id)
+        if parked is not None:
+            return parked
+        return next((one for one in self.followers if one.call_id == call_id), None)
 
     def is_expired(self, pending: PendingApproval) -> bool:
         """Whether it has to be asked anew."""

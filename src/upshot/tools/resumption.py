@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 
 from ..contract import (
+    Effect,
     JsonObject,
     ToolCall,
     ToolDenied,
@@ -15,14 +16,14 @@ from ..contract import (
     outcome_blocks_tool,
 )
 from .case import Case
-from .conclusion import INTERRUPTED
+from .conclusion import INTERRUPTED, effect_after
 from .definition import Tool
 from .desk import Desk
 from .gates.approval import ANY_ARGUMENTS
 from .ladder import is_step
 from .replay import Flight
 
-__all__ = ["restore_records", "take_up"]
+__all__ = ["give_up", "restore_records", "take_up"]
 
 
 def restore_records(desk: Desk, records: Iterable[ToolRecord]) -> None:
@@ -57,18 +58,32 @@ def take_up(desk: Desk, case: Case, started: ToolStarted) -> None:
     It runs again where that is safe; else it is a failure, its effect unknown.
     """
     tool = desk.catalog.known(case.tool_name)
-    case.idempotency_key = started.idempotency_key
-    if tool is not None and (not tool.may_write or tool.idempotent):
-        case.granted, case.mended = ANY_ARGUMENTS, started.arguments
+    if tool is None or not _may_repeat(tool):
+        give_up(desk, case, started)
         return
+    case.idempotency_key = started.idempotency_key
+    case.granted, case.mended = ANY_ARGUMENTS, started.arguments
+
+
+def give_up(desk: Desk, case: Case, started: ToolStarted) -> None:
+    """Say of a call that had started when its process ended that it did not come to its end."""
+    tool = desk.catalog.known(case.tool_name)
+    case.idempotency_key = started.idempotency_key
     case.tool, case.arguments, case.started_at = tool, started.arguments, started.time
+    effect = Effect.UNKNOWN if tool is None else effect_after(tool, done=False)
+    doubt = "; whether it took effect is unknown" if effect is Effect.UNKNOWN else ""
     case.outcome = ToolFailure(
         case.call_id,
         case.tool_name,
-        error="The process ended while this call ran; whether it took effect is unknown.",
-        retryable=False,
+        error=f"The process ended while this call ran{doubt}.",
+        retryable=tool is not None and _may_repeat(tool),
+        effect=effect,
         code=INTERRUPTED,
     )
+
+
+def _may_repeat(tool: Tool) -> bool:
+    return not tool.may_write or tool.idempotent
 
 
 def _restore_outcome(desk: Desk, case: Case, outcome: ToolOutcome) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets as random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -41,7 +42,7 @@ from .ledger import Barrier, Emit, ledger_of
 from .lending import Lending
 from .options import check_choices, check_options, read_calls, read_list, settle_policy
 from .repair import AskModel, Repair
-from .resumption import restore_records, take_up
+from .resumption import give_up, restore_records, take_up
 from .secrets import Secrets
 from .turn import ReplayScope, Turn
 from .workers import WORKERS, Workers
@@ -370,8 +371,49 @@ class Toolbox(Lending):
                 # People were asked about these, whatever a model had to correct first.
                 case.mended = asked[case.call_id].arguments
                 case.answered = case.call_id in answers
-        outcomes = await self._run(cases)
-        return outcomes + await self._answer_again(asked, answers)
+        try:
+            outcomes = await self._run(cases)
+            return outcomes + await self._answer_again(asked, answers)
+        except asyncio.CancelledError:
+            # While answers are taken up, the calls without one wait outside of their batch.
+            self._settle_off([case for case in cases if self._desk.waiting(case.call_id) is case])
+            raise
+
+    async def call_off(
+        self,
+        calls: Sequence[ToolCall],
+        started: Mapping[str, ToolStarted] | None = None,
+        *,
+        turn: int = 0,
+    ) -> list[ToolOutcome]:
+        """Settle calls of a reply that nobody will make any more, so that none is left open.
+
+        One that had started in an earlier process is a failure ``interrupted``; all others are
+        denied as cancelled, those that wait for people too.
+
+        Args:
+            calls: Those of the reply that have no outcome.
+            started: What the log says of the start of some of them, by call id.
+            turn: A label for their records.
+
+        Returns:
+            One outcome for each call, in call order.
+
+        Raises:
+            JournalError: Events could not be logged.
+        """
+        await self._desk.ledger.open()
+        cases = [self._desk.waiting(call.id) or self._desk.open(call, turn) for call in calls]
+        for case in cases:
+            if started and case.call_id in started:
+                give_up(self._desk, case, started[case.call_id])
+        self._settle_off(cases)
+        return [case.outcome for case in cases if case.outcome is not None]
+
+    def _settle_off(self, cases: Sequence[Case]) -> None:
+        batch = Batch(self._desk, cases)
+        batch.settle_off()
+        self._keep(batch)
 
     def _recall(
         self,
@@ -421,9 +463,12 @@ class Toolbox(Lending):
             await batch.run()
         finally:
             self._batches.discard(batch)
-            self.records += batch.records
-            self._note_untrusted(batch.records)
+            self._keep(batch)
         return [case.outcome for case in cases if case.outcome is not None]
+
+    def _keep(self, batch: Batch) -> None:
+        self.records += batch.records
+        self._note_untrusted(batch.records)
 
 
 def _first_turn(
