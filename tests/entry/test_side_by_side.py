@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -90,3 +92,31 @@ async def test_who_is_taken_over_from_can_append_nothing_more(tmp_path: Path) ->
                 journal.append(mine, epoch=epoch)
         journal.append(mine, epoch=max(epochs))
         await journal.durable("r", 1)
+
+
+@pytest.mark.parametrize("ahead", range(4))
+async def test_a_claim_that_fails_leaves_the_run_that_is_under_way(
+    tmp_path: Path, ahead: int
+) -> None:
+    path = tmp_path / "runs.db"
+    refused: list[Any] = []
+
+    async def work(run: Any, host: Any, board: Any) -> Any:
+        await host.once("before", "write", lambda: 1)
+        with contextlib.closing(sqlite3.connect(path)) as file, file:
+            file.execute("UPDATE events SET body = 'x' WHERE seq = 1")
+        claim = asyncio.create_task(journal.claim("r"))
+        for _ in range(ahead):
+            await asyncio.sleep(0)
+        await host.once("after", "read", lambda: 1)
+        refused.extend(await asyncio.gather(claim, return_exceptions=True))
+        return "Done."
+
+    async with open_journal(path) as journal:
+        agent = Agent("a", engine=Do(work))
+        result = await run(agent, Request("?", run_id="r"), journal=journal)
+    assert (result.status, result.output, result.error) == ("completed", "Done.", None)
+    assert isinstance(refused[0], JournalError)
+    with contextlib.closing(sqlite3.connect(path)) as file:
+        kinds = file.execute("SELECT kind FROM events ORDER BY seq").fetchall()
+    assert kinds[-1] == ("run_settled",)

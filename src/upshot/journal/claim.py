@@ -14,14 +14,14 @@ from .entry import RUNNING, decode_event
 from .holder import NOBODY, Holder, read_holder, this_process
 from .stored import scan_run
 
-__all__ = ["Claim", "claim_run", "read_holders", "release_runs"]
+__all__ = ["Claim", "claim_run", "hold_run", "read_holders", "release_runs"]
 
 _EPOCH = "SELECT CAST(epoch AS INTEGER) FROM runs WHERE run_id = ?"
 _HOLDER = "SELECT CAST(holder AS TEXT) FROM runs WHERE run_id = ?"
 _HOLDERS = "SELECT CAST(run_id AS TEXT), CAST(holder AS TEXT) FROM runs WHERE holder IS NOT NULL"
 _TAKE = """INSERT INTO runs (run_id, epoch, last_seq, holder) VALUES (?1, ?2, ?3, ?4)
     ON CONFLICT (run_id) DO UPDATE SET epoch = ?2, last_seq = ?3, holder = ?4"""
-_LET_GO = "UPDATE runs SET holder = ? WHERE run_id = ? AND epoch = ?"
+_HOLD = "UPDATE runs SET holder = ? WHERE run_id = ? AND epoch = ?"
 _TURN = """SELECT body FROM events
     WHERE run_id = ? AND kind IN ('run_started', 'run_resumed', 'run_settled')
     ORDER BY seq DESC LIMIT 1"""
@@ -72,9 +72,13 @@ def claim_run(
     row = connection.execute(_EPOCH, (run_id,)).fetchone()
     # The epochs of the events are under their checksums, that of the run is not.
     epoch = max(scan.epoch, row[0] or 0 if row else 0) + 1
-    holder_text = msgspec.json.encode(this_process()).decode()
-    connection.execute(_TAKE, (run_id, epoch, scan.last_seq, holder_text))
+    connection.execute(_TAKE, (run_id, epoch, scan.last_seq, _this_holder()))
     return Claim(epoch, scan.last_seq, damage)
+
+
+def hold_run(connection: sqlite3.Connection, run_id: str, epoch: int) -> None:
+    """Note again that this process works on the run, unless somebody took it since."""
+    connection.execute(_HOLD, (_this_holder(), run_id, epoch))
 
 
 def release_runs(connection: sqlite3.Connection, claims: Iterable[tuple[str, int]]) -> None:
@@ -84,13 +88,17 @@ def release_runs(connection: sqlite3.Connection, claims: Iterable[tuple[str, int
         connection: Within a transaction that may write.
         claims: The runs with the epochs that they were taken with; who took one since keeps it.
     """
-    connection.executemany(_LET_GO, [(NOBODY, *claim) for claim in claims])
+    connection.executemany(_HOLD, [(NOBODY, *claim) for claim in claims])
 
 
 def read_holders(connection: sqlite3.Connection) -> dict[str, Holder]:
     """The processes that took runs which have not settled since, by run."""
     read = ((run_id, read_holder(text)) for run_id, text in connection.execute(_HOLDERS))
     return {run_id: holder for run_id, holder in read if holder is not None}
+
+
+def _this_holder() -> str:
+    return msgspec.json.encode(this_process()).decode()
 
 
 def _other_holder(connection: sqlite3.Connection, run_id: str) -> Holder | None:

@@ -7,19 +7,21 @@ import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from os import PathLike, fspath
 from typing import TypeVar
 
 from ..contract import Event, RunSettled, RunSummary
 from ..errors import JournalError
 from . import stored
-from .claim import Claim, claim_run, read_holders, release_runs
+from .claim import Claim, claim_run, hold_run, read_holders, release_runs
 from .damage import Damage, damage_error, logger
-from .entry import decode_event, epoch_error, gap_error, stamp_of, to_entry
+from .entry import Entry, decode_event, epoch_error, gap_error, stamp_of, to_entry
 from .holder import Holder, held_error
 from .reader import Reader
 from .schema import FILE_ERRORS
 from .sqlite_artifacts import SqliteArtifactStore
+from .taking import Taking
 from .transfer import export_run, import_run
 from .writer import Writer
 
@@ -63,8 +65,9 @@ class SqliteJournal:
         self._writer = writer
         self._reader = reader
         self._holds: dict[str, _Hold] = {}
-        # Runs that are being claimed, each by the latest claim of it.
-        self._taking: dict[str, object] = {}
+        # Claims under way, one a run, and the tasks of all that were begun.
+        self._takings: dict[str, Taking] = {}
+        self._claims: set[asyncio.Task[Claim | Holder]] = set()
         self._cuts: dict[str, Damage] = {}
         self._closed = False
 
@@ -96,6 +99,8 @@ class SqliteJournal:
     async def claim(self, run_id: str, *, cut: bool = False) -> int:
         """Take the run: returns the new epoch; appends with an older one fail from now on.
 
+        What was appended before it returns is in the log; a claim that fails changes nothing,
+        and what one took that was cancelled is let go.
         Damage at the end of its log is cut off, logged as a warning and told by ``damage``.
         Another process that works on the run is not looked at: see ``claim_free``.
 
@@ -152,28 +157,53 @@ class SqliteJournal:
             self.post(lambda connection: release_runs(connection, [(run_id, epoch)]), 0)
 
     async def _claim(self, run_id: str, *, cut: bool, take_over: bool) -> Claim | Holder:
-        # From here on nothing is queued for the run by who holds it until now: it would come
-        # after the claim, and be refused when somebody else's events are there already.
-        self._taking[run_id] = ticket = object()
+        # A task of its own: what is in the queue is done also where nobody waits any more.
+        task = asyncio.create_task(self._take(run_id, cut=cut, take_over=take_over))
+        self._claims.add(task)
+        task.add_done_callback(self._claims.discard)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(partial(self._give_back, run_id))
+            raise
+
+    async def _take(self, run_id: str, *, cut: bool, take_over: bool) -> Claim | Holder:
+        while (before := self._takings.get(run_id)) is not None:
+            await before.ended.wait()
+        taking = self._takings[run_id] = Taking()
+        entries = taking.kept
         try:
             claim = await self.write(
                 lambda connection: claim_run(connection, run_id, cut=cut, take_over=take_over)
             )
-            # One that was begun since has the run.
-            if isinstance(claim, Claim) and self._taking.get(run_id) is ticket:
-                self._hold(run_id, claim)
+            if isinstance(claim, Claim):
+                entries = taking.hand_over(claim)
+                self._hold(run_id, claim, entries)
         finally:
-            if self._taking.get(run_id) is ticket:
-                del self._taking[run_id]
+            del self._takings[run_id]
+            for entry in entries:
+                self._writer.put(entry)
+            taking.ended.set()
+        if isinstance(claim, Claim) and entries:
+            # Who had the run may have settled it.
+            self.post(lambda connection: hold_run(connection, run_id, claim.epoch), 0)
         return claim
 
-    def _hold(self, run_id: str, claim: Claim) -> None:
-        """Take note of a run that was taken."""
+    def _hold(self, run_id: str, claim: Claim, entries: Sequence[Entry]) -> None:
+        """Take note of a run that was taken, to which *entries* will be written first."""
         self._writer.failed.pop(run_id, None)
         self._writer.written[run_id] = claim.last_seq
-        self._holds[run_id] = _Hold(claim.epoch, claim.last_seq, taken=True)
+        last_seq = entries[-1].seq if entries else claim.last_seq
+        self._holds[run_id] = _Hold(claim.epoch, last_seq, taken=True)
         if claim.damage is not None:
             self._cuts[run_id] = claim.damage
+
+    def _give_back(self, run_id: str, task: asyncio.Task[Claim | Holder]) -> None:
+        """Let go what a claim took that nobody waits for."""
+        if not task.cancelled() and task.exception() is None:
+            claim = task.result()
+            if isinstance(claim, Claim):
+                self.release(run_id, claim.epoch)
 
     def append(self, event: Event, *, epoch: int | None = None) -> None:
         """Take a durable event; returns at once.
@@ -191,8 +221,6 @@ class SqliteJournal:
         """
         run_id, seq = stamp_of(event)
         self._check(run_id)
-        if run_id in self._taking:
-            raise JournalError(f"run {run_id} is being taken by somebody else", run_id=run_id)
         hold = self._holds.get(run_id)
         if hold is None:
             hold = self._holds[run_id] = _Hold(epoch or 0, max(seq - 1, 0))
@@ -200,7 +228,12 @@ class SqliteJournal:
             raise epoch_error(run_id, epoch, hold.epoch, hold.last_seq)
         if seq != hold.last_seq + 1:
             raise gap_error(run_id, seq, hold.last_seq)
-        self._writer.put(to_entry(event, run_id, seq, hold.epoch))
+        entry = to_entry(event, run_id, seq, hold.epoch)
+        taking = self._takings.get(run_id)
+        if taking is None:
+            self._writer.put(entry)
+        else:
+            taking.kept.append(entry)
         hold.last_seq = seq
         hold.settled = isinstance(event, RunSettled)
 
@@ -213,6 +246,9 @@ class SqliteJournal:
         writer = self._writer
         if writer.written.get(run_id, 0) < seq:
             self._check(run_id)
+            taking = self._takings.get(run_id)
+            if taking is not None:
+                await taking.wait()
             await writer.flush()
             self._check(run_id)
             if writer.written.get(run_id, 0) < seq:
@@ -280,6 +316,9 @@ class SqliteJournal:
 
     async def aclose(self) -> None:
         """Write what is queued and close the file; may be called again."""
+        while self._claims:
+            # One that was cancelled is let go in the end.
+            await asyncio.wait(self._claims)
         if self._closed:
             return
         for run_id, hold in self._holds.items():
@@ -289,7 +328,10 @@ class SqliteJournal:
         await self._writer.aclose()
 
     async def flush(self) -> None:
-        """Wait until what is queued is written, as far as it can be."""
+        """Wait until what was appended is written, as far as it can be."""
+        for taking in tuple(self._takings.values()):
+            if taking.kept:
+                await taking.ended.wait()
         if self.usable:
             await self._writer.flush()
 

@@ -1,0 +1,199 @@
+"""What becomes of a run, and of what is appended to it, while a claim is under way."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from upshot.contract import AgentResult, Event, RunSettled, RunStarted
+from upshot.errors import JournalError
+from upshot.journal import SqliteJournal
+
+
+def event(seq: int) -> Event:
+    return RunStarted(run_id="r", seq=seq)
+
+
+def change(path: Path, statement: str) -> None:
+    connection = sqlite3.connect(path)
+    with connection:
+        connection.execute(statement)
+    connection.close()
+
+
+async def seqs(journal: SqliteJournal) -> list[int]:
+    return [event.seq async for event in journal.events("r")]
+
+
+async def under_way(claim: Any) -> asyncio.Task[int]:
+    """The claim, queued, with an outcome that the loop does not know yet."""
+    task: asyncio.Task[int] = asyncio.create_task(claim)
+    for _ in range(2):
+        await asyncio.sleep(0)
+    return task
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "runs.db"
+
+
+@pytest.fixture
+async def journal(path: Path) -> AsyncIterator[SqliteJournal]:
+    opened = await SqliteJournal.open(path)
+    yield opened
+    await opened.aclose()
+
+
+@pytest.mark.parametrize("steps", range(6))
+async def test_a_claim_that_was_cancelled_is_let_go(path: Path, steps: int) -> None:
+    journal = await SqliteJournal.open(path)
+    claim = asyncio.create_task(journal.claim_free("r"))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    claim.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await claim
+    await journal.aclose()
+    other = await SqliteJournal.open(path)
+    assert all(holder.state == "gone" for holder in (await other.holders()).values())
+    await other.aclose()
+
+
+async def test_a_claim_that_was_cancelled_is_let_go_while_the_journal_stays_open(
+    journal: SqliteJournal,
+) -> None:
+    claim = await under_way(journal.claim_free("r"))
+    claim.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await claim
+    # One that comes later is behind all that the cancelled one still does.
+    await journal.claim("other")
+    assert (await journal.holders())["r"].state == "gone"
+
+
+async def test_what_is_appended_while_a_claim_fails_is_written(
+    journal: SqliteJournal, path: Path
+) -> None:
+    epoch = await journal.claim("r")
+    for seq in (1, 2, 3):
+        journal.append(event(seq), epoch=epoch)
+    await journal.durable("r", 3)
+    change(path, "UPDATE events SET body = 'x' WHERE seq = 2")
+    claim = await under_way(journal.claim("r"))
+    journal.append(event(4), epoch=epoch)
+    await journal.durable("r", 4)
+    with pytest.raises(JournalError):
+        await claim
+    journal.append(event(5), epoch=epoch)
+    await journal.durable("r", 5)
+    change(path, "DELETE FROM events WHERE seq < 4")
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT seq FROM events").fetchall() == [(4,), (5,)]
+    connection.close()
+
+
+async def test_what_is_appended_while_a_claim_succeeds_comes_before_it(
+    journal: SqliteJournal,
+) -> None:
+    old = await journal.claim("r")
+    journal.append(event(1), epoch=old)
+    claim = await under_way(journal.claim("r"))
+    journal.append(event(2), epoch=old)
+    journal.append(event(3), epoch=old)
+    await journal.durable("r", 3)
+    new = await claim
+    assert await journal.last_seq("r") == 3
+    with pytest.raises(JournalError, match="has taken it"):
+        journal.append(event(4), epoch=old)
+    journal.append(event(4), epoch=new)
+    await journal.durable("r", 4)
+    assert await seqs(journal) == [1, 2, 3, 4]
+
+
+async def test_who_reads_at_once_sees_what_came_while_the_run_was_taken(
+    journal: SqliteJournal,
+) -> None:
+    claim = await under_way(journal.claim("r"))
+    journal.append(event(1))
+    assert await seqs(journal) == [1]
+    assert await claim == 1
+
+
+async def test_a_run_that_settles_while_it_is_taken_is_held_by_who_took_it(
+    journal: SqliteJournal,
+) -> None:
+    old = await journal.claim("r")
+    journal.append(event(1), epoch=old)
+    claim = await under_way(journal.claim("r"))
+    journal.append(RunSettled(run_id="r", seq=2, result=AgentResult(run_id="r")), epoch=old)
+    await journal.durable("r", 2)
+    new = await claim
+    assert (await journal.holders())["r"].is_this_process
+    journal.release("r", new)
+    assert (await journal.holders())["r"].state == "gone"
+
+
+@pytest.mark.parametrize("written", [[], [event(1)]])
+async def test_what_comes_after_somebody_elses_claim_is_not_acknowledged(
+    journal: SqliteJournal, path: Path, written: list[Event]
+) -> None:
+    old = await journal.claim("r")
+    other = await SqliteJournal.open(path)
+    epoch = await other.claim("r")
+    for one in written:
+        other.append(one, epoch=epoch)
+    await other.aclose()
+    claim = await under_way(journal.claim("r"))
+    journal.append(event(1), epoch=old)
+    with pytest.raises(JournalError, match="no longer held with epoch 1: epoch 3"):
+        await journal.durable("r", 1)
+    journal.append(event(len(written) + 1), epoch=await claim)
+    await journal.durable("r", len(written) + 1)
+    assert await seqs(journal) == list(range(1, len(written) + 2))
+
+
+async def test_what_comes_after_a_damage_that_is_cut_off_is_not_acknowledged(
+    journal: SqliteJournal, path: Path
+) -> None:
+    old = await journal.claim("r")
+    for seq in (1, 2):
+        journal.append(event(seq), epoch=old)
+    await journal.durable("r", 2)
+    change(path, "UPDATE events SET body = 'x' WHERE seq = 2")
+    claim = await under_way(journal.claim("r"))
+    journal.append(event(3), epoch=old)
+    with pytest.raises(JournalError, match="no longer held"):
+        await journal.durable("r", 3)
+    await claim
+    assert await seqs(journal) == [1]
+
+
+async def test_of_many_claims_at_once_none_loses_what_was_appended(
+    journal: SqliteJournal,
+) -> None:
+    old = await journal.claim("r")
+    claims = [await under_way(journal.claim("r")) for _ in range(3)]
+    journal.append(event(1), epoch=old)
+    await journal.durable("r", 1)
+    epochs = [await claim for claim in claims]
+    assert epochs == [old + 1, old + 2, old + 3]
+    journal.append(event(2), epoch=epochs[-1])
+    await journal.durable("r", 2)
+    assert await seqs(journal) == [1, 2]
+
+
+async def test_closing_writes_what_was_kept(path: Path) -> None:
+    journal = await SqliteJournal.open(path)
+    claim = await under_way(journal.claim("r"))
+    journal.append(event(1))
+    await journal.aclose()
+    assert await claim == 1
+    again = await SqliteJournal.open(path)
+    assert await seqs(again) == [1]
+    await again.aclose()
