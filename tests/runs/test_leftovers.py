@@ -72,6 +72,15 @@ LOOP = Agent("a", model=ScriptedModel(reply), tools=[add])
 def nothing(*_: Any) -> None: ...
 
 
+async def nothing_later(*_: Any) -> None:
+    await asyncio.sleep(0)
+
+
+def broken(*_: Any) -> Any:
+    return {}["k"]
+
+
+ASYNC_HOST = SimpleNamespace(publish=nothing_later, report_usage=nothing_later)
 HOST = SimpleNamespace(publish=nothing, interrupts=nothing, report_usage=nothing)
 CASES: dict[str, Callable[[], Awaitable[Any]]] = {
     "a script": lambda: run(AGENT, "?", engine=ScriptEngine(script)),
@@ -83,6 +92,11 @@ CASES: dict[str, Callable[[], Awaitable[Any]]] = {
     "a step": lambda: run(AGENT, "?", engine=ScriptEngine(with_a_step)),
     "a step that fails": lambda: run(AGENT, "?", engine=Do(with_a_step_that_fails)),
     "hooks": lambda: run(LOOP, "?", observers=[Witness()], deciders=[Decider()]),
+    "an async host": lambda: run(LOOP, "?", host=ASYNC_HOST),
+    "a seeder that raises": lambda: run(LOOP, "?", prepare=broken),
+    "a decider that raises": lambda: run(
+        LOOP, "?", deciders=[SimpleNamespace(before_finalize=broken)]
+    ),
     "a host": lambda: run(LOOP, "?", host=HOST),
     "an engine": lambda: run(AGENT, "?", engine=Do(script)),
     "a bug": lambda: run(AGENT, "?", engine=Do(lambda *_: {}["k"])),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 import pytest
@@ -167,6 +168,12 @@ async def test_what_ends_a_run_by_a_word_has_no_trail() -> None:
     result = await run(AGENT, "?", engine=Do(work))
     assert result.error is not None
     assert result.error.details == {}
+
+
+async def test_what_a_seeder_raised_still_has_the_way_to_its_place() -> None:
+    result = await run(AGENT, "?", prepare=broken)
+    assert isinstance(result.raw, KeyError)
+    assert extract_tb(result.raw.__traceback__)[-1].name == "broken"
 
 
 async def test_unwrapping_raises_from_what_was_raised() -> None:

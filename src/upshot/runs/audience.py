@@ -57,6 +57,8 @@ class Audience:
         self._has_failed = True
         if self._task is not None:
             self._task.cancel()
+            # Its context leads to the run, and that back here.
+            self._task = None
         for told in self._waiting:
             if inspect.iscoroutine(told):
                 told.close()

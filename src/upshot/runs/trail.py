@@ -12,7 +12,7 @@ from ..contract import JsonObject
 from .callback import kind_of, origin_of
 from .signals import Signal
 
-__all__ = ["blame", "trail_of"]
+__all__ = ["blame", "forget_way", "trail_of"]
 
 _OURS = str(Path(__file__).parents[1]) + os.sep
 _LIBRARY = str(Path(os.__file__).parent) + os.sep
@@ -40,6 +40,17 @@ def blame(error: BaseException, who: str, run_id: str) -> None:
             setattr(error, _BLAMED, (run_id, who))
         except (AttributeError, TypeError):
             return
+
+
+def forget_way(error: BaseException, file: str) -> None:
+    """Take the outermost frames of *error* off that are of *file*, by its ``__file__``.
+
+    For who keeps what it caught: these frames lead back to who keeps it.
+    """
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == file:
+        trace = trace.tb_next
+    error.__traceback__ = trace
 
 
 def trail_of(error: BaseException) -> JsonObject:
