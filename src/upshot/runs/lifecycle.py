@@ -311,6 +311,8 @@ class Sitting:
         if self._tie is not None:
             self._tie.bequeath_distrust()
         self._ending = ending = self._classify(parts.conclude_board(error))
+        if ending.status not in (Status.COMPLETED, Status.INPUT_REQUIRED):
+            await parts.close_calls()
         if ending.interrupt is not None:
             self._note_interrupt(ending.interrupt)
             await parts.hooks.tell("on_interrupt", ending.interrupt)
