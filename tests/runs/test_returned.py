@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import pytest
 
-from tests.runs.kit import Do, measured
+from tests.runs.kit import Do, measured, raising
 from upshot import (
     Aborted,
     Agent,
@@ -18,6 +19,8 @@ from upshot import (
     ErrorCode,
     Interrupted,
     ModelResponse,
+    Parked,
+    PendingQuestion,
     RunFailed,
     ScriptEngine,
     Status,
@@ -157,3 +160,81 @@ async def test_a_reply_with_calls_and_no_text_is_no_answer() -> None:
     reply = ModelResponse(tool_calls=(ToolCall("1", "add", {}),))
     result = await run(OUTER, "?", **giving(reply))
     assert (result.status, result.output, result.content) == ("completed", None, None)
+
+
+def unwrapping(*agents: Agent[Any]) -> dict[str, Any]:
+    """A script that unwraps what its children gave, all at once."""
+
+    async def one(run: Any, agent: Agent[Any]) -> None:
+        (await run.child(agent, "?", key=agent.id)).unwrap()
+
+    async def work(run: Any, host: Any, board: Any) -> str:
+        if len(agents) == 1:
+            await one(run, agents[0])
+        async with asyncio.TaskGroup() as group:
+            for agent in agents:
+                group.create_task(one(run, agent))
+        return "done"
+
+    return {"engine": ScriptEngine(work)}
+
+
+def asking(name: str) -> Agent[Any]:
+    async def work(run: Any, host: Any, board: Any) -> Any:
+        return await host.ask_user(f"{name}?", key=name)
+
+    return Agent(name, engine=ScriptEngine(work))
+
+
+async def test_unwrapping_a_run_that_waits_parks_the_script_until_it_is_answered() -> None:
+    journal = MemoryJournal()
+    parked = await run(OUTER, "?", journal=journal, **unwrapping(asking("a")))
+    assert (parked.status, [one.id for one in parked.pending]) == ("input_required", ["a"])
+    answers = [Answer("a", 1)]
+    done = await resume(
+        parked.run_id, OUTER, journal=journal, answers=answers, **unwrapping(asking("a"))
+    )
+    assert (done.status, done.output) == ("completed", "done")
+
+
+async def test_all_that_several_unwrapped_runs_wait_for_is_asked() -> None:
+    parked = await run(OUTER, "?", **unwrapping(asking("a"), asking("b")))
+    assert (parked.status, {one.id for one in parked.pending}) == ("input_required", {"a", "b"})
+
+
+async def test_unwrapping_a_run_that_failed_keeps_its_code() -> None:
+    inner = Agent("inner", model=ScriptedModel([AgentError(ErrorCode.NOT_FOUND, "gone")]))
+    result = await run(OUTER, "?", **unwrapping(inner))
+    assert result.error is not None
+    assert (result.status, result.error.code) == ("failed", "not_found")
+
+
+async def test_an_unwrapped_failure_goes_before_what_waits() -> None:
+    failed = AgentResult[Any](status=Status.FAILED, error=AgentError(ErrorCode.NOT_FOUND, "gone"))
+    both = ExceptionGroup("two", [Parked(PendingQuestion(id="q", question="?")), RunFailed(failed)])
+    result = await run(OUTER, "?", engine=raising(both))
+    assert result.error is not None
+    assert (result.status, result.error.code) == ("failed", "not_found")
+
+
+async def test_unwrapping_a_reply_that_failed_keeps_its_code() -> None:
+    async def work(run: Any, host: Any, board: Any) -> Any:
+        return (await run.call_model("?")).unwrap()
+
+    model = ScriptedModel([AgentError(ErrorCode.AUTH_ERROR, "who are you?")])
+    result = await run(OUTER, "?", model=model, engine=ScriptEngine(work))
+    assert result.error is not None
+    assert (result.status, result.error.code) == ("failed", "auth_error")
+    with pytest.raises(RunFailed) as caught:
+        result.unwrap()
+    cause = caught.value.__cause__
+    assert cause is not None
+    assert isinstance(cause.__cause__, RunFailed)
+
+
+async def test_a_bug_beside_an_unwrapped_failure_stays_a_bug() -> None:
+    failed = AgentResult[Any](status=Status.FAILED, error=AgentError(ErrorCode.NOT_FOUND, "gone"))
+    both = ExceptionGroup("two", [RunFailed(failed), KeyError("k")])
+    result = await run(OUTER, "?", engine=raising(both))
+    assert result.error is not None
+    assert (result.status, result.error.code) == ("failed", "internal")

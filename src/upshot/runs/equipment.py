@@ -35,7 +35,7 @@ from .plan import Parent, Plan
 from .recorder import Recorder
 from .recording import Recording
 from .report import Report
-from .returned import Returned, read_returned
+from .returned import Returned, read_raised, read_returned
 from .run import Run
 from .scope import Scope
 from .steps import Steps
@@ -170,7 +170,8 @@ class Equipment:
             error: What the engine raised, None for a clean return.
 
         Returns:
-            The same; or that it left something on the board that is no JSON.
+            The same; what a result that it unwrapped says; or that it left something on the board
+            that is no JSON.
         """
         try:
             self.board.notice()
@@ -178,7 +179,7 @@ class Equipment:
             return self.conclude_board(error or misuse)
         if cut := self.box.cut:
             self.board.extend(Message(Role.ASSISTANT, text) for text in cut)
-        return error
+        return read_raised(error) or error
 
     async def close_calls(self) -> None:
         """Put an outcome on the board for each call of the last reply that the engine left open.

@@ -1,14 +1,15 @@
-"""Returned: what an engine returned that says itself how it went."""
+"""Returned: what an engine returned, or raised, that says itself how it went."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple, cast
 
 from ..contract import AgentError, AgentResult, ErrorCode, ModelResponse, Origin, Status
+from ..errors import RunFailed
 from .kin import pending_in
-from .signals import Aborted, Failed, Interrupted, Parked, Signal
+from .signals import Aborted, Failed, Interrupted, Parked, Signal, signal_of
 
-__all__ = ["Returned", "read_returned"]
+__all__ = ["Returned", "read_raised", "read_returned"]
 
 
 class Returned(NamedTuple):
@@ -41,6 +42,24 @@ def read_returned(value: object) -> Returned | None:
             return Returned(ending=Failed(value))
         case _:
             return None
+
+
+def read_raised(error: BaseException | None) -> Signal | None:
+    """Read a RunFailed that an engine let through: its run ends as what was unwrapped ended.
+
+    In a group, as a ``TaskGroup`` raises it, it is read beside what else ends or parks a run.
+
+    Returns:
+        None where it is none, or a group that holds a bug as well.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        return signal_of(group.derive([read_raised(leaf) or leaf for leaf in group.exceptions]))
+    told = read_returned(error.result) if isinstance(error, RunFailed) else None
+    if told is None or told.ending is None:
+        return None
+    told.ending.__cause__ = error
+    return told.ending
 
 
 def _of_result(result: AgentResult[Any]) -> Returned:
