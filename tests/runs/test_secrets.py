@@ -23,6 +23,7 @@ from upshot import (
     resume,
     run,
     start,
+    to_execution_result,
     tool,
 )
 
@@ -173,3 +174,10 @@ async def test_no_hook_puts_a_secret_into_the_result(options: dict[str, Any], tm
     assert SECRET.encode() not in encode(result)
     assert SECRET not in str(result)
     assert SECRET.encode() not in bytes_of(journal)
+
+
+async def test_no_view_of_a_result_holds_a_secret_that_was_asked_with(tmp_path: Path):
+    agent = Agent("x", model=ScriptedModel(["done"]))
+    result = await run(agent, f"use {SECRET}", secrets=[SECRET])
+    assert [message.text for message in result.all_messages()] == ["use ***", "done"]
+    assert SECRET not in str(to_execution_result(result))

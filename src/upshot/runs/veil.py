@@ -15,6 +15,7 @@ import msgspec
 from ..contract import (
     AgentResult,
     Event,
+    Local,
     ReasoningDelta,
     RunStarted,
     TextDelta,
@@ -61,6 +62,12 @@ class Veil:
         masked = self._shown.mask(plain)
         if masked != plain:
             result = msgspec.structs.replace(result, output=masked)
+        local = result.local
+        seeded = None if local is None else local.get("seeded")
+        if local is not None and (hidden := self._shown.mask(seeded)) != seeded:
+            # Part of what people see in ``all_messages()``, though of no JSON form.
+            own = Local(**{**local.values, "seeded": hidden})
+            result = msgspec.structs.replace(result, local=own)
         return self._shown.mask(result)
 
     def hold(self, delta: Event) -> Event | None:
