@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from ..errors import Misuse
+from .article import kind_of
 from .message import Message
-from .value import Json, JsonObject, Root, Value, settle_moments, written
+from .value import Json, JsonObject, Root, Value, set_field, settle_moments, written
 
 __all__ = ["SPEC_VERSION", "BoardSnapshot", "Checkpoint"]
 
@@ -38,7 +40,7 @@ class Checkpoint(_Point, frozen=True, kw_only=True):
     Attributes:
         exec_id: The run that it is of.
         step: The engine's name for the point.
-        board: The board at that point.
+        board: The board at that point; of a Board that is given, its snapshot is taken.
         iteration: How many steps the engine had made.
         payload: What the engine needs besides.
         attributes: The run's attributes.
@@ -56,3 +58,13 @@ class Checkpoint(_Point, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         settle_moments(self, "timestamp", "original_started_at")
+        if not isinstance(self.board, BoardSnapshot):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+            set_field(self, "board", _snapshot_of(self.board))
+
+
+def _snapshot_of(board: object) -> BoardSnapshot:
+    taken = None if isinstance(board, type) else getattr(board, "snapshot", None)
+    made: object = taken() if callable(taken) else None
+    if isinstance(made, BoardSnapshot):
+        return made
+    raise Misuse(f"the board of a checkpoint is {kind_of(board)}: give board.snapshot()")
