@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -27,7 +28,7 @@ from ..runs import (
 )
 from .arguments import check_options, check_run_id
 from .opening import typed
-from .planning import plan_again, read_on, read_past, to_agent
+from .planning import plan_again, read_on, read_past, secrets_of, to_agent
 
 __all__ = ["Replay", "replay_run"]
 
@@ -66,10 +67,11 @@ async def replay_run(
     if current_run.get() is not None:
         raise Misuse("a run cannot be replayed inside a run")
     async with open_journal(journal, create=False) as opened:
-        await read_past(run_id, opened)
+        hidden = secrets_of(options)
+        await read_past(run_id, opened, secrets=hidden)
         events = [event async for event in opened.events(run_id)]
-        record = Recording(events)
-        results = {child: await _result_of(child, opened) for child in record.children}
+        record = Recording(events, hidden)
+        results = {child: await _result_of(child, opened, hidden) for child in record.children}
         given = {name: one for name, one in options.items() if name not in _OUTSIDE}
         quiet = agent.but(observers=())
         plan = await plan_again(record.past, run_id, quiet, given, opened, child=_nobody)
@@ -78,10 +80,10 @@ async def replay_run(
     plan = replace(plan, journal=copy, artifact_store=copy.artifacts, child=children.start)
     result = await _live(plan, copy, record)
     again = [event async for event in copy.events(run_id)]
-    recorded = facts_of(events)
+    recorded = facts_of(events, is_left_out=record.is_left_out, show=record.show)
     found = (
-        first_difference(recorded, facts_of(again, is_record=False)),
-        missing_call(events, again),
+        first_difference(recorded, facts_of(again, is_record=False, show=record.show)),
+        missing_call(events, again, is_left_out=record.is_left_out),
     )
     # What goes beyond the record has no place in it, and comes last.
     found = sorted(filter(None, found), key=lambda one: one.seq or len(events) + 1)
@@ -90,19 +92,26 @@ async def replay_run(
         versions = {tool.name: tool.version for tool in plan.tools}
         changed = changed_tool(events, versions) or changed_agent(events, again)
         found = [changed] if changed is not None else []
-    difference = replace(_with_kinds(found[0]), asked=record.beyond) if found else None
-    return Replay(run_id=run_id, difference=difference, compared=len(recorded), result=result)
+    difference = _told(found[0], record) if found else None
+    compared = len(recorded.said) + len(recorded.seen)
+    return Replay(run_id=run_id, difference=difference, compared=compared, result=result)
 
 
-def _with_kinds(difference: Difference) -> Difference:
-    """The same with both sides in one form: an object that begins with the event's kind."""
+def _told(difference: Difference, record: Recording) -> Difference:
+    """The same as people may see it, with what was asked for beyond the record.
+
+    Both sides have one form: an object that begins with the event's kind.
+    """
     kind = difference.kind
 
     def told(said: Json) -> Json:
-        return {"kind": kind, **said} if isinstance(said, dict) else said
+        return record.show({"kind": kind, **said} if isinstance(said, dict) else said)
 
     return replace(
-        difference, recorded=told(difference.recorded), replayed=told(difference.replayed)
+        difference,
+        recorded=told(difference.recorded),
+        replayed=told(difference.replayed),
+        asked=record.beyond,
     )
 
 
@@ -111,8 +120,10 @@ async def _live(plan: Plan, journal: MemoryJournal, record: Recording) -> AgentR
     return await Sitting(plan, epoch=epoch, record=record).live()
 
 
-async def _result_of(run_id: str, journal: Journal) -> AgentResult[Json] | None:
-    past = Past()
+async def _result_of(
+    run_id: str, journal: Journal, secrets: Sequence[str]
+) -> AgentResult[Json] | None:
+    past = Past(secrets)
     await read_on(past, run_id, journal)
     return past.result
 

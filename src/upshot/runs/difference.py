@@ -3,38 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import zip_longest
-from typing import NamedTuple
 
 from ..contract import (
-    HANDOFF_STATE_KEY,
-    AttemptEnded,
-    AttemptStarted,
-    BoardChanged,
-    Decided,
     DeniedReason,
     Event,
-    HandoffEvent,
     Json,
     JsonObject,
     ModelReplied,
-    ModelStarted,
     RunResumed,
-    RunSettled,
     RunStarted,
-    Status,
     ToolDenied,
     ToolOutcome,
     ToolSettled,
+    Warned,
     to_free_json,
 )
 from ..contract.value import Value
 from ..tools.artifacts import READER_NAME
+from .facts import Fact, Facts, Variable, View, facts_of
 
 __all__ = [
     "Difference",
-    "Fact",
     "changed_agent",
     "changed_tool",
     "facts_of",
@@ -44,8 +35,10 @@ __all__ = [
 
 # What of an agent a model is asked with.
 _ASKS_WITH = ("instructions", "tools", "handoffs", "output_schema", "settings")
-# How a run ends that somebody outside has stopped.
-_STOPPED = (Status.INTERRUPTED, Status.CANCELED)
+# How engines tell that what they go through is not what the run began with.
+_CHANGED = ("graph_changed", "machine_changed")
+_NOTHING = Fact(0, "", None)
+_NEVER = Variable(0, None)
 
 
 class Difference(Value, frozen=True, kw_only=True):
@@ -66,69 +59,23 @@ class Difference(Value, frozen=True, kw_only=True):
     asked: str = ""
 
 
-class Fact(NamedTuple):
-    """What counts of an event, when two runs are compared.
-
-    Attributes:
-        seq: Its place in the log.
-        kind: Its kind.
-        said: What is compared.
-    """
-
-    seq: int
-    kind: str
-    said: Json
-
-
-_NOTHING = Fact(0, "", None)
-
-
-def facts_of(events: Iterable[Event], *, is_record: bool = True) -> list[Fact]:
-    """What counts of a log: what an engine asked for, what it wrote, and how it ended.
-
-    What a sitting lost that was cut off is left out, and so is the end of a run that somebody
-    outside has stopped.
-
-    Args:
-        events: The log.
-        is_record: Whether a model call without a reply was lost with its process; in a replay it
-            is what the record does not have.
-    """
-    facts: list[Fact] = []
-    asked: dict[int, Fact] = {}
-    began = attempt = 0
-    for event in events:
-        if isinstance(event, AttemptStarted):
-            if event.attempt == attempt:
-                # It was cut off before its board stood, and begun once more.
-                del facts[began:]
-            began, attempt, asked = len(facts), event.attempt, {}
-        if isinstance(event, RunResumed):
-            # Deciders that were cut off were asked anew.
-            while facts[began:] and facts[-1].kind == "decided":
-                facts.pop()
-        if isinstance(event, ModelStarted) and not event.purpose:
-            if event.turn in asked:
-                facts.remove(asked[event.turn])
-            asked[event.turn] = _fact(event, {"model": event.model, "messages": event.messages})
-            facts.append(asked[event.turn])
-            continue
-        if isinstance(event, ModelReplied):
-            asked.pop(event.turn, None)
-            continue
-        facts += (_fact(event, said) for said in _said_by(event))
-    lost = {fact.seq for fact in asked.values()} if is_record else set[int]()
-    return _without_stop([fact for fact in facts if fact.seq not in lost])
-
-
-def missing_call(recorded: Iterable[Event], replayed: Iterable[Event]) -> Difference | None:
+def missing_call(
+    recorded: Iterable[Event], replayed: Iterable[Event], *, is_left_out: Callable[[int], bool]
+) -> Difference | None:
     """The first recorded tool call that was not made again, None where all were.
 
     Their order is left aside: calls side by side settle as they come.
+
+    Args:
+        recorded: The log.
+        replayed: That of the replay.
+        is_left_out: See ``facts_of``.
     """
     made = Counter(map(_call_of, _settled(replayed)))
     for event in _settled(recorded):
         call = _call_of(event)
+        if is_left_out(event.seq):
+            continue
         if not made[call]:
             said: Json = {"call_id": call[0], "tool_name": call[1]}
             return Difference(seq=event.seq, kind=event.kind, recorded=said)
@@ -139,8 +86,10 @@ def missing_call(recorded: Iterable[Event], replayed: Iterable[Event]) -> Differ
 def changed_agent(recorded: Iterable[Event], replayed: Iterable[Event]) -> Difference | None:
     """The first sitting that was begun with another agent, None where all had the same.
 
-    What is compared is what a model is asked with, as far as an agent in names says it.
+    What is compared is what a model is asked with, as far as an agent in names says it, and the
+    graph or machine, as far as its engine tells that it has changed.
     """
+    recorded, replayed = list(recorded), list(replayed)
     now = next((event.agent for event in replayed if isinstance(event, RunStarted)), None)
     for event in recorded:
         if now is None or not isinstance(event, RunStarted | RunResumed) or event.agent is None:
@@ -152,6 +101,13 @@ def changed_agent(recorded: Iterable[Event], replayed: Iterable[Event]) -> Diffe
             return Difference(
                 seq=event.seq, kind=event.kind, recorded=_json(said), replayed=_json(again)
             )
+    known = [event.warning for event in recorded if isinstance(event, Warned)]
+    for event in replayed:
+        if not isinstance(event, Warned) or event.warning in known:
+            continue
+        if event.warning.code in _CHANGED:
+            told: JsonObject = {"code": event.warning.code, "message": event.warning.message}
+            return Difference(kind=event.kind, replayed=told)
     return None
 
 
@@ -180,11 +136,25 @@ def changed_tool(recorded: Iterable[Event], versions: Mapping[str, str]) -> Diff
     return None
 
 
-def first_difference(recorded: list[Fact], replayed: list[Fact]) -> Difference | None:
+def first_difference(recorded: Facts, replayed: Facts) -> Difference | None:
     """The first place at which two runs part, None where they do not.
 
-    A record that ends before the run did is compared as far as it goes.
+    A record that ends before the run did is compared as far as it goes. Variables are compared
+    where somebody outside has to do with the run, and not each time that one is set: who was
+    parked and goes on sets them once more.
     """
+    said = _first_said(recorded.said, replayed.said)
+    for point, view in recorded.seen.items():
+        if said is not None and said.seq and said.seq < view.seq:
+            break
+        again = replayed.seen.get(point)
+        found = None if again is None else _first_variable(view, again)
+        if found is not None:
+            return found
+    return said
+
+
+def _first_said(recorded: list[Fact], replayed: list[Fact]) -> Difference | None:
     is_whole = bool(recorded) and recorded[-1].kind == "run_settled"
     for one, other in zip_longest(recorded, replayed, fillvalue=_NOTHING):
         if one is _NOTHING and not is_whole:
@@ -194,6 +164,26 @@ def first_difference(recorded: list[Fact], replayed: list[Fact]) -> Difference |
             kind = one.kind or other.kind
             return Difference(seq=one.seq, kind=kind, recorded=one.said, replayed=replayed_fact)
     return None
+
+
+def _first_variable(recorded: View, replayed: View) -> Difference | None:
+    """The variable that was set first of those that are not the same, None where all are."""
+    known, found = recorded.variables, replayed.variables
+    differing = [
+        name
+        for name in {**known, **found}
+        if name not in known or name not in found or known[name].value != found[name].value
+    ]
+    if not differing:
+        return None
+    # What the record does not have comes last.
+    name = min(differing, key=lambda name: (name not in known, known.get(name, _NEVER).seq))
+    was, now = (
+        {"variable": name, "value": side[name].value} if name in side else None
+        for side in (known, found)
+    )
+    seq = known[name].seq if name in known else 0
+    return Difference(seq=seq, kind="board_changed", recorded=was, replayed=now)
 
 
 def _is_unknown(outcome: ToolOutcome) -> bool:
@@ -206,46 +196,6 @@ def _settled(events: Iterable[Event]) -> Iterator[ToolSettled]:
 
 def _call_of(event: ToolSettled) -> tuple[str, str]:
     return event.record.call_id, event.record.tool_name
-
-
-def _without_stop(facts: list[Fact]) -> list[Fact]:
-    last = facts[-1] if facts else None
-    if last is None or last.kind != "run_settled" or _object(last.said)["status"] not in _STOPPED:
-        return facts
-    return [fact for fact in facts if fact.kind not in ("run_settled", "attempt_ended")]
-
-
-def _said_by(event: Event) -> Iterator[JsonObject]:
-    match event:
-        case AttemptStarted():
-            yield {"attempt": event.attempt, "feedback": event.feedback}
-        case BoardChanged(seeded=False):
-            # One by one: who was parked between two messages wrote them apart.
-            for message in event.messages:
-                yield _json({"channel": event.channel, "message": message})
-            for name, value in event.variables.items():
-                yield _json({"variable": name, "value": value})
-        case HandoffEvent():
-            yield {"to_agent_id": event.to_agent_id, "reason": event.reason, "note": event.note}
-        case Decided():
-            yield _json({"decider": event.decider, "decision": event.decision})
-        case AttemptEnded(line=line):
-            yield {
-                "status": str(line.status),
-                "content": line.content,
-                "reason": line.revise_reason,
-            }
-        case RunSettled(result=result) if result.status is not Status.INPUT_REQUIRED:
-            code = None if result.error is None else str(result.error.code)
-            state = {name: said for name, said in result.state.items() if name != HANDOFF_STATE_KEY}
-            said = {"status": str(result.status), "error": code, "state": state}
-            yield _json(said | {"output": result.output, "content": result.content})
-        case _:
-            pass
-
-
-def _fact(event: Event, said: Json) -> Fact:
-    return Fact(event.seq, event.kind, said)
 
 
 def _json(value: object) -> JsonObject:

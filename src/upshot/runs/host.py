@@ -401,7 +401,7 @@ class RunHost:
         """
         known = self._steps.settled.get(key)
         if known is not None:
-            return self._steps.recall(known)
+            return self._steps.hand_back(known)
         return await self._steps.do(key, effect, body, self._recorder, idempotent=idempotent)
 
     def _leave_open(self, pending: PendingQuestion, *others: Pending) -> Parked:

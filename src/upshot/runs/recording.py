@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
-from collections.abc import Iterable, Mapping
-from typing import NoReturn, cast
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, NoReturn, cast
 
 import msgspec
 
@@ -13,6 +14,7 @@ from ..contract import (
     ArtifactStored,
     AttemptStarted,
     BoardChanged,
+    Effect,
     ErrorCode,
     Event,
     Json,
@@ -22,6 +24,7 @@ from ..contract import (
     PendingApproval,
     QuestionAnswered,
     RunResumed,
+    RunStarted,
     StepSettled,
     StepStarted,
     ToolCall,
@@ -29,10 +32,13 @@ from ..contract import (
     ToolSettled,
     ToolStarted,
 )
+from ..tools.secrets import MASK, Secrets
 from .kin import child_of
 from .past import Past
+from .recorder import Recorder
 from .signals import Failed
 from .steps import Steps
+from .veil import MARKS_OPTION, lift
 
 __all__ = ["CallRecord", "Recording"]
 
@@ -56,13 +62,48 @@ class _Attempt:
         self.seed: list[BoardChanged] = []
         self.models: dict[int, str] = {}
         self.replies: dict[int, ModelResponse] = {}
+        self.asked_at: dict[int, int] = {}
         self.open: dict[str, list[Event]] = {}
         self.calls: dict[tuple[str, str], deque[CallRecord]] = {}
         self.asked: dict[str, PendingApproval] = {}
 
-    def replied(self) -> Iterable[ModelResponse]:
-        """The replies in the order in which they were asked for."""
-        return (self.replies[turn] for turn in self.models if turn in self.replies)
+    def replied(self) -> Iterable[tuple[int, ModelResponse]]:
+        """The replies in the order in which they were asked for, with the events that asked."""
+        return (
+            (self.asked_at[turn], self.replies[turn])
+            for turn in self.models
+            if turn in self.replies
+        )
+
+
+class _Steps(Steps):
+    """Steps of a record.
+
+    Args:
+        enter: Told of each step of an engine's that is not done again, by its key.
+    """
+
+    def __init__(self, enter: Callable[[str], None]) -> None:
+        super().__init__()
+        self._enter = enter
+
+    def hand_back(self, settled: StepSettled) -> Json:
+        self._enter(settled.key)
+        return super().hand_back(settled)
+
+    async def do(
+        self,
+        key: str,
+        effect: Effect,
+        body: Callable[[], Awaitable[Any] | Any],
+        recorder: Recorder,
+        *,
+        idempotent: bool,
+        who: str = "",
+    ) -> Json:
+        # One that the record has begun and not ended is as far as it goes.
+        self._enter(key)
+        return await super().do(key, effect, body, recorder, idempotent=idempotent, who=who)
 
 
 class Recording:
@@ -70,6 +111,7 @@ class Recording:
 
     Args:
         events: The log of the run.
+        secrets: Texts for which marks stand in the log, in the order in which the run had them.
 
     Attributes:
         past: The fold of the same events.
@@ -79,19 +121,28 @@ class Recording:
         beyond: What was asked for that the record does not have, "" while nothing was.
     """
 
-    def __init__(self, events: Iterable[Event]) -> None:
-        self.past: Past = Past()
-        self.steps: Steps = Steps()
+    def __init__(self, events: Iterable[Event], secrets: Sequence[str] = ()) -> None:
+        self.past: Past = Past(secrets)
+        self._hidden = Secrets(secrets)
+        self._marks: re.Pattern[bytes] | None = None
+        self.steps: Steps = _Steps(self._leave_out)
         self.steps.on_miss = self.miss
         self.children: deque[str] = deque()
         self.beyond: str = ""
         self.waiting: tuple[PendingApproval, ...] = ()
         self._attempts: dict[int, _Attempt] = {}
-        self._replies: deque[ModelResponse] = deque()
+        self._replies: deque[tuple[int, ModelResponse]] = deque()
+        # Between which events each step was under way, and those that are not done again.
+        self._spans: dict[str, tuple[int, int | None]] = {}
+        self._left_out: set[int] = set()
         self._now = _Attempt()
+        lifting: Secrets | None = None
         for event in events:
             self.past.add(event)
-            self._add(event)
+            if isinstance(event, RunStarted):
+                lifting = lift(secrets, event)
+                self._marks = _marks_of(event)
+            self._add(event if lifting is None else lifting.mask(event))
 
     # -- handing out
 
@@ -107,9 +158,11 @@ class Recording:
         Raises:
             Failed: There is none.
         """
+        while self._replies and self.is_left_out(self._replies[0][0]):
+            self._replies.popleft()
         if not self._replies:
             self.miss(f"a reply of {model}")
-        return self._replies.popleft()
+        return self._replies.popleft()[1]
 
     def call(self, call: ToolCall) -> CallRecord | None:
         """What came of *call*; None where it waits for somebody's word.
@@ -118,10 +171,11 @@ class Recording:
             Failed: It was not made, or with other arguments.
         """
         found = self._now.calls.get((call.id, call.name))
-        if found and _said(found[0].record.arguments_given) == _said(call.arguments):
+        said = self._shown(call.arguments)
+        if found and self._shown(found[0].record.arguments_given) == said:
             return found.popleft()
         if call.id not in self._now.asked:
-            self.miss(f"a call {call.id!r} of {call.name} with {_said(call.arguments)}")
+            self.miss(f"a call {call.id!r} of {call.name} with {said}")
         self.waiting = (*self.waiting, self._now.asked[call.id])
         return None
 
@@ -144,8 +198,32 @@ class Recording:
         Raises:
             Failed: Always.
         """
-        self.beyond = self.beyond or what
+        self.beyond = self.beyond or self._hidden.mask_text(what)
         raise Failed(ErrorCode.NOT_AVAILABLE, f"the record does not have {what}")
+
+    # -- comparing
+
+    def is_left_out(self, seq: int) -> bool:
+        """Whether the event *seq* is of a step whose outcome was handed out as a whole."""
+        return seq in self._left_out
+
+    def show(self, value: Json) -> Json:
+        """*value* with what people see in the place of the marks that stand for secrets."""
+        if self._marks is None:
+            return value
+        shown = self._marks.sub(MASK.encode(), msgspec.json.encode(value))
+        return cast("Json", msgspec.json.decode(shown))
+
+    def _shown(self, arguments: Json | Mapping[str, Json]) -> Json:
+        return self.show(self._hidden.mask(_said(arguments)))
+
+    def _leave_out(self, key: str) -> None:
+        """Pass over what was done in a step; calls of tools and runs are found by their ids."""
+        span = self._spans.get(key)
+        if span is None:
+            return
+        start, end = span
+        self._left_out.update(range(start + 1, end or self.past.seq + 1))
 
     # -- reading
 
@@ -158,6 +236,7 @@ class Recording:
                 now.seed.append(event)
             case ModelStarted(purpose=""):
                 now.models.setdefault(event.turn, event.model)
+                now.asked_at[event.turn] = event.seq
             case ModelReplied(purpose=""):
                 now.replies[event.turn] = event.response
             case ToolStarted() | ArtifactStored():
@@ -187,10 +266,23 @@ class Recording:
             case StepStarted() if (child := child_of(event.key)) is not None:
                 if child not in self.children:
                     self.children.append(child)
+            case StepStarted():
+                start, _ = self._spans.get(event.key, (event.seq, None))
+                self._spans[event.key] = start, None
             case StepSettled() if child_of(event.key) is None:
                 self.steps.take(event)
+                start, _ = self._spans.get(event.key, (event.seq, None))
+                self._spans[event.key] = start, event.seq
             case _:
                 pass
+
+
+def _marks_of(started: RunStarted) -> re.Pattern[bytes] | None:
+    """What finds the marks of a log in JSON, None where it has none."""
+    name = started.options.get(MARKS_OPTION)
+    if not isinstance(name, str):
+        return None
+    return re.compile(rb"<secret %s\.\d+\.\d+>" % re.escape(name).encode())
 
 
 def _said(arguments: Json | Mapping[str, Json]) -> Json:
