@@ -8,8 +8,9 @@ import sqlite3
 import time
 
 from ..errors import JournalError, Misuse
+from .file import Identity, identity_of, keep_open, let_go, peek
 
-__all__ = ["FILE_ERRORS", "SCHEMA_VERSION", "open_database"]
+__all__ = ["FILE_ERRORS", "SCHEMA_VERSION", "Database", "open_database"]
 
 SCHEMA_VERSION = 1
 # What sqlite3 raises of a damaged file: its message may quote bytes that are no text.
@@ -64,7 +65,34 @@ _TABLES = (
 _LATER_COLUMNS = (("artifacts", "stored_at", "REAL"), ("runs", "holder", "TEXT"))
 
 
-def open_database(path: str, *, create: bool = True) -> sqlite3.Connection:
+class Database(sqlite3.Connection):
+    """A connection that knows which file it has open, and whether that is still in its place."""
+
+    path: str
+    file: Identity
+    _log: Identity | None = None
+
+    def check_place(self) -> None:
+        """Raise where what was just committed stands in a file that nobody will find.
+
+        Raises:
+            JournalError: The file, or the write-ahead log beside it, was deleted or replaced.
+        """
+        log = identity_of(f"{self.path}-wal")
+        self._log = self._log or log
+        if identity_of(self.path) != self.file or log != self._log:
+            raise JournalError(
+                f"the journal {self.path} was deleted or replaced while it was in use: what was "
+                "logged since is lost"
+            )
+
+    def close(self) -> None:
+        """Close the file."""
+        super().close()
+        let_go(self.file)
+
+
+def open_database(path: str, *, create: bool = True) -> Database:
     """Open the journal at *path*.
 
     Args:
@@ -96,9 +124,8 @@ def _look_at(path: str, *, create: bool) -> bool:
             return _make(path, create=create)
         if not os.path.isfile(path):
             raise Misuse(f"{path} cannot be a journal: it is no file")
-        with open(path, "rb") as file:
-            head = file.read(len(_MAGIC))
-        if not head and not create:
+        head = peek(path, len(_MAGIC))
+        if head == b"" and not create:
             raise Misuse(f"{path} is no journal: it is empty")
         if head and head != _MAGIC:
             raise Misuse(f"{path} is no journal: it is not an SQLite database")
@@ -126,10 +153,20 @@ def _make(path: str, *, create: bool) -> bool:
     return False
 
 
-def _open(path: str, *, create: bool) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
-    )
+def _open(path: str, *, create: bool) -> Database:
+    file = keep_open(path)
+    try:
+        connection = sqlite3.connect(
+            path,
+            timeout=_BUSY_S,
+            isolation_level=None,
+            check_same_thread=False,
+            factory=Database,
+        )
+    except BaseException:
+        let_go(file)
+        raise
+    connection.path, connection.file = path, file
     try:
         _prepare(connection, path, create=create)
     except BaseException:

@@ -17,6 +17,7 @@ from . import stored
 from .claim import Claim, claim_run, hold_run, read_holders, release_runs
 from .damage import Damage, damage_error, logger
 from .entry import Entry, decode_event, epoch_error, gap_error, stamp_of, to_entry
+from .file import forks
 from .holder import Holder, held_error
 from .reader import Reader
 from .schema import FILE_ERRORS
@@ -64,6 +65,7 @@ class SqliteJournal:
         self.artifacts: SqliteArtifactStore = SqliteArtifactStore(self)
         self._writer = writer
         self._reader = reader
+        self._forks = forks()
         self._holds: dict[str, _Hold] = {}
         # Claims under way, one a run, and the tasks of all that were begun.
         self._takings: dict[str, Taking] = {}
@@ -321,6 +323,10 @@ class SqliteJournal:
             await asyncio.wait(self._claims)
         if self._closed:
             return
+        if self._forks != forks():
+            # Its threads are those of the other process.
+            self._closed = True
+            return
         for run_id, hold in self._holds.items():
             self.release(run_id, hold.epoch)
         self._closed = True
@@ -366,12 +372,22 @@ class SqliteJournal:
         """
         if self._closed:
             raise JournalError(f"the journal {self.path} is closed")
+        self._check_process()
         return await self._reader.read(work)
+
+    def _check_process(self) -> None:
+        """Raise where this process is a fork of the one that opened the journal."""
+        if self._forks != forks():
+            raise JournalError(
+                f"the journal {self.path} was opened before this process was forked: "
+                "start processes by spawn, or before it is opened"
+            )
 
     def _check(self, run_id: str) -> None:
         """Raise why nothing can be written to the run, if so; a new exception each time."""
         if self._closed:
             raise JournalError(f"the journal {self.path} is closed")
+        self._check_process()
         failure = self._writer.broken or self._writer.failed.get(run_id)
         if failure is not None:
             raise JournalError(str(failure), run_id=run_id, seq=failure.seq) from failure

@@ -15,7 +15,7 @@ from ..errors import JournalError
 from .batch import Batch, Item, Job
 from .damage import logger
 from .entry import Entry
-from .schema import open_database
+from .schema import Database, open_database
 from .worker import resolve
 
 __all__ = ["Writer"]
@@ -129,7 +129,7 @@ class Writer:
 
     def _run(
         self,
-        open: Callable[[], sqlite3.Connection],
+        open: Callable[[], Database],
         opened: Callable[[None, Exception | None], None],
     ) -> None:
         try:
@@ -146,7 +146,7 @@ class Writer:
                 self._turn(connection)
         resolve(self._ended)(None, None)
 
-    def _turn(self, connection: sqlite3.Connection) -> None:
+    def _turn(self, connection: Database) -> None:
         self._any.clear()
         self._now.clear()
         # Lowered before the queue is emptied: what is queued from here on raises them again.
@@ -166,16 +166,19 @@ class Writer:
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(_wake, waiters)
 
-    def _write(self, connection: sqlite3.Connection, items: list[Item]) -> None:
+    def _write(self, connection: Database, items: list[Item]) -> None:
         if self.broken is not None:
             _refuse(items, self.broken)
             return
         batch = Batch(connection)
         try:
             batch.write(items)
+            connection.check_place()
         # The promise kept: whatever stops the writing is told to all who wait for it.
         except Exception as error:
             message = f"the journal {self._path} cannot be written: {error}"
+            if isinstance(error, JournalError):
+                message = str(error)
             self.broken = JournalError(message)
             logger.error("%s", message)
             _refuse(items, self.broken)
