@@ -336,3 +336,29 @@ async def test_reading_a_stored_output_is_no_call_of_the_budget() -> None:
         "tool_execution_result",
         "tool_execution_result",
     ]
+
+
+class Leaping(asyncio.SelectorEventLoop):
+    """A loop whose time can be moved on."""
+
+    leapt_s: float = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.leapt_s
+
+
+def test_what_is_reported_while_a_run_is_concluded_cuts_none_of_its_hooks_short() -> None:
+    loop, hosts = Leaping(), list[Any]()
+
+    async def commit(*_: Any) -> None:
+        for _ in range(3):
+            hosts[0].report_usage(measured())
+        loop.leapt_s += 60
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    agent = Agent("a", engine=Do(lambda run, host, board: hosts.append(host)))
+    limits = Budget(max_tokens=1)
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        result = runner.run(run(agent, "?", budget=limits, committers=[commit]))
+    assert (result.status, result.committed, result.warnings) == ("completed", True, ())

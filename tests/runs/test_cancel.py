@@ -168,6 +168,27 @@ async def test_calls_that_had_not_started_are_denied_as_cancelled() -> None:
     assert (waiting.kind, waiting.reason, waiting.effect) == ("tool_denied", "cancelled", "none")
 
 
+async def test_calls_of_an_engine_that_had_made_none_before_a_stop_are_denied_too() -> None:
+    began, wished, ran = asyncio.Event(), asyncio.Event(), list[int]()
+
+    @tool(effect="read")
+    async def look() -> None:
+        ran.append(1)
+
+    async def work(run: Any, host: Any, board: Any) -> Any:
+        began.set()
+        await wished.wait()
+        (outcome,) = await run.tools.dispatch([ToolCall("1", "look", {})])
+        return outcome.reason
+
+    async with start(Agent("a", engine=Do(work), tools=[look]), "?") as live:
+        await began.wait()
+        live.interrupt()
+        wished.set()
+        result = await live.result()
+    assert (result.output, ran) == ("cancelled", [])
+
+
 async def test_a_body_that_runs_may_end_within_the_grace_and_nothing_new_starts() -> None:
     release = asyncio.Event()
 

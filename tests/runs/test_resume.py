@@ -304,6 +304,43 @@ async def test_a_large_output_of_an_earlier_sitting_is_still_listed() -> None:
     assert result.artifacts == whole.artifacts
 
 
+class Looking:
+    """An engine that looks what is there of an earlier sitting, and leaves it."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    async def execute(self, run: Any, host: Any, board: Any) -> None:
+        self.seen.append((run.reply, run.asked, run.answers))
+
+
+async def test_a_reply_of_an_earlier_attempt_is_none_of_this_one() -> None:
+    agent = Agent("a", model=ScriptedModel(["Short."]), deciders=[OnceMore()])
+    journal, again = MemoryJournal(), MemoryJournal()
+    await run(agent, Request("?", run_id="run-1"), journal=journal, max_attempts=2)
+    log = await log_of(journal, "run-1")
+    await copied(log[: kinds(log).index("model_replied") + 1], again)
+    engine = Looking()
+    await resume("run-1", agent.but(engine=engine), journal=again)
+    assert [reply is not None for reply, *_ in engine.seen] == [True, False]
+
+
+async def test_what_people_said_to_an_earlier_attempt_is_not_said_to_this_one() -> None:
+    @tool(effect="write", approval=True)
+    async def pay() -> None: ...
+
+    model = ScriptedModel([[ToolCall("1", "pay", {})]])
+    agent = Agent("a", model=model, tools=[pay], deciders=[OnceMore()])
+    journal = MemoryJournal()
+    parked = await run(agent, "?", journal=journal, max_attempts=2)
+    engine, answers = Looking(), [Approve("1")]
+    await resume(parked.run_id, agent.but(engine=engine), journal=journal, answers=answers)
+    assert [(set(asked), set(said)) for _, asked, said in engine.seen] == [
+        ({"1"}, {"1"}),
+        (set(), set()),
+    ]
+
+
 async def test_a_success_of_an_earlier_attempt_denies_no_call_of_this_one() -> None:
     @tool(effect="read", idempotent=True)
     async def look(n: int) -> int:

@@ -260,6 +260,7 @@ class Run:
         """Show the engine what the log has of its attempt; None is a new one."""
         self._past, self._again, self._point = past, None, None
         self.settled, self.unsettled, self.reply = {}, {}, None
+        self.asked, self.answers = {}, {}
         if past is not None:
             self.settled = {key: record.outcome for key, record in past.settled.items()}
             self.unsettled = dict(past.unsettled)
