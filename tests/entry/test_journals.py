@@ -59,6 +59,7 @@ async def test_the_log_says_what_is_needed_to_resume_and_no_key() -> None:
     assert first.kind == "run_started"
     assert first.options == {  # type: ignore[union-attr]
         "max_attempts": 3,
+        "engine": "LoopEngine",
         "model": "scripted:script",
         "launch": {"agent": "a.py:agent"},
     }

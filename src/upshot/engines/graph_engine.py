@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from ..contract import Checkpoint, Origin, RunWarning, Warned
 from ..contract.article import kind_of
 from ..errors import Misuse
@@ -24,6 +26,9 @@ class GraphEngine:
     Raises:
         Misuse: It is no graph.
     """
+
+    # It finds its place by the log: nobody has to ask it whether it can go on.
+    goes_on_by_log: ClassVar[bool] = True
 
     def __init__(self, graph: Graph) -> None:
         if not isinstance(graph, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped

@@ -7,7 +7,7 @@ resumed run simply goes on, and a call that is logged is never made again.
 from __future__ import annotations
 
 import asyncio
-from typing import NoReturn
+from typing import ClassVar, NoReturn
 
 from ..contract import (
     OUTPUT_VAR,
@@ -41,6 +41,9 @@ class LoopEngine:
         corrective_turns: How often an answer that is not of the output type is sent back
             with what is wrong, before the run fails with invalid_output.
     """
+
+    # It finds its place by the log: nobody has to ask it whether it can go on.
+    goes_on_by_log: ClassVar[bool] = True
 
     def __init__(
         self, model: Model | None = None, *, corrective_turns: int = _CORRECTIVE_TURNS

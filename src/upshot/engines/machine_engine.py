@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
-from typing import Any
+from typing import Any, ClassVar
 
 from ..contract import (
     MAIN_CHANNEL,
@@ -54,6 +54,9 @@ class MachineEngine:
     Raises:
         Misuse: An agent or function is missing; all that are missing are named.
     """
+
+    # It finds its place by the log: nobody has to ask it whether it can go on.
+    goes_on_by_log: ClassVar[bool] = True
 
     def __init__(
         self,

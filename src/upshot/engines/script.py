@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import TypeAlias, cast
+from typing import ClassVar, TypeAlias, cast
 
 from ..contract import Host
 from ..contract.article import kind_of
@@ -34,6 +34,9 @@ class ScriptEngine:
     Raises:
         Misuse: It is no function.
     """
+
+    # It finds its place by the log: nobody has to ask it whether it can go on.
+    goes_on_by_log: ClassVar[bool] = True
 
     def __init__(self, script: Script) -> None:
         if not callable(script):

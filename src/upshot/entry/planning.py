@@ -41,6 +41,7 @@ from ..runs import (
     spent_in,
 )
 from ..runs.callback import answer_at_once, is_async, raised
+from ..runs.onward import is_asked, is_under_way, point_of
 from ..runs.veil import MARKS_OPTION, name_marks
 from ..tools import resolve_tools
 from .arguments import check_hooks, items_of, losses_of, object_of, to_request
@@ -48,6 +49,7 @@ from .known import HOOKS, Known, known_of
 
 __all__ = [
     "agent_of_spec",
+    "check_onward",
     "plan_again",
     "plan_run",
     "read_children",
@@ -319,23 +321,55 @@ def _check_checkpoint(checkpoint: Checkpoint | None, engine: Engine) -> None:
     if checkpoint is None:
         return
     name = type(engine).__name__
-    can_resume = getattr(engine, "can_resume", None)
     if checkpoint.spec_version != SPEC_VERSION:
         raise Misuse(
             f"the checkpoint is of the form {checkpoint.spec_version!r}, and this version reads "
             f"{SPEC_VERSION!r}"
         )
-    if not callable(can_resume):
+    if not callable(getattr(engine, "can_resume", None)):
         raise Misuse(f"{name} cannot resume: it has no can_resume(checkpoint)")
+    if not _can_resume(engine, checkpoint):
+        raise Misuse(f"{name} cannot resume from the checkpoint at step {checkpoint.step!r}")
+
+
+def check_onward(past: Past, plan: Plan) -> None:
+    """Ask an engine whether it can go on where the log of its run stands.
+
+    Args:
+        past: What the log says.
+        plan: Of the sitting that is about to begin.
+
+    Raises:
+        Misuse: It says that it cannot, or gives no word.
+    """
+    engine = plan.engine
+    if not is_under_way(past) or not is_asked(engine):
+        return
+    point = point_of(past)
+    if not _can_resume(engine, point):
+        name = type(engine).__name__
+        place = f"at step {point.step!r}" if point.step else "where no checkpoint was made"
+        raise Misuse(
+            f"{name} cannot go on with run {plan.run_id!r}, which stands {place}: begin another "
+            "run, or have its can_resume(checkpoint) say that it can"
+        )
+
+
+def _can_resume(engine: Engine, checkpoint: Checkpoint) -> bool:
+    """What an engine says that has ``can_resume``.
+
+    Raises:
+        Misuse: It is async, or raises.
+    """
+    name = type(engine).__name__
+    can_resume = cast("Any", engine).can_resume
     if is_async(can_resume):
         raise Misuse(f"{name}.can_resume is async: make it a plain function")
     try:
-        able = answer_at_once(can_resume, checkpoint)
+        return bool(answer_at_once(can_resume, checkpoint))
     except Exception as error:
         # The caller's engine; nothing has begun.
         raise Misuse(raised(f"{name}.can_resume", error)) from error
-    if not able:
-        raise Misuse(f"{name} cannot resume from the checkpoint at step {checkpoint.step!r}")
 
 
 def _model(agent: Agent[Any], engine: Engine, options: RunOptions) -> Model | None:

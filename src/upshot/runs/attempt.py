@@ -8,6 +8,7 @@ from typing import Any, cast
 from .callback import call
 from .equipment import Equipment
 from .handoff import current_handoffs
+from .onward import starting_over
 from .scope import current_run
 from .trail import blame
 
@@ -31,6 +32,11 @@ async def work_on(parts: Equipment) -> None:
     except Exception as error:
         blame(error, f"the engine {type(engine).__name__}", parts.info.run_id)
         raise
+    finally:
+        # Only now is it known that it did not ask for what the log has.
+        warning = starting_over(engine) if parts.run.is_at_top else None
+        if warning is not None and not parts.recorder.is_lost:
+            parts.recorder.warn(warning)
     parts.take_returned(returned)
 
 

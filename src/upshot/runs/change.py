@@ -6,17 +6,22 @@ from collections.abc import Iterator
 
 from ..contract import Origin, RunWarning
 from .past import Past
-from .plan import Plan
+from .plan import ENGINE_OPTION, Plan
 
 __all__ = ["changes_since"]
 
 
 def changes_since(past: Past, plan: Plan) -> Iterator[RunWarning]:
-    """Warn of an agent that was changed since the last sitting, and of tools that were."""
+    """Warn of an agent that was changed since the last sitting, of another engine, and of tools."""
     now = plan.spec
     changed = [
         name for name in now.__struct_fields__ if getattr(now, name) != getattr(past.agent, name)
     ]
+    # Logs of earlier versions name the engine only where it was the agent's.
+    was, engine = past.options.get(ENGINE_OPTION), type(plan.engine).__name__
+    if was is not None and was != engine:
+        yield _warning(f"the engine {was} drove the run until now, and {engine} goes on with it")
+        changed = [name for name in changed if name != "engine"]
     if changed:
         yield _warning(f"agent {now.id!r} was changed since the run began: {', '.join(changed)}")
     versions = {tool.name: tool.version for tool in plan.tools}

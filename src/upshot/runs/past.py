@@ -20,6 +20,7 @@ from ..contract import (
     AttemptLine,
     AttemptStarted,
     BoardChanged,
+    CheckpointSaved,
     Committed,
     Decided,
     Deny,
@@ -105,6 +106,7 @@ class Past:
         line: Of the attempt under way, None while the engine is at it.
         handoff: The first hand-off of the attempt.
         interrupt: The last wish to stop.
+        point: The last point of the attempt that its engine named, None for none.
         decisions: What deciders said of the attempt.
         committed: What became of the run, None while that is open.
         lines: Attempts that ended.
@@ -149,6 +151,7 @@ class Past:
         self.line: AttemptLine | None = None
         self.handoff: HandoffEvent | None = None
         self.interrupt: Interrupt | None = None
+        self.point: CheckpointSaved | None = None
         self.decisions: list[FinalizeDecision] = []
         self.committed: Committed | None = None
         self.lines: list[AttemptLine] = []
@@ -225,7 +228,7 @@ class Past:
         self.feedback = event.feedback
         self.board = Board()
         self.is_seeded = False
-        self.reply = self.line = self.handoff = None
+        self.reply = self.line = self.handoff = self.point = None
         self.decisions = []
         self.settled, self.unsettled = {}, {}
         self.models, self.replies = {}, {}
@@ -304,6 +307,9 @@ class Past:
         else:
             self.children[child] = spent_of(event.value)
 
+    def _checkpoint_saved(self, event: CheckpointSaved) -> None:
+        self.point = event
+
     def _run_interrupted(self, event: RunInterrupted) -> None:
         self.interrupt = event.interrupt
 
@@ -350,6 +356,7 @@ _APPLY: dict[type[RunEvent], Callable[[Past, Any], None]] = {
     BoardChanged: Past._board_changed,  # pyright: ignore[reportPrivateUsage]
     StepStarted: Past._step_started,  # pyright: ignore[reportPrivateUsage]
     StepSettled: Past._step_settled,  # pyright: ignore[reportPrivateUsage]
+    CheckpointSaved: Past._checkpoint_saved,  # pyright: ignore[reportPrivateUsage]
     RunInterrupted: Past._run_interrupted,  # pyright: ignore[reportPrivateUsage]
     HandoffEvent: Past._handed_over,  # pyright: ignore[reportPrivateUsage]
     Decided: Past._decided,  # pyright: ignore[reportPrivateUsage]

@@ -41,7 +41,10 @@ from .options import Approver, Committer, Seeder
 from .output import OutputType
 from .veil import MARKS_OPTION
 
-__all__ = ["Child", "Parent", "Plan"]
+__all__ = ["ENGINE_OPTION", "Child", "Parent", "Plan"]
+
+# Under which the log names the class of the engine.
+ENGINE_OPTION = "engine"
 
 # One for all runs that name none, for it is frozen.
 _BUDGET = Budget()
@@ -145,7 +148,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def logged_options(self) -> JsonObject:
         """What the log keeps of the options, for who goes on with the run."""
-        options: JsonObject = {**self.noted, "max_attempts": self.max_attempts}
+        options: JsonObject = {
+            **self.noted,
+            "max_attempts": self.max_attempts,
+            ENGINE_OPTION: type(self.engine).__name__,
+        }
         if self.model is not None:
             options["model"] = name_of(self.model)
         # What the agent has it brings along again.
