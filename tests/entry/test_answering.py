@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.runs.kit import Do, Ordered, kinds, log_of
+from tests.runs.kit import Do, Ordered, Raced, kinds, log_of
 from upshot import (
     Agent,
     Answer,
@@ -391,29 +391,6 @@ async def test_a_host_that_answers_what_is_no_choice_leaves_the_question_open(
 
 
 # -- who comes too late
-
-
-class Raced(MemoryJournal):
-    """Another process goes on just before a run is claimed.
-
-    Args:
-        before: What the journal holds.
-        at: The run whose claim comes too late.
-        then: What the other process writes.
-    """
-
-    def __init__(self, before: list[Event], at: str, then: list[Event]) -> None:
-        super().__init__()
-        self._at, self._then = at, then
-        for event in before:
-            self.append(event)
-
-    async def claim(self, run_id: str, *, cut: bool = False) -> int:
-        if run_id == self._at:
-            then, self._then = self._then, []
-            for event in then:
-                self.append(event)
-        return await super().claim(run_id, cut=cut)
 
 
 async def parked_and_ended(agent: Agent[Any]) -> tuple[list[Event], list[Event]]:

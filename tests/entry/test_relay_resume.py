@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from tests.runs.kit import Ordered, measured
+from tests.runs.kit import Ordered, Raced, kinds, log_of, measured
 from upshot import (
     Agent,
     Answer,
     Approve,
     Budget,
     Cost,
+    Event,
     Handoff,
     Message,
     Misuse,
@@ -202,3 +203,34 @@ async def test_of_several_agents_a_run_takes_its_own() -> None:
     result = await resume("r", [Agent("other"), asker], journal=journal, answers=answers)
     assert result.output == "Yes."
     assert "path" not in result.state
+
+
+async def cut_before_the_receiver() -> tuple[list[Event], list[Event], str]:
+    """What the first agent logs, what the others do, and the id of the second one's run."""
+    journal = Ordered()
+    await park(Shop(), journal, approve=lambda _: True)
+    second = next(event.run_id for event in journal.order if event.run_id != "first")
+    length = next(at for at, event in enumerate(journal.order) if event.run_id == second)
+    return journal.order[:length], journal.order[length:], second
+
+
+async def test_a_receiver_that_another_process_began_meanwhile_is_not_begun_again() -> None:
+    before, then, second = await cut_before_the_receiver()
+    shop, journal = Shop(), Raced(before, second, then)
+    result = await resume("first", shop.agents, journal=journal)
+    assert (result.status, result.content, shop.paid) == (Status.COMPLETED, "Thanks.", [])
+    assert result.state["path"] == ["triage", "till", "clerk"]
+    assert result.usage.api_calls == 4
+    assert await log_of(journal, second) == [one for one in then if one.run_id == second]
+
+
+async def test_a_receiver_that_another_process_has_not_ended_is_gone_on_with() -> None:
+    _, then, second = await cut_before_the_receiver()
+    began = next(at for at, one in enumerate(then) if one.kind == "model_replied")
+    shop, journal = Shop(), Raced([], second, then[:began])
+    asked = Request("Sell it.", run_id="first")
+    options: Any = {"journal": journal, "approve": lambda _: True}
+    result = await run_with_handoffs(shop.agents, asked, **options)
+    assert (result.status, result.content, shop.paid) == (Status.COMPLETED, "Thanks.", [5])
+    assert result.state["path"] == ["triage", "till", "clerk"]
+    assert kinds(await log_of(journal, second)).count("run_resumed") == 1

@@ -18,13 +18,16 @@ import msgspec
 import pytest
 
 from tests.processes import watched
+from tests.runs.kit import kinds, log_of
 from upshot import (
     Agent,
     AgentResult,
     Approve,
     JournalError,
+    Misuse,
     Parked,
     Request,
+    RunStarted,
     ScriptedModel,
     ScriptEngine,
     Status,
@@ -33,6 +36,7 @@ from upshot import (
     reopen,
     resume,
     run,
+    start,
     tool,
 )
 from upshot.entry.answering import keep_answers
@@ -327,6 +331,38 @@ async def test_a_claim_in_the_same_process_takes_over(tmp_path: Path) -> None:
     await journal.aclose()
     assert (await other.holders())["r1"].is_this_process
     await other.aclose()
+
+
+class Outrun(SqliteJournal):
+    """Another one begins and ends a run with the same id just before it is claimed."""
+
+    async def claim_free(self, run_id: str) -> int:
+        await run(Agent("other", model=ScriptedModel(["Other."])), asked(run_id), journal=self.path)
+        return await super().claim_free(run_id)
+
+
+def asked(run_id: str) -> Request:
+    return Request("Go.", run_id=run_id)
+
+
+@pytest.mark.parametrize("is_watched", [False, True])
+async def test_who_begins_a_run_too_late_is_told_so_and_writes_nothing(
+    tmp_path: Path, *, is_watched: bool
+) -> None:
+    journal = await Outrun.open(tmp_path / "runs.db")
+    agent = Agent("late", model=ScriptedModel(["Late."]))
+    with pytest.raises(Misuse, match="the journal has a run 'r1' already"):
+        if is_watched:
+            async with start(agent, asked("r1"), journal=journal) as live:
+                await live.result()
+        else:
+            await run(agent, asked("r1"), journal=journal)
+    events = await log_of(journal, "r1")
+    assert {holder.state for holder in (await journal.holders()).values()} <= {"gone"}
+    await journal.aclose()
+    assert (kinds(events)[0], kinds(events)[-1]) == ("run_started", "run_settled")
+    assert [event.agent.id for event in events if isinstance(event, RunStarted)] == ["other"]
+    assert (await resume("r1", agent, journal=tmp_path / "runs.db")).content == "Other."
 
 
 # -- runs inside runs, and answers

@@ -100,3 +100,26 @@ class Ordered(MemoryJournal):
         for event in self.order[:length]:
             shorter.append(event)
         return shorter
+
+
+class Raced(MemoryJournal):
+    """Another process goes on just before a run is claimed.
+
+    Args:
+        before: What the journal holds.
+        at: The run whose claim comes too late.
+        then: What the other process writes.
+    """
+
+    def __init__(self, before: list[Event], at: str, then: list[Event]) -> None:
+        super().__init__()
+        self._at, self._then = at, then
+        for event in before:
+            self.append(event)
+
+    async def claim(self, run_id: str, *, cut: bool = False) -> int:
+        if run_id == self._at:
+            then, self._then = self._then, []
+            for event in then:
+                self.append(event)
+        return await super().claim(run_id, cut=cut)

@@ -38,22 +38,15 @@ from ..runs import (
 )
 from .answering import hand_down, sort_answers
 from .arguments import RESUME_NAMES, check_options, check_run_id
-from .planning import (
-    check_onward,
-    plan_again,
-    plan_run,
-    read_children,
-    read_on,
-    read_past,
-    secrets_of,
-    to_agent,
-)
+from .planning import plan_again, plan_run, read_children, read_on, read_past, secrets_of, to_agent
 from .taking import taken
 
 __all__ = [
+    "KnownRun",
     "begin",
     "go_on",
     "has_log",
+    "place_of",
     "reopened",
     "run_child",
     "run_whole",
@@ -64,6 +57,18 @@ __all__ = [
 
 # New runs in this process whose log may have no event yet, by journal and id.
 _begun: set[tuple[int, str]] = set()
+
+
+class KnownRun(Misuse):
+    """A run is to begin whose log is there already.
+
+    Attributes:
+        run_id: Which.
+    """
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(_known(run_id))
+        self.run_id = run_id
 
 
 @asynccontextmanager
@@ -90,7 +95,7 @@ async def begin(
     """
     check_options(options)
     more: Any = {"child": child, "handed": handed, "noted": noted}
-    where = _place(options)
+    where = place_of(options)
     if where is None:
         plan = await _plan_new(agent, request, options, None, **more)
         yield LiveRun(Sitting(plan), watch=watch)
@@ -119,7 +124,7 @@ async def run_whole(
     if outer is not None and outer.stand_in is not None:
         return await outer.stand_in(agent, request, **options)
     check_options(options)
-    where = _place(options)
+    where = place_of(options)
     if where is None or isinstance(where, MemoryJournal):
         plan = await _plan_new(agent, request, options, where, child=child)
         # Nobody else has it: it need not be let go.
@@ -147,7 +152,7 @@ async def run_child(
             then goes on, or gives its result.
         options: Of the call.
     """
-    where = _place(options) if again else None
+    where = place_of(options) if again else None
     if where is None or not isinstance(request, Request):
         return await run_whole(agent, request, options, child=run_child)
     async with open_journal(where) as journal:
@@ -228,7 +233,6 @@ async def go_on(
                 # Who had the run until now may have gone on with it meanwhile.
                 await read_on(past, run_id, opened)
                 if not past.ended:
-                    check_onward(past, plan)
                     await hand_down(given, opened, secrets=hidden, take_over=take_over)
                     await read_children(past, opened)
                     plan = replace(plan, is_known=is_known, seed=tuple(past.seed))
@@ -253,9 +257,8 @@ async def _plan_new(
     plan = await plan_run(agent, request, options, journal, child=child, handed=handed)
     if noted:
         plan = replace(plan, noted=noted)
-    if journal is not None and (plan.request.run_id or plan.resume_from is not None):
-        # Chosen by the caller; an id of ours is random.
-        await _refuse_known(plan.run_id, journal)
+    if journal is not None:
+        await _refuse_known(plan, journal)
     return plan
 
 
@@ -264,17 +267,26 @@ async def _taken_anew(plan: Plan, journal: Journal) -> AsyncGenerator[int]:
     """Take the log of a new run; a run inside another one belongs to who has that one."""
     place = id(journal), plan.run_id
     if place in _begun:
-        raise _known_error(plan.run_id)
+        raise Misuse(_known(plan.run_id))
     _begun.add(place)
     try:
         async with taken(plan.run_id, journal, take_over=plan.parent is not None) as epoch:
+            # Another process may have begun it, and be through with it, since it was looked up.
+            await _refuse_known(plan, journal)
             yield epoch
     finally:
         _begun.discard(place)
 
 
-def _place(options: RunOptions) -> Where | None:
-    """Where the log goes: as the call says, else to that of the run round it."""
+def place_of(options: RunOptions) -> Where | None:
+    """Where the log of a run goes: as the call says, else to that of the run round it.
+
+    Args:
+        options: Of the call.
+
+    Returns:
+        A path or an open journal; None where it is not logged.
+    """
     where = options.get("journal")
     parent = current_run.get()
     if where is None and parent is not None:
@@ -291,13 +303,15 @@ async def has_log(run_id: str, journal: Journal) -> bool:
     return False
 
 
-async def _refuse_known(run_id: str, journal: Journal) -> None:
-    if await has_log(run_id, journal):
-        raise _known_error(run_id)
+async def _refuse_known(plan: Plan, journal: Journal) -> None:
+    is_chosen = plan.request.run_id or plan.resume_from is not None
+    # An id of ours is random, and need not be looked up.
+    if is_chosen and await has_log(plan.run_id, journal):
+        raise KnownRun(plan.run_id)
 
 
-def _known_error(run_id: str) -> Misuse:
-    return Misuse(f"the journal has a run {run_id!r} already: go on with resume(...)")
+def _known(run_id: str) -> str:
+    return f"the journal has a run {run_id!r} already: go on with resume(...)"
 
 
 def typed(result: AgentResult[Json], agent: Agent[Any]) -> AgentResult[Any]:

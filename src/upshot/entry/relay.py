@@ -37,7 +37,7 @@ from ..runs import Child, ResumeOptions, RunOptions, Where
 from ..runs.kin import child_id
 from .arguments import RESUME_NAMES, check_options, check_run_id
 from .cast import Cast
-from .opening import begin, go_on, has_log
+from .opening import KnownRun, begin, go_on, has_log, place_of
 from .planning import read_past, secrets_of, to_agent
 from .way import WAY_OPTION, Way, way_in
 
@@ -153,9 +153,16 @@ class _Relay:
         run_id = cast("Request", self._request).run_id
         if journal is not None and await has_log(run_id, journal):
             return await self._take_up(run_id, agent, journal)
-        return await self._begin(agent, handed)
+        try:
+            return await self._begin(agent, handed)
+        except KnownRun as known:
+            where = place_of(self._options)
+            if known.run_id != run_id or where is None:
+                raise
+        # Another process has begun it meanwhile.
+        return await self._take_up(run_id, agent, where)
 
-    async def _take_up(self, run_id: str, agent: Agent[Any], journal: Journal) -> AgentResult[Any]:
+    async def _take_up(self, run_id: str, agent: Agent[Any], journal: Where) -> AgentResult[Any]:
         options = cast("ResumeOptions", {**self._options, "journal": None})
         going = go_on(
             run_id,
