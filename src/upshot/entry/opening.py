@@ -38,7 +38,16 @@ from ..runs import (
 )
 from .answering import hand_down, sort_answers
 from .arguments import RESUME_NAMES, check_options, check_run_id
-from .planning import plan_again, plan_run, read_children, read_on, read_past, secrets_of, to_agent
+from .planning import (
+    check_onward,
+    plan_again,
+    plan_run,
+    read_children,
+    read_on,
+    read_past,
+    secrets_of,
+    to_agent,
+)
 from .taking import taken
 
 __all__ = [
@@ -233,6 +242,7 @@ async def go_on(
                 # Who had the run until now may have gone on with it meanwhile.
                 await read_on(past, run_id, opened)
                 if not past.ended:
+                    check_onward(past, plan)
                     await hand_down(given, opened, secrets=hidden, take_over=take_over)
                     await read_children(past, opened)
                     plan = replace(plan, is_known=is_known, seed=tuple(past.seed))
