@@ -9,6 +9,7 @@ import pytest
 
 from tests.runs.kit import Ordered, add
 from upshot import (
+    Aborted,
     Agent,
     Answer,
     FinalizeDecision,
@@ -20,6 +21,7 @@ from upshot import (
     ScriptEngine,
     Status,
     ToolCall,
+    ToolError,
     load_machine,
     replay,
     resume,
@@ -189,7 +191,7 @@ async def test_a_run_in_steps_that_was_cut_off_is_replayed_as_far_as_it_goes(nam
         assert (await replay("r", make(), journal=before)).difference is None, length
 
 
-@pytest.mark.parametrize("name", ["a function and an agent", "a cycle", "a machine that counts"])
+@pytest.mark.parametrize("name", STEPS)
 async def test_a_run_in_steps_that_was_taken_up_is_replayed_as_one(name: str) -> None:
     make, _ = STEPS[name]
     journal = await recorded(make)
@@ -207,6 +209,29 @@ async def test_a_graph_that_changed_is_told_where_it_did_the_same() -> None:
     assert (told.seq, told.kind, told.recorded) == (0, "warning", None)
     assert isinstance(told.replayed, dict)
     assert told.replayed["code"] == "graph_changed"
+
+
+def failing(board: Any) -> None:
+    raise ToolError("No stock.")
+
+
+def aborting(board: Any) -> None:
+    raise Aborted("The shop is closed.", code="closed")
+
+
+@pytest.mark.parametrize("last", [failing, aborting])
+async def test_a_run_that_ended_within_a_step_ends_so_in_a_replay(last: Any) -> None:
+    make = graph({"s": one, "t": asking, "u": last}, ("s", "t"), ("t", "u"))
+    journal = Ordered()
+    done = await run(make(), Request("?", run_id="r"), journal=journal)
+    told = await replay("r", make(), journal=journal)
+    assert (told.difference, told.result.status) == (None, done.status)
+    assert not told.result.success
+    assert told.result.error is not None
+    assert done.error is not None
+    assert told.result.error.code == done.error.code
+    mended = graph({"s": one, "t": asking, "u": one, "v": two}, ("s", "t"), ("t", "u"), ("u", "v"))
+    assert (await replay("r", mended(), journal=journal)).difference is not None
 
 
 async def test_what_runs_after_a_question_in_a_graph_is_replayed() -> None:

@@ -12,6 +12,8 @@ import msgspec
 from ..contract import (
     ApprovalRequested,
     ArtifactStored,
+    AttemptEnded,
+    AttemptLine,
     AttemptStarted,
     BoardChanged,
     Effect,
@@ -25,6 +27,7 @@ from ..contract import (
     QuestionAnswered,
     RunResumed,
     RunStarted,
+    Status,
     StepSettled,
     StepStarted,
     ToolCall,
@@ -36,7 +39,7 @@ from ..tools.secrets import MASK, Secrets
 from .kin import child_of
 from .past import Past
 from .recorder import Recorder
-from .signals import Failed
+from .signals import Aborted, Failed
 from .steps import Steps
 from .veil import MARKS_OPTION, lift
 
@@ -66,6 +69,7 @@ class _Attempt:
         self.open: dict[str, list[Event]] = {}
         self.calls: dict[tuple[str, str], deque[CallRecord]] = {}
         self.asked: dict[str, PendingApproval] = {}
+        self.line: AttemptLine | None = None
 
     def replied(self) -> Iterable[tuple[int, ModelResponse]]:
         """The replies in the order in which they were asked for, with the events that asked."""
@@ -80,15 +84,17 @@ class _Steps(Steps):
     """Steps of a record.
 
     Args:
-        enter: Told of each step of an engine's that is not done again, by its key.
+        leave_out: Told of each step of an engine's that is handed back whole, by its key.
+        end: Told of each step that has no outcome; raises what the attempt ended with in it.
     """
 
-    def __init__(self, enter: Callable[[str], None]) -> None:
+    def __init__(self, leave_out: Callable[[str], None], end: Callable[[str], None]) -> None:
         super().__init__()
-        self._enter = enter
+        self._leave_out = leave_out
+        self._end = end
 
     def hand_back(self, settled: StepSettled) -> Json:
-        self._enter(settled.key)
+        self._leave_out(settled.key)
         return super().hand_back(settled)
 
     async def do(
@@ -101,8 +107,7 @@ class _Steps(Steps):
         idempotent: bool,
         who: str = "",
     ) -> Json:
-        # One that the record has begun and not ended is as far as it goes.
-        self._enter(key)
+        self._end(key)
         return await super().do(key, effect, body, recorder, idempotent=idempotent, who=who)
 
 
@@ -125,7 +130,7 @@ class Recording:
         self.past: Past = Past(secrets)
         self._hidden = Secrets(secrets)
         self._marks: re.Pattern[bytes] | None = None
-        self.steps: Steps = _Steps(self._leave_out)
+        self.steps: Steps = _Steps(self._leave_out, self._end_in)
         self.steps.on_miss = self.miss
         self.children: deque[str] = deque()
         self.beyond: str = ""
@@ -225,6 +230,25 @@ class Recording:
         start, end = span
         self._left_out.update(range(start + 1, end or self.past.seq + 1))
 
+    def _end_in(self, key: str) -> None:
+        """Fail as the attempt did where it ended within a step, which then has no outcome.
+
+        Raises:
+            Failed: It failed.
+            Aborted: It was aborted.
+        """
+        if key not in self._spans:
+            return
+        # The record goes no further than its beginning.
+        self._leave_out(key)
+        line = self._now.line
+        if line is None or line.error is None:
+            return
+        if line.status is Status.FAILED:
+            raise Failed(line.error)
+        if line.status is Status.ABORTED:
+            raise Aborted(line.error.message, line.error.code)
+
     # -- reading
 
     def _add(self, event: Event) -> None:
@@ -232,6 +256,8 @@ class Recording:
         match event:
             case AttemptStarted():
                 self._now = self._attempts[event.attempt] = _Attempt()
+            case AttemptEnded():
+                now.line = event.line
             case BoardChanged(seeded=True):
                 now.seed.append(event)
             case ModelStarted(purpose=""):
