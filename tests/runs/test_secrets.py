@@ -12,6 +12,7 @@ import upshot
 from upshot import (
     Agent,
     Approve,
+    Deny,
     Failed,
     FinalizeDecision,
     ModelResponse,
@@ -181,3 +182,32 @@ async def test_no_view_of_a_result_holds_a_secret_that_was_asked_with(tmp_path: 
     result = await run(agent, f"use {SECRET}", secrets=[SECRET])
     assert [message.text for message in result.all_messages()] == ["use ***", "done"]
     assert SECRET not in str(to_execution_result(result))
+
+
+@pytest.mark.parametrize(
+    "order", [["a-longer-secret-yet", SECRET], [SECRET, "a-longer-secret-yet"]]
+)
+async def test_a_resume_may_name_the_secrets_in_any_order(
+    got: list[str], tmp_path: Path, order: list[str]
+):
+    options: dict[str, Any] = {"model": calling(), "journal": tmp_path / "runs.db"}
+    agent, first = keeper(got, approval=True), ["a-longer-secret-yet", SECRET]
+    parked = await run(agent, "Go.", secrets=first, **options)
+    answers = [Approve("1")]
+    result = await resume(parked.run_id, agent, answers=answers, secrets=order, **options)
+    assert (result.success, got, result.warnings) == (True, [SECRET], ())
+
+
+@pytest.mark.parametrize("others", [[], ["a-longer-secret-yet", SECRET]], ids=["none", "one more"])
+async def test_a_resume_with_other_secrets_puts_none_in_the_place_of_another(
+    got: list[str], tmp_path: Path, others: list[str]
+):
+    journal = tmp_path / "runs.db"
+    options: dict[str, Any] = {"model": calling(), "journal": journal}
+    agent = keeper(got, approval=True)
+    parked = await run(agent, "Go.", secrets=[SECRET], **options)
+    result = await resume(parked.run_id, agent, answers=[Deny("1")], secrets=others, **options)
+    assert [warning.code for warning in result.warnings] == ["secrets_changed"]
+    assert others == [] or not any(one.encode() in bytes_of(journal) for one in others)
+    (call,) = result.messages[0].tool_calls
+    assert "<secret " in str(call.arguments)

@@ -17,7 +17,7 @@ from upshot.contract import (
     decode,
     encode,
 )
-from upshot.runs.veil import MARKS_OPTION, Veil, lift
+from upshot.runs.veil import COUNT_OPTION, MARKS_OPTION, Veil, lift
 
 SECRET = 'hunter2"\n'
 NAME = "5f3a"
@@ -52,6 +52,21 @@ def test_what_is_shown_cannot_be_read_back():
 )
 def test_without_marks_or_secrets_there_is_nothing_to_read_back(texts, started):
     assert lift(texts, started) is None
+
+
+def test_the_order_in_which_secrets_are_named_is_nothing_that_a_log_depends_on():
+    event = change("abc and ab and xy")
+    written = Veil(["ab", "xy", "abc"], name=NAME).write(event)
+    assert written == Veil(["xy", "abc", "ab", "xy"], name=NAME).write(event)
+    restore = lift(["abc", "xy", "ab"], STARTED)
+    assert restore is not None
+    assert restore.mask(written) == event
+
+
+def test_a_log_of_fewer_secrets_is_not_read_with_more():
+    started = RunStarted(options={MARKS_OPTION: NAME, COUNT_OPTION: 1})
+    assert lift(["hunter2"], started) is not None
+    assert lift(["hunter2", "another"], started) is None
 
 
 @given(

@@ -29,7 +29,7 @@ from ..journal import open_journal
 from ..runs import Past, Where
 from ..runs.kin import bare_id, child_id, origins_of
 from ..runs.recorder import Recorder
-from ..runs.veil import MARKS_OPTION, Veil
+from ..runs.veil import Veil, marks_for, name_marks
 from .planning import read_on, read_past
 from .taking import taken
 
@@ -170,8 +170,8 @@ async def _write(
     past = await read_past(run_id, journal, secrets=secrets)
     if past.ended:
         return False
-    marks = None if past.started is None else past.started.options.get(MARKS_OPTION)
-    veil = Veil(secrets, name=marks) if secrets and isinstance(marks, str) else None
+    marks = "" if past.started is None else marks_for(secrets, past.started)
+    veil = Veil(secrets, name=marks or name_marks()) if secrets else None
     recorder = Recorder(
         run_id, clock=SYSTEM_CLOCK, journal=journal, epoch=epoch, seq=past.seq, veil=veil
     )

@@ -10,10 +10,12 @@ from ..contract import (
     AgentResult,
     AnyAnswer,
     Message,
+    Origin,
     Role,
     RunInfo,
     RunResumed,
     RunStarted,
+    RunWarning,
     to_free_json,
 )
 from ..contract import Board as BoardRole
@@ -40,9 +42,18 @@ from .run import Run
 from .scope import Scope
 from .steps import Steps
 from .tally import Tally
-from .veil import Veil
+from .veil import COUNT_OPTION, MARKS_OPTION, Veil, in_order, marks_for
 
 __all__ = ["Equipment"]
+
+_OTHER_SECRETS = RunWarning(
+    code="secrets_changed",
+    message=(
+        "the run goes on with other secrets than it began with, or without: what stood for them "
+        "in its log stays masked, also for the model and the tools. Give the same secrets= again"
+    ),
+    origin=Origin.CALLER,
+)
 
 
 class Equipment:
@@ -230,12 +241,15 @@ class Equipment:
     def start(self) -> None:
         """Log that the run begins."""
         plan = self.plan
+        options = plan.logged_options()
+        if plan.secrets:
+            options[COUNT_OPTION] = len(in_order(plan.secrets))
         started = RunStarted(
             agent=plan.spec,
             request=plan.request,
             parent_run_id=plan.parent_run_id,
             depth=self.depth,
-            options=plan.logged_options(),
+            options=options,
             attributes=plan.attributes,
         )
         self.recorder.emit(started)
@@ -258,6 +272,9 @@ class Equipment:
         )
         past.take_answers(answers)
         self.host.tell_answers(answers)
+        started = past.started or RunStarted()
+        if MARKS_OPTION in started.options and not marks_for(self.plan.secrets, started):
+            self.recorder.warn(_OTHER_SECRETS)
         for warning in changes_since(past, self.plan):
             self.recorder.warn(warning)
 

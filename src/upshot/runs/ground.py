@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ..contract import RunInfo
+from ..contract import RunInfo, RunStarted
 from .ledger import Ledger
 from .past import Past
 from .plan import Plan
 from .recorder import Recorder
 from .recording import Recording
 from .scope import Scope
-from .veil import Veil
+from .veil import Veil, marks_for, name_marks
 
 __all__ = ["Ground"]
 
@@ -62,7 +62,7 @@ class Ground:
             context_id=request.context_id,
         )
         self.depth: int = started.depth if started else plan.depth
-        self.veil: Veil | None = Veil(plan.secrets, name=plan.marks) if plan.secrets else None
+        self.veil: Veil | None = _veil(plan, started)
         self.recorder: Recorder = Recorder(
             plan.run_id,
             clock=clock,
@@ -79,3 +79,11 @@ class Ground:
         )
         own_time = None if budget.working_s is None else self.ledger.working
         self.scope: Scope = Scope(clock, self.ledger.deadline, working=own_time)
+
+
+def _veil(plan: Plan, started: RunStarted | None) -> Veil | None:
+    if not plan.secrets:
+        return None
+    name = plan.marks if started is None else marks_for(plan.secrets, started)
+    # A log never has one mark for two secrets.
+    return Veil(plan.secrets, name=name or name_marks())

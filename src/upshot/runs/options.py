@@ -71,7 +71,8 @@ class ResumeOptions(TypedDict, total=False):
         policy: Rules on tools, held at every call.
         secrets: Texts that are masked in the log, in events, in errors, in artifacts, in the result
             and in what tools return; model and tools work with the real ones. The log holds marks
-            for them, so a resume has to give the same ones in the same order.
+            for them, so a resume has to give the same ones, in any order; with more or fewer it
+            warns ``secrets_changed``, and what stood for them stays masked.
         prices: What models cost, before the public table; for models that are given by name.
         clock: Time, for tests.
         launch: What a command line needs to start the run again; kept in the log, never a key.

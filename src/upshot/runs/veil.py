@@ -24,12 +24,15 @@ from ..contract import (
 )
 from ..tools.secrets import Secrets
 
-__all__ = ["MARKS_OPTION", "Veil", "lift", "name_marks"]
+__all__ = ["COUNT_OPTION", "MARKS_OPTION", "Veil", "in_order", "lift", "marks_for", "name_marks"]
 
 V = TypeVar("V")
 
 MARKS_OPTION = "secrets"
 """Where run_started keeps what the marks of its log begin with."""
+
+COUNT_OPTION = "secrets_given"
+"""Where run_started keeps how many secrets there were; anything more would tell of them."""
 
 # What comes in pieces, in which a secret may be cut in two, and the field that has it.
 _PIECES: dict[type, str] = {TextDelta: "text", ReasoningDelta: "text", ToolCallDelta: "arguments"}
@@ -45,7 +48,7 @@ class Veil:
 
     def __init__(self, texts: Sequence[str], *, name: str) -> None:
         self._shown = Secrets(texts)
-        self._logged = Secrets(texts, mark=_marks(name))
+        self._logged = Secrets(in_order(texts), mark=_marks(name))
         self._held: dict[tuple[type, int], Event] = {}
 
     def show(self, value: V) -> V:
@@ -109,16 +112,35 @@ def lift(texts: Sequence[str], started: RunStarted) -> Secrets | None:
     """What reads events back as they were before they were written down.
 
     Args:
-        texts: The secrets, in the order in which the run that *started* had them.
+        texts: The secrets, in any order.
         started: Its first event.
 
     Returns:
-        Whose ``mask`` puts the secrets back; None where there is nothing to put back.
+        Whose ``mask`` puts the secrets back; None where there is nothing to put back, or where
+        they are not those that the run *started* had.
     """
-    name = started.options.get(MARKS_OPTION)
-    if not texts or not isinstance(name, str):
-        return None
-    return Secrets(texts, mark=_marks(name)).lifted()
+    name = marks_for(texts, started)
+    return Secrets(in_order(texts), mark=_marks(name)).lifted() if name else None
+
+
+def marks_for(texts: Iterable[str], started: RunStarted) -> str:
+    """What the marks begin with that stand for *texts* in the log of the run that *started*.
+
+    Returns:
+        "" where the log has none, or where there are more or fewer of them than there were: a mark
+        would be taken for another secret.
+    """
+    name, given = started.options.get(MARKS_OPTION), in_order(texts)
+    known = started.options.get(COUNT_OPTION, len(given))
+    return name if given and known == len(given) and isinstance(name, str) else ""
+
+
+def in_order(texts: Iterable[str]) -> tuple[str, ...]:
+    """*texts*, each once, in the one order in which marks are numbered: the longest first.
+
+    A set has another order in each process.
+    """
+    return tuple(sorted(set(texts), key=lambda text: (-len(text), text)))
 
 
 def _marks(name: str) -> Callable[[int, int], str]:
