@@ -435,6 +435,21 @@ def test_a_broken_engine_is_found_out(broken: Any, check: str, words: str) -> No
     assert_red(EngineContract, check, broken, words, patience_s=patience_s)
 
 
+class Particular:
+    """Goes on from no point of its log, and says so."""
+
+    def can_resume(self, checkpoint: Checkpoint) -> bool:
+        return False
+
+    async def execute(self, run: Any, host: Any, board: Any) -> Any:
+        assert len(board.messages()) == 1
+        await ask(run, host, board)
+
+
+def test_an_engine_may_say_that_it_cannot_go_on() -> None:
+    run_check(EngineContract, "test_it_goes_on_wherever_its_log_was_cut", Particular)
+
+
 def test_a_second_call_beside_the_log_is_seen() -> None:
     class Suite(EngineContract):
         def make(self) -> Any:
