@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from ..contract import Agent, AgentResult, AgentSpec, Journal, Json, Request
+from ..contract import Agent, AgentResult, AgentSpec, Journal, Json, Request, StepStarted
 from ..errors import Misuse
 from ..journal import MemoryJournal, open_journal
 from ..runs import (
@@ -26,6 +27,7 @@ from ..runs import (
     first_difference,
     missing_call,
 )
+from ..runs.kin import step_of
 from .arguments import check_options, check_run_id
 from .opening import typed
 from .planning import plan_again, read_on, read_past, secrets_of, to_agent
@@ -141,6 +143,10 @@ class _Children:
         """Give the result of the run that was started so."""
         named = request.run_id if isinstance(request, Request) else ""
         run_id = self._record.child(named)
+        outer = current_run.get()
+        if outer is not None and outer.loop is asyncio.get_running_loop():
+            # It shows what stood on the board when the run was asked for.
+            outer.tell(StepStarted(key=step_of(run_id)))
         result = self._results.get(run_id)
         if result is None:
             self._record.miss(f"the result of the run {run_id}")

@@ -187,7 +187,6 @@ class _Reader:
         self._asked[event.turn] = fact
         self._facts.append(fact)
         place = self._places.setdefault(event.turn, len(self._places))
-        self._seen.pop(f"{self._attempt} model {place}", None)
         self._see(event, f"model {place}")
 
     def _see(self, event: Event, point: str) -> None:
