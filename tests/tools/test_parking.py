@@ -176,3 +176,39 @@ async def test_the_last_of_equal_writes_with_another_between_decides():
     assert stored == [1]
     (again,) = await box.dispatch([ToolCall("4", "set_to", {"a": 1})])
     assert told([again]) == [("4", "duplicate")]
+
+
+async def test_calls_that_are_called_off_are_settled_and_nobody_is_asked_any_more():
+    box, done = make_box()
+    calls = [ToolCall("1", "burn", {"a": 1}), ToolCall("2", "burn", {"a": 2})]
+    await box.dispatch(calls[:1])
+    assert told(await box.call_off(calls)) == [("1", "cancelled"), ("2", "cancelled")]
+    assert (box.pending, done, len(box.records)) == ((), [], 2)
+
+
+async def test_a_resume_that_is_cancelled_leaves_the_questions_of_other_replies_open():
+    started = asyncio.Event()
+
+    @tool(effect="destructive")
+    async def hang() -> None:
+        started.set()
+        await asyncio.sleep(60)
+
+    box = Toolbox([hang])
+    await box.dispatch([ToolCall("earlier", "hang")])
+    calls = [ToolCall("1", "hang"), ToolCall("2", "hang")]
+    then = {one.call_id: one for one in await questions(calls, hang)}
+    running = asyncio.create_task(box.resume(calls, {}, asked=then, answers={"1": Approve("1")}))
+    await started.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert [record.call_id for record in box.records] == ["1", "2"]
+    assert asked(box) == ["earlier"]
+
+
+async def questions(calls: list[ToolCall], of: Any) -> tuple[Any, ...]:
+    """What people are asked about *calls* in an earlier process."""
+    earlier = Toolbox([of])
+    await earlier.dispatch(calls)
+    return earlier.pending
