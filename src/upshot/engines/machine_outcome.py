@@ -194,7 +194,7 @@ class Unhandled(Failed):
 
     def __init__(self, outcome: Outcome, error: AgentError, ending: Signal) -> None:
         super().__init__(error)
-        self.outcome = Outcome.of(
+        self.outcome: Outcome = Outcome.of(
             AgentResult[Any](
                 status=outcome.result.status,
                 error=error,
