@@ -762,7 +762,7 @@ export interface Checkpoint {
   /** The engine's name for the point. */
   step: string;
   /**
-   * The board at that point.
+   * The board at that point; of a Board that is given, its snapshot is taken.
    * @defaultValue `{}`
    */
   board?: BoardSnapshot;
