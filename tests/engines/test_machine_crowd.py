@@ -96,6 +96,13 @@ async def test_two_items_with_one_key_are_a_conflict() -> None:
     assert result.error.code is ErrorCode.CONFLICT
 
 
+async def test_the_item_of_a_foreach_is_in_the_context_too_unless_that_has_the_name() -> None:
+    own = EACH.replace("{{n: x}}", "{{n: context.x}}").format(more="")
+    engine = engine_of(own, functions={"f": lambda n: n * 2})
+    assert (await go(engine, inputs={"items": [1, 2]})).output == {"all": [2, 4]}
+    assert (await go(engine, inputs={"items": [1, 2], "x": 5})).output == {"all": [10, 10]}
+
+
 async def test_foreach_over_no_list_is_an_error_with_its_place() -> None:
     result = await go(each(lambda n: n), inputs={"items": 5})
     assert result.error is not None

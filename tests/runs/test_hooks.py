@@ -470,3 +470,23 @@ async def test_a_run_that_is_stopped_is_not_revised(stop: str, status: str) -> N
     assert witness.names().count("on_attempt_start") == 1
     assert witness.names().count("on_interrupt") == (stop == "interrupt")
     assert "on_run_revise" not in witness.names()
+
+
+async def test_what_a_hook_raised_is_logged_for_the_process_too_without_secrets(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Broken:
+        def on_run_start(self, info: Any, request: Any) -> None:
+            raise ValueError("no pass-word-7 here")
+
+    agent = Agent("a", engine=Do(lambda run, host, board: "done"), observers=[Broken()])
+    result = await run(agent, Request("?", run_id="r"), secrets=["pass-word-7"])
+    (record,) = [one for one in caplog.records if one.name == "upshot.runs"]
+    assert record.getMessage().startswith("run r: Broken.on_run_start raised ValueError")
+    assert "pass-word-7" not in record.getMessage()
+    assert result.success
+
+
+def test_a_wish_that_an_engine_follows_says_who_and_why() -> None:
+    wish = Interrupted("user_cancel", "enough")
+    assert (wish.cause, wish.detail) == ("user_cancel", "enough")

@@ -82,8 +82,12 @@ class Scope(dict[str, Any]):
         return made
 
     def but(self, name: str, value: object) -> Scope:
-        """The same with one name more."""
-        return Scope({**self, name: value}, self._result)
+        """The same with one name more, which is among the context's too where that has no such."""
+        context: object = self.get("context")
+        names = {**self, name: value}
+        if isinstance(context, Mapping) and name not in context:
+            names["context"] = {**cast("Mapping[str, object]", context), name: value}
+        return Scope(names, self._result)
 
 
 def _plain(value: object) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import Any, cast
@@ -30,6 +31,8 @@ from .signals import Failed
 from .trail import blame, trail_of
 
 __all__ = ["Hooks", "Verdict"]
+
+logger = logging.getLogger("upshot.runs")
 
 # Those whose before_model is at work: what they send themselves, in a run inside, is not theirs
 # to judge again.
@@ -211,8 +214,11 @@ class Hooks:
         )
 
     def _warn(self, code: str, who: str, error: Exception) -> None:
-        message = raised(who, error)
-        self._ground.recorder.warn(RunWarning(code=code, message=message, origin=Origin.OBSERVER))
+        warning = RunWarning(code=code, message=raised(who, error), origin=Origin.OBSERVER)
+        self._ground.recorder.warn(warning)
+        veil = self._ground.veil
+        shown = warning if veil is None else veil.show(warning)
+        logger.warning("run %s: %s", self._info.run_id, shown.message)
 
 
 def _deciders_of(run: Parent | None) -> tuple[object, ...]:

@@ -29,6 +29,16 @@ class Interrupted(Signal):
         super().__init__(detail or cause or "interrupted")
         self.interrupt: Interrupt = Interrupt(cause, detail)  # pyright: ignore[reportArgumentType]  # made a word
 
+    @property
+    def cause(self) -> str:
+        """Who wished it, in a word."""
+        return str(self.interrupt.cause)
+
+    @property
+    def detail(self) -> str:
+        """Why."""
+        return self.interrupt.detail
+
 
 class Aborted(Signal):
     """The run cannot go on and was given up; it ends as aborted.
