@@ -32,7 +32,7 @@ from .trail import blame, trail_of
 
 __all__ = ["Hooks", "Verdict"]
 
-logger = logging.getLogger("upshot.runs")
+logger: logging.Logger = logging.getLogger("upshot.runs")
 
 # Those whose before_model is at work: what they send themselves, in a run inside, is not theirs
 # to judge again.
