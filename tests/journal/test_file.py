@@ -75,9 +75,10 @@ def said(program: str, path: Path) -> list[str]:
     return out.splitlines()
 
 
-def napping(gate: threading.Event) -> Agent:
+def napping(began: threading.Event, gate: threading.Event) -> Agent:
     @tool(effect="read")
     def nap() -> str:
+        began.set()
         gate.wait(20)
         return "slept"
 
@@ -85,16 +86,15 @@ def napping(gate: threading.Event) -> Agent:
 
 
 def test_a_second_opening_here_leaves_the_log_to_no_other_process(tmp_path: Path) -> None:
-    path, gate = tmp_path / "runs.db", threading.Event()
+    path, began, gate = tmp_path / "runs.db", threading.Event(), threading.Event()
     results: list[Any] = []
 
     def go(name: str) -> None:
-        results.append(run_sync(napping(gate), Request("?", run_id=name), journal=path))
+        results.append(run_sync(napping(began, gate), Request("?", run_id=name), journal=path))
 
     first = threading.Thread(target=go, args=("first",))
     first.start()
-    while not (tmp_path / "runs.db-wal").exists():
-        pass
+    assert began.wait(20)
     run_sync(Agent("b", model=ScriptedModel(["Hi."])), Request("?", run_id="b"), journal=path)
     # A process that believes itself to be the last one takes the log away when it closes.
     said(LOOK, path)

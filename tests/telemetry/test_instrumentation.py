@@ -104,7 +104,10 @@ def test_a_missing_extra_is_named() -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
-    assert done.stdout.startswith("Misuse telemetry needs an extra: pip install 'upshot[otel]'")
+    assert done.stdout == (
+        "Misuse telemetry needs an extra: pip install 'upshot[otel]', "
+        "or in a clone pip install -e '.[otel]'\n"
+    )
 
 
 def test_importing_it_loads_no_opentelemetry() -> None:

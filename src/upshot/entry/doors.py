@@ -90,7 +90,7 @@ def start(
         Misuse: An argument is wrong, nothing was begun; or it is used otherwise than entered.
         JournalError: The journal cannot be opened.
     """
-    from ..journal.block import Block
+    from ..block import Block
     from .opening import started
 
     return Block(started(agent, request, options), call="upshot.start(...)", name="live")
@@ -177,7 +177,7 @@ def reopen(
         Misuse: There is no such run, it has ended, or an argument is wrong.
         JournalError: The journal cannot be opened or read, or another process works on the run.
     """
-    from ..journal.block import Block
+    from ..block import Block
     from .opening import reopened
 
     going = reopened(run_id, agent, journal, answers, options, take_over=take_over)

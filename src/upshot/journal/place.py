@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast, overload
 from weakref import WeakKeyDictionary
 
+from ..block import Block
 from ..contract import Journal
 from ..errors import Misuse
-from .block import Block
 from .memory import MemoryJournal
 
 if TYPE_CHECKING:

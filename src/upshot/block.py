@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import NoReturn, TypeVar
 
-from ..errors import Misuse
+from .errors import Misuse
 
 __all__ = ["Block", "NotEntered"]
 
