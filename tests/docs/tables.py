@@ -16,7 +16,7 @@ import msgspec
 
 import upshot
 from tests.docs.test_pages import ROOT
-from upshot.contract import DELTAS
+from upshot.contract import DELTAS, word_field
 from upshot.runs.options import ResumeOptions, RunOptions
 from upshot.runs.plan import Plan
 
@@ -63,8 +63,14 @@ def fields_of(kind: type) -> str:
     told = attributes_of(kind).items()
     return table(
         "field, type, what",
-        [(f"`{name}`", f"`{in_a_cell(str(types[name]))}`", what) for name, what in told],
+        [(f"`{name}`", f"`{in_a_cell(type_of(str(types[name])))}`", what) for name, what in told],
     )
+
+
+def type_of(annotation: str) -> str:
+    """What is read from a field of that annotation."""
+    word: Any = getattr(word_field, annotation, None)
+    return annotation if word is None else word.__name__
 
 
 def limits_of(kind: Any) -> str:

@@ -8,6 +8,7 @@ import msgspec
 
 from upshot import (
     Agent,
+    AgentError,
     AgentResult,
     AgentTask,
     AnyResult,
@@ -17,23 +18,31 @@ from upshot import (
     Budget,
     Decider,
     Difference,
+    Effect,
+    ErrorCode,
     Event,
     FinalizeDecision,
     ForEach,
     Graph,
     GraphEngine,
     Host,
+    Interrupt,
+    InterruptCause,
+    Interrupted,
     LiveRun,
     Machine,
     MachineEngine,
     Message,
     ModelInput,
+    ModelResponse,
     Node,
     Observer,
     Parallel,
     Question,
+    RateLimitWindow,
     Request,
     ResultView,
+    Role,
     Run,
     RunHost,
     RunInfo,
@@ -42,6 +51,8 @@ from upshot import (
     Status,
     TextDelta,
     ToolContext,
+    ToolDenied,
+    ToolFailure,
     ToolOutcome,
     ToolRecord,
     ToolSettled,
@@ -191,6 +202,45 @@ def events(event: Event) -> None:
             assert_type(piece, str)
         case _:
             assert_type(event.kind, str)
+
+
+def words() -> None:
+    assert_type(AgentError("rate_limit", "Wait.", origin="model").code, ErrorCode)
+    assert_type(AgentError("sold_out").code == ErrorCode("sold_out"), bool)
+    assert_type(Interrupt("user_interrupted").cause, InterruptCause)
+    assert_type(Message("user", "?").role, Role)
+    raise Interrupted("user_interrupted")
+
+
+def outcomes() -> None:
+    failure = ToolFailure("c", "price", error="Gone.", code="sold_out", effect="none")
+    assert_type(failure.code, ErrorCode | None)
+    assert_type(failure.effect, Effect)
+    ToolDenied("c", "price", reason="closed_today")
+    ModelResponse(content="Yes.", finish_reason="stop")
+    RateLimitWindow(resource="images")
+    AgentResult(cause="user_interrupted")
+    ToolFailure("c", "price", effect="nothing")  # pyright: ignore[reportArgumentType]  # no effect
+    Message("human", "?")  # pyright: ignore[reportArgumentType]  # no role
+    AgentError(7)  # pyright: ignore[reportArgumentType]  # no word
+    failure.code = "new"  # pyright: ignore[reportAttributeAccessIssue]  # it is frozen
+
+
+def wait_s(error: AgentError) -> float:
+    match error:
+        case AgentError(code=ErrorCode.RATE_LIMIT, retry_after_s=float(told)):
+            return told
+        case AgentError(code=code):
+            assert_type(code, ErrorCode)
+            return 1 if code == "timeout" else 0
+
+
+def side(effect: Effect) -> bool:
+    match effect:
+        case Effect.READ | Effect.NONE:
+            return False
+        case Effect.WRITE | Effect.DESTRUCTIVE | Effect.APPLIED | Effect.UNKNOWN:
+            return True
 
 
 async def with_hooks() -> None:

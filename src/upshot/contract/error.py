@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .free_json import clean_fields, force_json
 from .value import JsonObject, Value, set_field, written
+from .word_field import ErrorCodeField, OriginField, word
 from .words import ErrorCode, Origin
 
 __all__ = ["AgentError", "is_retryable"]
@@ -32,14 +33,14 @@ class AgentError(Value, frozen=True, kw_only=False):
         details: Facts by name, such as dimension, limit and used of a spent budget.
     """
 
-    code: ErrorCode = written(ErrorCode.INTERNAL)
+    code: ErrorCodeField = word(written(ErrorCode.INTERNAL))
     message: str = written("")
     type: str = ""
     status_code: int | None = None
     retryable: bool = written(False)
     retry_after_s: float | None = None
     provider_code: str = ""
-    origin: Origin = written(Origin.MODEL)
+    origin: OriginField = word(written(Origin.MODEL))
     details: JsonObject = {}
 
     def __post_init__(self) -> None:

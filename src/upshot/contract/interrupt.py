@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .free_json import clean_fields
 from .value import Value, set_field
+from .word_field import CauseField, word
 from .words import InterruptCause
 
 __all__ = ["Interrupt"]
@@ -17,7 +18,7 @@ class Interrupt(Value, frozen=True, kw_only=False):
         detail: What else is to be said.
     """
 
-    cause: InterruptCause = InterruptCause.NONE
+    cause: CauseField = word(InterruptCause.NONE)
     detail: str = ""
 
     def __post_init__(self) -> None:

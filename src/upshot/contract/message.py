@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast, overload
+from typing import TypeAlias, cast, overload
 
 from ..errors import Misuse
 from .call import ToolCall
 from .free_json import clean_fields, force_json
 from .value import Json, JsonObject, Tagged, freeze, set_field, written
+from .word_field import RoleField
 from .words import Role
 
 __all__ = [
@@ -177,15 +178,8 @@ class Unknown(Tagged, frozen=True, kw_only=True, tag=UNKNOWN_TAG):
 Part: TypeAlias = Text | Image | File | Audio | Data | Reasoning | Unknown
 
 
-if TYPE_CHECKING:
-    # Callers write the word; what is stored is always the member.
-    RoleWord: TypeAlias = Role | Literal["system", "user", "assistant", "tool"]
-else:
-    RoleWord = Role
-
-
 class _Said(Tagged, frozen=True, kw_only=False):
-    role: RoleWord
+    role: RoleField
     content: str | tuple[Part, ...] = written("")
 
 

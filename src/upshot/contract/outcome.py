@@ -7,6 +7,7 @@ from typing import TypeAlias
 import msgspec
 
 from .value import JsonObject, Tagged, empty_object, set_field, written
+from .word_field import DeniedReasonField, EffectField, OptionalErrorCodeField, word
 from .words import DeniedReason, Effect, ErrorCode
 
 __all__ = [
@@ -52,8 +53,8 @@ class ToolExecutionResult(_Outcome, frozen=True, kw_only=True):
     output: JsonObject = msgspec.field(default_factory=empty_object)
     elapsed_ms: int = written(0)
     was_coerced: bool = False
-    effect: Effect = written(Effect.APPLIED)
-    code: ErrorCode | None = None
+    effect: EffectField = word(written(Effect.APPLIED))
+    code: OptionalErrorCodeField = word(None)
 
 
 class ToolTimeout(_Outcome, frozen=True, kw_only=True):
@@ -76,8 +77,8 @@ class ToolTimeout(_Outcome, frozen=True, kw_only=True):
     elapsed_ms: int = written(0)
     retryable: bool = written(True)
     stopped: bool = True
-    effect: Effect = written(Effect.UNKNOWN)
-    code: ErrorCode | None = None
+    effect: EffectField = word(written(Effect.UNKNOWN))
+    code: OptionalErrorCodeField = word(None)
 
 
 class ToolFailure(_Outcome, frozen=True, kw_only=True):
@@ -98,8 +99,8 @@ class ToolFailure(_Outcome, frozen=True, kw_only=True):
     retryable: bool = written(True)
     elapsed_ms: int = written(0)
     retry_after_s: float | None = None
-    effect: Effect = written(Effect.UNKNOWN)
-    code: ErrorCode | None = None
+    effect: EffectField = word(written(Effect.UNKNOWN))
+    code: OptionalErrorCodeField = word(None)
 
 
 class ToolDenied(_Outcome, frozen=True, kw_only=True):
@@ -115,11 +116,11 @@ class ToolDenied(_Outcome, frozen=True, kw_only=True):
         code: A word for it where there is one.
     """
 
-    reason: DeniedReason = written(DeniedReason.BLOCKED)
+    reason: DeniedReasonField = word(written(DeniedReason.BLOCKED))
     details: str = ""
     hint: str = ""
-    effect: Effect = written(Effect.NONE)
-    code: ErrorCode | None = None
+    effect: EffectField = word(written(Effect.NONE))
+    code: OptionalErrorCodeField = word(None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -147,8 +148,8 @@ class ToolArtifactReference(_Outcome, frozen=True, kw_only=True):
     size_bytes: int = 0
     elapsed_ms: int = written(0)
     was_coerced: bool = False
-    effect: Effect = written(Effect.APPLIED)
-    code: ErrorCode | None = None
+    effect: EffectField = word(written(Effect.APPLIED))
+    code: OptionalErrorCodeField = word(None)
 
 
 ToolOutcome: TypeAlias = (

@@ -7,6 +7,7 @@ from math import ceil
 from msgspec.structs import replace
 
 from .value import Value, freeze, set_field, written
+from .word_field import ResourceField, word
 from .words import Resource
 
 __all__ = ["RateLimitState", "RateLimitWindow", "complete_rate_limit"]
@@ -30,7 +31,7 @@ class RateLimitWindow(Value, frozen=True, kw_only=True, gc=False):
     """
 
     name: str = ""
-    resource: Resource = written(Resource.REQUESTS)
+    resource: ResourceField = word(written(Resource.REQUESTS))
     limit: int | None = None
     remaining: int | None = None
     resets_in: int | None = None

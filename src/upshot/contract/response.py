@@ -10,6 +10,7 @@ from .message import Message, Part, Reasoning, Text
 from .rate_limit import RateLimitState
 from .usage import Cost, Usage
 from .value import Json, JsonObject, Local, Root, freeze, set_field
+from .word_field import FinishReasonField, word
 from .words import FinishReason, Role, Status
 
 __all__ = ["ModelResponse"]
@@ -41,7 +42,7 @@ class ModelResponse(Root, frozen=True, kw_only=True):
     refusal: str | None = None
     usage: Usage = Usage()
     cost: Cost | None = None
-    finish_reason: FinishReason | None = None
+    finish_reason: FinishReasonField = word(None)
     error: AgentError | None = None
     rate_limit: RateLimitState | None = None
     provider_data: JsonObject = {}

@@ -19,6 +19,7 @@ from .rate_limit import RateLimitState
 from .record import ToolRecord
 from .usage import Cost, Usage, to_money
 from .value import JsonObject, Local, Root, Value, freeze, set_field, settle_moments, written
+from .word_field import CauseField, word
 from .words import FinishReason, InterruptCause, Origin, Status
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
     error: AgentError | None = None
     rate_limit: RateLimitState | None = None
     provider_data: JsonObject = {}
-    cause: InterruptCause = InterruptCause.NONE
+    cause: CauseField = word(InterruptCause.NONE)
     detail: str = ""
     committed: bool = written(False)
     attempts: int = 1

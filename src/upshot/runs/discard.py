@@ -17,7 +17,7 @@ class DiscardOnInterruptCauses(Decider):
 
     def __init__(self, reason: str, *causes: str) -> None:
         self._reason = reason
-        self._causes = frozenset(str(Interrupt(cause).cause) for cause in causes)  # pyright: ignore[reportArgumentType]  # made a word
+        self._causes = frozenset(str(Interrupt(cause).cause) for cause in causes)
 
     def before_finalize(
         self, info: RunInfo, request: Request, result: AnyResult

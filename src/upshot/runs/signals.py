@@ -27,7 +27,7 @@ class Interrupted(Signal):
 
     def __init__(self, cause: str = "", detail: str = "") -> None:
         super().__init__(detail or cause or "interrupted")
-        self.interrupt: Interrupt = Interrupt(cause, detail)  # pyright: ignore[reportArgumentType]  # made a word
+        self.interrupt: Interrupt = Interrupt(cause, detail)
 
     @property
     def cause(self) -> str:

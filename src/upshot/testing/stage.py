@@ -58,10 +58,10 @@ class PlainModel:
             self._under_way -= 1
         usage = Usage(input_tokens=10, output_tokens=TOKENS - 10, api_calls=1)
         if self.error is not None:
-            return ModelResponse(error=self.error, usage=usage, finish_reason="error")  # pyright: ignore[reportArgumentType]  # made a word
+            return ModelResponse(error=self.error, usage=usage, finish_reason="error")
         messages = ModelRequest.of(request).messages
         text = f"You said: {messages[-1].text if messages else ''}"
-        return ModelResponse(content=text, usage=usage, finish_reason="stop")  # pyright: ignore[reportArgumentType]  # made a word
+        return ModelResponse(content=text, usage=usage, finish_reason="stop")
 
     async def stream(self, request: ModelInput) -> AsyncIterator[StreamItem]:
         """The same, its text as one delta."""
