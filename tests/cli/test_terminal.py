@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.text import Text
 
 from upshot.cli.terminal import Terminal
 
@@ -49,3 +51,36 @@ def test_a_terminal_gets_json_that_is_whole_and_harmless(text: str) -> None:
     said = screen.getvalue()
     assert json.loads(said) == [text]
     assert not [c for c in said if (c < " " and c != "\n") or c in "\x7f\x9b\u202e"]
+
+
+STYLES = st.sampled_from(["", "bold", "dim", "green", "bold red"])
+CELLS = st.lists(st.tuples(st.text("ab é█世 ", max_size=9), STYLES), max_size=9)
+
+
+def shown(row: Text, out: io.StringIO) -> str:
+    Terminal(out=out, err=io.StringIO()).say(row)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("stream", [io.StringIO, Screen], ids=["pipe", "terminal"])
+@given(cells=CELLS)
+def test_a_row_is_shown_as_if_it_were_laid_out(
+    stream: type[io.StringIO], cells: list[tuple[str, str]]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TERM", "xterm-256color")
+        patch.setenv("COLUMNS", "80")
+        laid_out = shown(Text.assemble(*cells, overflow="crop"), stream())
+        assert shown(Text.assemble(*cells, no_wrap=True, overflow="crop"), stream()) == laid_out
+
+
+def test_what_is_long_in_coming_is_written_line_by_line() -> None:
+    out = io.StringIO()
+
+    def rows() -> Iterator[Text]:
+        yield Text("first", no_wrap=True)
+        assert out.getvalue() == "first\n"
+        yield Text("second")
+
+    Terminal(out=out, err=io.StringIO()).say_all(rows())
+    assert out.getvalue() == "first\nsecond\n"

@@ -50,7 +50,7 @@ async def show_run(
         return 0
     glyphs, width = glyphs_for(terminal.out.encoding), terminal.out.width
     holder = holders.get(story.run_id)
-    terminal.say(*report(story, journal=journal, width=width, glyphs=glyphs, holder=holder))
+    terminal.say_all(report(story, journal=journal, width=width, glyphs=glyphs, holder=holder))
     result = story.result
     if answer and result is not None and (result.output or result.content):
         terminal.say(glyphs.rule * width)

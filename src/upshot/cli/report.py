@@ -65,10 +65,9 @@ def report(
     yield _title(story, holder)
     for name, text, style in _facts(story, journal):
         yield _line(name, text, style, width)
-    drawn = list(timeline(story, width=width, glyphs=glyphs))
-    if drawn:
+    if story.steps:
         yield Text()
-        yield from drawn
+    yield from timeline(story, width=width, glyphs=glyphs)
 
 
 def status_words(status: str, holder: Holder | None = None) -> str:

@@ -298,8 +298,11 @@ class Story:
         self.ended.append(step)
 
     def _place(self, step: Step) -> None:
-        # A further try is put down before its time has come.
-        insort(self.steps, step, key=lambda other: other.start_s)
+        if not self.steps or self.steps[-1].start_s <= step.start_s:
+            self.steps.append(step)
+        else:
+            # A further try was put down before its time had come.
+            insort(self.steps, step, key=lambda other: other.start_s)
 
 
 def _close(step: Step, at_s: float) -> None:

@@ -6,10 +6,11 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import IO, TextIO
 
-from rich.console import Console, RenderableType
+from rich.cells import cell_len
+from rich.console import COLOR_SYSTEMS, Console, RenderableType
 from rich.text import Text
 
 from ..errors import Misuse
@@ -50,6 +51,10 @@ class Terminal:
 
     def say(self, *lines: RenderableType) -> None:
         """Write to stdout, laid out for its width."""
+        self.say_all(lines)
+
+    def say_all(self, lines: Iterable[RenderableType]) -> None:
+        """Write to stdout, laid out for its width, each as it comes."""
         _write(self.out, lambda: _laid_out(self.out, lines))
 
     def say_rows(self, rows: Iterable[Text]) -> None:
@@ -57,7 +62,7 @@ class Terminal:
         if self.free_width is None:
             self.put("".join(f"{row.plain}\n" for row in rows))
         else:
-            self.say(*rows)
+            self.say_all(rows)
 
     def tell(self, *lines: RenderableType) -> None:
         """Write to stderr, laid out for its width."""
@@ -65,11 +70,11 @@ class Terminal:
 
     def hint(self, *lines: str) -> None:
         """Write to stderr what can be typed: no line is broken, or it could not be copied."""
-        _write(self.err, lambda: "".join(f"{clean_lines(line)}\n" for line in lines))
+        _write(self.err, lambda: (f"{clean_lines(line)}\n" for line in lines))
 
     def put(self, text: str) -> None:
         """Write *text* to stdout at once, as it is; harmless where that is a terminal."""
-        _write(self.out, lambda: clean_lines(text) if self.out.is_terminal else text)
+        _write(self.out, lambda: [clean_lines(text) if self.out.is_terminal else text])
 
     def put_json(self, data: str | bytes) -> None:
         """Write JSON and a line break to stdout, whole: what cannot be shown there is escaped."""
@@ -118,19 +123,43 @@ def _escaped(character: str) -> str:
     return json.dumps(character)[1:-1] if character != "\x7f" else "\\u007f"
 
 
-def _laid_out(console: Console, lines: tuple[RenderableType, ...]) -> str:
-    with console.capture() as capture:
-        for line in lines:
-            console.print(line)
-    # Cells are padded to their width; nobody wants to copy that.
-    return "".join(f"{line.rstrip(' ')}\n" for line in capture.get().splitlines())
+def _laid_out(console: Console, lines: Iterable[RenderableType]) -> Iterator[str]:
+    # The console looks at its surroundings whenever it is asked.
+    width = 0 if console.legacy_windows else console.width
+    for line in lines:
+        if isinstance(line, Text) and line.no_wrap and _fits(line.plain, width):
+            shown = _styled(console, line)
+        else:
+            with console.capture() as capture:
+                console.print(line)
+            shown = capture.get()
+        # Cells are padded to their width; nobody wants to copy that.
+        yield "".join(f"{row.rstrip(' ')}\n" for row in shown.splitlines())
 
 
-def _write(console: Console, render: Callable[[], str]) -> None:
+def _fits(row: str, width: int) -> bool:
+    """Whether a row that is not to be broken needs no laying out."""
+    return "\n" not in row and cell_len(row) <= width
+
+
+def _styled(console: Console, line: Text) -> str:
+    """A row with its colours; a tenth of the time that laying it out takes."""
+    name = console.color_system
+    if name is None:
+        return f"{line.plain}\n"
+    system = COLOR_SYSTEMS[name]
+    return "".join(
+        text if style is None else style.render(text, color_system=system)
+        for text, style, _ in line.render(console, end="\n")
+    )
+
+
+def _write(console: Console, render: Callable[[], Iterable[str]]) -> None:
     stream = console.file
     try:
         # Laying out writes an empty text to the stream, which may fail as well.
-        stream.write(render())
+        for text in render():
+            stream.write(text)
         stream.flush()
     except OSError as error:
         _mute(stream)
