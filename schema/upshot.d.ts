@@ -2240,6 +2240,11 @@ export interface RunSummary {
    * @defaultValue `""`
    */
   request?: string;
+  /**
+   * The run that started it, "" for a root run.
+   * @defaultValue `""`
+   */
+  parent_run_id?: string;
 }
 
 /** Something that went wrong without failing the run. */

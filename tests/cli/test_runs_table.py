@@ -10,10 +10,8 @@ from upshot.cli.runs_table import runs_table
 from upshot.contract import RunSummary
 
 
-def rows_of(
-    *runs: RunSummary, width: int | None = 80, parents: dict[str, str] | None = None
-) -> list[str]:
-    rows = runs_table(runs, parents or {}, width=width, glyphs=Glyphs())
+def rows_of(*runs: RunSummary, width: int | None = 80) -> list[str]:
+    rows = runs_table(runs, width=width, glyphs=Glyphs())
     return [line.plain for line in rows]
 
 
@@ -64,8 +62,8 @@ def test_a_row_is_one_line_on_a_narrow_page(width: int) -> None:
 
 
 def test_a_run_inside_stands_below_the_one_that_started_it() -> None:
-    inner, outer, alone, orphan = (RunSummary(run_id=id) for id in ("in", "out", "one", "orphan"))
-    parents = {"in": "out", "orphan": "gone"}
-    rows = rows_of(inner, outer, alone, orphan, parents=parents)
+    parents = {"in": "out", "out": "", "one": "", "orphan": "gone"}
+    runs = [RunSummary(run_id=id, parent_run_id=parent) for id, parent in parents.items()]
+    rows = rows_of(*runs)
     names = [row.partition("running")[0].rstrip() for row in rows[1:]]
     assert names == ["out", "└ in", "one", "└ orphan"]

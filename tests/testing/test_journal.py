@@ -124,7 +124,7 @@ class Vague(MemoryJournal):
 
     async def runs(self, status: str | None = None) -> Any:
         known = [log.summary(run_id) for run_id, log in sorted(self._open().items())]
-        return [replace(one, request="", status="running") for one in known]
+        return [replace(one, request="", status="running", parent_run_id="") for one in known]
 
 
 class Greedy(MemoryJournal):
@@ -226,6 +226,7 @@ class TestGenerator(JournalContract):
             "durable() returned for an event that nobody appended",
         ),
         (Vague, "test_the_list_of_runs_says_what_each_is", "it lists ('run-1', 'agent', 3"),
+        (Vague, "test_the_list_of_runs_says_who_started_each", "run-1 was started by run-0"),
         (Vague, "test_the_list_of_runs_follows_their_status", "run-2 alone is completed"),
         (Vague, "test_the_list_of_runs_has_the_newest_first", "the newest is run-3"),
         (Vague, "test_a_run_that_was_only_claimed_is_not_listed", "without an event is listed"),

@@ -11,7 +11,7 @@ from ..journal import open_journal
 from .conclusion import print_answer
 from .glyphs import glyphs_for
 from .report import report
-from .run_lookup import existing_journal, find_parents, find_run, read_story
+from .run_lookup import existing_journal, find_run, read_story
 from .runs_table import runs_table
 from .story import RUNNING, Story
 from .terminal import Terminal
@@ -77,13 +77,12 @@ async def list_runs(terminal: Terminal, *, journal: str, status: str, as_json: b
     async with open_journal(existing_journal(journal), create=False) as log:
         holders = await log.holders()
         runs = await log.runs(status or None)
-        parents = {} if as_json else await find_parents(log, runs)
     if as_json:
         terminal.put_json(encode(list(runs)))
     elif runs:
         glyphs = glyphs_for(terminal.out.encoding)
         terminal.say_rows(
-            runs_table(runs, parents, glyphs=glyphs, width=terminal.free_width, holders=holders)
+            runs_table(runs, glyphs=glyphs, width=terminal.free_width, holders=holders)
         )
     else:
         terminal.tell(f"{journal} has no runs" + (f" that are {status}" if status else ""))

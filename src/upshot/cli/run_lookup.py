@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 
-from ..contract import Journal, RunStarted, RunSummary
+from ..contract import Journal
 from ..errors import Misuse
 from .story import Story
 
@@ -17,7 +17,6 @@ __all__ = [
     "LAST",
     "MEMORY",
     "existing_journal",
-    "find_parents",
     "find_run",
     "new_journal",
     "read_story",
@@ -78,13 +77,14 @@ async def find_run(journal: Journal, wanted: str) -> str:
     Raises:
         Misuse: There is none, or several.
     """
-    ids = [run.run_id for run in await journal.runs()]
+    runs = await journal.runs()
+    ids = [run.run_id for run in runs]
     if wanted in ids:
         return wanted
     if not ids:
         raise Misuse("the journal has no runs yet")
     if wanted == LAST:
-        return await _last(journal, ids)
+        return next((run.run_id for run in runs if not run.parent_run_id), ids[0])
     begun = [run_id for run_id in ids if run_id.startswith((wanted, f"run-{wanted}"))]
     if wanted and len(begun) == 1:
         return begun[0]
@@ -93,26 +93,6 @@ async def find_run(journal: Journal, wanted: str) -> str:
     near = get_close_matches(wanted, ids, 3, cutoff=0.5)
     hint = f"did you mean {_some(near)}?" if near else f"there are {_some(ids)}"
     raise Misuse(f"the journal has no run {wanted!r}: {hint}")
-
-
-async def _last(journal: Journal, ids: list[str]) -> str:
-    for run_id in ids:
-        async for event in journal.events(run_id):
-            if not (isinstance(event, RunStarted) and event.parent_run_id):
-                return run_id
-            break
-    return ids[0]
-
-
-async def find_parents(journal: Journal, runs: Sequence[RunSummary]) -> dict[str, str]:
-    """The run that each of *runs* was started by, by id; only those that another one started."""
-    parents: dict[str, str] = {}
-    for run in runs:
-        async for event in journal.events(run.run_id):
-            if isinstance(event, RunStarted) and event.parent_run_id:
-                parents[run.run_id] = event.parent_run_id
-            break
-    return parents
 
 
 async def read_story(journal: Journal, run_id: str) -> Story:

@@ -26,7 +26,6 @@ _LEAST_NEEDED = (3, 2, _REQUEST)
 
 def runs_table(
     runs: Sequence[RunSummary],
-    parents: Mapping[str, str],
     *,
     width: int | None,
     glyphs: Glyphs,
@@ -35,8 +34,8 @@ def runs_table(
     """Lay runs out as rows: id, status, agent, start and what was asked.
 
     Args:
-        runs: What to show, in order; empty gives nothing.
-        parents: The run that each was started by, where one was; it then stands below that.
+        runs: What to show, in order; empty gives nothing. One that another one of them has
+            started stands below that.
         width: Columns to fill, None for as many as needed. The request gets what is left; where
             that is too little, columns are left out.
         glyphs: What to draw with.
@@ -47,7 +46,7 @@ def runs_table(
     """
     if not runs:
         return
-    placed = list(_placed(runs, parents))
+    placed = list(_placed(runs))
     known = holders or {}
     rows = [_cells(run, depth, glyphs, known.get(run.run_id)) for run, depth in placed]
     widths = [max(map(cell_len, column)) for column in zip(_HEADING, *rows, strict=True)]
@@ -58,17 +57,15 @@ def runs_table(
         yield _row(cells, widths, shown, ["bold", status_style(run.status), "", "dim", ""])
 
 
-def _placed(
-    runs: Sequence[RunSummary], parents: Mapping[str, str]
-) -> Iterator[tuple[RunSummary, int]]:
+def _placed(runs: Sequence[RunSummary]) -> Iterator[tuple[RunSummary, int]]:
     """The runs with how deep they are inside others, each below the one that started it."""
     ids = {run.run_id for run in runs}
     below: dict[str, list[RunSummary]] = {}
     for run in runs:
-        parent = parents.get(run.run_id, "")
+        parent = run.parent_run_id
         below.setdefault(parent if parent in ids else "", []).append(run)
     # A stack and no recursion: runs may be nested as deep as they like.
-    stack = [(run, int(run.run_id in parents)) for run in reversed(below.get("", []))]
+    stack = [(run, int(bool(run.parent_run_id))) for run in reversed(below.get("", []))]
     while stack:
         run, depth = stack.pop()
         yield run, depth

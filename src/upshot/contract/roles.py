@@ -272,6 +272,7 @@ class RunSummary(Value, frozen=True, kw_only=True):
         updated_at: Time of the last event.
         events: How many durable events it has.
         request: The text that was asked, at most 200 characters.
+        parent_run_id: The run that started it, "" for a root run.
     """
 
     run_id: str = ""
@@ -281,6 +282,7 @@ class RunSummary(Value, frozen=True, kw_only=True):
     updated_at: datetime | None = None
     events: int = 0
     request: str = ""
+    parent_run_id: str = ""
 
     @property
     def ended(self) -> bool:

@@ -19,7 +19,8 @@ _BEGIN_RUN = "INSERT INTO runs (run_id, epoch, last_seq, updated_at) VALUES (?, 
 # Who settles a run does not work on it any more.
 _NOTE = f"""UPDATE runs SET status = ?1, agent_id = coalesce(?2, agent_id),
     started_at = coalesce(?3, started_at), request = coalesce(?4, request),
-    holder = CASE WHEN ?1 = '{RUNNING}' THEN holder END WHERE run_id = ?5"""
+    parent_run_id = coalesce(?5, parent_run_id),
+    holder = CASE WHEN ?1 = '{RUNNING}' THEN holder END WHERE run_id = ?6"""
 _INSERT = """INSERT INTO events (run_id, seq, epoch, kind, time, call_id, body, crc)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
 

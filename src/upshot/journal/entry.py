@@ -52,6 +52,7 @@ class Note(NamedTuple):
     agent_id: str | None = None
     started_at: float | None = None
     request: str | None = None
+    parent_run_id: str | None = None
 
 
 class Entry(NamedTuple):
@@ -147,6 +148,7 @@ def noted(event: Event) -> Note | None:
                 agent_id=clean_text(event.agent.id),
                 started_at=_unix(event.time),
                 request=clean_text(event.request.text[:_REQUEST_CHARS]),
+                parent_run_id=clean_text(event.parent_run_id),
             )
         case RunResumed():
             return Note(RUNNING)

@@ -51,6 +51,7 @@ class _Log:
             updated_at=next((time for time in times if time is not None), None),
             events=len(self.events),
             request=first.request or "",
+            parent_run_id=first.parent_run_id or "",
         )
 
     def refusal(self, run_id: str, seq: int, epoch: int | None) -> JournalError:

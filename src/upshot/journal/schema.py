@@ -32,7 +32,8 @@ _TABLES = (
         started_at REAL,
         updated_at REAL,
         request TEXT NOT NULL DEFAULT '',
-        holder TEXT
+        holder TEXT,
+        parent_run_id TEXT
     )""",
     """CREATE TABLE events (
         run_id TEXT NOT NULL,
@@ -62,7 +63,11 @@ _TABLES = (
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
 # Columns that came after the first version, all nullable.
-_LATER_COLUMNS = (("artifacts", "stored_at", "REAL"), ("runs", "holder", "TEXT"))
+_LATER_COLUMNS = (
+    ("artifacts", "stored_at", "REAL"),
+    ("runs", "holder", "TEXT"),
+    ("runs", "parent_run_id", "TEXT"),
+)
 
 
 class Database(sqlite3.Connection):

@@ -6,9 +6,10 @@ import sqlite3
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..contract import RunSummary
+from ..contract import RunStarted, RunSummary
+from ..errors import Misuse
 from .damage import Damage
-from .entry import checksum, from_unix
+from .entry import checksum, decode_event, from_unix
 
 __all__ = ["Page", "Scan", "last_seq", "read_bodies", "read_page", "read_summaries", "scan_run"]
 
@@ -19,7 +20,7 @@ _ROWS = """SELECT CAST(seq AS INTEGER), CAST(epoch AS INTEGER),
 _END = "SELECT CAST(last_seq AS INTEGER) FROM runs WHERE run_id = ?"
 _SUMMARIES = """SELECT CAST(run_id AS TEXT), CAST(agent_id AS TEXT), CAST(status AS TEXT),
     CAST(started_at AS REAL), CAST(updated_at AS REAL), CAST(last_seq AS INTEGER),
-    CAST(request AS TEXT)
+    CAST(request AS TEXT), CAST(parent_run_id AS TEXT)
     FROM runs WHERE last_seq > 0 AND (?1 IS NULL OR status = ?1)
     ORDER BY started_at DESC, rowid DESC"""
 
@@ -137,8 +138,22 @@ def read_summaries(connection: sqlite3.Connection, status: str | None) -> list[R
             updated_at=from_unix(updated_at),
             events=events,
             request=request,
+            parent_run_id=_parent_of(connection, run_id) if parent is None else parent,
         )
-        for run_id, agent_id, state, started_at, updated_at, events, request in connection.execute(
-            _SUMMARIES, (status,)
+        for run_id, agent_id, state, started_at, updated_at, events, request, parent in (
+            connection.execute(_SUMMARIES, (status,)).fetchall()
         )
     ]
+
+
+def _parent_of(connection: sqlite3.Connection, run_id: str) -> str:
+    """The run that started one which was begun by an earlier version, which did not note it."""
+    page = read_page(connection, run_id, 0, 1)
+    if not page.bodies:
+        return ""
+    try:
+        first = decode_event(page.bodies[0])
+    except Misuse:
+        # Of another version: the list is there all the same.
+        return ""
+    return first.parent_run_id if isinstance(first, RunStarted) else ""

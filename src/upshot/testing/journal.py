@@ -174,9 +174,18 @@ class JournalContract(Suite):
         told = (run.run_id, run.agent_id, run.events, run.status, run.ended, run.request)
         expected = ("run-1", "agent", 3, "running", False, "a question")
         assert told == expected, f"it lists {told} for {expected}"
+        assert not run.parent_run_id, f"a root run is listed as one of {run.parent_run_id!r}"
         times = (run.started_at, run.updated_at)
         expected_times = (_START, _START + timedelta(seconds=2))
         assert times == expected_times, f"it lists the times {times} for {expected_times}"
+
+    @_with_journal
+    async def test_the_list_of_runs_says_who_started_each(self, journal: Journal) -> None:
+        """A run inside another one names that, whatever came after its beginning."""
+        journal.append(_started("run-1", parent_run_id="run-0"))
+        journal.append(_settled("run-1", 2))
+        listed = [run.parent_run_id for run in await journal.runs()]
+        assert listed == ["run-0"], f"run-1 was started by run-0; it lists {listed}"
 
     @_with_journal
     async def test_the_list_of_runs_follows_their_status(self, journal: Journal) -> None:
@@ -285,9 +294,14 @@ def _tell(journal: Journal, run_id: str, count: int) -> list[Event]:
     return told
 
 
-def _started(run_id: str, time: datetime = _START) -> Event:
+def _started(run_id: str, time: datetime = _START, *, parent_run_id: str = "") -> Event:
     return RunStarted(
-        run_id=run_id, seq=1, time=time, agent=AgentSpec(id="agent"), request=Request("a question")
+        run_id=run_id,
+        seq=1,
+        time=time,
+        agent=AgentSpec(id="agent"),
+        request=Request("a question"),
+        parent_run_id=parent_run_id,
     )
 
 
