@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.runs.kit import Do, Ordered
-from upshot import Agent, AgentError, Answer, ErrorCode, Failed, ScriptEngine, resume, run
+from upshot import Agent, AgentError, Answer, ErrorCode, Event, Failed, ScriptEngine, resume, run
 from upshot.journal import MemoryJournal
 from upshot.runs.steps import Steps
 
@@ -171,3 +171,52 @@ def test_whatever_the_log_names_something_can_be_raised(kind: type) -> None:
     raised = Steps().raised("one", error)
     assert isinstance(raised, Failed)
     assert raised.error is error
+
+
+class Forgetful(MemoryJournal):
+    """A journal whose process may die any moment: only what somebody waited for is on disk."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._all: list[Event] = []
+        self._safe = 0
+
+    def append(self, event: Event, *, epoch: int | None = None) -> None:
+        super().append(event, epoch=epoch)
+        self._all.append(event)
+
+    async def durable(self, run_id: str, seq: int) -> None:
+        await super().durable(run_id, seq)
+        self._safe = len(self._all)
+
+    def after_a_crash(self) -> MemoryJournal:
+        journal = MemoryJournal()
+        for event in self._all[: self._safe]:
+            journal.append(event)
+        return journal
+
+
+@pytest.mark.parametrize("failing", [False, True], ids=["done", "failed"])
+async def test_what_came_of_a_step_that_may_not_run_again_outlives_the_process(
+    failing: bool,
+) -> None:
+    journal, left, done = Forgetful(), list[MemoryJournal](), list[str]()
+
+    def pay() -> str:
+        done.append("paid")
+        if failing:
+            raise ValueError("no money")
+        return "paid"
+
+    async def work(run: Any, host: Any, board: Any) -> str:
+        try:
+            said = await host.once("pay", "write", pay)
+        except ValueError:
+            said = "failed"
+        left.append(journal.after_a_crash())
+        return said
+
+    agent = Agent("a", engine=ScriptEngine(work))
+    first = await run(agent, "?", journal=journal)
+    assert (await resume(first.run_id, agent, journal=left[0])).output == first.output
+    assert done == ["paid"]

@@ -25,8 +25,8 @@ class ScriptEngine:
     it again from its top, on the board as the run left it. What it asks through ``run`` and
     ``host`` is then handed back from the log: replies of models in the order of the calls,
     outcomes of tools by their call id, answers of people, children and ``host.once`` by
-    their keys; a message that it appends again stands there once. All else that must not be
-    done twice belongs into ``host.once``.
+    their keys, children without one by what they are asked; a message that it appends again
+    stands there once. All else that must not be done twice belongs into ``host.once``.
 
     Args:
         script: An async function.

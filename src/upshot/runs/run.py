@@ -43,6 +43,7 @@ from .kin import child_id, origins_of, pending_in
 from .onward import is_asked, point_of
 from .output import OutputType
 from .past import CallAnswer, Past
+from .place import Places
 from .report import Report
 
 __all__ = ["Run"]
@@ -89,6 +90,8 @@ class Run:
     _again: Again | None = None
     _point: Checkpoint | None = None
     _running: Jobs[AgentResult[Any]] | None = None
+    _places: Places | None = None
+    _is_handed_back: bool = False
 
     def __init__(self, ground: Ground, report: Report, box: Box) -> None:
         self.settled: dict[str, ToolOutcome] = {}
@@ -218,6 +221,7 @@ class Run:
     def begin_attempt(self, number: int, feedback: str) -> None:
         """Show that the engine is called for the attempt *number*, asked for with *feedback*."""
         self._attempt, self._feedback = number, feedback
+        self._places, self._is_handed_back = None, False
 
     def instruct(self, instructions: str | None) -> None:
         """Show what the agent says about itself in this attempt."""
@@ -274,12 +278,14 @@ class Run:
 
         For an engine that is called again from its top when a run goes on: its model calls get
         the logged replies in the order in which they were made, its tool calls their outcomes by
-        call id, and a message that stands on the board already is not appended twice. Nothing
-        changes in a run that is new.
+        call id, children without a key their results by what they were asked, and a message that
+        stands on the board already is not appended twice. Nothing changes in a run that is new;
+        it is called there too, so that children get ids that are found again.
 
         Args:
             board: That of the attempt.
         """
+        self._is_handed_back = True
         if self._past is not None:
             self._again, self._past, self._point = Again(self._past), None, None
             board.begin_again()
@@ -309,7 +315,9 @@ class Run:
             request: What is asked.
             key: Names the child, unique in the run, over all its attempts and sittings. One that
                 has ended hands back its result and is not run again; one that was cut off or is
-                parked goes on from its log. None starts another child each time.
+                parked goes on from its log. None starts another child each time; in an engine
+                that is handed back what it did, as a script is, the first, second, ... child of
+                an attempt that asks an agent the same is the first, second, ... of them again.
             options: As for ``run``.
 
         Returns:
@@ -322,7 +330,8 @@ class Run:
         if start is None:
             raise Misuse("this run was not started by upshot.run, so it cannot start children")
         if key is None:
-            return _shown(await start(agent, request, **options))
+            placed, again = self._placed(agent, request)
+            return _shown(await start(agent, placed, again=again, **options))
         if key in self._children:
             return self._children[key]
         asked = _named(request, self._child_id(key))
@@ -337,6 +346,21 @@ class Run:
         if self._running is None:
             self._running = Jobs()
         return await self._running.do(key, work)
+
+    def _placed(self, agent: Agent[Any], request: Request | str) -> tuple[Request | str, bool]:
+        """What a child without a key is asked, and whether it may have begun before."""
+        if not self._is_handed_back:
+            return request, False
+        asked = request if isinstance(request, Request) else Request(request)
+        if asked.run_id:
+            past = self._ground.past
+            return asked, self.is_again and past is not None and asked.run_id in past.children
+        if self._places is None:
+            self._places = Places(self._attempt)
+        veil = self._ground.veil
+        shown = asked if veil is None else veil.show(asked)
+        key = self._places.key(getattr(agent, "id", ""), shown)
+        return replace(asked, run_id=self._child_id(key)), self.is_again
 
     def _child_id(self, key: str) -> str:
         """The id of a child; one that had ended in a run that this one was forked from is it."""

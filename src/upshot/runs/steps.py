@@ -62,6 +62,8 @@ class Steps:
     ) -> Json:
         """Do *body* and log what came of it.
 
+        What came of one that may not run again is on disk before anybody hears of it.
+
         Args:
             key: Of the step, which is not settled.
             effect: What it may do.
@@ -76,7 +78,9 @@ class Steps:
         """
         if self.on_miss is not None:
             self.on_miss(f"a step {key!r}")
-        if key in self.started and effect is not Effect.READ and not idempotent:
+        # What may not run again: it would be unknown if its end were lost with the process.
+        is_single = effect is not Effect.READ and not idempotent
+        if key in self.started and is_single:
             raise Failed(
                 ErrorCode.INTERRUPTED,
                 f"step {key!r} began before the process ended and what came of it is unknown: "
@@ -89,7 +93,7 @@ class Steps:
             value, lossy = to_free_json(await call(body))
         except Exception as error:
             said = signal_of(error)
-            if isinstance(said, Parked) and effect is not Effect.READ and not idempotent:
+            if isinstance(said, Parked) and is_single:
                 # It did not break off: it says itself that there is more to do.
                 recorder.emit(_put_off(key, said))
             if said is not None:
@@ -100,10 +104,14 @@ class Steps:
             failure = _logged(error)
             self._settle(StepSettled(key=key, effect=Effect.UNKNOWN, error=failure), recorder)
             self._keep(key, error)
+            if is_single:
+                await recorder.barrier()
             raise
         applied = Effect.NONE if effect is Effect.READ else Effect.APPLIED
         recorder.warn_of_losses(f"step {key!r}", lossy)
         self._settle(StepSettled(key=key, effect=applied, value=value), recorder)
+        if is_single:
+            await recorder.barrier()
         return value
 
     def take(self, settled: StepSettled) -> None:
