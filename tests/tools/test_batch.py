@@ -14,11 +14,13 @@ from upshot.contract import (
     ToolDenied,
     ToolExecutionResult,
     ToolFailure,
+    ToolSettled,
     ToolTimeout,
     Warned,
 )
-from upshot.errors import Misuse
-from upshot.tools import Tool, Toolbox, Workers, tool
+from upshot.errors import JournalError, Misuse
+from upshot.testing import FakeClock
+from upshot.tools import Circuit, Rate, Tool, Toolbox, Workers, tool
 
 
 class Meeting:
@@ -178,6 +180,76 @@ async def test_a_free_body_does_not_wait_for_an_approver():
     assert all(isinstance(outcome, ToolExecutionResult) for outcome in outcomes)
 
 
+@pytest.mark.parametrize(
+    ("limits", "budget", "reason"),
+    [
+        ({}, Budget(max_tool_calls=1), "budget"),
+        ({"rate": Rate(1)}, None, "rate_limited"),
+        ({"circuit": Circuit(failures=1)}, None, "circuit_open"),
+    ],
+    ids=["budget", "rate", "circuit"],
+)
+async def test_what_others_used_up_while_an_approver_thought_denies(
+    limits: Any, budget: Budget | None, reason: str
+):
+    thought, ran = asyncio.Event(), list[str]()
+
+    async def approve(request: Any) -> bool:
+        if request.arguments["who"] == "slow":
+            await thought.wait()
+        return True
+
+    @tool(effect="read", approval=True, **limits)
+    async def look(who: str) -> None:
+        ran.append(who)
+        thought.set()
+        raise ValueError("down")
+
+    box = Toolbox([look], approve=approve, budget=budget)
+    slow, _ = await box.dispatch(calls(("look", "slow"), ("look", "quick")))
+    assert isinstance(slow, ToolDenied)
+    assert (slow.reason, ran) == (reason, ["quick"])
+
+
+async def test_a_call_that_is_ended_while_all_tools_are_full_gives_its_tools_place_back():
+    go_on = asyncio.Event()
+
+    @tool(effect="read")
+    async def hold() -> None:
+        await go_on.wait()
+
+    box = Toolbox([hold, Meeting().tool(name="read", effect="read", concurrency=1)], parallel=1)
+    batch = asyncio.create_task(box.dispatch([ToolCall("1", "hold"), *calls(("read", "a"))]))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert box.cancel_call("a")
+    go_on.set()
+    await batch
+    async with asyncio.timeout(5):
+        (again,) = await box.dispatch(calls(("read", "b")))
+    assert isinstance(again, ToolExecutionResult)
+
+
+async def test_a_log_that_refuses_events_ends_the_other_bodies():
+    ended = asyncio.Event()
+
+    @tool(effect="read")
+    async def hang() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    def emit(event: Event) -> None:
+        if isinstance(event, ToolSettled):
+            raise JournalError("the disk is full")
+
+    box = Toolbox([hang, Meeting().tool(name="read", effect="read")], emit=emit)
+    with pytest.raises(JournalError, match="disk is full"):
+        await box.dispatch([ToolCall("1", "hang"), *calls(("read", "a"))])
+    assert ended.is_set()
+
+
 async def test_a_call_id_that_stands_twice_runs_once():
     meeting = Meeting()
     box = Toolbox([meeting.tool(name="read", effect="read")])
@@ -212,6 +284,20 @@ async def test_a_body_that_waits_for_its_resource_past_the_deadline_is_denied():
     assert isinstance(outcomes[1], ToolDenied)
     assert outcomes[1].reason == "deadline"
     assert outcomes[1].effect == "none"
+
+
+async def test_a_body_does_not_start_where_the_one_before_it_took_all_the_time():
+    clock = FakeClock()
+
+    @tool(effect="write")
+    async def put(who: str) -> str:
+        clock.advance(10)
+        return who
+
+    box = Toolbox([put], budget=Budget(deadline_s=10), clock=clock)
+    outcomes = await box.dispatch(calls(("put", "a"), ("put", "b")))
+    assert isinstance(outcomes[1], ToolDenied)
+    assert (outcomes[1].reason, outcomes[1].effect) == ("deadline", "none")
 
 
 def hanging(mode: str, effect: str, started: Callable[[], None]) -> Tool:

@@ -143,6 +143,27 @@ async def test_of_a_cancelled_reply_no_call_waits_for_people_any_more():
     assert told(await box.answer([Approve("z")])) == [("z", "tool_execution_result")]
 
 
+async def test_of_a_cancelled_reply_no_call_waits_for_what_is_asked_about_another():
+    begun = asyncio.Event()
+
+    @tool(effect="read")
+    async def hang() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    box = Toolbox([hang, make_box()[0].find("wipe")])
+    await box.dispatch([ToolCall("first", "wipe")])
+    task = asyncio.create_task(box.dispatch([ToolCall("h", "hang"), ToolCall("twin", "wipe")]))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert [record.call_id for record in box.records] == ["h", "twin"]
+    assert told(await box.answer([Approve("first")])) == [("first", "tool_execution_result")]
+    assert await box.dispatch([ToolCall("twin", "wipe", {"a": 1})]) == []
+    assert asked(box) == ["twin"]
+
+
 async def test_a_read_after_a_write_of_the_same_reply_is_no_duplicate():
     stored = [0]
 

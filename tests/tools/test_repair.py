@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from upshot import Agent, Approve, Budget, Status, resume, run
+from upshot import Agent, Approve, Budget, ModelSettings, ScriptEngine, Status, resume, run
 from upshot.contract import (
     AgentError,
     ErrorCode,
@@ -149,6 +149,38 @@ async def test_in_a_run_it_counts_and_is_no_turn_of_the_engines():
     assert [message.role for message in result.messages] == ["assistant", "tool", "assistant"]
     replied = [event.purpose for event in events if isinstance(event, ModelReplied)]
     assert replied == ["", "repair", ""]
+
+
+async def test_in_a_run_the_model_that_corrects_is_offered_no_tools_and_forced_to_none():
+    asked: list[ModelRequest] = []
+
+    def reply(request: ModelRequest) -> Any:
+        asked.append(request)
+        return WRONG if len(asked) == 1 else '{"n": 3}'
+
+    class Model:
+        name = "own"
+
+        async def call(self, request: ModelRequest) -> ModelResponse:
+            said = reply(request)
+            calls = (said,) if isinstance(said, ToolCall) else ()
+            return ModelResponse(content=None if calls else said, tool_calls=calls)
+
+    settings = ModelSettings(tool_choice="double", parallel_tool_calls=False, temperature=0.5)
+    await run(Agent("a", model=Model(), tools=[double], settings=settings), "?")
+    told = asked[1].settings
+    assert asked[1].tools == ()
+    assert told is not None
+    assert (told.temperature, told.tool_choice, told.parallel_tool_calls) == (0.5, None, None)
+
+
+async def test_without_a_model_in_the_run_the_denial_stands():
+    async def work(run: Any, host: Any, board: Any) -> Any:
+        (outcome,) = await run.tools.dispatch([WRONG])
+        return outcome.reason
+
+    agent = Agent("a", engine=ScriptEngine(work), tools=[double])
+    assert (await run(agent, "?")).output == "validation"
 
 
 async def test_a_spent_budget_leaves_the_denial():
