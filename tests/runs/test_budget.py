@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.runs.kit import ADD, Do, add, log_of, measured
+from tests.runs.kit import ADD, Do, Leaping, add, log_of, measured
 from upshot import (
     Agent,
     AgentError,
@@ -336,15 +336,6 @@ async def test_reading_a_stored_output_is_no_call_of_the_budget() -> None:
         "tool_execution_result",
         "tool_execution_result",
     ]
-
-
-class Leaping(asyncio.SelectorEventLoop):
-    """A loop whose time can be moved on."""
-
-    leapt_s: float = 0.0
-
-    def time(self) -> float:
-        return super().time() + self.leapt_s
 
 
 def test_what_is_reported_while_a_run_is_concluded_cuts_none_of_its_hooks_short() -> None:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.runs.kit import Do
 from upshot import Agent, start
 from upshot.models import ScriptedModel
 
@@ -11,3 +17,31 @@ async def test_a_run_in_flight_shows_its_id_and_how_it_ended() -> None:
         assert repr(live) == f"LiveRun({live.run_id}, under way)"
         await live.result()
         assert repr(live) == f"LiveRun({live.run_id}, completed)"
+
+
+async def test_who_is_cancelled_while_a_run_that_was_left_ends_is_cancelled_after_it() -> None:
+    begun, ending, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def work(run: Any, host: Any, board: Any) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ending.set()
+            await may_end.wait()
+
+    async def leave_early() -> None:
+        async with start(Agent("a", engine=Do(work)), "?") as live:
+            kept.append(live)
+            await begun.wait()
+
+    kept: list[Any] = []
+    task = asyncio.ensure_future(leave_early())
+    await ending.wait()
+    task.cancel()
+    await asyncio.sleep(0)
+    assert not task.done()
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (await kept[0].result()).status == "canceled"

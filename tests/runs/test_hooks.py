@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.runs.kit import ADD, Do, Witness, add, kinds, log_of, measured, raising, say
+from tests.runs.kit import ADD, Do, Leaping, Witness, add, kinds, log_of, measured, raising, say
 from upshot import (
     Agent,
     AgentError,
@@ -320,6 +320,34 @@ async def test_a_committer_that_raises_leaves_the_answer_uncommitted() -> None:
     assert (result.status, result.content, result.committed) == ("completed", "Hi.", False)
     assert [warning.code for warning in result.warnings] == ["hook_failed"]
     assert "committed" in kinds(await log_of(journal, result.run_id))
+
+
+def test_a_committer_that_goes_on_and_on_is_ended_by_the_deadline_and_its_grace() -> None:
+    loop = Leaping()
+
+    async def commit(*_: Any) -> None:
+        loop.leapt_s += 60
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    limits = Budget(deadline_s=30)
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        result = runner.run(run(agent(), "?", committers=[commit], budget=limits))
+    assert (result.status, result.content, result.committed) == ("completed", "Hi.", False)
+    assert [warning.code for warning in result.warnings] == ["hook_failed"]
+
+
+async def test_the_log_says_which_committer_failed_first() -> None:
+    def first(*_: Any) -> None:
+        raise OSError
+
+    def second(*_: Any) -> None:
+        raise ValueError
+
+    journal = MemoryJournal()
+    result = await run(agent(), "?", committers=[first, second], journal=journal)
+    (event,) = [one for one in await log_of(journal, result.run_id) if one.kind == "committed"]
+    assert event.reason == "committer first raised OSError"  # type: ignore[union-attr]
 
 
 # -- seeders

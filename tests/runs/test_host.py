@@ -22,10 +22,12 @@ from upshot import (
     PendingQuestion,
     ScriptEngine,
     Status,
+    ToolCall,
     Usage,
     resume,
     run,
     start,
+    tool,
 )
 from upshot.journal import MemoryJournal
 from upshot.models import ScriptedModel
@@ -402,6 +404,18 @@ async def test_a_refusal_is_told_in_a_warning() -> None:
     assert [(one.code, one.message, one.origin) for one in result.warnings] == [
         ("refusal", "I will not.", "model")
     ]
+
+
+async def test_a_refusal_to_correct_arguments_is_none_of_the_answer() -> None:
+    @tool(effect="read", repair=True)
+    async def double(n: int) -> int:
+        return 2 * n
+
+    refusal = ModelResponse(refusal="I will not.", finish_reason="stop")
+    wrong = ToolCall("1", "double", {"n": "three"})
+    model = ScriptedModel([wrong, refusal, "Six."])
+    result = await run(Agent("a", model=model, tools=[double]), "?")
+    assert (result.content, result.warnings) == ("Six.", ())
 
 
 @pytest.mark.parametrize("make", [Do, ScriptEngine])

@@ -325,6 +325,15 @@ async def test_a_reply_of_an_earlier_attempt_is_none_of_this_one() -> None:
     assert [reply is not None for reply, *_ in engine.seen] == [True, False]
 
 
+async def test_what_an_earlier_attempt_used_is_not_told_of_a_later_one() -> None:
+    whole, log = await whole_log(WORLDS["two attempts"]())
+    second = kinds(log).index("attempt_started", kinds(log).index("attempt_ended"))
+    result, _ = await gone_on(log[: second + 1], WORLDS["two attempts"]())
+    used = [line.usage for line in result.attempt_log]
+    assert used == [line.usage for line in whole.attempt_log]
+    assert [usage.input_tokens for usage in used] == [20, 20]
+
+
 async def test_what_people_said_to_an_earlier_attempt_is_not_said_to_this_one() -> None:
     @tool(effect="write", approval=True)
     async def pay() -> None: ...
@@ -413,6 +422,21 @@ async def test_a_changed_tool_is_told() -> None:
     agent = WORLDS["one tool"]().agent()
     journal = MemoryJournal()
     await copied(log[:8], journal)
+    changed = agent.but(tools=[look, agent.tools[1]])  # type: ignore[index]
+    result = await resume("run-1", changed, journal=journal)
+    assert warned(result) == ["tool 'look' was changed since the run called it"]
+
+
+async def test_a_changed_tool_is_told_too_whose_call_was_cut_off() -> None:
+    _, log = await whole_log(WORLDS["one tool"]())
+
+    @tool(effect="read")
+    async def look(n: int, how: str = "well") -> int:
+        return n
+
+    agent = WORLDS["one tool"]().agent()
+    journal = MemoryJournal()
+    await copied(log[: kinds(log).index("tool_started") + 1], journal)
     changed = agent.but(tools=[look, agent.tools[1]])  # type: ignore[index]
     result = await resume("run-1", changed, journal=journal)
     assert warned(result) == ["tool 'look' was changed since the run called it"]

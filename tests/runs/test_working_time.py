@@ -74,6 +74,22 @@ async def test_a_child_works_in_the_time_of_its_parent(inner: Budget | None):
     assert result.error.code == "budget_exceeded"
 
 
+@pytest.mark.parametrize("inner", [None, Budget(working_s=50)], ids=["no limit", "own limit"])
+async def test_the_time_of_a_childs_question_is_not_worked_by_its_parent(inner: Budget | None):
+    async def ask(run: Any, host: Any, board: Any) -> str:
+        return await host.ask_user("May I?")
+
+    async def outer(run: Any, host: Any, board: Any) -> Any:
+        child = await run.child(Agent("inner", engine=ScriptEngine(ask)), "?", budget=inner)
+        return (await run.call_model(child.output)).content
+
+    host, model = Slow(), ScriptedModel(["Done."])
+    agent = Agent("outer", engine=ScriptEngine(outer), model=model)
+    budget = Budget(working_s=50)
+    result = await run(agent, "?", budget=budget, host=host, clock=host.clock)
+    assert (result.status, result.output) == ("completed", "Done."), result.error
+
+
 async def test_work_goes_on_to_count_after_a_question():
     async def ask_and_hang(run: Any, host: Any, board: Any) -> None:
         await host.ask_user("May I?")
