@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from upshot import (
     Approve,
     Budget,
     FinalizeDecision,
+    Message,
     Misuse,
     ModelRequest,
     Request,
@@ -88,6 +91,23 @@ def scripted() -> Agent[Any]:
     return Agent("s", engine=ScriptEngine(script), model=ScriptedModel(replies), tools=[remove])
 
 
+@tool(effect="read")
+async def tell() -> str:
+    """Tell a lot."""
+    return "x" * 20_000
+
+
+def telling() -> Agent[Any]:
+    def answer(messages: Sequence[Message]) -> ToolCall | str:
+        told = [message.text for message in messages if message.role == "tool"]
+        if not told:
+            return ToolCall("1", "tell")
+        id = json.loads(told[0])["artifact_reference"]
+        return ToolCall("2", "read_artifact", {"id": id}) if len(told) == 1 else "Read."
+
+    return Agent("telling", model=ScriptedModel(answer), tools=[tell])
+
+
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "loop": (adding, {}),
     "revised": (
@@ -95,6 +115,8 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
         {"max_attempts": 2},
     ),
     "failed": (lambda: adding(ADD), {}),
+    "refused": (lambda: adding(ToolCall("1", "add", {"a": "x"}), "Sorry."), {}),
+    "stored": (telling, {}),
     "turns": (lambda: adding(ADD, ADD, "x"), {"budget": Budget(max_turns=1)}),
     "history": (lambda: adding("Hi."), {"history": [measured("Before.").to_message()]}),
     "script": (scripted, {"approve": lambda _: True, "host": Host()}),

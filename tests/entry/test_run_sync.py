@@ -39,6 +39,24 @@ def test_run_sync_works_in_a_thread() -> None:
     assert said == ["Hello."]
 
 
+def test_run_sync_ends_the_work_that_is_left_in_its_loop() -> None:
+    ended: list[bool] = []
+
+    async def linger() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+
+    async def work(run: Any, host: Any, board: Any) -> None:
+        tasks.append(asyncio.ensure_future(linger()))
+        await asyncio.sleep(0)
+
+    tasks: list[Any] = []
+    assert run_sync(Agent("a", engine=Do(work)), "?").success
+    assert ended == [True]
+
+
 def test_run_sync_leaves_stubborn_work_behind_and_names_it() -> None:
     async def stubborn() -> None:
         while True:
