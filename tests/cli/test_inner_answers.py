@@ -106,3 +106,14 @@ def test_a_question_of_a_run_inside_is_answered(command: Command) -> None:
     park(command, "asking")
     code, out, err = command("resume", "run-1", "--answer", "1", "Ann")
     assert (code, out) == (0, "Ann\n"), err
+
+
+def test_a_run_inside_of_one_that_has_ended_is_shown_as_left_behind(command: Command) -> None:
+    Path("agent.py").write_text(AGENT.replace("raise upshot.Parked(*child.pending)", "pass"))
+    code, _, err = command("run", "agent.py:asking", "Go.", "--run-id", "run-1")
+    assert code == 0, err
+    _, listed, _ = command("runs", "--status", "input_required")
+    assert "left behind" in listed
+    inner = next(word for word in listed.split() if word.startswith("run-"))
+    _, shown, _ = command("show", inner)
+    assert "started by  run-1, and left behind" in shown

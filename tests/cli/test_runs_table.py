@@ -6,12 +6,18 @@ import pytest
 
 from tests.cli.made_up import BEGAN
 from upshot.cli.glyphs import Glyphs
+from upshot.cli.run_lookup import left_behind
 from upshot.cli.runs_table import runs_table
 from upshot.contract import RunSummary
+from upshot.journal import Holder
+from upshot.journal.holder import this_process
 
 
-def rows_of(*runs: RunSummary, width: int | None = 80) -> list[str]:
-    rows = runs_table(runs, width=width, glyphs=Glyphs())
+def rows_of(
+    *runs: RunSummary, width: int | None = 80, holders: dict[str, Holder] | None = None
+) -> list[str]:
+    left = left_behind(runs)
+    rows = runs_table(runs, width=width, glyphs=Glyphs(), left=left, holders=holders)
     return [line.plain for line in rows]
 
 
@@ -67,3 +73,33 @@ def test_a_run_inside_stands_below_the_one_that_started_it() -> None:
     rows = rows_of(*runs)
     names = [row.partition("running")[0].rstrip() for row in rows[1:]]
     assert names == ["out", "└ in", "one", "└ orphan"]
+
+
+def asked_inside(id: str, parent: str, status: str = "input_required") -> RunSummary:
+    return RunSummary(run_id=id, parent_run_id=parent, status=status)
+
+
+def test_an_open_run_whose_outer_run_has_ended_is_left_behind() -> None:
+    root = RunSummary(run_id="out", status="completed")
+    rows = rows_of(root, asked_inside("in", "out"), asked_inside("deep", "in", "running"))
+    assert [row.split()[-2:] for row in rows[2:]] == [["left", "behind"]] * 2
+
+
+def test_an_open_run_whose_outer_run_is_open_waits_as_any_other() -> None:
+    root = RunSummary(run_id="out", status="input_required")
+    assert rows_of(root, asked_inside("in", "out"))[2].split()[-1] == "input_required"
+
+
+def test_a_run_that_ended_before_its_outer_run_was_not_left_behind() -> None:
+    root = RunSummary(run_id="out", status="failed")
+    assert rows_of(root, asked_inside("in", "out", "completed"))[2].split()[-1] == "completed"
+
+
+def test_a_run_that_was_left_behind_and_that_somebody_works_on_says_so() -> None:
+    root = RunSummary(run_id="out", status="completed")
+    rows = rows_of(root, asked_inside("in", "out", "running"), holders={"in": this_process()})
+    assert "running (process" in rows[2]
+
+
+def test_runs_that_name_each_other_are_listed() -> None:
+    assert left_behind([asked_inside("a", "b"), asked_inside("b", "a")]) == frozenset()

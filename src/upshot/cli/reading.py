@@ -11,7 +11,7 @@ from ..journal import open_journal
 from .conclusion import print_answer
 from .glyphs import glyphs_for
 from .report import report
-from .run_lookup import existing_journal, find_run, read_story
+from .run_lookup import existing_journal, find_run, left_behind, read_story
 from .runs_table import runs_table
 from .story import RUNNING, Story
 from .terminal import Terminal
@@ -45,12 +45,16 @@ async def show_run(
     async with open_journal(existing_journal(journal), create=False) as log:
         holders = await log.holders()
         story = await read_story(log, await find_run(log, wanted))
+        left = left_behind(await log.runs())
     if as_json:
         terminal.put_json(to_json(story))
         return 0
     glyphs, width = glyphs_for(terminal.out.encoding), terminal.out.width
     holder = holders.get(story.run_id)
-    terminal.say_all(report(story, journal=journal, width=width, glyphs=glyphs, holder=holder))
+    is_left = story.run_id in left
+    terminal.say_all(
+        report(story, journal=journal, width=width, glyphs=glyphs, holder=holder, is_left=is_left)
+    )
     result = story.result
     if answer and result is not None and (result.output or result.content):
         terminal.say(glyphs.rule * width)
@@ -76,13 +80,20 @@ async def list_runs(terminal: Terminal, *, journal: str, status: str, as_json: b
     """
     async with open_journal(existing_journal(journal), create=False) as log:
         holders = await log.holders()
-        runs = await log.runs(status or None)
+        known = await log.runs()
+    runs = [run for run in known if status in ("", run.status)]
     if as_json:
         terminal.put_json(encode(list(runs)))
     elif runs:
         glyphs = glyphs_for(terminal.out.encoding)
         terminal.say_rows(
-            runs_table(runs, glyphs=glyphs, width=terminal.free_width, holders=holders)
+            runs_table(
+                runs,
+                glyphs=glyphs,
+                width=terminal.free_width,
+                holders=holders,
+                left=left_behind(known),
+            )
         )
     else:
         terminal.tell(f"{journal} has no runs" + (f" that are {status}" if status else ""))

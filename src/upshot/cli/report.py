@@ -26,6 +26,7 @@ from .story import RUNNING, Story
 from .timeline import STYLES, timeline
 
 __all__ = [
+    "LEFT_BEHIND",
     "RUNNING_OR_DIED",
     "answer_text",
     "error_text",
@@ -37,6 +38,8 @@ __all__ = [
 ]
 
 RUNNING_OR_DIED = "running or died"
+# Of a run that is open while the one round it, which would have taken its result, has ended.
+LEFT_BEHIND = "left behind"
 
 _LABEL_WIDTH = 12
 _MAX_TEXT_CHARS = 400
@@ -48,7 +51,13 @@ _TONES: dict[str, Tone] = {
 
 
 def report(
-    story: Story, *, journal: str, width: int, glyphs: Glyphs, holder: Holder | None = None
+    story: Story,
+    *,
+    journal: str,
+    width: int,
+    glyphs: Glyphs,
+    holder: Holder | None = None,
+    is_left: bool = False,
 ) -> Iterator[Text]:
     """Lay out all that is known of a run, but for its answer.
 
@@ -58,12 +67,13 @@ def report(
         width: Columns of the page.
         glyphs: What to draw with.
         holder: The process that took it, None if none is known.
+        is_left: Whether it is open while a run round it has ended.
 
     Yields:
         Lines to print, in order.
     """
     yield _title(story, holder)
-    for name, text, style in _facts(story, journal):
+    for name, text, style in _facts(story, journal, is_left=is_left):
         yield _line(name, text, style, width)
     if story.steps:
         yield Text()
@@ -140,13 +150,14 @@ def _title(story: Story, holder: Holder | None) -> Text:
     return Text.assemble((story.run_id, "bold"), "  ", agent, "  ", status)
 
 
-def _facts(story: Story, journal: str) -> Iterator[tuple[str, str, str]]:
+def _facts(story: Story, journal: str, *, is_left: bool) -> Iterator[tuple[str, str, str]]:
     """Name, text and style of every line of the head."""
     started, result = story.started, story.result
     if started is not None:
         yield "request", clean(started.request.text, _MAX_TEXT_CHARS), ""
     if started is not None and started.parent_run_id:
-        yield "started by", started.parent_run_id, ""
+        ended = ", and left behind: what comes of it reaches nobody there" if is_left else ""
+        yield "started by", f"{started.parent_run_id}{ended}", ""
     yield "started", _when(story), ""
     yield "model", _model(story), ""
     yield "tokens", _tokens(story), ""

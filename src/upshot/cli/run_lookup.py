@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 
-from ..contract import Journal
+from ..contract import Journal, RunSummary
 from ..errors import Misuse
 from .story import Story
 
@@ -18,6 +18,7 @@ __all__ = [
     "MEMORY",
     "existing_journal",
     "find_run",
+    "left_behind",
     "new_journal",
     "read_story",
 ]
@@ -93,6 +94,25 @@ async def find_run(journal: Journal, wanted: str) -> str:
     near = get_close_matches(wanted, ids, 3, cutoff=0.5)
     hint = f"did you mean {_some(near)}?" if near else f"there are {_some(ids)}"
     raise Misuse(f"the journal has no run {wanted!r}: {hint}")
+
+
+def left_behind(runs: Iterable[RunSummary]) -> frozenset[str]:
+    """The runs that are open while one round them has ended, so that nobody there waits for them.
+
+    Args:
+        runs: All that a journal has.
+    """
+    known = {run.run_id: run for run in runs}
+    left: set[str] = set()
+    for run in known.values():
+        outer = known.get(run.parent_run_id)
+        seen = {run.run_id}
+        while outer is not None and not outer.ended and outer.run_id not in seen:
+            seen.add(outer.run_id)
+            outer = known.get(outer.parent_run_id)
+        if outer is not None and outer.ended and not run.ended:
+            left.add(run.run_id)
+    return frozenset(left)
 
 
 async def read_story(journal: Journal, run_id: str) -> Story:

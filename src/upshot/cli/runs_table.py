@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -11,7 +11,7 @@ from ..contract import RunSummary
 from ..journal import Holder
 from .figures import clean
 from .glyphs import Glyphs
-from .report import status_style, status_words
+from .report import LEFT_BEHIND, status_style, status_words
 from .timeline import fit
 
 __all__ = ["runs_table"]
@@ -30,6 +30,7 @@ def runs_table(
     width: int | None,
     glyphs: Glyphs,
     holders: Mapping[str, Holder] | None = None,
+    left: Container[str] = (),
 ) -> Iterator[Text]:
     """Lay runs out as rows: id, status, agent, start and what was asked.
 
@@ -40,6 +41,7 @@ def runs_table(
             that is too little, columns are left out.
         glyphs: What to draw with.
         holders: The processes that took runs, by run; None where none are known.
+        left: The runs that are open while one round them has ended.
 
     Yields:
         A heading, then a line for each run.
@@ -48,7 +50,10 @@ def runs_table(
         return
     placed = list(_placed(runs))
     known = holders or {}
-    rows = [_cells(run, depth, glyphs, known.get(run.run_id)) for run, depth in placed]
+    rows = [
+        _cells(run, depth, glyphs, _state(run, known.get(run.run_id), left))
+        for run, depth in placed
+    ]
     widths = [max(map(cell_len, column)) for column in zip(_HEADING, *rows, strict=True)]
     widths[2] = min(widths[2], _MAX_AGENT_WIDTH)
     shown = _fitting(widths, width)
@@ -73,6 +78,12 @@ def _placed(runs: Sequence[RunSummary]) -> Iterator[tuple[RunSummary, int]]:
         stack += [(one, depth + 1) for one in reversed(inner)]
 
 
+def _state(run: RunSummary, holder: Holder | None, left: Container[str]) -> str:
+    """How a run stands; who works on one that was left behind says more of it."""
+    is_held = holder is not None and holder.state in ("lives", "stopped")
+    return LEFT_BEHIND if run.run_id in left and not is_held else status_words(run.status, holder)
+
+
 def _fitting(widths: list[int], width: int | None) -> list[int]:
     """The columns for which there is room; the width of the request is set to what is left."""
     shown = list(range(len(widths)))
@@ -92,11 +103,11 @@ def _left(widths: Sequence[int], shown: Sequence[int], width: int) -> int:
     return width - sum(widths[one] + 1 for one in shown if one != _REQUEST)
 
 
-def _cells(run: RunSummary, depth: int, glyphs: Glyphs, holder: Holder | None) -> tuple[str, ...]:
+def _cells(run: RunSummary, depth: int, glyphs: Glyphs, state: str) -> tuple[str, ...]:
     inside = f"{'  ' * (depth - 1)}{glyphs.inner} " if depth else ""
     return (
         inside + clean(run.run_id),
-        status_words(run.status, holder),
+        state,
         clean(run.agent_id),
         "" if run.started_at is None else f"{run.started_at:%Y-%m-%d %H:%M}",
         clean(run.request),

@@ -38,6 +38,7 @@ from ..runs import (
 )
 from .answering import hand_down, sort_answers
 from .arguments import RESUME_NAMES, check_options, check_run_id
+from .outer import left_behind
 from .planning import (
     check_onward,
     plan_again,
@@ -245,7 +246,8 @@ async def go_on(
                     check_onward(past, plan)
                     await hand_down(given, opened, secrets=hidden, take_over=take_over)
                     await read_children(past, opened)
-                    plan = replace(plan, is_known=is_known, seed=tuple(past.seed))
+                    told = () if is_known else await left_behind(past, run_id, opened)
+                    plan = replace(plan, is_known=is_known, seed=tuple(past.seed), warnings=told)
                     sitting = Sitting(plan, past=past, answers=own, epoch=epoch)
                     yield LiveRun(sitting, watch=watch)
                     return

@@ -275,7 +275,7 @@ class Equipment:
         started = past.started or RunStarted()
         if MARKS_OPTION in started.options and not marks_for(self.plan.secrets, started):
             self.recorder.warn(_OTHER_SECRETS)
-        for warning in changes_since(past, self.plan):
+        for warning in (*self.plan.warnings, *changes_since(past, self.plan)):
             self.recorder.warn(warning)
 
     def take_up(self, past: Past) -> None:

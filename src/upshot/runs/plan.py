@@ -80,7 +80,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     Attributes:
         handed: Messages that come after the request, from who handed it over.
         noted: What else the log keeps among the options.
-        warnings: Told when the run begins.
+        warnings: Told when the sitting begins.
         spec: The agent in names only.
         seed: What the board of the first attempt was started with, in an earlier sitting.
         marks: What the marks begin with that stand for secrets in its log, "" without any.
