@@ -84,3 +84,19 @@ def test_a_conversation_is_a_sequence_that_grows(said: list[Message]) -> None:
     assert [conversation[place] for place in range(len(said))] == said
     assert conversation.encoded == {}
     assert repr(conversation) == f"Conversation({said!r})"
+
+
+@given(st.lists(messages(), max_size=3), st.lists(messages(), max_size=3))
+def test_a_conversation_equals_what_holds_the_same_messages(
+    said: list[Message], other: list[Message]
+) -> None:
+    conversation = Conversation(said)
+    for kind in (Conversation, list, tuple):
+        assert conversation == kind(said) and kind(said) == conversation
+        assert (conversation == kind(other)) is (said == other)
+    assert conversation != "".join(message.text for message in said)
+
+
+def test_a_conversation_that_grows_is_no_key() -> None:
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(Conversation())

@@ -15,6 +15,7 @@ from upshot import (
     AgentError,
     AgentResult,
     Answer,
+    Budget,
     Cost,
     ErrorCode,
     Interrupted,
@@ -139,6 +140,62 @@ async def test_a_wish_that_cannot_be_read_is_none_and_a_warning() -> None:
     result = await run(Agent("a", engine=looking(2)), "?", host=SimpleNamespace(interrupts=Odd()))
     assert result.success
     assert [code for code, _ in warned(result)] == ["host_failed"]
+
+
+@pytest.mark.parametrize("name", ["publish", "report_usage"])
+async def test_what_an_async_host_raises_late_is_told_before_the_run_ends(name: str) -> None:
+    async def broken(_: object) -> None:
+        for _ in range(3):
+            await asyncio.sleep(0)
+        raise ValueError("no host")
+
+    seen = list[AgentResult[Any]]()
+    observer = SimpleNamespace(on_run_end=lambda info, result: seen.append(result))
+    reply = ModelResponse(content="Hi.", usage=Usage(input_tokens=1))
+    agent = Agent("a", model=ScriptedModel([reply]), observers=[observer])
+    result = await run(agent, "?", host=SimpleNamespace(**{name: broken}))
+    assert (result.status, result.content) == ("completed", "Hi.")
+    assert warned(result) == [("host_failed", f"host.{name} raised ValueError: no host")]
+    assert seen == [result]
+
+
+async def test_an_async_host_that_hangs_is_waited_for_once() -> None:
+    told = list[str]()
+
+    async def publish(event: Any) -> None:
+        told.append(event.kind)
+        await asyncio.Event().wait()
+
+    host = SimpleNamespace(publish=publish)
+    budget = Budget(deadline_s=0.05)
+    result = await run(Agent("a", engine=Do(looking(1).execute)), "?", host=host, budget=budget)
+    ((code, message),) = warned(result)
+    assert (result.output, code) == ("fine", "host_failed")
+    assert message == "host.publish raised TimeoutError: it took too long and was cancelled"
+    assert told == ["run_started"]
+
+
+async def test_a_host_that_hangs_keeps_no_observer_from_the_end_of_a_cancelled_run() -> None:
+    heard, seen = asyncio.Event(), list[str]()
+
+    async def publish(event: Any) -> None:
+        heard.set()
+        await asyncio.Event().wait()
+
+    async def on_run_end(info: Any, result: AgentResult[Any]) -> None:
+        await asyncio.sleep(0)
+        seen.append(result.status)
+
+    async def work(run: Any, host: Any, board: Any) -> None:
+        await asyncio.Event().wait()
+
+    agent = Agent("a", engine=Do(work), observers=[SimpleNamespace(on_run_end=on_run_end)])
+    task = asyncio.ensure_future(run(agent, "?", host=SimpleNamespace(publish=publish)))
+    await heard.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert seen == ["canceled"]
 
 
 # -- what an engine tells it

@@ -237,9 +237,10 @@ class Message(_Said, frozen=True, kw_only=True):
 class Conversation(Sequence[Message]):
     """Messages that only ever grow, with room for what was made from them.
 
-    It is a sequence of messages like any other. Who encodes messages for a
-    provider keeps the bytes in ``encoded`` and next time encodes only what was
-    added, so that a run of n turns encodes n messages and not n squared.
+    It is a sequence of messages like any other, and equals a list or tuple of the
+    same. Who encodes messages for a provider keeps the bytes in ``encoded`` and
+    next time encodes only what was added, so that a run of n turns encodes n
+    messages and not n squared.
 
     Attributes:
         encoded: Encoders by a key of their own; dropped with the conversation.
@@ -271,6 +272,16 @@ class Conversation(Sequence[Message]):
 
     def __iter__(self) -> Iterator[Message]:
         return iter(self._messages)
+
+    # It grows, so it is no key.
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Conversation):
+            return self._messages == other._messages
+        if isinstance(other, list | tuple):
+            return self._messages == [*cast("Sequence[object]", other)]
+        return NotImplemented
 
     def __repr__(self) -> str:
         return f"Conversation({self._messages!r})"

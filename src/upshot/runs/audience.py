@@ -47,6 +47,11 @@ class Audience:
             if self._task is None or self._task.done():
                 self._task = asyncio.get_running_loop().create_task(self._work_off())
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether it has not taken all that it was told."""
+        return self._task is not None and not self._task.done()
+
     async def drain(self) -> None:
         """Wait until all that was told has been taken."""
         if self._task is not None:

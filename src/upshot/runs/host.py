@@ -335,14 +335,26 @@ class RunHost:
         told = self._usage
         return None if told is None else partial(_tell_in, asyncio.get_running_loop(), told.tell)
 
-    async def drain(self, wait: Wait) -> None:
-        """Wait until the user's host has taken all; no longer than the run has patience."""
-        for audience in filter(None, (self._audience, self._usage)):
+    async def hear_out(self, wait: Wait) -> None:
+        """Wait until the user's host has taken all that it was told so far, and warn of what it
+        raised; no longer than the run has patience.
+        """
+        for name, audience in (("publish", self._audience), ("report_usage", self._usage)):
+            if audience is None or not audience.is_busy:
+                continue
             try:
                 await wait(audience.drain())
             except TimeoutError as error:
-                self._warn("publish", error)
-            finally:
+                self._warn(name, error)
+                # What it does not take now it will not take later either.
+                audience.close()
+
+    async def drain(self, wait: Wait) -> None:
+        """Have the user's host take what is left; what it does not take is dropped."""
+        try:
+            await self.hear_out(wait)
+        finally:
+            for audience in filter(None, (self._audience, self._usage)):
                 audience.close()
 
     async def once(

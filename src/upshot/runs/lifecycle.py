@@ -419,6 +419,7 @@ class Sitting:
         """Tell observers of the end, once."""
         parts = self._parts
         parts.scope.is_final = True
+        await self._hear_host()
         parts.box.warn_of_leftovers()
         if (config := self.plan.request.config) is not None:
             for warning in refused_modes(self._told.artifacts, config):
@@ -431,6 +432,18 @@ class Sitting:
         if self._has_begun and parts.hooks:
             await parts.hooks.tell("on_run_end", result)
         return Cue.TOLD
+
+    async def _hear_host(self) -> None:
+        """Let the user's host finish, so that what it raised of the run is in the result."""
+        scope = self._parts.scope
+        # The time that is left to a stopped run is its observers'.
+        if self.plan.host is None or scope.is_stopped():
+            return
+        try:
+            await self._parts.host.hear_out(scope.wait)
+        except asyncio.CancelledError:
+            # A closing loop's; observers hear of the end all the same.
+            scope.end("caller")
 
     async def _close(self) -> Cue:
         """Tell watchers and log of the end, once."""

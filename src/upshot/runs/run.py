@@ -57,6 +57,10 @@ _DIVERGED = RunWarning(
 )
 
 
+class _ReadOnly(Misuse, AttributeError):
+    """An engine sets what it can only read."""
+
+
 if TYPE_CHECKING:
     _fact = property
 else:
@@ -68,7 +72,10 @@ else:
             self._name = name
 
         def __set__(self, run: object, value: object) -> None:
-            raise Misuse(f"run.{self._name} cannot be set: engines only read it")
+            raise _ReadOnly(f"run.{self._name} cannot be set: engines only read it")
+
+        def __delete__(self, run: object) -> None:
+            raise _ReadOnly(f"run.{self._name} cannot be deleted: engines only read it")
 
 
 class Run:
