@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from typing import Any
+from unittest import SkipTest
 
 import pytest
 
@@ -31,12 +32,24 @@ def assert_red(
         # Work that ignores its cancel is named; that the check is red is what counts here.
         warnings.filterwarnings("ignore", "left behind")
         with pytest.raises((AssertionError, JournalError)) as caught:
-            run_check(suite, check, make, **options)
+            try:
+                run_check(suite, check, make, **options)
+            except SkipTest as skipped:
+                pytest.fail(f"{check} was skipped and not red: {skipped}")
     said = str(caught.value)
     assert words in said, said
     sentence = " ".join(getattr(suite, check).__doc__.split())
     notes = caught.value.__notes__
     assert f"The contract ({suite.__name__}): {sentence}" in notes, notes
+
+
+def assert_skipped(
+    suite: type[Any], check: str, make: Callable[[], Any], words: str, **options: Any
+) -> None:
+    """Hold that *check* is skipped, and says *words*."""
+    with pytest.raises(SkipTest) as caught:
+        run_check(suite, check, make, **options)
+    assert words in str(caught.value), caught.value
 
 
 def checks_of(suite: type[Any]) -> set[str]:

@@ -236,7 +236,7 @@ def test_a_check_has_an_end() -> None:
 def test_pytest_shows_what_a_check_compared(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(
         "from upshot.testing import ModelContract\n"
-        "class Named:\n    name = 'me'\n"
+        "class Named:\n    name = ''\n"
         "    async def call(self, request): ...\n    def stream(self, request): ...\n"
         "class TestIt(ModelContract):\n    def make(self):\n        return Named()\n"
     )
@@ -245,6 +245,6 @@ def test_pytest_shows_what_a_check_compared(tmp_path: Path) -> None:
     done = subprocess.run(
         program, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
     )
-    assert "AssertionError: its name is 'me'" in done.stdout
-    assert "assert ('me' and '')" in done.stdout
+    assert "AssertionError: its name is '' and no text" in done.stdout
+    assert "assert (True and '')" in done.stdout
     assert 'The contract (ModelContract): It is "provider:name", for logs' in done.stdout

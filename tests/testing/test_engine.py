@@ -25,7 +25,9 @@ from upshot import (
     Message,
     ModelRequest,
     ModelResponse,
+    Parked,
     ScriptEngine,
+    Usage,
     load_machine,
 )
 from upshot.engines import AgentTask, Parallel
@@ -124,6 +126,36 @@ class TestOneModelCall(EngineContract):
             board.append((await answered(run, board)).to_message())
 
         return ScriptEngine(script)
+
+
+class TestOneThatAsksPeople(EngineContract):
+    def make(self) -> Engine:
+        async def work(run: Any, host: Any, board: Any) -> str:
+            return f"They said {await host.ask_user('May I?')}."
+
+        return ScriptEngine(work)
+
+
+class TestOneThatTellsItsOwnUsage(EngineContract):
+    def make(self) -> Engine:
+        async def work(run: Any, host: Any, board: Any) -> str:
+            await host.report_usage(Usage(input_tokens=7))
+            return "fine"
+
+        return ScriptEngine(work)
+
+
+async def shrugs(run: Any, host: Any, board: Any) -> Any:
+    """Takes no answer for an answer."""
+    try:
+        return await host.ask_user("May I?")
+    except Parked:
+        return "Nobody was there."
+
+
+def test_a_question_that_nobody_answers_now_parks_the_run() -> None:
+    make, check = lambda: ScriptEngine(shrugs), "test_what_ends_a_run_passes_through"
+    assert_red(EngineContract, check, make, "Parked was raised, and it ended as completed")
 
 
 class TestOneForkedStep(EngineContract):

@@ -6,11 +6,12 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.testing.suites import assert_red, checks_of, tried_by
+from tests.testing.suites import assert_red, assert_skipped, checks_of, tried_by
 from upshot import AgentError, Fallback, ModelRequest, ModelResponse, TextDelta, resolve
 from upshot.models import ScriptedModel
 from upshot.testing import ModelContract
@@ -73,8 +74,43 @@ class TestHttpModel(ModelContract):
         return resolve("openai:any", transport=Wire(), api_key="any")
 
 
+class TestSyncModel(ModelContract):
+    """The least that a model has."""
+
+    def make(self) -> Any:
+        class Sync:
+            def call(self, request: ModelRequest) -> ModelResponse:
+                return ModelResponse(content=request.messages[-1].text)
+
+        return Sync()
+
+
+def bare(**facts: Any) -> Any:
+    """A model that only takes requests, and has *facts*."""
+
+    async def call(request: ModelRequest) -> ModelResponse:
+        return ModelResponse(content=request.messages[-1].text)
+
+    return lambda: SimpleNamespace(call=call, **facts)
+
+
+@pytest.mark.parametrize(
+    ("make", "check", "words"),
+    [
+        (bare(), "test_its_name_says_provider_and_model", "the model has no name"),
+        (bare(name="me"), "test_its_name_says_provider_and_model", "its name is 'me'"),
+        (bare(), "test_it_answers_a_text", "it takes requests only"),
+        (bare(), "test_it_answers_messages", "it takes requests only"),
+        (bare(), "test_a_stream_ends_in_its_response", "the model has no stream"),
+        (bare(), "test_a_cancel_of_a_stream_is_not_swallowed", "the model has no stream"),
+    ],
+)
+def test_what_a_model_does_not_have_is_skipped(make: Any, check: str, words: str) -> None:
+    assert_skipped(ModelContract, check, make, words)
+
+
 class Nameless(Answer):
-    name = "sound"
+    name = ""
 
 
 class Silent(Answer):
@@ -90,11 +126,6 @@ class Down(Answer):
 class Raising(Answer):
     async def call(self, request: Any) -> Any:
         raise ConnectionError("nobody there")
-
-
-class Sync(Answer):
-    def call(self, request: Any) -> Any:
-        return ModelResponse(content="At once.")
 
 
 class Plain(Answer):
@@ -156,11 +187,10 @@ class UnstoppableLater(Answer):
 @pytest.mark.parametrize(
     ("broken", "check", "words"),
     [
-        (Nameless, "test_its_name_says_provider_and_model", "its name is 'sound'"),
+        (Nameless, "test_its_name_says_provider_and_model", "its name is '' and no text"),
         (Silent, "test_it_answers_a_text", "its answer has no text"),
         (Down, "test_it_answers_a_text", "It is down."),
         (Raising, "test_it_answers_a_text", "call() raised ConnectionError('nobody there')"),
-        (Sync, "test_it_answers_a_text", "call() is not async: it gave a ModelResponse"),
         (Plain, "test_it_answers_a_text", "it gave a str and no ModelResponse"),
         (Narrow, "test_it_answers_messages", "give me a text"),
         (Narrow, "test_it_answers_a_request", "give me a text"),

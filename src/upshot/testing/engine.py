@@ -24,7 +24,7 @@ from ..errors import Misuse
 from ..journal import MemoryJournal
 from ..runs import Aborted, Failed, Interrupted, Parked
 from .check import Role, Suite, check, skip
-from .probe import Keep, Probe, Stop
+from .probe import Keep, Person, Probe, Stop
 from .stage import TOKENS, PlainModel, Seen, Witness, ending, settle, tasks_beside
 
 __all__ = ["EngineContract"]
@@ -44,7 +44,8 @@ class EngineContract(Suite):
     """A suite for pytest: inherit, and give a ``make`` that returns the engine.
 
     The engine is given a question that it can answer with one or more calls of the run's model;
-    one that calls models by other ways asks ``self.model``::
+    one that calls models by other ways asks ``self.model``. Who is asked by ``host.ask_user``
+    answers "yes"::
 
         class TestMyEngine(EngineContract):
             def make(self):
@@ -81,6 +82,10 @@ class EngineContract(Suite):
         """All tokens of all model calls are in the result."""
         result = (await self._play()).result
         told, used = result.usage.total_tokens or 0, TOKENS * self.model.calls
+        if told and not used:
+            raise skip(
+                f"it asked no model of the suite; the {told} tokens that it tells are its own"
+            )
         assert told == used, f"{used} tokens were used and {told} are in the result"
 
     @check
@@ -146,7 +151,9 @@ class EngineContract(Suite):
                 name = type(signal).__name__
                 assert told == (status, code), f"{name} was raised, and {ending(result)}"
         if not was_tried:
-            raise skip("it awaits neither run.call_model nor run.child, which could raise them")
+            raise skip(
+                "it awaits no run.call_model, run.child or host.ask_user, which could raise them"
+            )
 
     @check
     async def test_it_resumes_or_says_that_it_cannot(self) -> None:
@@ -230,6 +237,7 @@ class EngineContract(Suite):
         """One run; with *cancel* ended while its model is silent, else when *until* holds."""
         witness, events, model = Witness(), list[RunEvent](), self.model
         agent = Agent[Any]("contract", model=model, engine=cast("Engine", engine))
+        options.setdefault("host", Person())
         observed = start(agent, self.request, observers=[witness], **options)
         async with observed as live:
             if cancel:
@@ -251,7 +259,7 @@ class EngineContract(Suite):
         for event in events:
             journal.append(cast("Event", event), epoch=epoch)
         agent = Agent[Any]("contract", model=self.model, engine=engine)
-        return await resume(run_id, agent, journal=journal)
+        return await resume(run_id, agent, journal=journal, host=Person())
 
 
 def _stopped(result: AgentResult[Any], host: Stop, *, late: bool) -> None:

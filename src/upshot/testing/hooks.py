@@ -195,7 +195,8 @@ def _passed(result: AgentResult[Any], answer: str) -> None:
     verdict = "revise" if "revise_exhausted" in result.state else "discard"
     reason = result.state.get("finalize_reason", "")
     is_kept = result.committed and verdict != "revise"
-    assert is_kept, f"it does not let the answer pass: {verdict}, {reason!r}"
+    said = f"it does not let the answer pass: {verdict}, {reason!r}"
+    assert is_kept, f"{said} (give `answer` one that it accepts; it was {answer!r})"
 
 
 def _well_named(subject: object, known: tuple[str, ...]) -> None:

@@ -16,15 +16,24 @@ from ..contract import (
     ToolSettled,
     ToolStarted,
 )
+from ..runs import Parked
 from .stage import PlainModel
 
-__all__ = ["Keep", "Probe", "Stop"]
+__all__ = ["Keep", "Person", "Probe", "Stop"]
 
 # Who has begun more steps under a wish to stop goes on for ever.
 _FAR = 20
 
 
-class Stop:
+class Person:
+    """A host that has an answer to every question."""
+
+    def ask_user(self, question: str) -> str:
+        """Say yes."""
+        return "yes"
+
+
+class Stop(Person):
     """A host that wants the run to stop, and watches what is begun all the same.
 
     Steps are what the log has: model calls, tool calls, keyed steps and runs inside. What is
@@ -95,7 +104,7 @@ class Stop:
             self._open.remove(name)
 
 
-class Keep:
+class Keep(Person):
     """A host that keeps checkpoints."""
 
     def __init__(self) -> None:
@@ -120,26 +129,44 @@ class Probe:
 
     async def execute(self, run: Any, host: Any, board: Any) -> Any:
         """Have the engine work on a run that ends."""
-        return await self._engine.execute(_Raising(run, self), host, board)
+        return await self._engine.execute(_Raising(run, self), _Asking(host, self), board)
 
     def end(self) -> Exception:
         """What is raised."""
         self.has_raised = True
         return self._signal
 
+    @property
+    def parks(self) -> bool:
+        """Whether what is raised is what a question raises that nobody answers now."""
+        return isinstance(self._signal, Parked)
 
-class _Raising:
-    """A run as it is, but that models and children end it."""
 
-    def __init__(self, run: Any, probe: Probe) -> None:
-        object.__setattr__(self, "_run", run)
+class _Shown:
+    """What an engine is given, as it is."""
+
+    def __init__(self, shown: Any, probe: Probe) -> None:
+        object.__setattr__(self, "_shown", shown)
         object.__setattr__(self, "_probe", probe)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._run, name)
+        return getattr(self._shown, name)
 
     def __setattr__(self, name: str, value: object) -> None:
-        setattr(self._run, name, value)
+        setattr(self._shown, name, value)
+
+
+class _Asking(_Shown):
+    """A host as it is, but that a question may park the run."""
+
+    async def ask_user(self, *question: Any, **how: Any) -> Any:
+        if self._probe.parks:
+            raise self._probe.end()
+        return await self._shown.ask_user(*question, **how)
+
+
+class _Raising(_Shown):
+    """A run as it is, but that models and children end it."""
 
     async def call_model(self, *_: Any, **__: Any) -> Any:
         raise self._probe.end()
