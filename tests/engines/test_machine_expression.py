@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -19,7 +20,8 @@ CONTEXT = {
     "f": 1.5,
     "s": "hi",
     "l": [1, 2],
-    "m": {"k": {"j": 7}},
+    "m": {"k": {"j": 7}, "size": 5},
+    "u": "ßä€",
     "none": None,
     "big": 2**80,
 }
@@ -51,7 +53,12 @@ def value(source: str, result: AgentResult[Any] = GOOD) -> Any:
         ("context.l.map(x, x * 2)", [2, 4]), ("context.l.exists(x, x == 2)", True),
         ("context.m.k.j", 7), ("context['n']", 1), ("context.none == null", True),
         ("has(context.zz)", False), ("has(context.m.k)", True), ("size(context.l)", 2),
-        ("context.l.size()", 2), ("context.l[1]", 2), ("'n' in context", True),
+        ("context.l.size()", 2), ("size('é😀x')", 3), ("context.u.size() + size(context.u)", 6),
+        ("context.l.filter(x, size(string(x)) == 1).size()", 2), ("size(b'ab')", 2),
+        ("'size(' + context.s", "size(hi"), ("context.m.size", 5), ("size(context.m)", 2),
+        ("string(context.n == 1) + string(2) + string(false)", "true2false"),
+        ("context.n // how many there are", 1), ("// (size\ncontext.l.existsOne(x, x == 2)", True),
+        ("'// none' + context.s", "// nonehi"), ("context.l[1]", 2), ("'n' in context", True),
         ("context.n > 0 ? 'a' : 'b'", "a"), ("{'x': context.n, 'y': [1]}", {"x": 1, "y": [1]}),
         ("output.a", 1), ("input.message", "Go."), ("5", 5), ("1e3", 1000.0), ("2u", 2),
         ("type(context.n) == int", True), ("'AB'.lowerAscii()", "ab"),
@@ -106,6 +113,11 @@ def test_the_whole_result_can_be_kept() -> None:
         ("1 / 0", "division by zero"), ("context.l[9]", "out of bounds"),
         ("result.output.zz", "there is no"), ("result.output.zz == 1", "there is no"),
         ("9223372036854775807 + 1", "overflow"),
+        ("size(context.n)", "broken: size() takes a text, a list or a mapping, not an int"),
+        ("string(context.none)", "or a time, not null"),
+        ("int(context.n == 1)", "broken: int() does not take what it is given here"),
+        ("context.s.startsWith(5)", "startsWith() does not take what"),
+        ("context.s.charAt(9)", "broken: charAt: index 9 out of range"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_evaluated_fails_with_its_place(source: str, said: str) -> None:
@@ -116,6 +128,12 @@ def test_what_cannot_be_evaluated_fails_with_its_place(source: str, said: str) -
     assert error.message.startswith("m.yml:3:9: ")
     assert said in error.message
     assert error.details["expression"] == source
+
+
+def test_what_fails_in_an_expression_is_not_written_to_the_terminal_too() -> None:
+    value("size(context.s)")
+    # With a handler of its own, the last resort of logging leaves it alone.
+    assert logging.getLogger("cel").handlers
 
 
 @pytest.mark.parametrize("source", ["context.n", "context.s", "context.none", "context.l"])

@@ -8,6 +8,7 @@ fault before anything runs.
 from __future__ import annotations
 
 import importlib
+import logging
 import re
 from collections.abc import Collection, Mapping
 from functools import cache
@@ -18,6 +19,7 @@ from ..errors import Misuse, need_of_extra
 from ..runs import Failed
 from .machine_fault import Mark, nearest
 from .machine_guard import COUNTER, MAX_ITEMS, MAX_S, ItemCount, guarded
+from .machine_native import INSTEAD, functions_for
 from .machine_reading import (
     Path,
     Tree,
@@ -28,6 +30,7 @@ from .machine_reading import (
     pick,
     position,
     tree_of,
+    with_calls,
 )
 from .machine_scope import RESULT_FIELDS, Scope, is_free
 
@@ -39,6 +42,12 @@ _MAX_SAID = 300
 _TOO_MUCH = f"it goes through more than {MAX_ITEMS} items in all, or computes for over {MAX_S:g} s"
 
 _AT = re.compile(r"<input>:(\d+):(\d+): (?:Syntax error: )?(.*)")
+# Names were looked at before, so what it does not find is a form of the function.
+_MISFIT = re.compile(r"Undefined variable or function: '(\w+)'")
+_RAISED = re.compile(
+    r"^Function '\w+' error: Python function call failed: \w+: |"
+    r" Check function arguments and their types\.$"
+)
 # fmt: off
 _NATIVE = frozenset((
     "all", "bytes", "double", "duration", "dyn", "endsWith", "exists", "exists_one", "filter",
@@ -104,8 +113,9 @@ class Expression:
         self._reads = _check_reads(source, items)
         counted = guarded(source)
         self._is_counted = counted != source
-        if self._is_counted:
-            self._program = _parse(counted)
+        mended = with_calls(counted, INSTEAD)
+        if mended != source:
+            self._program = _parse(mended)
         path = only_path(source)
         self._path: Path = path if path is not None and path[0] in self._reads else ()
 
@@ -238,9 +248,12 @@ class Expression:
 def _cel() -> Any:
     try:
         # Not an import statement: it is an extra, and loading it takes its time.
-        return importlib.import_module("cel")
+        cel = importlib.import_module("cel")
     except ImportError as error:
         raise Misuse(need_of_extra("an expression of a machine", "machine")) from error
+    # What it says of functions that fail stands in the error, and not on the terminal too.
+    logging.getLogger("cel").addHandler(logging.NullHandler())
+    return cel
 
 
 @cache
@@ -277,18 +290,19 @@ def _short(said: str) -> str:
 
 def _check_functions(program: Any, source: str) -> Mapping[str, Any]:
     """The functions of the library that it needs."""
-    called = [name for name in program.functions() if name.isidentifier() and name not in _NATIVE]
     # Operators have names between underscores or after an @.
-    called = [name for name in called if not name.startswith("_")]
+    named = [name for name in program.functions() if name.isidentifier() and name[0] != "_"]
+    native = functions_for(named)
+    called = [name for name in named if name not in _NATIVE]
     if not called:
-        return {}
+        return native
     known = _short_names()
     for name in called:
         if name not in known:
             wanted = nearest(name, sorted(_NATIVE | known), "a function of CEL")
             line, column = _place_of(source, name)
             raise BadExpression(f"the function {name!r}", wanted, line, column)
-    return _of_library(called)
+    return {**_of_library(called), **native}
 
 
 def _of_library(called: Collection[str]) -> Mapping[str, Any]:
@@ -328,6 +342,9 @@ def _said(error: Exception) -> str:
     if isinstance(error, KeyError):
         return f"there is no {error.args[0] if error.args else 'such key'!r}"
     said = " ".join(str(error).split())
+    if (misfit := _MISFIT.match(said)) is not None:
+        return f"{misfit[1]}() does not take what it is given here"
+    said = _RAISED.sub("", said)
     return said.partition(". CEL does not coerce")[0][:_MAX_SAID] or type(error).__name__
 
 

@@ -18,6 +18,7 @@ __all__ = [
     "pick",
     "position",
     "tree_of",
+    "with_calls",
 ]
 
 Path: TypeAlias = tuple[str, ...]
@@ -27,6 +28,7 @@ Tree: TypeAlias = "dict[str, Tree] | None"
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _PLAIN_PATH = re.compile(rf"\s*{_NAME}(\s*\.\s*{_NAME})*\s*")
 _TOKEN = re.compile(
+    r"//[^\n]*|"
     # In a raw text a backslash is one, also before its end.
     r"(?:[rR][bB]?|[bB][rR])(?!\"\"\"|''')(?:\"[^\"\n]*\"|'[^'\n]*')|"
     r'[rRbB]{0,2}(?:"""(?s:.*?)"""|\'\'\'(?s:.*?)\'\'\'|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\')'
@@ -34,7 +36,7 @@ _TOKEN = re.compile(
     r"|[0-9][\w.]*|(?P<other>\S)"
 )
 _BOUND = re.compile(
-    rf"\.\s*(?:all|exists|exists_one|map|filter)\s*\(\s*({_NAME})\s*,(?:\s*({_NAME})\s*,)?"
+    rf"\.\s*(?:all|exists|exists_one|existsOne|map|filter)\s*\(\s*({_NAME})\s*,(?:\s*({_NAME})\s*,)?"
 )
 # Not names but values and operators.
 _WORDS = frozenset(("true", "false", "null", "in"))
@@ -58,6 +60,25 @@ def position(source: str, at: int) -> tuple[int, int]:
     """Line and column of the character *at*, both from 1."""
     line = source.count("\n", 0, at) + 1
     return line, at - (source.rfind("\n", 0, at) + 1) + 1
+
+
+def with_calls(source: str, names: Mapping[str, str]) -> str:
+    """*source* with other functions called.
+
+    Args:
+        source: An expression that can be parsed.
+        names: What to call in place of what, by the last part of its name.
+    """
+    parts: list[str] = []
+    done = 0
+    for token in _TOKEN.finditer(source):
+        path = token["path"]
+        called = re.split(r"[\s.]+", path)[-1] if path and token["call"] else ""
+        if called in names:
+            end = token.end("path")
+            parts += (source[done : end - len(called)], names[called])
+            done = end
+    return "".join((*parts, source[done:]))
 
 
 def bound_names(source: str) -> set[str]:
