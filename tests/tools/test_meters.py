@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from upshot.contract import ToolCall, ToolDenied
+from upshot.contract import DeniedReason, ToolCall, ToolDenied
 from upshot.errors import Misuse
 from upshot.testing import FakeClock
-from upshot.tools import Circuit, Rate, Toolbox, ToolError, tool
+from upshot.tools import Circuit, Denial, Rate, Toolbox, ToolError, tool
 
 
 @tool(effect="read", rate=Rate(2, per_s=10))
@@ -55,6 +55,27 @@ async def test_the_calls_of_one_reply_count_one_by_one_and_over_turns():
 async def test_a_denied_call_costs_nothing_of_the_rate():
     box = Toolbox([poll.but(approval=True)], approve=lambda call: False, clock=FakeClock())
     assert await ends(box, "poll", {}, {}, {}) == ["write_denied"] * 3
+
+
+async def test_a_call_that_is_refused_at_its_start_costs_nothing_of_the_rate():
+    denials: list[Denial | None] = [Denial(DeniedReason.POLICY, "not now"), None, None]
+    once = poll.but(rate=Rate(1))
+    box = Toolbox([once], clock=FakeClock(), at_start=lambda case: denials.pop(0))
+    assert await ends(box, "poll", {}, {}, {}) == [
+        "policy",
+        "tool_execution_result",
+        "rate_limited",
+    ]
+
+
+async def test_a_try_that_is_refused_at_its_start_is_left_to_the_next_call():
+    clock = FakeClock()
+    denials: list[Denial | None] = [None, None, Denial(DeniedReason.POLICY, "not now"), None]
+    box = Toolbox([shaky], clock=clock, at_start=lambda case: denials.pop(0))
+    await ends(box, "shaky", {}, {})
+    await clock.sleep(30)
+    tried = await ends(box, "shaky", {}, {"fails": False})
+    assert tried == ["policy", "tool_execution_result"]
 
 
 async def test_after_failures_in_a_row_the_tool_is_left_alone_then_tried_once():

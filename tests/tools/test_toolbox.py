@@ -24,7 +24,16 @@ from upshot.contract import (
 )
 from upshot.errors import Misuse
 from upshot.testing import FakeClock
-from upshot.tools import Case, Denial, Toolbox, ToolContext, ToolError, Workers, tool
+from upshot.tools import (
+    Case,
+    Denial,
+    InMemoryArtifacts,
+    Toolbox,
+    ToolContext,
+    ToolError,
+    Workers,
+    tool,
+)
 
 
 @tool(effect="read")
@@ -126,10 +135,12 @@ async def test_a_tool_without_a_timeout_of_its_own_gets_the_budgets():
     async def hang() -> None:
         await asyncio.Event().wait()
 
-    box = Toolbox([hang], budget=Budget(tool_timeout_s=0.01))
+    clock = FakeClock()
+    box = Toolbox([hang], budget=Budget(tool_timeout_s=0.01), clock=clock)
     outcome = (await box.dispatch([ToolCall("1", "hang")]))[0]
     assert isinstance(outcome, ToolTimeout)
     assert outcome.timeout_s == 0.01
+    assert outcome.deadline_s == clock.now().timestamp() + 0.01
 
 
 @pytest.mark.parametrize("calls", ["abc", [{"name": "read"}], [None]], ids=str)
@@ -432,3 +443,72 @@ async def test_restored_calls_keep_keys_apart():
     box.restore(records)
     await box.dispatch([ToolCall("1", "put")])
     assert box.records[0].idempotency_key != box.records[1].idempotency_key
+
+
+async def test_a_store_that_refuses_is_told_and_the_output_is_cut():
+    @tool(effect="read")
+    async def tell() -> str:
+        return "x" * 20_000
+
+    events: list[Event] = []
+    box = Toolbox([tell], artifacts=InMemoryArtifacts(max_bytes=10), emit=events.append)
+    outcome = (await box.dispatch([ToolCall("1", "tell")]))[0]
+    assert isinstance(outcome, ToolExecutionResult)
+    assert outcome.output["truncated"] is True
+    warned = [event.warning.code for event in events if isinstance(event, Warned)]
+    assert warned == ["artifact_refused"]
+
+
+async def test_a_call_that_is_cancelled_while_its_output_is_stored_keeps_what_fits():
+    storing = asyncio.Event()
+
+    class Hanging(InMemoryArtifacts):
+        async def put(self, *_: Any, **__: Any) -> Any:
+            storing.set()
+            await asyncio.Event().wait()
+
+    @tool(effect="write")
+    async def tell() -> str:
+        return "x" * 20_000
+
+    box = Toolbox([tell], artifacts=Hanging())
+    task = asyncio.create_task(box.dispatch([ToolCall("1", "tell")]))
+    await storing.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    (outcome,) = [record.outcome for record in box.records]
+    assert isinstance(outcome, ToolExecutionResult)
+    assert (outcome.output["truncated"], outcome.effect) == (True, "applied")
+
+
+async def test_a_body_does_not_start_where_logging_its_intent_took_all_the_time():
+    ran: list[int] = []
+    clock = FakeClock()
+
+    @tool(effect="write", idempotent=True)
+    async def put(a: int = 0) -> None:
+        ran.append(a)
+
+    async def barrier() -> None:
+        clock.advance(10)
+
+    box = Toolbox([put], budget=Budget(deadline_s=10), clock=clock, barrier=barrier)
+    outcome = (await box.dispatch([ToolCall("1", "put")]))[0]
+    assert isinstance(outcome, ToolTimeout)
+    assert (outcome.effect, ran) == ("none", [])
+
+
+async def test_resources_that_cannot_be_told_any_more_hinder_no_restoring():
+    @tool(effect="write", resources=lambda arguments: [names[arguments["a"]]])
+    async def put(a: int = 0) -> None: ...
+
+    names = {0: "zero"}
+    box = Toolbox([put, lookup])
+    await box.dispatch([ToolCall("1", "put", {"a": 0}), ToolCall("2", "lookup", {"a": 0})])
+    names.clear()
+    again = Toolbox([put, lookup])
+    again.restore(box.records)
+    (outcome,) = await again.dispatch([ToolCall("3", "lookup", {"a": 0})])
+    assert isinstance(outcome, ToolDenied)
+    assert outcome.reason == "duplicate"

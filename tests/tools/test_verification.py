@@ -19,6 +19,7 @@ from upshot.contract import (
     ToolTimeout,
     Warned,
 )
+from upshot.testing import FakeClock
 from upshot.tools import Tool, Toolbox, tool
 from upshot.tools.doubt import UnknownEffect
 
@@ -208,3 +209,34 @@ async def test_a_hook_that_hangs_holds_no_turn_past_its_deadline():
     async with asyncio.timeout(4):
         outcome = (await box.dispatch([ToolCall("1", "hang")]))[0]
     assert (outcome.kind, outcome.effect) == ("tool_timeout", "unknown")
+
+
+async def test_a_hook_has_time_to_answer_though_that_of_the_turn_is_over():
+    clock = FakeClock()
+
+    async def late(a: int = 1) -> None:
+        clock.advance(60)
+        await hang()
+
+    async def verify(call: UnknownEffect) -> bool:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return True
+
+    used = tool(timeout_s=0.01, verify=verify)(late)
+    box = Toolbox([used], budget=Budget(deadline_s=10), clock=clock)
+    outcome = (await box.dispatch([ToolCall("1", "late")]))[0]
+    assert (outcome.kind, outcome.effect) == ("tool_timeout", "applied")
+
+
+async def test_what_did_nothing_is_not_run_again_where_the_tool_forbids_it():
+    outcome = await one(hung(lambda _: False, retry_on_timeout=False))
+    assert isinstance(outcome, ToolTimeout)
+    assert (outcome.effect, outcome.retryable) == (Effect.NONE, False)
+
+
+async def test_a_plain_hook_may_give_what_is_to_be_awaited():
+    async def look() -> bool:
+        return True
+
+    assert (await one(hung(lambda _: look()))).effect is Effect.APPLIED
