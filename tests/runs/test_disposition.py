@@ -135,11 +135,12 @@ def test_only_completed_and_kept_runs_count() -> None:
         assert not is_committed(verdict, status)
 
 
+@pytest.mark.parametrize("most", [1, 3])
 @pytest.mark.parametrize("end", ENDS)
-async def test_only_a_completed_attempt_is_made_again(end: str) -> None:
-    result, journal, _ = await lived(end, deciders=[Saying("revise")], max_attempts=3)
+async def test_only_a_completed_attempt_is_made_again(end: str, most: int) -> None:
+    result, journal, _ = await lived(end, deciders=[Saying("revise")], max_attempts=most)
     completes = ENDS[end][2] == "completed"
-    assert result.attempts == (3 if completes else 1)
+    assert result.attempts == (most if completes else 1)
     assert result.state.get("revise_exhausted", False) is completes
     attempts = kinds(await log_of(journal, "r")).count("attempt_started")
     assert attempts == result.attempts

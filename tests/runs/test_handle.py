@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.runs.kit import Do
+from tests.runs.kit import Do, Leaping
 from upshot import Agent, start
 from upshot.models import ScriptedModel
 
@@ -45,3 +45,31 @@ async def test_who_is_cancelled_while_a_run_that_was_left_ends_is_cancelled_afte
     with pytest.raises(asyncio.CancelledError):
         await task
     assert (await kept[0].result()).status == "canceled"
+
+
+def test_an_engine_that_ignores_its_cancel_is_left_behind_and_told() -> None:
+    loop = Leaping()
+
+    async def lived() -> Any:
+        begun, over = asyncio.Event(), asyncio.Event()
+
+        async def work(run: Any, host: Any, board: Any) -> None:
+            begun.set()
+            while not over.is_set():
+                try:
+                    await over.wait()
+                except asyncio.CancelledError:
+                    loop.leapt_s += 60
+
+        async with start(Agent("a", engine=Do(work)), "?") as live:
+            await begun.wait()
+            live.cancel()
+            result = await live.result()
+        over.set()
+        await asyncio.sleep(0)
+        return result
+
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        result = runner.run(lived())
+    assert result.status == "canceled"
+    assert [warning.code for warning in result.warnings] == ["abandoned"]

@@ -10,7 +10,7 @@ import msgspec
 import pydantic
 import pytest
 
-from upshot import Agent, AgentResult, ScriptedModel, decode, encode, run
+from upshot import Agent, AgentResult, ScriptedModel, ScriptEngine, decode, encode, run
 from upshot.runs import OutputType
 
 
@@ -55,6 +55,14 @@ async def test_models_of_pydantic_may_stand_anywhere_in_an_output_type(
 def test_what_does_not_fit_is_told_as_a_fault_of_the_answer() -> None:
     with pytest.raises(ValueError, match=r"form asked for: /0/name: Field required$"):
         OutputType.of(list[Item]).build([{"day": "2026-01-02"}])
+
+
+async def test_an_output_that_an_engine_set_has_to_fit_too() -> None:
+    engine = ScriptEngine(lambda run, host, board: board.set("output", {"name": "pen"}))
+    result: AgentResult[Any] = await run(Agent("a", engine=engine, output_type=Item), "?")
+    assert result.error is not None
+    assert (result.status, result.error.code) == ("failed", "invalid_output")
+    assert "Field required" in result.error.message
 
 
 def test_a_type_without_a_schema_is_refused() -> None:

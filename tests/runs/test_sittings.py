@@ -6,7 +6,7 @@ import math
 from decimal import Decimal
 from typing import Any
 
-from tests.runs.kit import Do
+from tests.runs.kit import Do, measured
 from upshot import (
     Agent,
     Answer,
@@ -130,6 +130,18 @@ async def test_a_budget_that_a_resume_gives_wins_and_holds_from_then_on() -> Non
     assert again.status is Status.INPUT_REQUIRED
     result = await resume(run_id, PAYER, answers=[Approve("1")], **options)
     assert result.unwrap() == "Done."
+
+
+async def test_calls_that_were_denied_use_up_no_limit_of_later_sittings() -> None:
+    journal, limits = MemoryJournal(), Budget(max_tool_calls=2)
+    calls = [ToolCall("x", "nowhere"), ToolCall("y", "look"), ToolCall("1", "pay_again")]
+    script = [measured(None, *calls), "Done."]
+    options: dict[str, Any] = {"journal": journal, "budget": limits}
+    parked = await run(PAYER, "Go.", model=ScriptedModel(script), **options)
+    options["model"] = ScriptedModel(script)
+    result = await resume(parked.run_id, PAYER, answers=[Approve("1")], **options)
+    kinds = [outcome.kind for outcome in result.tool_outcomes]
+    assert kinds == ["tool_denied", "tool_execution_result", "tool_execution_result"]
 
 
 async def test_channels_that_become_artifacts_are_known_in_later_sittings() -> None:

@@ -15,6 +15,7 @@ from upshot import (
     AgentError,
     AgentResult,
     Answer,
+    Board,
     Budget,
     Cost,
     ErrorCode,
@@ -226,6 +227,27 @@ async def test_what_is_no_checkpoint_is_misuse_in_one_sentence() -> None:
 
 
 # -- what it prepares, and what it waits for
+
+
+async def test_a_seeder_may_give_a_board_of_its_own_making() -> None:
+    board = Board()
+    board.set("seeded", value=True)
+    made = SimpleNamespace(snapshot=board.snapshot)
+    engine = Do(lambda run, host, board: board.get("seeded"))
+    result = await run(Agent("a", engine=engine), "?", prepare=lambda *_: made)
+    assert result.output is True
+
+
+async def test_a_person_who_is_asked_may_end_the_run() -> None:
+    def ask_user(question: str) -> str:
+        raise Interrupted("user_input", "not now")
+
+    async def work(run: Any, host: Any, board: Any) -> Any:
+        return await host.ask_user("May I?")
+
+    host = SimpleNamespace(ask_user=ask_user)
+    result = await run(Agent("a", engine=Do(work)), "?", host=host)
+    assert (result.status, result.cause, result.detail) == ("interrupted", "user_input", "not now")
 
 
 @pytest.mark.parametrize("made", [5, "board", [1]])
