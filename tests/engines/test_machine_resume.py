@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 from collections import Counter
 from pathlib import Path
@@ -9,7 +10,16 @@ from typing import Any
 
 import pytest
 
-from tests.engines.machine_kit import AGENT, cut_and_resumed, engine_of, go, logged, talker
+from tests.engines.machine_kit import (
+    AGENT,
+    COUNTING,
+    cut_and_resumed,
+    engine_of,
+    go,
+    logged,
+    talker,
+    whole,
+)
 from tests.processes import run_to_its_kill
 from tests.runs.kit import log_of
 from upshot import (
@@ -20,6 +30,7 @@ from upshot import (
     Checkpoint,
     Event,
     FinalizeDecision,
+    MachineEngine,
     Message,
     Misuse,
     ModelResponse,
@@ -27,6 +38,7 @@ from upshot import (
     Status,
     ToolCall,
     Usage,
+    load_machine,
     resume,
     run,
     tool,
@@ -105,6 +117,17 @@ async def test_the_board_of_a_resumed_run_is_that_of_one_that_was_never_cut() ->
         result, _ = await cut_and_resumed(made, log[:place])
         assert result.last_board == whole.last_board
         assert result.content == whole.content
+
+
+async def test_the_log_of_a_step_holds_only_what_it_changed() -> None:
+    engine = MachineEngine(
+        load_machine(whole(COUNTING, context="{n: 0, other: 1}")),
+        functions={"add": lambda n, by: n + by},
+    )
+    result, log = await logged(engine)
+    assert result.output == {"n": 3}
+    noted = [event.value for event in log if event.kind == "step_settled"]  # type: ignore[union-attr]
+    assert "other" not in json.dumps(noted)
 
 
 async def test_a_machine_that_has_changed_since_is_told_and_a_lost_state_is_a_dead_end() -> None:

@@ -11,6 +11,7 @@ from tests.runs.kit import Ordered, measured
 from upshot import (
     Agent,
     AgentResult,
+    Answer,
     Approve,
     Message,
     ModelRequest,
@@ -138,6 +139,33 @@ async def test_another_model_than_before_is_asked_anew_and_told() -> None:
     other = agent(script).but(model=Other(["spent", "Other."]))
     result = await resume("r", other, journal=journal)
     assert [warning.code for warning in result.warnings] == ["agent_changed", "replay_diverged"]
+
+
+async def test_after_another_model_than_before_no_reply_is_handed_back() -> None:
+    class Named(ScriptedModel):
+        def __init__(self, name: str, reply: str) -> None:
+            super().__init__([reply])
+            self._named = name
+
+        @property
+        def name(self) -> str:
+            return f"scripted:{self._named}"
+
+    def asking(*models: Named) -> Agent[Any]:
+        async def script(run: Any, host: Any, board: Any) -> Any:
+            request = ModelRequest((Message("user", "?"),))
+            said = [(await run.call_model(request, model=model)).content for model in models]
+            await host.ask_user("Well?")
+            return said
+
+        return agent(script)
+
+    journal = Ordered()
+    before = asking(Named("first", "1"), Named("second", "2"))
+    await run(before, Request("?", run_id="r"), journal=journal)
+    after = asking(Named("third", "3"), Named("second", "2, with the third read"))
+    result = await resume("r", after, journal=journal, answers=[Answer("question-1-1", "ok")])
+    assert result.output == ["3", "2, with the third read"]
 
 
 @pytest.mark.parametrize("place", ["output", "step"])

@@ -167,6 +167,18 @@ async def test_ids_that_several_runs_use_are_told_apart() -> None:
     assert found == {left.run_id: "red", right.run_id: "blue"}
 
 
+async def test_calls_of_one_id_in_several_runs_are_told_apart() -> None:
+    paid: dict[str, list[int]] = {"left": [], "right": []}
+    nodes = {id: payer(done, id=id) for id, done in paid.items()}
+    graph = Graph({"both": Parallel(nodes)}, start="both")
+    outer, journal = Agent[Any]("outer", engine=GraphEngine(graph)), Ordered()
+    parked = await run(outer, Request("?", run_id="o"), journal=journal)
+    assert [one.id for one in parked.pending] == [f"{one.run_id}/1" for one in parked.pending]
+    yes, no = (one.id for one in parked.pending)
+    done = await resume("o", outer, journal=journal, answers=[Approve(yes), Deny(no)])
+    assert (done.status, paid) == (Status.COMPLETED, {"left": [5], "right": []})
+
+
 async def test_an_id_that_names_several_is_refused_and_they_are_named() -> None:
     journal = Ordered()
     outer = both_ask()

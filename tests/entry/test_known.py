@@ -41,6 +41,13 @@ async def test_an_agent_that_was_run_can_be_copied_and_pickled() -> None:
     assert pickle.loads(pickle.dumps(agent)) == copy.deepcopy(agent) == agent
 
 
+@pytest.mark.parametrize("name", ["observers", "deciders"])
+async def test_a_hook_of_an_agent_that_is_none_is_misuse(name: str) -> None:
+    agent = Agent("a", model=ScriptedModel(["Hi."]), **{name: [object()]})
+    with pytest.raises(Misuse, match=name):
+        await run(agent, "?")
+
+
 async def test_a_changed_agent_is_looked_at_anew() -> None:
     agent = Agent("a", engine=Do(offered), tools=[add])
     assert (await run(agent, "?")).output == ["add"]

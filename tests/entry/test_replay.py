@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from upshot import (
     Approve,
     Budget,
     FinalizeDecision,
+    HandoffEvent,
     Message,
     Misuse,
     ModelRequest,
@@ -26,6 +28,7 @@ from upshot import (
     replay,
     resume,
     run,
+    start,
     tool,
 )
 from upshot.models import ScriptedModel as Model
@@ -108,6 +111,8 @@ def telling() -> Agent[Any]:
     return Agent("telling", model=ScriptedModel(answer), tools=[tell])
 
 
+OVER = ToolCall("h", "transfer_to_other", {"reason": "hers", "note": "be kind"})
+
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "loop": (adding, {}),
     "revised": (
@@ -117,6 +122,8 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "failed": (lambda: adding(ADD), {}),
     "refused": (lambda: adding(ToolCall("1", "add", {"a": "x"}), "Sorry."), {}),
     "stored": (telling, {}),
+    "arguments as text": (lambda: adding(ToolCall("1", "add", '{"a": 1, "b": 2}'), "3."), {}),
+    "handed over": (lambda: adding(OVER, handoffs=["other"]), {}),
     "turns": (lambda: adding(ADD, ADD, "x"), {"budget": Budget(max_turns=1)}),
     "history": (lambda: adding("Hi."), {"history": [measured("Before.").to_message()]}),
     "script": (scripted, {"approve": lambda _: True, "host": Host()}),
@@ -168,6 +175,26 @@ async def test_a_run_that_was_cut_off_is_replayed_as_far_as_it_goes(name: str) -
         after = await resume("r", make(), journal=before)
         assert after.output == result.output
         assert (await replay("r", make(), journal=before)).difference is None, length
+
+
+async def test_a_run_that_was_stopped_is_replayed_to_where_it_was() -> None:
+    class Hanging(Model):
+        async def call(self, request: Any) -> Any:
+            if len(request.messages) > 1:
+                await asyncio.Event().wait()
+            return await super().call(request)
+
+    journal = Ordered()
+    agent = adding(model=Hanging([measured("Let me see.", ADD)]))
+    async with start(agent, Request("?", run_id="r"), journal=journal) as live:
+        async for event in live:
+            if event.kind == "tool_settled":
+                live.cancel()
+        assert (await live.result()).status is Status.CANCELED
+    told = await replay("r", agent.but(model=Never()), journal=journal)
+    assert told.difference is None
+    changed = await replay("r", agent.but(model=Never(), tools=[remove]), journal=journal)
+    assert changed.difference is not None
 
 
 async def test_a_parked_run_is_replayed_to_where_it_waits() -> None:
@@ -260,6 +287,31 @@ async def test_both_sides_of_a_difference_have_one_form() -> None:
     assert isinstance(told.replayed, dict)
     assert told.kind == told.recorded["kind"] == told.replayed["kind"] == "model_started"
     assert told.recorded.keys() == told.replayed.keys()
+
+
+def calling(arguments: Any, reason: str = "") -> Agent[Any]:
+    """Calls a tool from a script, and hands over."""
+
+    async def work(run: Any, host: Any, board: Any) -> Any:
+        (outcome,) = await run.tools.dispatch([ToolCall("c", "add", arguments)])
+        host.publish(HandoffEvent(to_agent_id="other", reason=reason))
+        return outcome.output
+
+    return Agent("calling", engine=ScriptEngine(work), tools=[add])
+
+
+async def test_arguments_are_the_same_as_text_and_as_a_mapping() -> None:
+    journal = Ordered()
+    done = await run(calling('{"a": 1, "b": 2}'), "?", journal=journal)
+    assert (await replay(done.run_id, calling({"b": 2, "a": 1}), journal=journal)).same
+
+
+async def test_another_reason_to_hand_over_is_told() -> None:
+    journal = Ordered()
+    done = await run(calling({"a": 1, "b": 2}, "hers"), "?", journal=journal)
+    told = await replay(done.run_id, calling({"a": 1, "b": 2}, "his"), journal=journal)
+    assert told.difference is not None
+    assert told.difference.kind == "handoff"
 
 
 async def test_another_decision_is_told() -> None:

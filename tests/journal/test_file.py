@@ -25,6 +25,7 @@ from upshot import (
     run_sync,
     tool,
 )
+from upshot.journal.file import keep_open, let_go, peek
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 LOOK = """
@@ -123,6 +124,18 @@ async def test_a_file_that_is_lost_meanwhile_is_told_at_the_next_barrier(
         journal.append(RunStarted(run_id="r", seq=2, request=Request("?")), epoch=epoch)
         with pytest.raises(JournalError, match="deleted or replaced"):
             await journal.durable("r", 2)
+
+
+def test_a_file_that_is_open_twice_is_not_looked_into_until_both_have_let_go(
+    tmp_path: Path,
+) -> None:
+    path = str(tmp_path / "runs.db")
+    Path(path).write_bytes(b"SQLite")
+    held = [keep_open(path), keep_open(path)]
+    for file in held:
+        assert peek(path, 6) is None
+        let_go(file)
+    assert peek(path, 6) == b"SQLite"
 
 
 async def test_a_run_whose_file_is_lost_does_not_complete(tmp_path: Path) -> None:
