@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.contract.strategies import json_values, outcomes, responses, results, texts
@@ -22,6 +22,7 @@ from upshot.contract import (
     FinishReason,
     Json,
     JsonObject,
+    Message,
     ModelResponse,
     RateLimitState,
     RateLimitWindow,
@@ -367,6 +368,49 @@ def test_an_execution_result_is_read_with_its_status_and_its_error(
 ) -> None:
     again = coerce_result(to_execution_result(result))
     assert (again.status, again.success) == (result.status, result.success)
+
+
+@given(results())
+def test_an_execution_result_that_was_read_is_shown_as_before(result: AgentResult[Json]) -> None:
+    assume(result.error is None or result.error.code.isidentifier())
+    told = to_execution_result(result)
+    again = to_execution_result(coerce_result(json.loads(json.dumps(told))))
+    # Names alone make no records.
+    told.pop("toolsUsed", None)
+    assert again == told
+
+
+def test_what_was_asked_is_not_what_an_execution_result_produced() -> None:
+    asked, said = Message("user", "Hi"), Message("assistant", "Hello.")
+    messages = [json.loads(encode(one)) for one in (asked, said, asked)]
+    told = {"content": "Hello.", "messages": messages, "metadata": {}, "success": True}
+    result = coerce_result(told)
+    assert (result.messages, result.all_messages()) == ((said, asked), (asked, said, asked))
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {
+            "metadata": {
+                "startTime": "today",
+                "cost": "free",
+                "tokensUsed": -1.5,
+                "executionTime": {},
+            }
+        },
+        {"metadata": {"startTime": "2026-01-01T00:00:00", "model": 5, "warnings": "none"}},
+        {"metadata": {"finishReason": ["stop"], "pending": [{"kind": "lunch"}], "runId": 7}},
+        {"messages": [{"role": "narrator", "content": "Once upon a time"}]},
+        {"metadata": "none", "messages": 5},
+    ],
+    ids=str,
+)
+def test_somebody_elses_view_is_read_as_far_as_it_is_understood(told: dict[str, Any]) -> None:
+    view = {"content": "Hello.", "messages": [], "metadata": {}, "success": True} | told
+    result = coerce_result(view)
+    assert (result.success, result.content, result.raw) == (True, "Hello.", view)
+    assert (result.messages, result.cost, result.started_at) == ((), None, None)
 
 
 def test_data_with_an_error_of_its_own_is_data() -> None:

@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from tests.runs.kit import raising, say
-from upshot import Agent, DiscardOnInterruptCauses, FinalizeDecision, Interrupted, run
+from upshot import (
+    Agent,
+    DiscardOnInterruptCauses,
+    FinalizeDecision,
+    Interrupted,
+    Misuse,
+    run,
+)
 
 
 class Keep:
@@ -41,3 +48,9 @@ async def test_a_completed_run_is_none_of_its_business() -> None:
     agent: Agent[str] = Agent("a", engine=Answer())
     result = await run(agent, "Go.", deciders=[DiscardOnInterruptCauses("stale")])
     assert result.committed
+
+
+@pytest.mark.parametrize("causes", [["user_cancel"], ("a", "b"), 5, None])
+def test_a_list_of_causes_is_no_cause(causes: Any) -> None:
+    with pytest.raises(Misuse, match="a cause of an interrupt is a word"):
+        DiscardOnInterruptCauses("stopped", causes)

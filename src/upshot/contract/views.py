@@ -12,6 +12,7 @@ import msgspec
 from ..errors import Misuse, RunFailed
 from .codec import decode, encode
 from .error import AgentError, is_retryable
+from .execution_form import read_execution_facts
 from .flat_form import FLAT_KEYS, to_flat_form
 from .free_json import UnserializableError, clean_text, to_free_json, to_json
 from .outcome import (
@@ -267,14 +268,14 @@ def _read_execution(data: Mapping[str, object]) -> AgentResult[Json] | None:
         content = data.get("content")
         if not data.keys() >= _EXECUTION_KEYS or not isinstance(content, str | None):
             return None
-        return AgentResult[Json](output=content, content=content, local=Local(raw=data))
-    content = facts.get("partialContent") or data.get("content")
+        return AgentResult[Json](output=content, content=content, **read_execution_facts(data))
+    content = facts.get("partialContent", data.get("content"))
     words = [word for word in (data.get("status"), facts.get("status")) if word in _FAILED_WORDS]
     return AgentResult[Json](
         status=Status(words[0]) if words else _status_of(error),
         content=clean_text(content) if isinstance(content, str) else None,
         error=error,
-        local=Local(raw=data),
+        **read_execution_facts(data),
     )
 
 
@@ -293,7 +294,8 @@ def _told_error(data: Mapping[str, object]) -> AgentError | None:
         return None
     text = clean_text(told) if isinstance(told, str) else ""
     code, colon, message = text.partition(": ")
-    if colon and code in list(ErrorCode):
+    is_ours = _mapping(data.get("metadata")).get("status") in _FAILED_WORDS
+    if colon and (code in list(ErrorCode) or (is_ours and code.isidentifier())):
         return AgentError(ErrorCode(code), message, retryable=is_retryable(code, None))
     return AgentError(ErrorCode.INTERNAL, text or "It did not succeed.")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..contract import AnyResult, Decider, FinalizeDecision, Interrupt, Request, RunInfo, Status
+from ..errors import Misuse
 
 __all__ = ["DiscardOnInterruptCauses"]
 
@@ -13,9 +14,18 @@ class DiscardOnInterruptCauses(Decider):
     Args:
         reason: Kept as ``state["finalize_reason"]``.
         causes: Such as "user_cancel" or a word of your own; none is every cause.
+
+    Raises:
+        Misuse: A cause is no text, such as a list of them.
     """
 
     def __init__(self, reason: str, *causes: str) -> None:
+        for cause in causes:
+            if not isinstance(cause, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+                raise Misuse(
+                    f"a cause of an interrupt is a word, not {cause!r:.60}: "
+                    "DiscardOnInterruptCauses(reason, 'user_cancel', 'deadline')"
+                )
         self._reason = reason
         self._causes = frozenset(str(Interrupt(cause).cause) for cause in causes)
 
