@@ -35,7 +35,7 @@ from upshot import (
     run,
     tool,
 )
-from upshot.engines import AgentTask, ForEach, Node, Parallel, ToolTask
+from upshot.engines import AgentTask, ForEach, Node, Parallel, Question, ToolTask
 from upshot.testing import FakeClock
 
 FORK = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")]
@@ -215,6 +215,24 @@ async def test_a_named_merge_settles_a_conflict(
     assert await variables_of(Graph(nodes, FORK, merges={"x": merge})) == {"x": merged}
 
 
+@pytest.mark.parametrize(
+    ("left", "right", "merged"), [(6, 7, 13), (["a"], ["b"], ["a", "b"])], ids=["numbers", "lists"]
+)
+async def test_what_was_not_there_before_is_added_up_from_nothing(
+    left: Any, right: Any, merged: Any
+) -> None:
+    nodes = {"a": nothing, "b": sets(x=left), "c": sets(x=right), "d": nothing}
+    assert await variables_of(Graph(nodes, FORK, merges={"x": "add"})) == {"x": merged}
+
+
+@pytest.mark.parametrize("merge", ["add", "update"])
+async def test_a_merge_that_does_not_fit_the_values_fails_the_run(merge: str) -> None:
+    nodes = {"a": nothing, "b": sets(x="left"), "c": sets(x="right"), "d": nothing}
+    result = await walk(Graph(nodes, FORK, merges={"x": merge}))
+    assert result.error is not None
+    assert f"the merge {merge!r} is for" in result.error.message
+
+
 # -- cycles
 
 
@@ -310,6 +328,30 @@ async def test_a_tool_goes_through_the_gates_and_its_output_is_a_variable() -> N
     assert [outcome.kind for outcome in result.tool_outcomes] == ["tool_execution_result"] * 2
 
 
+async def test_a_tool_node_that_takes_too_long_fails_as_a_timeout() -> None:
+    @tool(effect="read", timeout_s=0.01)
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    agent: Agent[Any] = Agent("a", tools=[hang])
+    result = await walk(Graph({"h": Node(ToolTask("hang"))}), agent=agent)
+    assert result.error is not None
+    assert (result.error.code, result.error.retryable) == ("timeout", True)
+    assert "longer than 0.01 s" in result.error.message
+
+
+async def test_a_large_output_of_a_tool_node_is_named_and_not_held() -> None:
+    @tool(effect="read")
+    async def tell() -> str:
+        return "x" * 20_000
+
+    agent: Agent[Any] = Agent("a", tools=[tell])
+    told = (await variables_of(Graph({"t": ToolTask("tell")}), agent=agent))["t"]
+    assert told["artifact_id"]
+    assert told["size_bytes"] == 20_000
+    assert told["summary"]
+
+
 async def test_a_tool_that_is_refused_fails_the_run() -> None:
     result = await walk(Graph({"look": ToolTask("look")}))
     assert result.error is not None
@@ -353,7 +395,8 @@ async def test_no_item_is_no_work() -> None:
     assert await variables_of(Graph({"each": ForEach(lambda b: [], nothing)})) == {"each": []}
 
 
-async def test_for_each_keeps_to_its_limit() -> None:
+@pytest.mark.parametrize("at_once", [1, 2])
+async def test_for_each_keeps_to_its_limit(at_once: int) -> None:
     busy, most = 0, 0
 
     async def work(board: Board) -> None:
@@ -363,8 +406,16 @@ async def test_for_each_keeps_to_its_limit() -> None:
         await asyncio.sleep(0)
         busy -= 1
 
-    assert (await walk(Graph({"e": ForEach(lambda b: [*range(9)], work, at_once=2)}))).success
-    assert most == 2
+    each = ForEach(lambda b: [*range(9)], work, at_once=at_once)
+    assert (await walk(Graph({"e": each}))).success
+    assert most == at_once
+
+
+async def test_for_each_of_what_is_no_list_fails_the_run() -> None:
+    graph = Graph({"a": sets(x="abc"), "e": ForEach("x", nothing)}, [("a", "e")])
+    result = await walk(graph)
+    assert result.error is not None
+    assert "ForEach found no list but a str: 'x'" in result.error.message
 
 
 async def test_a_node_can_have_the_run() -> None:
@@ -490,6 +541,7 @@ async def test_a_node_may_end_the_run_as_interrupted() -> None:
         (lambda: Graph({"a": nothing}, merges={"x": "plus"}), "'plus'"),
         (lambda: Graph({"a": nothing}, max_steps=0), "max_steps"),
         (lambda: Node(nothing, attempts=0), "attempts"),
+        (lambda: Node(Question("Well?"), attempts=2), "cannot be tried again"),
         (lambda: Parallel({}), "at least one"),
         (lambda: ForEach("x", nothing, at_once=0), "at_once"),
     ],

@@ -90,6 +90,12 @@ def test_a_fault_in_the_data_is_named_with_its_place(change: dict[str, Any], wor
     assert words in str(raised.value)
 
 
+async def test_a_question_of_plain_data_is_asked_with_its_choices() -> None:
+    graph = Graph.from_data({"nodes": {"a": {"ask": "Well?", "choices": ["yes", "no"]}}})
+    (pending,) = (await walk(graph)).pending
+    assert (pending.question, pending.choices) == ("Well?", ("yes", "no"))  # type: ignore[union-attr]
+
+
 def test_a_graph_can_be_drawn() -> None:
     inner = Graph({"x": nothing, "y": nothing}, [("x", "y")])
     nodes = {

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,6 +30,8 @@ from upshot import (
     Interrupted,
     MachineEngine,
     Misuse,
+    Parked,
+    PendingQuestion,
     Request,
     ScriptedModel,
     ScriptEngine,
@@ -291,6 +295,67 @@ async def test_an_aborted_agent_that_nothing_leads_on_from_aborts_the_run(work: 
 async def test_an_interrupted_agent_that_nothing_leads_on_from_interrupts(work: str) -> None:
     result = await go(machine_of(work, Interrupted("custom", "enough")))
     assert (result.status, result.cause, result.detail) == ("interrupted", "custom", "enough")
+
+
+@pytest.mark.parametrize("place", ["function", "executor", "hook"])
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (Aborted("sold out"), "aborted"),
+        (Interrupted("custom", "enough"), "interrupted"),
+        (Parked(PendingQuestion(id="q", question="Well?")), "input_required"),
+    ],
+    ids=["aborted", "interrupted", "parked"],
+)
+async def test_code_of_a_machine_may_end_or_park_its_run(
+    place: str, error: Exception, status: str
+) -> None:
+    def end(*_: Any, **__: Any) -> None:
+        raise error
+
+    work = "agent: w" if place == "executor" else "function: f"
+    first = f"a: {{type: initial, {work}, on_error: z, transitions: [{{to: z}}]}}"
+    engine = engine_of(
+        f"{first}\nz: {{type: final}}",
+        agents={"w": SimpleNamespace(execute=lambda input, context: end())},
+        functions={"f": end if place == "function" else dict},
+        hooks=SimpleNamespace(on_state_enter=end) if place == "hook" else None,
+    )
+    assert (await go(engine)).status == status
+
+
+async def test_a_function_may_return_a_whole_result() -> None:
+    states = """
+        a: {type: initial, function: f, on_error: z, transitions: [{to: z}]}
+        z: {type: final, output: {code: result.error.code}}
+    """
+    failed = AgentResult[Any](status=Status.FAILED, error=AgentError("rate_limit", "busy"))
+    result = await go(engine_of(states, functions={"f": lambda: failed}))
+    assert result.output == {"code": "rate_limit"}
+
+
+async def test_the_input_of_a_function_has_to_name_its_arguments() -> None:
+    states = """
+        a: {type: initial, function: f, input: "[1, 2]", transitions: [{to: z}]}
+        z: {type: final}
+    """
+    result = await go(engine_of(states, functions={"f": max}))
+    assert result.error is not None
+    assert result.error.code == "invalid_request"
+    assert "the input of the function 'f' is no mapping" in result.error.message
+
+
+async def test_an_input_that_is_a_list_is_shown_to_the_agent_as_json() -> None:
+    seen: list[str] = []
+
+    def reply(messages: Any) -> str:
+        seen.append(messages[-1].text)
+        return "Seen."
+
+    agent = Agent[Any]("talker", model=ScriptedModel([reply]))
+    engine = asking('input: "[1, context.n]"\ntransitions: [{to: done}]', agents={"talker": agent})
+    await go(engine, inputs={"n": 2})
+    assert json.loads(seen[0]) == [1, 2]
 
 
 @every_place

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.engines.machine_kit import whole
-from upshot import BrokenMachine, Misuse, load_machine
+from upshot import Agent, BrokenMachine, Misuse, ModelSettings, load_machine
 from upshot.engines import check_machine, machine_schema
 
 BROKEN = """\
@@ -204,6 +205,63 @@ GOOD = whole(
     context="{n: 1, l: [1, {a: null}]}",
     agents="{w: 'openai:gpt-5'}",
 )
+
+
+def cast_of(agents: str) -> Mapping[str, Agent[Any] | None]:
+    return load_machine(whole("a: {type: initial, transitions: []}", agents=agents)).agents
+
+
+def test_agents_are_described_in_full_by_a_model_or_only_named() -> None:
+    full = "{model: m:x, instructions: Hi., tools: [look], settings: {temperature: 0.5}}"
+    cast = cast_of(f"{{full: {full}, short: 'm:y', given: null}}")
+    known, short = cast["full"], cast["short"]
+    assert known is not None
+    assert (known.id, known.model, known.instructions) == ("full", "m:x", "Hi.")
+    assert (known.tools, known.settings) == (("look",), ModelSettings(temperature=0.5))
+    assert short is not None
+    assert (short.model, cast["given"]) == ("m:y", None)
+    assert cast_of("[one, two]") == {"one": None, "two": None}
+
+
+def test_an_agent_may_be_described_with_the_schema_of_its_output() -> None:
+    known = cast_of("{w: {model: m:x, output_schema: {type: object}}}")["w"]
+    assert known is not None
+    assert known.output_type == {"type": "object"}
+
+
+@pytest.mark.parametrize(
+    ("agents", "said"),
+    [
+        ("{w: {settings: {temperature: hot}}}", "temperature"),
+        ("{w: {settings: 5}}", "the settings of an agent's model"),
+        ("{' ': 'm:x'}", "an agent needs an id"),
+        ("5", "agents by name"),
+    ],
+    ids=["setting", "settings", "id", "cast"],
+)
+def test_agents_that_cannot_be_are_faults(agents: str, said: str) -> None:
+    text = whole("a: {type: initial, transitions: []}", agents=agents)
+    assert any(said in str(fault) for fault in faults_of(text))
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("foreach: context.l, as: context, agent: w", "the name 'context'"),
+        ("foreach: context.l, as: 'a b', agent: w", "the name 'a b'"),
+        ("agent: w, retry: {max_attempts: 2, backoff_s: -1}", "seconds, 0 or more"),
+    ],
+    ids=["a name that is taken", "no name", "seconds"],
+)
+def test_names_and_numbers_that_cannot_be_are_faults(state: str, said: str) -> None:
+    text = whole(f"a: {{type: initial, {state}, transitions: []}}")
+    assert any(said in str(fault) for fault in faults_of(text))
+
+
+def test_an_agent_that_the_machine_does_not_describe_is_a_warning_with_the_nearest() -> None:
+    text = whole("a: {type: initial, agent: wirter, transitions: []}", agents="{writer: 'm:x'}")
+    (told,) = [one for one in load_machine(text).warnings if one.kind == "unknown_agent"]
+    assert "did you mean 'writer'?" in str(told)
 
 
 def test_a_machine_is_read_from_a_file_a_text_and_data(tmp_path: Path) -> None:

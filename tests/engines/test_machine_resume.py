@@ -268,6 +268,17 @@ async def test_a_wait_state_may_word_its_question() -> None:
     assert (question.question, question.choices) == ("Pay 5?", ("yes", "no"))  # type: ignore[union-attr]
 
 
+async def test_a_wait_state_may_ask_a_plain_text() -> None:
+    made = engine_of(
+        """
+        ask: {type: initial, wait: approval, input: '"Pay?"', transitions: [{to: b}]}
+        b: {type: final, output: output}
+        """
+    )
+    (pending,) = (await go(made)).pending
+    assert (pending.id, pending.question) == ("approval", "Pay?")  # type: ignore[union-attr]
+
+
 async def test_a_person_who_is_there_is_asked_at_once() -> None:
     asked: list[str] = []
 
