@@ -19,6 +19,7 @@ from tests.engines.graph_kit import (
 )
 from upshot import (
     Agent,
+    AgentError,
     Board,
     Budget,
     Failed,
@@ -452,7 +453,24 @@ async def test_a_node_is_tried_again_on_a_fresh_copy_after_a_growing_wait() -> N
     work = failing(ValueError("1"), Busy(), ValueError("3"))
     result = await walk(Graph({"a": Node(work, attempts=4, backoff_s=2)}), clock=clock)
     assert (result.status, spoken(result)) == ("completed", ["try"])
-    assert clock.sleeps == [2, 7, 8]
+    floors = [2, 7, 8]
+    assert all(at <= wait <= at * 1.5 for at, wait in zip(floors, clock.sleeps, strict=True))
+
+
+async def test_the_waits_of_nodes_differ() -> None:
+    clock = FakeClock()
+    nodes: dict[str, Any] = {name: Node(failing(Busy()), attempts=2) for name in "abc"}
+    assert (await walk(Graph({"p": Parallel(nodes)}), clock=clock)).success
+    assert len(set(clock.sleeps)) == 3
+
+
+async def test_an_agent_in_a_node_that_is_tried_again_does_not_try_itself() -> None:
+    clock = FakeClock()
+    busy = AgentError("rate_limit", "busy", retryable=True)
+    agent = Agent("w", model=ScriptedModel([busy, busy, "Done."]))
+    result = await walk(Graph({"a": Node(agent, attempts=2)}), clock=clock)
+    assert result.error is not None
+    assert (result.error.code, len(clock.sleeps), result.usage.api_calls) == ("rate_limit", 1, 2)
 
 
 async def test_a_node_that_always_fails_fails_the_run() -> None:
@@ -561,3 +579,30 @@ def test_a_misspelt_argument_of_a_graph_is_told_with_the_nearest() -> None:
     fields: dict[str, Any] = {"edgs": ()}
     with pytest.raises(Misuse, match="Graph has no field 'edgs': did you mean 'edges'"):
         Graph({"a": nothing}, **fields)
+
+
+async def _at_last(values: list[Any]) -> Any:
+    return values[-1]
+
+
+def test_a_merge_that_would_have_to_be_waited_for_is_refused() -> None:
+    with pytest.raises(Misuse, match="the merge of 'x' is async"):
+        Graph({"a": nothing}, merges={"x": _at_last})
+
+
+async def test_a_merge_that_does_not_fit_is_told_with_its_variable() -> None:
+    nodes: dict[str, Any] = {"l": lambda board: {"x": 1}, "r": lambda board: {"x": "one"}}
+    result = await walk(Graph({"both": Parallel(nodes)}, merges={"x": "add"}))
+    assert result.error is not None
+    assert "variable 'x': the merge 'add' is for numbers and lists" in result.error.message
+
+
+async def test_nodes_that_wait_for_nothing_leave_others_their_turn() -> None:
+    turns: list[int] = []
+
+    def begin(board: Board) -> None:
+        asyncio.get_running_loop().call_soon(turns.append, 1)
+
+    edges: Any = [("a", "b"), ("b", "b", lambda board: not turns)]
+    graph = Graph({"a": begin, "b": lambda board: None}, edges, max_steps=500, ends=["b"])
+    assert (await walk(graph)).success

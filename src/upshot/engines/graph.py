@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, Self, TypeAlias
@@ -137,6 +138,8 @@ class Graph(metaclass=ArgumentsMeta):
             if merge not in MERGES if isinstance(merge, str) else not callable(merge):
                 known = ", ".join(map(repr, MERGES))
                 raise Misuse(f"the merge of {name!r} is {merge!r}: give {known} or a function")
+            if not isinstance(merge, str) and inspect.iscoroutinefunction(merge):
+                raise Misuse(f"the merge of {name!r} is async: give a plain function")
 
 
 def _agents_in(nodes: Iterable[Node]) -> Iterator[Agent[Any]]:

@@ -129,7 +129,10 @@ def _merge(
     for change in branches[0].story:
         if change in common and name in change.variables:
             before = change.variables[name]
-    return MERGES[merge](before, values)
+    try:
+        return MERGES[merge](before, values)
+    except Misuse as error:
+        raise Misuse(f"the branches that meet at {place!r}, variable {name!r}: {error}") from error
 
 
 def _add(base: Any, values: list[Any]) -> Any:

@@ -8,6 +8,7 @@ shows already is not put on it twice.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import cast
 
@@ -18,6 +19,10 @@ from .graph_turnstile import Turnstile
 from .point import keeps_points, save_point
 
 __all__ = ["Trip"]
+
+# Steps that wait for nothing would keep timers, cancels and other runs waiting: after so many of
+# them the event loop gets its turn.
+_STEPS_A_TURN = 32
 
 
 class Trip:
@@ -49,6 +54,7 @@ class Trip:
         self._shown: dict[str, int] = {}
         self._messages: list[Added] = []
         self._variables: JsonObject = {}
+        self._steps = 0
 
     async def begin(self, *, facts: JsonObject | None = None) -> Board:
         """The board as it was before any node ran, also when the run goes on.
@@ -107,11 +113,14 @@ class Trip:
             await save_point(self.run, self.host, self._board, step=step, iteration=iteration)
 
     async def stop_if_asked(self) -> None:
-        """Follow a wish to stop.
+        """Follow a wish to stop, before a step.
 
         Raises:
             Interrupted: There is one.
         """
+        self._steps += 1
+        if self._steps % _STEPS_A_TURN == 0:
+            await asyncio.sleep(0)
         wish = await self.host.interrupts()
         if wish:
             raise Interrupted(wish.cause, wish.detail)

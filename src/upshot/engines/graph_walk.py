@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast
 from ..contract import OUTPUT_VAR, Effect, ErrorCode, Json, JsonObject, to_free_json
 from ..contract.article import kind_of
 from ..errors import Misuse
-from ..runs import Aborted, Board, Failed, Interrupted, Parked, blame, current_run
+from ..runs import Aborted, Board, Failed, Interrupted, Parked, blame
 from ..tools import ToolError
 from .bug import error_of_tool
 from .graph import Graph
@@ -31,6 +31,7 @@ from .graph_work import (
     run_agent,
 )
 from .handing import warn_of_unread
+from .patience import wait_again
 
 __all__ = ["walk"]
 
@@ -319,14 +320,8 @@ class _Step:
         if isinstance(error, Failed) and not error.error.retryable:
             return False
         floor_s = getattr(told, "retry_after_s", None) or 0.0
-        wait_s = max(node.backoff_s * 2 ** min(tries - 1, 64), floor_s)
-        scope = current_run.get()
-        if scope is None:
+        if not await wait_again(node.backoff_s, tries, floor_s=floor_s):
             return False
-        deadline = scope.ledger.deadline
-        if deadline is not None and scope.clock.monotonic() + wait_s >= deadline:
-            return False
-        await scope.clock.sleep(wait_s)
         await self._trip.stop_if_asked()
         return True
 
@@ -334,7 +329,8 @@ class _Step:
         trip, work, output = self._trip, node.work, node.output
         match work:
             case AgentTask():
-                value, self.handoff = await run_agent(trip, work, board, key)
+                is_retried = node.attempts > 1
+                value, self.handoff = await run_agent(trip, work, board, key, is_retried=is_retried)
                 if work.is_typed:
                     output = output or self._own(name)
             case ToolTask():

@@ -56,7 +56,7 @@ async def evaluate(function: Callable[..., Any], *arguments: object) -> Any:
 
 
 async def run_agent(
-    trip: Trip, task: AgentTask, board: BoardCopy, key: str
+    trip: Trip, task: AgentTask, board: BoardCopy, key: str, *, is_retried: bool
 ) -> tuple[Any, JsonObject | None]:
     """Have an agent work in a run of its own; its answer is appended to the board.
 
@@ -65,6 +65,8 @@ async def run_agent(
         task: Who works, and on what.
         board: Of the node.
         key: Names the run of the agent, which goes on where it was cut off.
+        is_retried: Whether the node is tried again; its model calls are not as well, for the
+            waits would multiply.
 
     Returns:
         Its output, and the hand-off that it made, None for none; the board shows that too.
@@ -85,6 +87,8 @@ async def run_agent(
     options: dict[str, Any] = {} if given is None else {"dependencies": given}
     if (model := model_for(task.agent, trip.run)) is not None:
         options["model"] = model
+    if is_retried:
+        options["retry"] = None
     result: AgentResult[Any] = await trip.run.child(task.agent, request, key=key, **options)
     returned = read_returned(result)
     if returned is not None and returned.ending is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
@@ -16,7 +15,7 @@ from ..contract import (
     to_free_json,
 )
 from ..contract.article import kind_of
-from ..runs import Failed, current_run
+from ..runs import Failed
 from .graph_crowd import together
 from .graph_trip import Trip
 from .graph_work import ask_about
@@ -24,16 +23,14 @@ from .machine_crew import Crew
 from .machine_outcome import Outcome, summed
 from .machine_scope import Scope
 from .machine_state import Machine, Retrying, State, Task
+from .patience import wait_again
 
-__all__ = ["Descend", "Worker", "wait_before_retry"]
+__all__ = ["Descend", "Worker"]
 
 # Goes through a sub-machine: (machine, key, name, input) to its outcome.
 Descend = Callable[[Machine, str, str, JsonObject], Awaitable[Outcome]]
 
 _ONCE = Retrying()
-_MAX_DOUBLINGS = 64
-# The most that chance adds to a wait, as a part of it.
-_JITTER = 0.5
 
 
 class Worker:
@@ -192,10 +189,19 @@ class Worker:
             outcome = await self._do(task, key if tries == 1 else f"{key}~{tries}", asked, name)
             if outcome.error is None or tries >= retry.max_attempts:
                 return outcome
-            if not await wait_before_retry(outcome, retry, tries, self._clock):
+            if not await self._wait(outcome, retry, tries):
                 return outcome
             await self._trip.stop_if_asked()
             tries += 1
+
+    async def _wait(self, outcome: Outcome, retry: Retrying, tries: int) -> bool:
+        """Wait before the next try; False where it would not help or there is no time."""
+        error = outcome.error
+        if error is None or not (error.retryable or outcome.exception is not None):
+            return False
+        limits = outcome.result.rate_limit
+        floor_s = max(error.retry_after_s or 0.0, (limits and limits.retry_after) or 0.0)
+        return await wait_again(retry.backoff_s, tries, floor_s=floor_s, clock=self._clock)
 
     async def _do(self, task: Task, key: str, given: Json, name: str) -> Outcome:
         if task.kind == "function":
@@ -206,32 +212,6 @@ class Worker:
             message = f"{task.mark}: the input of the machine {task.name!r} is no mapping"
             raise Failed(ErrorCode.INVALID_REQUEST, message)
         return await self._descend(task.machine, f"{key}/", f"{name}/", given)
-
-
-async def wait_before_retry(
-    outcome: Outcome, retry: Retrying, tries: int, clock: Clock | None
-) -> bool:
-    """Wait before the next try; False where it would not help or there is no time.
-
-    Args:
-        outcome: A failure.
-        retry: How often, and the first wait.
-        tries: How often it was tried.
-        clock: What is waited on, None for the run's.
-    """
-    error, scope = outcome.error, current_run.get()
-    if error is None or scope is None or not (error.retryable or outcome.exception is not None):
-        return False
-    limits = outcome.result.rate_limit
-    told_s = (error.retry_after_s or 0.0, (limits and limits.retry_after) or 0.0)
-    # What a provider says is a floor; chance only adds.
-    wait_s = max(retry.backoff_s * 2 ** min(tries - 1, _MAX_DOUBLINGS), *told_s)
-    wait_s *= 1 + random.random() * _JITTER
-    deadline = scope.ledger.deadline
-    if deadline is not None and scope.clock.monotonic() + wait_s >= deadline:
-        return False
-    await (clock or scope.clock).sleep(wait_s)
-    return True
 
 
 class _Broken(Failed):
