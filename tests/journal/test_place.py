@@ -4,6 +4,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,20 @@ async def test_an_open_journal_is_given_back_and_not_closed():
     async with open_journal(journal) as same:
         assert same is journal
     assert journal.usable
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="descriptors are not listed here")
+async def test_a_journal_that_was_closed_leaves_no_thread_and_no_descriptor(tmp_path: Path):
+    before = {thread.ident for thread in threading.enumerate()}
+    async with open_journal(tmp_path / "runs.db") as journal:
+        journal.append(RunStarted(run_id="r", seq=1))
+        assert [event.kind async for event in journal.events("r")] == ["run_started"]
+    for thread in threading.enumerate():
+        if thread.ident not in before:
+            thread.join(5)
+            assert not thread.is_alive(), thread.name
+    held = [os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")]
+    assert not [path for path in held if path.startswith(str(tmp_path))]
 
 
 async def test_users_of_one_place_share_one_journal(tmp_path: Path):

@@ -27,6 +27,13 @@ def test_a_file_that_others_make_a_journal_meanwhile_is_one(tmp_path: Path):
             assert [one.result() for one in opened] == [SCHEMA_VERSION] * OPENERS
 
 
+def test_what_a_barrier_waits_for_is_forced_to_the_disk(tmp_path: Path):
+    with contextlib.closing(open_database(str(tmp_path / "runs.db"))) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        # FULL: each commit waits for the disk.
+        assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
+
+
 async def test_a_journal_from_before_processes_were_noted_is_used_as_any_other(tmp_path: Path):
     path = tmp_path / "runs.db"
     journal = await SqliteJournal.open(path)
