@@ -239,6 +239,12 @@ async def test_an_output_type_without_a_schema_is_misuse(output_type: Any, said:
         await run(Agent("a", model=ScriptedModel([RIGHT]), output_type=output_type), "?")
 
 
+async def test_an_error_without_text_leaves_no_message() -> None:
+    broken = measured(None, ADD, error=AgentError("server_error", "cut"))
+    result = await run(Agent("a", model=ScriptedModel([broken]), tools=[add], retry=None), "?")
+    assert (result.status, result.content, result.messages) == (Status.FAILED, None, ())
+
+
 async def test_an_error_with_text_keeps_the_text_and_drops_the_calls() -> None:
     broken = measured("Half", ADD, error=AgentError("server_error", "cut"))
     result = await run(Agent("a", model=ScriptedModel([broken]), tools=[add], retry=None), "?")

@@ -165,6 +165,12 @@ def test_what_a_hook_could_mend_is_a_warning(states: str, kind: str) -> None:
     assert kind in [warning.kind for warning in machine.warnings]
 
 
+@pytest.mark.parametrize("spec", ["{a: 1}", "[upshot.machine/1]", "5"])
+def test_a_spec_that_is_no_name_is_a_fault(spec: str) -> None:
+    text = f"spec: {spec}\nstates:\n  a: {{type: initial, transitions: []}}"
+    assert [fault.kind for fault in faults_of(text)] == ["spec"]
+
+
 def test_a_state_whose_way_a_hook_knows_is_no_dead_end() -> None:
     machine = load_machine(whole("a: {type: initial, transitions: []}\nb: {type: final}"))
     assert [warning.kind for warning in machine.warnings] == ["unreachable"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -93,6 +94,14 @@ async def test_an_exit_hook_written_for_the_flat_contract_works_unchanged() -> N
     result = await go(engine(hooks, REFUSED))
     assert hooks.errors == [("rate_limit", 9)]
     assert result.error == REFUSED
+
+
+async def test_the_text_that_a_function_returns_is_the_content_that_hooks_see() -> None:
+    seen: list[Any] = []
+    hooks = SimpleNamespace(on_state_exit=lambda state, context, output: seen.append(output))
+    states = "a: {type: initial, function: f, transitions: [{to: z}]}\nz: {type: final}"
+    await go(engine_of(states, functions={"f": lambda: "hi"}, hooks=hooks))
+    assert (seen[0].content, seen[0].result.output) == ("hi", "hi")
 
 
 async def test_the_exit_hook_sees_the_whole_result() -> None:

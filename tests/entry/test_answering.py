@@ -143,6 +143,21 @@ async def test_an_answer_can_be_kept_for_a_run_inside() -> None:
     assert paid == [5]
 
 
+async def test_an_answer_that_is_kept_is_on_disk_when_that_is_said() -> None:
+    class Slow(Ordered):
+        safe = 0
+
+        async def durable(self, run_id: str, seq: int) -> None:
+            await super().durable(run_id, seq)
+            self.safe = len(self.order)
+
+    journal = Slow()
+    await run(payer([]), Request("?", run_id="p"), journal=journal)
+    await keep_answers("p", [Approve("1")], journal=journal)
+    assert journal.order[-1].kind == "approval_answered"
+    assert journal.safe == len(journal.order)
+
+
 def both_ask() -> Agent[Any]:
     parallel = Parallel({"left": asker("left"), "right": asker("right")})
     return Agent("outer", engine=GraphEngine(Graph({"both": parallel}, start="both")))

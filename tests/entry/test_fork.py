@@ -63,6 +63,7 @@ async def test_a_fork_at_any_point_goes_on_from_there(journal: Any) -> None:
         before = await log_of(journal, new)
         assert kinds(before) == kinds(log[:at])
         assert {event.run_id for event in before} == {new}
+        assert before[0].request.run_id in ("", new)  # type: ignore[union-attr]
         result = await resume(new, first, journal=journal)
         assert (result.run_id, result.content) == (new, "3.")
         assert {record.run_id for record in result.tool_records} == {new}
