@@ -22,7 +22,6 @@ from ..contract import (
     Request,
     Retry,
     RunWarning,
-    Text,
     UnserializableError,
     clean_text,
     to_free_json,
@@ -135,7 +134,6 @@ def to_request(request: object) -> Request:
     for name in ("run_id", "task_id", "context_id"):
         if clean_text(text := getattr(request, name)) is not text:
             raise Misuse(f"{name} is {text!r}, which is no text: it holds lone surrogates")
-    request = _clean(request)
     if not request.inputs and not request.metadata:
         return request
     return replace(
@@ -161,22 +159,6 @@ def check_hooks(what: str, items: Iterable[object], methods: Collection[str]) ->
             raise Misuse(f"{what} hold the class {item.__name__}: make one: {item.__name__}(...)")
         if not any(callable(getattr(item, name, None)) for name in methods):
             raise Misuse(f"{what} hold {kind_of(item)}, which has none of {', '.join(methods)}")
-
-
-def _clean(request: Request) -> Request:
-    """The request with every lone surrogate in its text replaced."""
-    message = request.to_message()
-    if clean_text(message.text) is message.text:
-        return request
-    content = message.content
-    if isinstance(content, str):
-        content = clean_text(content)
-    else:
-        content = tuple(
-            replace(part, text=clean_text(part.text)) if isinstance(part, Text) else part
-            for part in content
-        )
-    return replace(request, message=replace(message, content=content))
 
 
 def losses_of(request: object, options: Mapping[str, object]) -> tuple[RunWarning, ...]:

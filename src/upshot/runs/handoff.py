@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable
 from contextvars import ContextVar
 from typing import Any
 
@@ -73,7 +73,7 @@ class Handoffs:
         """Whether any of them may be hidden."""
         return any(handoff.filter is not None for handoff in self._by_tool.values())
 
-    def offered(self) -> Collection[str]:
+    def offered(self) -> Container[str]:
         """The names of tools that are on offer now; those of other tools always are."""
         return _Offer(self._by_tool, self._is_shown)
 
@@ -150,7 +150,7 @@ def handoff_tools(
     return tuple(map(_tool_of, found))
 
 
-class _Offer(Collection[str]):
+class _Offer(Container[str]):
     """Names of tools on offer: all but hand-offs that are hidden."""
 
     def __init__(self, by_tool: dict[str, Handoff], shown: Callable[[Handoff], bool]) -> None:
@@ -160,12 +160,6 @@ class _Offer(Collection[str]):
     def __contains__(self, name: object) -> bool:
         handoff = self._by_tool.get(name) if isinstance(name, str) else None
         return handoff is None or self._shown(handoff)
-
-    def __iter__(self) -> Iterator[str]:
-        return (name for name, handoff in self._by_tool.items() if self._shown(handoff))
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
 
 
 class _Transfer:

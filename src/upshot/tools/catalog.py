@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Container
 from typing import TypeAlias
 
 from ..contract import ToolSpec
@@ -13,7 +13,7 @@ from .kit import Kit
 
 __all__ = ["Catalog", "Offered"]
 
-Offered: TypeAlias = Callable[[], Collection[str]]
+Offered: TypeAlias = Callable[[], Container[str]]
 
 
 class Catalog:
