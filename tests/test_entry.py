@@ -251,6 +251,20 @@ async def test_history_of_the_context_holds_what_committed_runs_produced() -> No
     assert [message.text for message in asked(model).messages] == ["One.", "Re One.", "Two."]
 
 
+async def test_history_of_the_context_leaves_out_a_run_that_has_not_ended() -> None:
+    journal, model = MemoryJournal(), ScriptedModel(["Hello."])
+
+    async def ask(run: Any, host: Any, board: Any) -> Any:
+        board.append(Message("assistant", "Let me ask."))
+        return await host.ask_user("Who are you?")
+
+    request = Request("Open.", context_id="c")
+    await run(Agent("b", engine=Do(ask)), request, journal=journal)
+    request = Request("Now.", context_id="c")
+    await run(Agent("a", model=model), request, journal=journal, history="context")
+    assert [message.text for message in asked(model).messages] == ["Now."]
+
+
 async def test_inputs_are_variables_on_the_board() -> None:
     engine = Do(lambda run, host, board: board.get("city"))
     result = await run(Agent("a", engine=engine), Request("?", inputs={"city": "Ulm"}))

@@ -342,6 +342,15 @@ async def test_a_failure_that_may_pass_is_tried_again_after_longer_and_longer_wa
     assert 2 <= clock.sleeps[1] <= 3
 
 
+async def test_without_a_word_of_the_provider_the_wait_is_that_of_the_state() -> None:
+    clock = FakeClock()
+    again = AgentError("server_error", "again", retryable=True)
+    retried = RETRIED.replace("backoff_s: 1", "backoff_s: 0.1")
+    await go(asking(retried, agents={"talker": talker(again, "ok")}, clock=clock))
+    assert len(clock.sleeps) == 1
+    assert 0.1 <= clock.sleeps[0] <= 0.15
+
+
 async def test_what_the_provider_says_is_a_floor_and_chance_only_adds() -> None:
     clock = FakeClock()
     again = AgentError("rate_limit", "again", retryable=True, retry_after_s=7)

@@ -194,6 +194,16 @@ async def test_calls_of_one_id_in_several_runs_are_told_apart() -> None:
     assert (done.status, paid) == (Status.COMPLETED, {"left": [5], "right": []})
 
 
+async def test_a_word_of_the_wrong_kind_is_misuse_that_names_the_right_one() -> None:
+    journal = Ordered()
+    await run(payer([]), Request("?", run_id="p"), journal=journal)
+    await run(asker(), Request("?", run_id="a"), journal=journal)
+    with pytest.raises(Misuse, match="'1' is a call: give Approve, Deny or Edit"):
+        await resume("p", payer([]), journal=journal, answers=[Answer("1", "yes")])
+    with pytest.raises(Misuse, match="'question-1-1' is a question: give Answer"):
+        await resume("a", asker(), journal=journal, answers=[Approve("question-1-1")])
+
+
 async def test_an_id_that_names_several_is_refused_and_they_are_named() -> None:
     journal = Ordered()
     outer = both_ask()

@@ -322,6 +322,18 @@ async def test_another_decision_is_told() -> None:
     assert told.difference.replayed["kind"] == "decided"  # type: ignore[index, call-overload]
 
 
+async def test_a_replay_inside_a_run_is_misuse() -> None:
+    journal = Ordered()
+    await run(adding(), Request("?", run_id="r"), journal=journal)
+
+    async def look(run: Any, host: Any, board: Any) -> None:
+        await replay("r", adding(), journal=journal)
+
+    result = await run(Agent("a", engine=ScriptEngine(look)), "?")
+    assert result.error is not None
+    assert (result.error.type, "inside a run" in result.error.message) == ("Misuse", True)
+
+
 async def test_a_run_that_is_not_there_is_misuse() -> None:
     with pytest.raises(Misuse, match="no run"):
         await replay("r", adding(), journal=Ordered())

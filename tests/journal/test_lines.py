@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.naming import name_of
 from upshot.contract import RunStarted, StepSettled
 from upshot.errors import JournalError, Misuse, UpshotError
-from upshot.journal import MemoryJournal
+from upshot.journal import MemoryJournal, open_journal
 from upshot.journal.lines import read_lines
 
 
@@ -37,6 +37,30 @@ def test_the_first_line_says_what_the_file_is(exported: Path):
         "step_settled",
         "stored_artifact",
     ]
+
+
+@pytest.mark.parametrize("where", ["memory:", "runs.db"])
+async def test_a_long_run_is_imported_whole(where: str, tmp_path: Path):
+    journal = MemoryJournal()
+    for seq in range(1, 451):
+        journal.append(StepSettled(run_id="r", seq=seq, key=f"{seq}"))
+    await journal.export("r", tmp_path / "run.jsonl")
+    async with open_journal(where if where == "memory:" else tmp_path / where) as other:
+        await other.import_(tmp_path / "run.jsonl")
+        found = [event.key async for event in other.events("r")]  # type: ignore[union-attr]
+    assert found == [f"{seq}" for seq in range(1, 451)]
+
+
+@pytest.mark.parametrize("where", ["memory:", "runs.db"])
+async def test_who_claimed_a_run_before_its_import_has_it_no_more_after_the_next_claim(
+    where: str, exported: Path, tmp_path: Path
+):
+    async with open_journal(where if where == "memory:" else tmp_path / where) as journal:
+        before = await journal.claim("r")
+        await journal.import_(exported)
+        assert await journal.claim("r") == before + 1
+        with pytest.raises(JournalError):
+            journal.append(RunStarted(run_id="r", seq=3), epoch=before)
 
 
 @pytest.mark.parametrize(
