@@ -162,3 +162,20 @@ async def test_a_child_that_fails_is_no_failure_of_the_outer_run() -> None:
     assert (result.status, result.output) == (Status.COMPLETED, "failed")
     (step,) = [event for event in journal.order if event.kind == "step_settled"]
     assert step.error is not None  # type: ignore[union-attr]
+
+
+async def test_the_budget_that_a_run_inside_sees_is_what_it_has() -> None:
+    async def inner(run: Any, host: Any, board: Any) -> list[Any]:
+        budget = run.budget
+        return [budget.max_tokens, budget.max_turns, budget.deadline_s is not None]
+
+    async def outer(run: Any, host: Any, board: Any) -> list[Any]:
+        host.report_usage(Usage(input_tokens=30, output_tokens=5))
+        agent = Agent[Any]("inner", engine=Do(inner))
+        free = await run.child(agent, "?")
+        bound = await run.child(agent, "?", budget=Budget(max_tokens=9, max_turns=3))
+        return [free.output, bound.output, run.budget == budget]
+
+    budget = Budget(max_tokens=100, deadline_s=60)
+    result = await run(Agent("outer", engine=Do(outer)), "?", budget=budget)
+    assert result.output == [[65, 50, True], [9, 3, True], True]

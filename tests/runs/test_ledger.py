@@ -141,3 +141,35 @@ def test_marks_lose_no_call_of_another_thread() -> None:
     at_once(lambda: account.add(UNPRICED), lambda: parts.append(account.since_mark()[0]))
     parts.append(account.since_mark()[0])
     assert sum(part.api_calls for part in parts) == 3_000
+
+
+def test_a_run_inside_is_allowed_what_is_left() -> None:
+    outer = ledger(max_tokens=100, max_tool_calls=5, max_depth=3, max_turns=2, deadline_s=60)
+    outer.add(ModelResponse(usage=Usage(input_tokens=30)))
+    outer.count_tool("look", 2)
+    inner = ledger(outer)
+    expected = Budget(max_tokens=70, max_tool_calls=3, max_depth=3, deadline_s=60)
+    assert inner.allowed == expected
+    inner.add(ModelResponse(usage=Usage(input_tokens=90)))
+    assert ledger(inner).allowed.max_tokens == 0
+    assert (inner.allowed, outer.allowed) == (expected, outer.budget)
+
+
+def test_the_lesser_limit_is_what_is_allowed() -> None:
+    outer = ledger(max_tokens=100, max_cost_usd=2)
+    outer.add(PRICED)
+    inner = ledger(outer, max_tokens=10, max_cost_usd=3, max_turns=4)
+    assert inner.allowed == Budget(max_tokens=10, max_cost_usd=Decimal("1.9"), max_turns=4)
+
+
+def test_without_limits_round_it_a_run_is_allowed_its_own() -> None:
+    inner = ledger(ledger(), max_turns=7)
+    assert inner.allowed is inner.budget
+
+
+def test_tokens_of_which_only_one_side_is_known_count() -> None:
+    one = ledger(max_tokens=50)
+    one.add(ModelResponse(usage=Usage(input_tokens=60)))
+    error = one.spent()
+    assert error is not None
+    assert error.details == {"dimension": "tokens", "limit": 50, "used": 60}

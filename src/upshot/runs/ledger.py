@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import msgspec
 
 from ..contract import (
     AgentError,
@@ -62,6 +64,8 @@ class Ledger:
 
     Attributes:
         budget: The limits.
+        allowed: The limits that hold from its start on: its own, or what was left then of those
+            of the runs round it where that is less.
         turns: Model calls that were begun, retries of one not counted.
         deadline: Monotonic moment at which the time is over, None for never.
         working: The time in which nobody is asked, None where it has no limit.
@@ -103,6 +107,7 @@ class Ledger:
         self.working: WorkingTime | None = outer
         if budget.working_s is not None:
             self.working = WorkingTime(clock, budget.working_s, spent_s=spent_s, outer=outer)
+        self.allowed: Budget = budget if parent is None else _within(budget, parent.left())
 
     @property
     def usage(self) -> Usage:
@@ -192,6 +197,29 @@ class Ledger:
         # Not the length of all: another may have come since. Last, for who reads it takes no lock.
         self._summed += len(calls)
 
+    def left(self) -> dict[str, Any]:
+        """What it and the runs round it leave to a run inside, by the names of a Budget's fields.
+
+        Only of limits that runs share; a limit that nobody has is not there.
+        """
+        found = {} if self._parent is None else self._parent.left()
+        own = self.budget
+        left: dict[str, Any] = {"max_depth": own.max_depth}
+        if self.deadline is not None:
+            left["deadline_s"] = self.deadline - self._clock.monotonic()
+        if self.working is not None:
+            left["working_s"] = self.working.left_s()
+        if own.max_tool_calls is not None:
+            left["max_tool_calls"] = own.max_tool_calls - sum(self.tool_calls.values())
+        if own.max_tokens is not None:
+            left["max_tokens"] = own.max_tokens - self._tokens()
+        if own.max_cost_usd is not None:
+            left["max_cost_usd"] = own.max_cost_usd - self._money()
+        for name, limit in left.items():
+            if limit is not None:
+                found[name] = max(0, min(limit, found.get(name, limit)))
+        return found
+
     def too_deep(self, depth: int) -> AgentError | None:
         """Why a run may not be *depth* deep, None where it may; parents' limits hold too."""
         limit = self.budget.max_depth
@@ -209,7 +237,7 @@ class Ledger:
         """What a run fails with that was stopped since its time was over."""
         if stop == "working" and self.working is not None:
             return _working_error(self.working)
-        return _deadline_error(self.budget)
+        return _deadline_error(self.allowed)
 
     def spent(self) -> AgentError | None:
         """The limit that forbids another model call, None where all are kept."""
@@ -255,19 +283,34 @@ class Ledger:
 
     def _shared_limit(self) -> AgentError | None:
         if self.deadline is not None and self._clock.monotonic() >= self.deadline:
-            return _deadline_error(self.budget)
+            return _deadline_error(self.allowed)
         if self.working is not None and self.working.left_s() <= 0:
             return _working_error(self.working)
         most, cap = self.budget.max_tokens, self.budget.max_cost_usd
-        if most is not None and (tokens := self.usage.total_tokens or 0) >= most:
+        if most is not None and (tokens := self._tokens()) >= most:
             return _exceeded("tokens", most, tokens, "max_tokens")
         if cap is not None and (money := self._money()) >= cap:
             return _exceeded("cost_usd", float(cap), float(money), "max_cost_usd")
         return None
 
+    def _tokens(self) -> int:
+        """All that are known; who tells only what went in has used that much at least."""
+        usage = self.usage
+        return max(usage.total_tokens or 0, (usage.input_tokens or 0) + (usage.output_tokens or 0))
+
     def _money(self) -> Decimal:
         cost = self.cost
         return _ZERO if cost is None or cost.total is None else cost.total
+
+
+def _within(budget: Budget, left: Mapping[str, Any]) -> Budget:
+    """*budget*, with what is *left* where that is less."""
+    less = {
+        name: limit
+        for name, limit in left.items()
+        if (own := getattr(budget, name)) is None or limit < own
+    }
+    return msgspec.structs.replace(budget, **less) if less else budget
 
 
 def counted_usage(response: ModelResponse) -> Usage:

@@ -177,8 +177,11 @@ class Run:
 
     @_fact
     def budget(self) -> Budget:
-        """The limits."""
-        return self._ground.plan.budget
+        """The limits from its start on: its own, or what was left of those round it where less.
+
+        The turns are its own.
+        """
+        return self._ground.ledger.allowed
 
     @_fact
     def resume_from(self) -> Checkpoint | None:
