@@ -606,3 +606,9 @@ async def test_nodes_that_wait_for_nothing_leave_others_their_turn() -> None:
     edges: Any = [("a", "b"), ("b", "b", lambda board: not turns)]
     graph = Graph({"a": begin, "b": lambda board: None}, edges, max_steps=500, ends=["b"])
     assert (await walk(graph)).success
+
+
+def test_an_agent_that_names_a_tool_is_refused_for_nobody_looks_it_up() -> None:
+    agent = Agent[Any]("w", tools=["look"])
+    with pytest.raises(Misuse, match="the agent 'w' of the graph names the tool 'look'"):
+        Graph({"all": Parallel({"a": agent})})

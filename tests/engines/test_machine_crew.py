@@ -390,3 +390,18 @@ async def test_a_transition_may_look_for_an_agent_that_was_aborted() -> None:
 async def test_a_failure_with_the_code_interrupted_is_a_failure(work: str) -> None:
     result = await go(machine_of(work, Failed("interrupted", "unknown")))
     assert (result.status, result.cause) == ("failed", "")
+
+
+def test_tools_that_are_nowhere_are_named_before_the_start() -> None:
+    machine = load_machine("""
+spec: upshot.machine/1
+agents: {w: {tools: [look, add, peek]}}
+states:
+  a: {type: initial, agent: w, transitions: [{to: e}]}
+  e: {type: final}
+""")
+    with pytest.raises(Misuse) as caught:
+        MachineEngine(machine, tools=[tool(effect="read")(add)])
+    assert "machine:5:29: the agent 'w' names the tool 'look'" in str(caught.value)
+    assert "'peek'" in str(caught.value)
+    assert "the tool 'add'" not in str(caught.value)

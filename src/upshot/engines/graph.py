@@ -140,6 +140,14 @@ class Graph(metaclass=ArgumentsMeta):
                 raise Misuse(f"the merge of {name!r} is {merge!r}: give {known} or a function")
             if not isinstance(merge, str) and inspect.iscoroutinefunction(merge):
                 raise Misuse(f"the merge of {name!r} is async: give a plain function")
+        for agent in self.agents():
+            named = [tool for tool in agent.tools or () if isinstance(tool, str)]
+            if named:
+                # Nobody looks names up in a graph.
+                raise Misuse(
+                    f"the agent {agent.id!r} of the graph names the tool {named[0]!r}: give it the "
+                    "tool itself, Agent(tools=[...])"
+                )
 
 
 def _agents_in(nodes: Iterable[Node]) -> Iterator[Agent[Any]]:

@@ -24,6 +24,7 @@ from ..contract import (
 from ..contract.article import kind_of
 from ..errors import Misuse
 from ..runs import Aborted, Failed, Interrupted, Parked, Run, RunHost
+from ..tools import resolve_tools
 from .graph_trip import Trip
 from .lent_model import check_models, model_for
 from .machine_fault import nearest
@@ -91,10 +92,25 @@ class Crew:
                     missing.append(_missing("agent", task, known))
                 else:
                     self._agents[id(task)] = agent
+                    missing += self._missing_tools(task, agent)
             elif task.kind == "function" and task.name not in self._functions:
                 missing.append(_missing("function", task, self._functions))
         if missing:
             raise Misuse("; ".join(dict.fromkeys(missing)))
+
+    def _missing_tools(self, task: Task, agent: Agent[Any] | Executor) -> list[str]:
+        """What is to be said of the tools that *agent* names and that are nowhere."""
+        named = agent.tools or () if isinstance(agent, Agent) else ()
+        wanted = [tool for tool in named if isinstance(tool, str)]
+        if not wanted:
+            return []
+        known = [tool.name for tool in resolve_tools(self._tools)]
+        return [
+            f"{task.mark}: the agent {task.name!r} names the tool {name!r}: expected "
+            + nearest(name, known, "one of those given, tools=[...]")
+            for name in wanted
+            if name not in known
+        ]
 
     @property
     def agents(self) -> tuple[Agent[Any], ...]:
