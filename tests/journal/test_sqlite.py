@@ -214,10 +214,12 @@ async def test_a_run_goes_on_after_it_settled(tmp_path: Path):
 async def test_the_rows_name_kind_and_call(tmp_path: Path):
     journal = await SqliteJournal.open(tmp_path / "runs.db")
     journal.append(ToolStarted(run_id="r", seq=1))
+    journal.append(Unknown(raw={"kind": "of_later", "run_id": "r", "seq": 2}))
     await journal.aclose()
     connection = sqlite3.connect(tmp_path / "runs.db")
     assert connection.execute("SELECT kind, call_id FROM events").fetchall() == [
-        ("tool_started", "")
+        ("tool_started", ""),
+        ("of_later", ""),
     ]
     connection.close()
 
@@ -232,6 +234,15 @@ async def test_lone_surrogates_cannot_stop_the_writing(tmp_path: Path):
         await journal.durable("r", 2)
         (run,) = await journal.runs()
     assert (run.agent_id, run.request) == ("a\ufffd", "Where\ufffd?")
+
+
+@pytest.mark.parametrize(
+    "event", [RunStarted(seq=1), Unknown(raw={"kind": "of_later"})], ids=["known", "unknown"]
+)
+async def test_an_event_of_no_run_is_misuse(event: Event, tmp_path: Path):
+    async with open_journal(tmp_path / "runs.db") as journal:
+        with pytest.raises(Misuse, match="no run_id"):
+            journal.append(event)
 
 
 async def test_an_id_that_is_no_text_is_misuse(tmp_path: Path):

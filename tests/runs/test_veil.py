@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from upshot.contract import (
@@ -73,6 +73,8 @@ def test_a_log_of_fewer_secrets_is_not_read_with_more():
     st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=3),
     st.lists(st.text("abc", max_size=5), max_size=8),
 )
+@example(["b", "aaaa"], ["aa", "aa"])
+@example(["aab", "bbbb"], ["a", "ab", "bbb"])
 def test_no_cut_between_pieces_shows_a_secret(secrets: list[str], pieces: list[str]):
     veil = Veil(secrets, name=NAME)
     held = [veil.hold(TextDelta(text=piece)) for piece in pieces]

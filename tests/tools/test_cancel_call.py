@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from upshot.contract import (
+    Budget,
     Effect,
     Event,
     ToolCall,
@@ -80,6 +81,26 @@ async def test_a_call_that_waits_for_another_is_ended_and_makes_room():
     assert (first.effect, third.effect) == (Effect.APPLIED, Effect.APPLIED)
     assert isinstance(second, ToolDenied)
     assert second.reason == "cancelled"
+
+
+async def test_a_call_that_is_ended_while_it_waits_uses_up_no_limit():
+    go_on, running = asyncio.Event(), asyncio.Event()
+
+    @tool(effect="write")
+    async def put(a: int) -> int:
+        running.set()
+        await go_on.wait()
+        return a
+
+    box = Toolbox([put], budget=Budget(max_tool_calls=2))
+    calls = [ToolCall(f"c{n}", "put", {"a": n}) for n in range(3)]
+    batch = asyncio.create_task(box.dispatch(calls[:2]))
+    await running.wait()
+    assert box.cancel_call("c1")
+    go_on.set()
+    await asyncio.wait_for(batch, PATIENCE_S)
+    outcomes = await box.dispatch([calls[2], ToolCall("c3", "put", {"a": 3})])
+    assert [getattr(one, "reason", "") for one in outcomes] == ["", "budget"]
 
 
 async def test_a_call_that_is_ended_before_it_began_makes_room():
