@@ -26,6 +26,7 @@ from upshot import (
     tool,
 )
 from upshot.journal import MemoryJournal
+from upshot.testing import FakeClock
 
 MACHINE = """
 spec: upshot.machine/1
@@ -68,7 +69,9 @@ def graph() -> GraphEngine:
 async def test_a_loop_makes_a_checkpoint_between_its_turns() -> None:
     keeper = Keeper()
     model = ScriptedModel([ToolCall("1", "look"), ToolCall("2", "look"), "Done."])
-    first = await run(LOOKER, "Go.", model=model, host=keeper, attributes={"x": 1})
+    clock = FakeClock()
+    first = await run(LOOKER, "Go.", model=model, host=keeper, attributes={"x": 1}, clock=clock)
+    assert {one.timestamp for one in keeper.points} == {clock.now()}
     assert [(one.step, one.iteration) for one in keeper.points] == [("turn", 1), ("turn", 2)]
     point = keeper.points[1]
     assert (point.exec_id, point.attributes) == (first.run_id, {"x": 1})

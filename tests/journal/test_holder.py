@@ -31,7 +31,9 @@ def platform(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest
 
 @pytest.fixture
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
-    with watched(subprocess.Popen([sys.executable, "-c", "input()"], stdin=-1)) as process:
+    with watched(
+        subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=-1)
+    ) as process:
         yield process
         process.kill()
 
@@ -59,6 +61,22 @@ def test_another_process_lives_until_its_end(sleeper: subprocess.Popen[bytes]) -
         assert known.state == "lives"
     sleeper.kill()
     sleeper.wait()
+    assert known.state == "gone"
+
+
+@pytest.mark.skipif(this_process().started is None, reason="nothing is told of processes here")
+@pytest.mark.parametrize("end", ["killed", "ended"])
+def test_a_process_that_is_over_is_gone_though_nobody_has_waited_for_it(
+    sleeper: subprocess.Popen[bytes], end: str
+) -> None:
+    known = of(sleeper)
+    if end == "killed":
+        sleeper.kill()
+    else:
+        assert sleeper.stdin is not None
+        sleeper.stdin.close()
+    # It is looked at and left as it is.
+    os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
     assert known.state == "gone"
 
 

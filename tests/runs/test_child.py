@@ -23,6 +23,8 @@ from upshot import (
     Usage,
     resume,
     run,
+    run_sync,
+    tool,
 )
 
 PRICE = Cost(total=Decimal(1))
@@ -54,6 +56,22 @@ async def test_a_child_that_ended_hands_its_result_back() -> None:
     assert second.output == first.output
     assert kinds(await log_of(before, inner)) == kinds(await log_of(journal, inner))
     assert (second.usage, second.cost) == (TWICE, Cost(total=Decimal(2)))
+
+
+async def test_the_log_tells_of_a_child_that_lived_in_a_thread() -> None:
+    @tool(effect="read")
+    def write() -> str:
+        return run_sync(writer(), "Write.").run_id
+
+    journal = Ordered()
+    model = ScriptedModel([ToolCall("1", "write"), "Done."])
+    agent: Agent[str] = Agent("outer", model=model, tools=[write])
+    result = await run(agent, Request("?", run_id="o"), journal=journal)
+    inner = str(result.tool_outcomes[0].output["result"])  # type: ignore[union-attr]
+    log = await log_of(journal, "o")
+    steps = {event.kind: event for event in log if inner in getattr(event, "key", "")}
+    assert [*steps] == ["step_started", "step_settled"]
+    assert steps["step_settled"].value["usage"]["input_tokens"] == 20  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("key", ["draft", None])
