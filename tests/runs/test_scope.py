@@ -143,3 +143,14 @@ async def test_the_last_hooks_get_a_grace_after_the_deadline() -> None:
     box = scope(deadline_s=0)
     box.is_final = True
     assert await box.wait(value()) == 7
+
+
+@pytest.mark.parametrize("reason", ["cancel", "caller", "deadline", "interrupt"])
+@pytest.mark.parametrize("is_final", [True, False], ids=["in the last hook", "before"])
+async def test_engine_and_hooks_have_one_grace(reason: Any, *, is_final: bool) -> None:
+    box, loop = scope(), asyncio.get_running_loop()
+    box.is_final = is_final
+    box.end(reason)
+    until = box._hooks_until
+    assert until is not None
+    assert until <= loop.time() + 0.02

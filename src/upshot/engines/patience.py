@@ -36,5 +36,5 @@ async def wait_again(
     deadline = scope.ledger.deadline
     if deadline is not None and scope.clock.monotonic() + wait_s >= deadline:
         return False
-    await (clock or scope.clock).sleep(wait_s)
+    await scope.pause(wait_s, clock)
     return True

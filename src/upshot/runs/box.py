@@ -60,7 +60,7 @@ class Box:
                 ledger=self._ground.ledger,
                 hooks=self._hooks,
                 retry=self._ground.plan.retry,
-                clock=self._ground.plan.clock,
+                clock=self._ground.scope.patience,
                 is_stopped=self._ground.scope.is_stopped,
                 record=self._ground.record,
             )
@@ -165,7 +165,7 @@ class Box:
             approve=plan.approve,
             artifacts=plan.artifact_store,
             secrets=plan.secrets,
-            clock=plan.clock,
+            clock=self._ground.scope.patience,
             identity=self._ground.info,
             parent_run_id=plan.parent_run_id,
             attempt=clerk.attempt,

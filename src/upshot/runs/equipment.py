@@ -130,6 +130,7 @@ class Equipment:
             tell=self.recorder.emit,
             wish=self.host.look,
             admit=self.scope.admit,
+            pause=self.scope.pause,
             stand_in=self.plan.child if self.record is not None else None,
         )
 

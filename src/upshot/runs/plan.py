@@ -179,6 +179,7 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         tell: Logs what it has to know of the inner one.
         wish: Looks whether anybody wishes that it stop, as the inner one then does.
         admit: Has the inner one told of such a wish, until what it gives is called.
+        pause: Waits so many seconds, on its clock or the one given, but not beyond such a wish.
         stand_in: Gives the results of runs inside it where it is replayed; None runs them.
     """
 
@@ -190,6 +191,7 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     tell: Callable[[Event], None]
     wish: Callable[[], Interrupt | None]
     admit: Callable[[Callable[[Interrupt], None]], Callable[[], None]]
+    pause: Callable[[float, Clock | None], Awaitable[None]]
     stand_in: Child | None = None
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
+from datetime import datetime
 from typing import Any, TypeVar
 
 from ..contract import Clock, Interrupt
@@ -14,12 +15,13 @@ from .plan import Parent
 
 __all__ = ["CALLER_GRACE_S", "GRACE_S", "Scope", "current_run"]
 
-# Who is cancelled by us may take so long to clean up.
+# A run that is ended from outside may take so long for its whole end: the engine, then the hooks.
 GRACE_S = 2.0
-# A cancelled caller waits so long for the whole end of its run: the engine, then the hooks.
+# So long does a cancelled caller wait for it.
 CALLER_GRACE_S = 2.0
-_CALLER_ENGINE_S = 1.7
-_CALLER_HOOKS_S = 1.9
+# How much of the grace is over when the engine is left behind, and then the hooks.
+_ENGINE_SHARE = 0.85
+_HOOKS_SHARE = 0.95
 
 T = TypeVar("T")
 
@@ -33,7 +35,7 @@ class Scope:
         clock: By which the deadline is told.
         deadline: Monotonic moment at which the work is cancelled, None for never.
         working: After whose end it is too; None is no such limit.
-        grace_s: How long who is cancelled by us may take to clean up.
+        grace_s: How long the end may take once it was ended from outside.
 
     Attributes:
         stop: Why it was ended from outside, "" if it was not.
@@ -52,6 +54,7 @@ class Scope:
     _hook: asyncio.Timeout | None = None
     _hooks_until: float | None = None
     _stray: BaseException | None = None
+    _pauses: frozenset[asyncio.Timeout] = frozenset()
 
     def __init__(
         self,
@@ -136,12 +139,12 @@ class Scope:
         self._unwatch()
 
     def end(self, reason: StopReason) -> None:
-        """Cancel the work; who ignores it is left behind after a grace."""
+        """Cancel the work; it and the hooks after it have one grace, and are then left behind."""
         if self.stop and not (self.stop == "interrupt" and reason in ("cancel", "caller")):
             return
         self.stop = reason
         now = self._loop.time()
-        self._hooks_until = now + (_CALLER_HOOKS_S if reason == "caller" else 2 * self._grace_s)
+        self._hooks_until = now + _HOOKS_SHARE * self._grace_s
         if self._hook is not None and not self._hook.expired():
             self._hook.reschedule(self._hooks_until if self.is_final else now)
         if self._task is not None and not self._task.done():
@@ -150,6 +153,34 @@ class Scope:
     def end_soon(self, reason: StopReason) -> None:
         """Give work and hooks the grace to come to a safe point, then cancel them."""
         self._soon = self._loop.call_later(self._grace_s, self.end, reason)
+
+        for pause in self._pauses:
+            pause.reschedule(self._loop.time())
+
+    async def pause(self, delay_s: float, clock: Clock | None = None) -> None:
+        """Wait before something is tried again, no longer than until a wish to stop.
+
+        Args:
+            delay_s: How long.
+            clock: What is waited on, None for that of the run.
+        """
+        if self._soon is not None:
+            return
+        limit = asyncio.timeout(None)
+        try:
+            async with limit:
+                self._pauses |= {limit}
+                await (clock or self._clock).sleep(delay_s)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+        finally:
+            self._pauses -= {limit}
+
+    @property
+    def patience(self) -> Clock:
+        """The clock of the run, whose waits a wish to stop ends at once."""
+        return _Patience(self._clock, self.pause)
 
     def close(self) -> None:
         """The run is over: nothing of it is to be cancelled any more."""
@@ -184,8 +215,7 @@ class Scope:
     def _cancel(self, task: asyncio.Task[Any]) -> None:
         self.was_cut = True
         task.cancel()
-        grace_s = _CALLER_ENGINE_S if self.stop == "caller" else self._grace_s
-        self._timers.append(self._loop.call_later(grace_s, self._give_up))
+        self._timers.append(self._loop.call_later(_ENGINE_SHARE * self._grace_s, self._give_up))
 
     def _watch(self) -> None:
         if self._deadline is not None:
@@ -233,6 +263,19 @@ class Scope:
     def _let_go(self, _: object = None) -> None:
         if self._over is not None and not self._over.done():
             self._over.set_result(None)
+
+
+class _Patience:
+    """A clock with waits that may end early."""
+
+    def __init__(self, clock: Clock, pause: Callable[[float], Awaitable[None]]) -> None:
+        self.now: Callable[[], datetime] = clock.now
+        self.monotonic: Callable[[], float] = clock.monotonic
+        self._pause = pause
+
+    def sleep(self, delay_s: float) -> Awaitable[None]:
+        """Wait so long, or until a wish to stop."""
+        return self._pause(delay_s)
 
 
 def _forget(task: asyncio.Task[Any]) -> None:

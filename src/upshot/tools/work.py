@@ -78,6 +78,9 @@ class Work:
             if left is not None and wait_s >= left:
                 break
             await self._desk.clock.sleep(wait_s)
+            if self._case.turn.cancelled:
+                # Nothing was under way: the wait is what the run was stopped in.
+                break
             outcome = await self._run_once()
         if isinstance(outcome, ToolTimeout) and not outcome.stopped:
             self._desk.warn(
