@@ -25,6 +25,7 @@ from ..contract import (
     to_free_json,
 )
 from .callback import call, kind_of, method, raised
+from .elsewhere import ask_elsewhere
 from .ground import Ground
 from .plan import Parent
 from .signals import Failed
@@ -143,19 +144,16 @@ class Hooks:
         """Have the deciders of the run round this one asked, in its own loop.
 
         Raises:
-            Failed: A decider raised, or gave something else; or that loop has ended.
+            Failed: A decider raised, or gave something else; or that loop has ended or is held up.
         """
         if outer.loop is asyncio.get_running_loop():
             return await outer.box.before_model(info, request)
-        asking = outer.box.before_model(info, request)
         try:
-            if not outer.loop.is_running():
-                raise RuntimeError("its event loop has ended")
-            future = asyncio.run_coroutine_threadsafe(asking, outer.loop)
-            return await call(asyncio.wrap_future, future)
+            return await call(
+                ask_elsewhere, outer.loop, lambda: outer.box.before_model(info, request)
+            )
         except RuntimeError as error:
             # Nothing is sent that they have not seen.
-            asking.close()
             raise Failed(self._fault("the run round this one", error)) from error
 
     async def before_finalize(self, request: Request, result: AnyResult) -> Verdict:
