@@ -85,7 +85,8 @@ class Outcome:
             return failure.outcome
         error = failure.error
         status = _STATUS_OF.get(error.code, Status.FAILED)
-        return cls.of(AgentResult[Any](status=status, error=error))
+        content = failure.said or None
+        return cls.of(AgentResult[Any](status=status, error=error, content=content))
 
     @classmethod
     def raised(cls, exception: Exception) -> Outcome:
@@ -198,6 +199,7 @@ class Unhandled(Failed):
             AgentResult[Any](
                 status=outcome.result.status,
                 error=error,
+                content=outcome.result.content,
                 cause=outcome.result.cause,
                 detail=outcome.result.detail,
             )

@@ -253,7 +253,9 @@ class Visit:
             to = state.on_error.get(error.code) or state.on_error.get("", "")
             if not to:
                 ending = outcome.ending
-                raise Failed(error) if ending is None else Unhandled(outcome, error, ending)
+                failed = Failed(error) if ending is None else Unhandled(outcome, error, ending)
+                failed.said = outcome.result.content or ""
+                raise failed
             return to
         raise Failed(
             ErrorCode.DEAD_END,

@@ -40,6 +40,7 @@ from .report import Report
 from .returned import Returned, read_raised, read_returned
 from .run import Run
 from .scope import Scope
+from .signals import Signal
 from .steps import Steps
 from .tally import Tally
 from .veil import COUNT_OPTION, MARKS_OPTION, Veil, in_order, marks_for
@@ -176,7 +177,9 @@ class Equipment:
         self.board.set(OUTPUT_VAR, output)
 
     def conclude_board(self, error: BaseException | None) -> BaseException | None:
-        """Put on the board what people saw of a reply that was cut, and log what is changed.
+        """Put on the board what else was said, and log what is changed.
+
+        That is what people saw of a reply that was cut, and what an agent said that ended the run.
 
         Args:
             error: What the engine raised, None for a clean return.
@@ -191,7 +194,10 @@ class Equipment:
             return self.conclude_board(error or misuse)
         if cut := self.box.cut:
             self.board.extend(Message(Role.ASSISTANT, text) for text in cut)
-        return read_raised(error) or error
+        told = read_raised(error) or error
+        if isinstance(told, Signal) and told.said and told.said != self.board.answer():
+            self.board.append(Message(Role.ASSISTANT, told.said))
+        return told
 
     async def close_calls(self) -> None:
         """Put an outcome on the board for each call of the last reply that the engine left open.

@@ -67,6 +67,8 @@ def _of_result(result: AgentResult[Any]) -> Returned:
     raw = result.raw
     if ending is not None and isinstance(raw, BaseException):
         ending.__cause__ = raw
+    if ending is not None and not isinstance(ending, Parked):
+        ending.said = result.content or ""
     return Returned(result.output, result.content, ending)
 
 

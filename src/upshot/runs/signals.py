@@ -15,7 +15,13 @@ __all__ = ["Aborted", "Failed", "Interrupted", "Parked", "Signal", "signal_of"]
 
 
 class Signal(Exception):
-    """The root of what engines raise to end a run."""
+    """The root of what engines raise to end a run.
+
+    Attributes:
+        said: What the agent said that ended so, whose text is on no board yet; the run keeps it.
+    """
+
+    said: str = ""
 
 
 class Interrupted(Signal):
