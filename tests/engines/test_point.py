@@ -25,6 +25,7 @@ from upshot import (
     run,
     tool,
 )
+from upshot.engines.point import keeps_points
 from upshot.journal import MemoryJournal
 from upshot.testing import FakeClock
 
@@ -124,6 +125,10 @@ async def test_what_is_done_already_makes_no_checkpoint_again() -> None:
     again = await resume(done.run_id, agent, host=keeper, journal=cut)
     assert again.output == done.output
     assert [one.step for one in keeper.points] == ["d", "e"]
+
+
+def test_a_host_that_says_nothing_of_checkpoints_keeps_none() -> None:
+    assert not keeps_points(object())  # type: ignore[arg-type]
 
 
 async def test_no_checkpoint_is_made_for_a_host_that_keeps_none() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -72,6 +73,23 @@ async def test_the_log_tells_of_a_child_that_lived_in_a_thread() -> None:
     steps = {event.kind: event for event in log if inner in getattr(event, "key", "")}
     assert [*steps] == ["step_started", "step_settled"]
     assert steps["step_settled"].value["usage"]["input_tokens"] == 20  # type: ignore[union-attr]
+
+
+async def test_a_run_in_a_thread_asks_nobody_who_lives_in_another_loop() -> None:
+    async def ask(run: Any, host: Any, board: Any) -> Any:
+        return await host.ask_user("Well?")
+
+    @tool(effect="read")
+    def inquire() -> str:
+        return str(run_sync(outer(ask), "?").status)
+
+    asked: list[str] = []
+    host = SimpleNamespace(ask_user=lambda question: asked.append(question) or "yes")
+    model = ScriptedModel([ToolCall("1", "inquire"), "Done."])
+    agent: Agent[str] = Agent("outer", model=model, tools=[inquire])
+    result = await run(agent, "?", host=host)
+    assert result.tool_outcomes[0].output == {"result": "input_required"}  # type: ignore[union-attr]
+    assert asked == []
 
 
 @pytest.mark.parametrize("key", ["draft", None])
