@@ -46,7 +46,8 @@ from upshot.journal.holder import this_process
 PROGRAM = '''
 import asyncio, sys
 from upshot import (
-    Agent, JournalError, Request, ScriptedModel, ToolCall, open_journal, resume, run, tool
+    Agent, JournalError, Request, ScriptedModel, ScriptEngine, ToolCall, open_journal, resume, run,
+    tool,
 )
 
 def make(path, is_told=True):
@@ -68,6 +69,14 @@ def asking():
 
     return Agent("a", model=ScriptedModel([ToolCall("a", "ask"), "Done."]), tools=[ask])
 
+def around(inner):
+    """An agent inside of which another one works."""
+
+    async def work(run, host, board):
+        return (await run.child(inner, "Go.", key="inner")).content
+
+    return Agent("o", engine=ScriptEngine(work))
+
 async def main(what, path):
     async with open_journal(path) as journal:
         if what == "ask":
@@ -75,8 +84,9 @@ async def main(what, path):
             print("parked", flush=True)
             await asyncio.to_thread(sys.stdin.readline)
             return
-        if what == "run":
-            result = await run(make(path), Request("Go.", run_id="r1"), journal=journal)
+        if what in ("run", "nested"):
+            agent = make(path) if what == "run" else around(make(path))
+            result = await run(agent, Request("Go.", run_id="r1"), journal=journal)
         else:
             print("ready", flush=True)
             await asyncio.to_thread(sys.stdin.readline)
@@ -97,7 +107,9 @@ class Worker:
 
     def __init__(self, folder: Path, what: str = "run") -> None:
         program = folder / "program.py"
-        program.write_text(PROGRAM)
+        if not program.exists():
+            # Another process may be reading it.
+            program.write_text(PROGRAM)
         source = Path(__file__).resolve().parents[2] / "src"
         self.process = watched(
             subprocess.Popen(
@@ -216,6 +228,17 @@ def test_who_is_told_to_takes_a_run_over_and_the_other_process_fails(
     assert asyncio.run(go_on(tmp_path, take_over=True)).content == "Done."
     other.go_on()
     assert other.line().startswith("failed None run r1 is no longer held with epoch 1")
+
+
+def test_who_takes_a_run_over_takes_the_runs_inside_it_too(
+    tmp_path: Path, worker: Callable[..., Worker]
+) -> None:
+    other = worker("nested")
+    assert other.line() == "working"
+    made = runpy.run_path(str(tmp_path / "program.py"))
+    agent = made["around"](made["make"]("", is_told=False))
+    again = resume("r1", agent, journal=tmp_path / "runs.db", take_over=True)
+    assert asyncio.run(again).output == "Done."
 
 
 def test_a_parked_run_is_free_though_its_process_lives_on(

@@ -57,6 +57,16 @@ RAISED = [
 ]
 
 
+async def test_the_failure_of_a_run_inside_that_stopped_by_itself_is_one() -> None:
+    async def work(run: Any, host: Any, board: Any) -> None:
+        inner = await run.child(Agent("inner", engine=raising(Interrupted("custom"))), "?")
+        raise Failed(inner.error)
+
+    result = await run(Agent("a", engine=Do(work)), "?")
+    assert result.error is not None
+    assert (result.status, result.error.code) == ("failed", "interrupted")
+
+
 @pytest.mark.parametrize(
     ("error", "status", "code", "origin"), RAISED, ids=[repr(row[0])[:40] for row in RAISED]
 )
