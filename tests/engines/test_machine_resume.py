@@ -21,7 +21,7 @@ from tests.engines.machine_kit import (
     whole,
 )
 from tests.processes import run_to_its_kill
-from tests.runs.kit import log_of
+from tests.runs.kit import Safe, log_of
 from upshot import (
     Agent,
     Answer,
@@ -117,6 +117,17 @@ async def test_the_board_of_a_resumed_run_is_that_of_one_that_was_never_cut() ->
         result, _ = await cut_and_resumed(made, log[:place])
         assert result.last_board == whole.last_board
         assert result.content == whole.content
+
+
+async def test_that_a_state_begins_is_on_disk_before_its_work() -> None:
+    journal, seen = Safe(), list[str]()
+
+    def work() -> None:
+        seen.extend(event.kind for event in journal.safe[-1:])
+
+    states = "a: {type: initial, function: f, transitions: [{to: z}]}\nz: {type: final}"
+    assert (await go(engine_of(states, functions={"f": work}), journal=journal)).success
+    assert seen == ["step_started"]
 
 
 async def test_the_log_of_a_step_holds_only_what_it_changed() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.runs.kit import Do, Ordered, Raced, kinds, log_of
+from tests.runs.kit import Do, Ordered, Raced, Safe, kinds, log_of
 from upshot import (
     Agent,
     Answer,
@@ -144,18 +144,11 @@ async def test_an_answer_can_be_kept_for_a_run_inside() -> None:
 
 
 async def test_an_answer_that_is_kept_is_on_disk_when_that_is_said() -> None:
-    class Slow(Ordered):
-        safe = 0
-
-        async def durable(self, run_id: str, seq: int) -> None:
-            await super().durable(run_id, seq)
-            self.safe = len(self.order)
-
-    journal = Slow()
+    journal = Safe()
     await run(payer([]), Request("?", run_id="p"), journal=journal)
     await keep_answers("p", [Approve("1")], journal=journal)
-    assert journal.order[-1].kind == "approval_answered"
-    assert journal.safe == len(journal.order)
+    assert journal.safe[-1].kind == "approval_answered"
+    assert journal.safe == journal.order
 
 
 def both_ask() -> Agent[Any]:

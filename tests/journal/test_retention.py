@@ -25,6 +25,8 @@ def test_what_stays_keeps_the_limits_and_no_more_goes_than_has_to(
         assert sum(one.size_bytes for one in stay) <= max_bytes
     if max_age_s is not None:
         assert all((one.stored_at or 0.0) >= now - max_age_s for one in stay)
+    youngest_gone = max((one.stored_at or 0.0 for one in gone), default=0.0)
+    assert all((one.stored_at or 0.0) >= youngest_gone for one in stay)
     if gone:
         last = gone[-1]
         is_old = max_age_s is not None and (last.stored_at or 0.0) < now - max_age_s

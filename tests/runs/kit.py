@@ -112,6 +112,18 @@ class Ordered(MemoryJournal):
         return shorter
 
 
+class Safe(Ordered):
+    """A journal that knows how much of it was on disk when somebody last waited for that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.safe: list[Event] = []
+
+    async def durable(self, run_id: str, seq: int) -> None:
+        await super().durable(run_id, seq)
+        self.safe = [*self.order]
+
+
 class Raced(MemoryJournal):
     """Another process goes on just before a run is claimed.
 

@@ -33,9 +33,10 @@ from upshot import (
     run,
     tool,
 )
-from upshot.contract import Unknown
+from upshot.contract import ApprovalAnswered, Unknown
 from upshot.journal import MemoryJournal
 from upshot.models import ScriptedModel
+from upshot.runs.past import Past
 from upshot.testing.clock import FakeClock
 
 READ = ToolCall("r", "look", {"n": 1})
@@ -468,6 +469,28 @@ async def test_who_goes_on_takes_the_run_from_who_had_it() -> None:
     result = await run(agent, request, journal=journal)
     assert result.error is not None
     assert (result.status, result.error.type) == (Status.FAILED, "JournalError")
+
+
+async def test_who_went_on_with_a_run_that_was_taken_since_writes_no_more() -> None:
+    _, log = await whole_log(WORLDS["one tool"]())
+    journal = MemoryJournal()
+    await copied(log[: kinds(log).index("model_replied") + 1], journal)
+
+    async def robbed(n: int) -> int:
+        await journal.claim("run-1")
+        return n
+
+    agent = WORLDS["one tool"]().agent().but(tools=[tool(effect="read", name="look")(robbed)])
+    result = await resume("run-1", agent, journal=journal)
+    assert result.error is not None
+    assert (result.status, result.error.type) == (Status.FAILED, "JournalError")
+    assert "tool_settled" not in kinds(await log_of(journal, "run-1"))
+
+
+def test_an_answer_to_what_nobody_asked_is_passed_over() -> None:
+    past = Past()
+    past.add(ApprovalAnswered(answer=Approve("call-1"), digest="d"))
+    assert not past.answers
 
 
 async def test_an_event_of_an_unknown_kind_is_not_resumed_over() -> None:
