@@ -612,3 +612,49 @@ def test_an_agent_that_names_a_tool_is_refused_for_nobody_looks_it_up() -> None:
     agent = Agent[Any]("w", tools=["look"])
     with pytest.raises(Misuse, match="the agent 'w' of the graph names the tool 'look'"):
         Graph({"all": Parallel({"a": agent})})
+
+
+ITEMS = sets(items=[1, 2, 3])
+
+
+def over(work: Any, **options: Any) -> Graph:
+    return Graph({"a": ITEMS, "e": ForEach("items", work)}, [("a", "e")], **options)
+
+
+def doubled(board: Board) -> int:
+    return board.get("item") * 2
+
+
+async def test_what_a_graph_gives_for_an_item_is_its_value() -> None:
+    last = {"z": lambda board: {"output": board.get("y") + 1}}
+    work = Graph({"x": Node(doubled, output="y"), **last}, [("x", "z")])
+    assert (await variables_of(over(work))) == {"items": [1, 2, 3], "e": [3, 5, 7]}
+
+
+async def test_a_graph_without_output_gives_what_its_nodes_returned() -> None:
+    work = Graph({"x": Node(doubled, output="y")})
+    assert (await variables_of(over(work)))["e"] == [{"y": 2}, {"y": 4}, {"y": 6}]
+
+
+async def test_a_graph_without_output_does_not_give_that_of_the_graph_round_it() -> None:
+    graph = over(Graph({"x": nothing}))
+    outer = Graph({"o": sets(output="old"), "g": graph}, [("o", "g")])
+    assert (await variables_of(outer))["e"] == [None, None, None]
+
+
+async def test_the_variable_that_an_items_node_names_stays_with_the_item() -> None:
+    assert await variables_of(over(Node(doubled, output="y"))) == {
+        "items": [1, 2, 3],
+        "e": [2, 4, 6],
+    }
+
+
+async def test_a_named_merge_takes_the_variables_of_items_out() -> None:
+    found = await variables_of(over(Node(doubled, output="y"), merges={"y": "add"}))
+    assert (found["y"], found["e"]) == (12, [2, 4, 6])
+
+
+async def test_what_functions_of_items_set_themselves_still_meets() -> None:
+    result = await walk(over(lambda board: board.set("total", board.get("item"))))
+    assert result.error is not None
+    assert (result.error.code, result.error.details["key"]) == ("conflict", "total")

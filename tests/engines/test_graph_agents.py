@@ -67,7 +67,7 @@ async def test_typed_answers_of_items_are_their_own(inner: str) -> None:
     graph = Graph({"a": sets(items=[1, 2]), "b": ForEach("items", work)}, [("a", "b")])
     found = await variables_of(graph)
     assert "n" not in found
-    assert len(found["b"]) == 2
+    assert found["b"] == [{"n": 5}, {"n": 5}]
 
 
 async def test_a_typed_answer_goes_where_the_node_says() -> None:

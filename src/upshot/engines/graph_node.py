@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias, cast
 
-from ..contract import Agent, Effect, Json, Request
+from ..contract import OUTPUT_VAR, Agent, Effect, Json, Request
 from ..contract.article import kind_of
 from ..errors import Misuse
 
@@ -117,8 +117,14 @@ class ForEach:
 
     @cached_property
     def own_names(self) -> frozenset[str]:
-        """The variables that are each item's own: typed answers of agents deeper inside."""
-        return frozenset(_typed_names(as_node("work", self.work).work))
+        """The variables that are each item's own: those of nodes that return something.
+
+        Such a node sets its variable for every item, and what functions set themselves is not
+        among them: two that do so may overlook that the other does it too.
+        """
+        work = as_node("work", self.work)
+        named = (work.output,) if work.output else ()
+        return frozenset((*named, *_returned_names(work.work)))
 
 
 @dataclass(frozen=True)
@@ -165,6 +171,8 @@ class Node:
             raise Misuse("a node that asks a person cannot be tried again: ask in one of its own")
 
 
+# What they return is kept under the name of their node, if no other is given.
+_NAMED = (ToolTask, Question, ForEach)
 _WORKS: tuple[type, ...] = (Agent, AgentTask, ToolTask, Question, Parallel, ForEach)
 
 
@@ -198,14 +206,18 @@ def members_of(work: object) -> Iterator[tuple[str, Node]]:
             yield from nodes.items()
 
 
-def _typed_names(work: object) -> Iterator[str]:
-    """The variables that agents in *work* set because their nodes are called so."""
+def _returned_names(work: object) -> Iterator[str]:
+    """The variables that take what nodes in *work* return."""
+    if hasattr(work, "nodes"):
+        # What a graph gives.
+        yield OUTPUT_VAR
     for name, node in members_of(work):
-        if isinstance(node.work, AgentTask):
-            if node.work.is_typed and not node.output:
-                yield name
-        elif not isinstance(node.work, ForEach):
-            yield from _typed_names(node.work)
+        inner = node.work
+        is_own = inner.is_typed if isinstance(inner, AgentTask) else isinstance(inner, _NAMED)
+        if node.output or is_own:
+            yield node.output or name
+        if not isinstance(inner, ForEach):
+            yield from _returned_names(inner)
 
 
 def _asks(work: object) -> bool:

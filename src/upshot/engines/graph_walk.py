@@ -6,7 +6,7 @@ what a node finds depends on the graph and on what nodes did, and never on who w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from ..contract import OUTPUT_VAR, Effect, ErrorCode, Json, JsonObject, to_free_json
@@ -367,7 +367,7 @@ class _Step:
             self._trip, graph, BoardCopy(board), key=f"{key}/", commit=story.extend
         )
         _show(story, board)
-        return board.get(OUTPUT_VAR)
+        return board.get(OUTPUT_VAR) if any(OUTPUT_VAR in one.variables for one in story) else None
 
     async def _parallel(self, work: Parallel, board: BoardCopy, key: str) -> Json:
         base = Branch(board=BoardCopy(board))
@@ -399,10 +399,25 @@ class _Step:
             step = _Step(self._trip, f"{key}/{number}", self._merges, keeps=False)
             works.append(step.take(str(number), node, Branch(board=mine)))
         done = await together(works, at_once=work.at_once)
-        branches = [one.branch.without(work.own_names) for one in done]
+        # Where somebody named a merge, it is wanted outside too.
+        own = work.own_names.difference(self._merges)
+        branches = [one.branch.without(own) for one in done]
         _show(join(BoardCopy(board), branches, self._merges, key).story, board)
         self.handoff = _first_handoff(done)
-        return [one.value for one in done]
+        return [_value_of(one, own) for one in done]
+
+
+def _value_of(done: _Done, own: Collection[str]) -> Json:
+    """What came of an item: its value, or the variables of a graph that gives no output."""
+    if done.value is not None:
+        return done.value
+    found = {
+        name: value
+        for change in done.branch.story
+        for name, value in change.variables.items()
+        if name in own
+    }
+    return found or None
 
 
 def _first_handoff(done: Sequence[_Done]) -> JsonObject | None:
