@@ -197,3 +197,47 @@ async def test_closing_writes_what_was_kept(path: Path) -> None:
     again = await SqliteJournal.open(path)
     assert await seqs(again) == [1]
     await again.aclose()
+
+
+async def test_who_lost_a_run_that_came_back_is_not_told_that_anothers_event_is_safe(
+    journal: SqliteJournal, path: Path
+) -> None:
+    old = await journal.claim("r")
+    journal.append(event(1), epoch=old)
+    await journal.durable("r", 1, epoch=old)
+    other = await SqliteJournal.open(path)
+    epoch = await other.claim("r")
+    other.append(event(2), epoch=epoch)
+    await other.aclose()
+    journal.append(event(2), epoch=old)
+    new = await journal.claim("r")
+    with pytest.raises(JournalError, match=f"no longer held with epoch {old}: epoch {new} has"):
+        await journal.durable("r", 2, epoch=old)
+    await journal.durable("r", 1, epoch=old)
+    await journal.durable("r", 2, epoch=new)
+    assert await seqs(journal) == [1, 2]
+
+
+async def test_who_lost_a_run_to_its_own_process_is_told_of_what_it_had_appended(
+    journal: SqliteJournal,
+) -> None:
+    first = await journal.claim("r")
+    journal.append(event(1), epoch=first)
+    claim = await under_way(journal.claim("r"))
+    journal.append(event(2), epoch=first)
+    second, third = await claim, await journal.claim("r")
+    journal.append(event(3), epoch=third)
+    await journal.durable("r", 2, epoch=first)
+    await journal.durable("r", 2, epoch=second)
+    with pytest.raises(JournalError, match="no longer held"):
+        await journal.durable("r", 3, epoch=first)
+
+
+async def test_who_settled_a_run_may_ask_again_whether_that_is_safe(journal: SqliteJournal) -> None:
+    epoch = await journal.claim("r")
+    journal.append(event(1), epoch=epoch)
+    journal.append(RunSettled(run_id="r", seq=2, result=AgentResult(run_id="r")), epoch=epoch)
+    for _ in range(2):
+        await journal.durable("r", 2, epoch=epoch)
+    with pytest.raises(JournalError, match="no longer held"):
+        await journal.durable("r", 2, epoch=epoch + 1)

@@ -115,7 +115,7 @@ class Single(MemoryJournal):
 
 
 class Hopeful(MemoryJournal):
-    async def durable(self, run_id: str, seq: int) -> None:
+    async def durable(self, run_id: str, seq: int, *, epoch: int | None = None) -> None:
         return None
 
 
@@ -219,6 +219,11 @@ class TestGenerator(JournalContract):
         (Lax, "test_a_delta_is_refused", "a text_delta was taken"),
         (Constant, "test_claims_count_up", "the first claim gave 0 and the second 0"),
         (Lax, "test_an_old_epoch_can_no_longer_append", "was taken after epoch 2 was claimed"),
+        (
+            Hopeful,
+            "test_an_old_holder_is_told_of_its_own_events_alone",
+            "epoch 1 was told that an event of epoch 2 is its own",
+        ),
         (Single, "test_many_may_wait_for_one_event", "somebody waited for more already"),
         (
             Hopeful,

@@ -305,11 +305,16 @@ class Journal(Protocol):
         """
         ...
 
-    async def durable(self, run_id: str, seq: int) -> None:
+    async def durable(self, run_id: str, seq: int, *, epoch: int | None = None) -> None:
         """Wait until every event of the run up to *seq* is safe.
 
+        Args:
+            run_id: The run.
+            seq: Of the last one.
+            epoch: Under which whoever waits has appended it; None is whoever did.
+
         Raises:
-            JournalError: They could not be written.
+            JournalError: They could not be written, or *seq* is that of another holder's event.
         """
         ...
 

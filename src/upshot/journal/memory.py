@@ -30,14 +30,21 @@ from .lines import Exported, read_lines, write_lines
 __all__ = ["MemoryJournal"]
 
 
+_NO_ENDS: dict[int, int] = {}
+
+
 class _Log:
     """One run."""
 
-    __slots__ = ("epoch", "events")
+    __slots__ = ("ends", "epoch", "events")
+
+    # Shared by all that have been claimed once, which are nearly all.
+    ends: dict[int, int]
 
     def __init__(self) -> None:
         self.epoch = 0
         self.events: list[Event] = []
+        self.ends = _NO_ENDS
 
     def summary(self, run_id: str) -> RunSummary:
         times = (getattr(event, "time", None) for event in reversed(self.events))
@@ -53,6 +60,10 @@ class _Log:
             request=first.request or "",
             parent_run_id=first.parent_run_id or "",
         )
+
+    def has(self, seq: int, epoch: int) -> bool:
+        """Whether who has appended under *epoch* may have appended *seq*."""
+        return epoch == self.epoch or seq <= self.ends.get(epoch, 0)
 
     def refusal(self, run_id: str, seq: int, epoch: int | None) -> JournalError:
         """Why the event *seq* cannot be taken."""
@@ -100,6 +111,8 @@ class MemoryJournal:
         log = logs.get(run_id)
         if log is None:
             log = logs[checked_id(run_id)] = _Log()
+        elif log.events:
+            log.ends = {**log.ends, log.epoch: len(log.events)}
         log.epoch += 1
         return log.epoch
 
@@ -133,13 +146,22 @@ class MemoryJournal:
         self._logs[run_id] = log
         log.events.append(event)
 
-    async def durable(self, run_id: str, seq: int) -> None:
+    async def durable(self, run_id: str, seq: int, *, epoch: int | None = None) -> None:
         """Wait until every event of the run up to *seq* is safe; here they always are.
 
+        Args:
+            run_id: The run.
+            seq: Of the last one.
+            epoch: Under which whoever waits has appended it; None is whoever did.
+
         Raises:
-            JournalError: The run has no such event, or the journal is closed.
+            JournalError: The run has no such event, *seq* is that of another holder's, or the
+                journal is closed.
         """
-        last_seq = await self.last_seq(run_id)
+        log = self._open().get(run_id)
+        last_seq = 0 if log is None else len(log.events)
+        if log is not None and epoch is not None and not log.has(seq, epoch):
+            raise epoch_error(run_id, epoch, log.epoch, last_seq)
         if seq > last_seq:
             raise JournalError(f"run {run_id} has no event {seq}", run_id=run_id, seq=last_seq)
 

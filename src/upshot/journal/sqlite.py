@@ -6,7 +6,7 @@ import asyncio
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from os import PathLike, fspath
 from typing import TypeVar
@@ -45,6 +45,13 @@ class _Hold:
     settled: bool = False
     # Whether it was taken here, and not only appended to.
     taken: bool = False
+    # The last events of earlier holders of this process, by epoch, as far as nobody else had the
+    # run in between.
+    ends: dict[int, int] = field(default_factory=dict[int, int])
+
+    def has(self, seq: int, epoch: int) -> bool:
+        """Whether who has appended under *epoch* may have appended *seq*."""
+        return epoch == self.epoch or seq <= self.ends.get(epoch, 0)
 
 
 class SqliteJournal:
@@ -196,7 +203,10 @@ class SqliteJournal:
         self._writer.failed.pop(run_id, None)
         self._writer.written[run_id] = claim.last_seq
         last_seq = entries[-1].seq if entries else claim.last_seq
-        self._holds[run_id] = _Hold(claim.epoch, last_seq, taken=True)
+        hold, before = _Hold(claim.epoch, last_seq, taken=True), self._holds.get(run_id)
+        if before and (before.epoch + 1, before.last_seq) == (claim.epoch, last_seq):
+            hold.ends = {**before.ends, before.epoch: last_seq}
+        self._holds[run_id] = hold
         if claim.damage is not None:
             self._cuts[run_id] = claim.damage
 
@@ -239,11 +249,17 @@ class SqliteJournal:
         hold.last_seq = seq
         hold.settled = isinstance(event, RunSettled)
 
-    async def durable(self, run_id: str, seq: int) -> None:
+    async def durable(self, run_id: str, seq: int, *, epoch: int | None = None) -> None:
         """Wait until every event of the run up to *seq* is safe on disk.
 
+        Args:
+            run_id: The run.
+            seq: Of the last one.
+            epoch: Under which whoever waits has appended it; None is whoever did.
+
         Raises:
-            JournalError: They could not be written, or the run has no such event.
+            JournalError: They could not be written, the run has no such event, or *seq* is that
+                of another holder's.
         """
         writer = self._writer
         if writer.written.get(run_id, 0) < seq:
@@ -255,6 +271,9 @@ class SqliteJournal:
             self._check(run_id)
             if writer.written.get(run_id, 0) < seq:
                 await self._expect(run_id, seq)
+        hold = self._holds.get(run_id)
+        if epoch is not None and not (hold is not None and hold.has(seq, epoch)):
+            await self._expect_own(run_id, seq, epoch)
         self._let_go(run_id, seq)
 
     async def events(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
@@ -414,6 +433,13 @@ class SqliteJournal:
         last_seq = await self.read(lambda connection: stored.last_seq(connection, run_id))
         if last_seq < seq:
             raise JournalError(f"run {run_id} has no event {seq}", run_id=run_id, seq=last_seq)
+
+    async def _expect_own(self, run_id: str, seq: int, epoch: int) -> None:
+        """Look into the file whose the event is, for the run was taken by others since."""
+        written = await self.read(lambda connection: stored.epoch_of(connection, run_id, seq))
+        if seq and written != epoch:
+            hold = self._holds.get(run_id)
+            raise epoch_error(run_id, epoch, written if hold is None else hold.epoch)
 
     def _let_go(self, run_id: str, seq: int) -> None:
         """Forget a run whose sitting is over, so that a long life needs no more memory."""

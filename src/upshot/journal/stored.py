@@ -11,13 +11,23 @@ from ..errors import Misuse
 from .damage import Damage
 from .entry import checksum, decode_event, from_unix
 
-__all__ = ["Page", "Scan", "last_seq", "read_bodies", "read_page", "read_summaries", "scan_run"]
+__all__ = [
+    "Page",
+    "Scan",
+    "epoch_of",
+    "last_seq",
+    "read_bodies",
+    "read_page",
+    "read_summaries",
+    "scan_run",
+]
 
 # Damage may have given a value another type; a checksum then tells what it is worth.
 _ROWS = """SELECT CAST(seq AS INTEGER), CAST(epoch AS INTEGER),
     coalesce(CAST(body AS BLOB), x''), CAST(crc AS INTEGER) FROM events
     WHERE run_id = ? AND seq > ? ORDER BY seq"""
 _END = "SELECT CAST(last_seq AS INTEGER) FROM runs WHERE run_id = ?"
+_EPOCH = "SELECT CAST(epoch AS INTEGER) FROM events WHERE run_id = ? AND seq = ?"
 _SUMMARIES = """SELECT CAST(run_id AS TEXT), CAST(agent_id AS TEXT), CAST(status AS TEXT),
     CAST(started_at AS REAL), CAST(updated_at AS REAL), CAST(last_seq AS INTEGER),
     CAST(request AS TEXT), CAST(parent_run_id AS TEXT)
@@ -124,6 +134,12 @@ def scan_run(connection: sqlite3.Connection, run_id: str) -> Scan:
 def last_seq(connection: sqlite3.Connection, run_id: str) -> int:
     """Seq of the run's last event as the list of runs has it, 0 if it has none."""
     row = connection.execute(_END, (run_id,)).fetchone()
+    return row[0] or 0 if row else 0
+
+
+def epoch_of(connection: sqlite3.Connection, run_id: str, seq: int) -> int:
+    """The epoch under which an event was appended; 0 for one that is not there."""
+    row = connection.execute(_EPOCH, (run_id, seq)).fetchone()
     return row[0] or 0 if row else 0
 
 

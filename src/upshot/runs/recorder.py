@@ -23,6 +23,7 @@ from ..contract import (
     Unknown,
     Warned,
 )
+from ..contract.barrier import until_safe
 from ..errors import JournalError
 from .audience import Audience
 from .callback import raised
@@ -216,7 +217,7 @@ class Recorder:
         if self._journal is None:
             return
         try:
-            await self._journal.durable(self.run_id, self.seq)
+            await until_safe(self._journal, self.run_id, self.seq, epoch=self._epoch)
         except JournalError:
             self.is_lost = True
             raise

@@ -27,8 +27,9 @@ from ..contract import (
     ToolCall,
     ToolStarted,
 )
+from ..contract.barrier import takes_epoch
 from ..errors import JournalError, Misuse
-from .check import Role, Suite, check, raising
+from .check import Role, Suite, check, raising, skip
 
 __all__ = ["JournalContract"]
 
@@ -150,6 +151,20 @@ class JournalContract(Suite):
             journal.append(_step("run-1", 2), epoch=old)
         journal.append(_step("run-1", 2), epoch=new)
         await journal.durable("run-1", 2)
+
+    @_with_journal
+    async def test_an_old_holder_is_told_of_its_own_events_alone(self, journal: Journal) -> None:
+        """What a later holder appended is not what who lost the run waits for."""
+        if not takes_epoch(type(journal)):
+            raise skip("its durable() takes no epoch")
+        old = await journal.claim("run-1")
+        journal.append(_started("run-1"), epoch=old)
+        new = await journal.claim("run-1")
+        journal.append(_step("run-1", 2), epoch=new)
+        await journal.durable("run-1", 2, epoch=new)
+        await journal.durable("run-1", 1, epoch=old)
+        with raising(JournalError, f"epoch {old} was told that an event of epoch {new} is its own"):
+            await journal.durable("run-1", 2, epoch=old)
 
     @_with_journal
     async def test_many_may_wait_for_one_event(self, journal: Journal) -> None:

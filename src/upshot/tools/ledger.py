@@ -9,6 +9,7 @@ from typing import TypeAlias
 import msgspec
 
 from ..contract import DELTAS, Clock, Event, Journal, RunEvent
+from ..contract.barrier import until_safe
 
 __all__ = ["Barrier", "Emit", "JournalLedger", "Ledger", "ledger_of"]
 
@@ -88,7 +89,7 @@ class JournalLedger(Ledger):
         Raises:
             JournalError: It could not be written.
         """
-        await self._journal.durable(self._run_id, self._seq)
+        await until_safe(self._journal, self._run_id, self._seq, epoch=self._epoch)
 
 
 def ledger_of(
