@@ -89,7 +89,9 @@ class ModelCaller:
 
         Raises:
             Failed: A budget is spent, so nothing was asked.
+            Misuse: The run has ended.
         """
+        self.recorder.check_open()
         spent = self.ledger.spent()
         if spent is not None:
             raise Failed(spent)

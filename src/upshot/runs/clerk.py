@@ -78,7 +78,9 @@ class Clerk:
         return self._handoffs.judge(case)
 
     def spent(self) -> str:
-        """Which limit leaves no room for any call, "" for none."""
+        """Why no call may be made any more, such as a limit; "" for nothing."""
+        if self._recorder.is_settled:
+            return "the run has ended"
         # Turns are the engine's business: a call needs none.
         error = self._ledger.spent_by_children()
         return "" if error is None else error.message

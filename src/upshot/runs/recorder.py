@@ -24,7 +24,7 @@ from ..contract import (
     Warned,
 )
 from ..contract.barrier import until_safe
-from ..errors import JournalError
+from ..errors import JournalError, Misuse
 from .audience import Audience
 from .callback import raised
 from .listeners import Listener
@@ -193,6 +193,15 @@ class Recorder:
                 self.handoff = event
             case _:
                 pass
+
+    def check_open(self) -> None:
+        """See that what is about to be done will be in the log.
+
+        Raises:
+            Misuse: The run has ended; an engine's task was left behind, or ignored its cancel.
+        """
+        if self.is_settled:
+            raise Misuse(f"run {self.run_id!r} has ended: nothing is done in it any more")
 
     def leave_journal(self) -> None:
         """Log nothing more, since the log cannot be written; watchers are still told."""

@@ -86,6 +86,7 @@ class Steps:
                 f"step {key!r} began before the process ended and what came of it is unknown: "
                 "make it idempotent, or look what it did and resume with another key",
             )
+        recorder.check_open()
         recorder.emit(StepStarted(key=key, effect=effect))
         if effect is not Effect.READ:
             await recorder.barrier()
