@@ -30,7 +30,7 @@ from ..runs import Past, Where
 from ..runs.kin import bare_id, child_id, origins_of
 from ..runs.recorder import Recorder
 from ..runs.veil import Veil, marks_for, name_marks
-from .planning import read_on, read_past
+from .history import read_on, read_past
 from .taking import taken
 
 __all__ = ["hand_down", "keep_answers", "sort_answers"]

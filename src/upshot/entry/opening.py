@@ -38,17 +38,11 @@ from ..runs import (
 )
 from .answering import hand_down, sort_answers
 from .arguments import RESUME_NAMES, check_options, check_run_id
+from .history import read_children, read_on, read_past
 from .outer import left_behind
-from .planning import (
-    check_onward,
-    plan_again,
-    plan_run,
-    read_children,
-    read_on,
-    read_past,
-    secrets_of,
-    to_agent,
-)
+from .planning import plan_again, plan_run, secrets_of
+from .resumption import check_onward
+from .spec import to_agent
 from .taking import taken
 
 __all__ = [

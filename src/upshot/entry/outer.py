@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..contract import Journal, Origin, RunWarning
 from ..runs import Past
-from .planning import read_on
+from .history import read_on
 
 __all__ = ["left_behind"]
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from msgspec import convert
@@ -13,13 +12,10 @@ from msgspec.structs import replace
 
 from ..clock import SYSTEM_CLOCK
 from ..contract import (
-    SPEC_VERSION,
     Agent,
-    AgentResult,
     AgentSpec,
     ArtifactStore,
     Budget,
-    Checkpoint,
     Engine,
     Journal,
     Message,
@@ -38,73 +34,21 @@ from ..runs import (
     RunOptions,
     current_run,
     handoff_tools,
-    spent_in,
 )
-from ..runs.callback import answer_at_once, is_async, raised
-from ..runs.onward import is_asked, is_under_way, point_of
 from ..runs.veil import MARKS_OPTION, name_marks
 from ..tools import resolve_tools
 from .arguments import check_hooks, items_of, losses_of, object_of, to_request
+from .history import history_of
 from .known import HOOKS, Known, known_of
+from .resumption import check_checkpoint
+from .spec import to_agent
 
-__all__ = [
-    "agent_of_spec",
-    "check_onward",
-    "plan_again",
-    "plan_run",
-    "read_children",
-    "read_on",
-    "read_past",
-    "secrets_of",
-    "to_agent",
-]
+__all__ = ["plan_again", "plan_run", "secrets_of"]
 
 # Made once: looking its numbers over would be a good part of what a short run costs.
 _USUAL_BUDGET = Budget()
 # What a call may give and still be planned like the last one of its agent.
 _PLAIN = frozenset({"journal"})
-
-
-async def read_past(run_id: str, journal: Journal, *, secrets: Sequence[str] = ()) -> Past:
-    """Fold the log of a run.
-
-    Args:
-        run_id: Which run.
-        journal: Where its log is.
-        secrets: Of the run, in their order.
-
-    Raises:
-        Misuse: The journal has no such run; the message names the nearest.
-        JournalError: The log cannot be read.
-    """
-    past = Past(secrets)
-    await read_on(past, run_id, journal)
-    if past.started is None:
-        ids = [summary.run_id for summary in await journal.runs()]
-        if run_id in ids:
-            raise Misuse(f"the journal knows the run {run_id!r}, but has no event of it any more")
-        near = difflib.get_close_matches(run_id, ids, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "`upshot runs` lists those it has"
-        raise Misuse(f"the journal has no run {run_id!r}: {hint}")
-    return past
-
-
-async def read_on(past: Past, run_id: str, journal: Journal) -> None:
-    """Fold what was logged since *past* was read."""
-    async for event in journal.events(run_id, after=past.seq):
-        past.add(event)
-
-
-async def read_children(past: Past, journal: Journal) -> None:
-    """Find out what runs inside a run used that had not ended when its log was written."""
-    for run_id, spent in past.children.items():
-        if spent is not None and spent.is_final:
-            continue
-        child = Past()
-        await read_on(child, run_id, journal)
-        if child.started is not None:
-            await read_children(child, journal)
-            past.children[run_id] = spent_in(child)
 
 
 async def plan_run(
@@ -169,7 +113,7 @@ async def _plan(
     _check_price(model, budget)
     _check_models(engine, model)
     checkpoint = options.get("resume_from")
-    _check_checkpoint(checkpoint, engine)
+    check_checkpoint(checkpoint, engine)
     run_id = _run_id(request, options)
     parent, near = current_run.get(), _near_parent()
     hidden = secrets_of(options)
@@ -192,7 +136,7 @@ async def _plan(
         handoffs=known.handoffs,
         spec=known.spec or agent.spec(),
         handed=handed,
-        history=await _history(request, options, journal),
+        history=await history_of(request, options, journal),
         artifacts=items_of(options, "artifacts"),
         attributes=object_of(options, "attributes"),
         parent=parent,
@@ -250,55 +194,6 @@ def secrets_of(options: RunOptions | ResumeOptions) -> tuple[str, ...]:
     return own if parent is None else tuple(dict.fromkeys((*parent.secrets, *own)))
 
 
-def to_agent(agent: object, engine: Engine | None = None) -> Agent[Any]:
-    """The agent that a door was given.
-
-    Args:
-        agent: An Agent, or a spec of one.
-        engine: Of the call, which stands for the one that a spec names.
-
-    Raises:
-        Misuse: It is neither, or the spec names an engine that has to be given.
-    """
-    if isinstance(agent, Agent):
-        return cast("Agent[Any]", agent)
-    if isinstance(agent, AgentSpec):
-        return agent_of_spec(agent, engine)
-    raise Misuse(
-        f"a run needs an Agent first, not {type(agent).__name__}: run(Agent('id', ...), ...)"
-    )
-
-
-def agent_of_spec(spec: AgentSpec, engine: Engine | None = None) -> Agent[Any]:
-    """The agent that *spec* describes; the names in it are resolved at the run.
-
-    Raises:
-        Misuse: It names an engine that is not the loop, and none is given; or what it was written
-            without changes what a run does.
-    """
-    missing = [name for name in spec.omitted if name != "observers"]
-    if missing:
-        raise Misuse(
-            f"agent {spec.id!r} was written without its {' and '.join(missing)}, which have no "
-            "JSON form: run the Agent itself, or set the spec's omitted to () to do without"
-        )
-    if engine is None and spec.engine not in ("", LoopEngine.__name__):
-        raise Misuse(f"agent {spec.id!r} names the engine {spec.engine!r}: give run(..., engine=)")
-    return Agent[Any](
-        spec.id,
-        model=spec.model or None,
-        name=spec.name or None,
-        instructions=spec.instructions,
-        tools=spec.tools,
-        output_type=spec.output_schema,
-        handoffs=spec.handoffs,
-        card=spec.card,
-        budget=spec.budget,
-        settings=spec.settings,
-        retry=spec.retry,
-    )
-
-
 def _run_id(request: Request, options: RunOptions) -> str:
     checkpoint = options.get("resume_from")
     if checkpoint is None:
@@ -315,61 +210,6 @@ def _check_hooks(options: RunOptions) -> None:
     for name, methods in HOOKS.items():
         if options.get(name):
             check_hooks(name, items_of(options, name), methods)
-
-
-def _check_checkpoint(checkpoint: Checkpoint | None, engine: Engine) -> None:
-    if checkpoint is None:
-        return
-    name = type(engine).__name__
-    if checkpoint.spec_version != SPEC_VERSION:
-        raise Misuse(
-            f"the checkpoint is of the form {checkpoint.spec_version!r}, and this version reads "
-            f"{SPEC_VERSION!r}"
-        )
-    if not callable(getattr(engine, "can_resume", None)):
-        raise Misuse(f"{name} cannot resume: it has no can_resume(checkpoint)")
-    if not _can_resume(engine, checkpoint):
-        raise Misuse(f"{name} cannot resume from the checkpoint at step {checkpoint.step!r}")
-
-
-def check_onward(past: Past, plan: Plan) -> None:
-    """Ask an engine whether it can go on where the log of its run stands.
-
-    Args:
-        past: What the log says.
-        plan: Of the sitting that is about to begin.
-
-    Raises:
-        Misuse: It says that it cannot, or gives no word.
-    """
-    engine = plan.engine
-    if not is_under_way(past) or not is_asked(engine):
-        return
-    point = point_of(past)
-    if not _can_resume(engine, point):
-        name = type(engine).__name__
-        place = f"at step {point.step!r}" if point.step else "where no checkpoint was made"
-        raise Misuse(
-            f"{name} cannot go on with run {plan.run_id!r}, which stands {place}: begin another "
-            "run, or have its can_resume(checkpoint) say that it can"
-        )
-
-
-def _can_resume(engine: Engine, checkpoint: Checkpoint) -> bool:
-    """What an engine says that has ``can_resume``.
-
-    Raises:
-        Misuse: It is async, or raises.
-    """
-    name = type(engine).__name__
-    can_resume = cast("Any", engine).can_resume
-    if is_async(can_resume):
-        raise Misuse(f"{name}.can_resume is async: make it a plain function")
-    try:
-        return bool(answer_at_once(can_resume, checkpoint))
-    except Exception as error:
-        # The caller's engine; nothing has begun.
-        raise Misuse(raised(f"{name}.can_resume", error)) from error
 
 
 def _model(agent: Agent[Any], engine: Engine, options: RunOptions) -> Model | None:
@@ -439,45 +279,6 @@ def _tools(agent: Agent[Any], options: RunOptions) -> Any:
     if agent.handoffs:
         own = (*own, *handoff_tools(agent.handoffs))
     return resolve_tools(own, named=named)
-
-
-async def _history(
-    request: Request, options: RunOptions, journal: Journal | None
-) -> Sequence[Message]:
-    history = options.get("history") or ()
-    if isinstance(history, AgentResult):
-        return history.all_messages()
-    if not isinstance(history, str):
-        return _messages(history)
-    if history != "context":
-        raise Misuse(f"history is {history!r}: give messages, an AgentResult, or 'context'")
-    if journal is None or not request.context_id:
-        raise Misuse("history='context' needs a journal and a Request with a context_id")
-    return await _context_messages(request.context_id, journal)
-
-
-def _messages(history: object) -> tuple[Message, ...]:
-    items = (
-        tuple(cast("Iterable[object]", history)) if isinstance(history, Iterable) else (history,)
-    )
-    for item in items:
-        if not isinstance(item, Message):
-            raise Misuse(f"history holds a {type(item).__name__}: give messages")
-    return cast("tuple[Message, ...]", items)
-
-
-async def _context_messages(context_id: str, journal: Journal) -> Sequence[Message]:
-    """What earlier committed runs of the context asked and produced, oldest first."""
-    messages: list[Message] = []
-    for summary in reversed(await journal.runs()):
-        if not summary.ended:
-            continue
-        past = await read_past(summary.run_id, journal)
-        if past.started is None or past.started.request.context_id != context_id:
-            continue
-        if past.result is not None and past.result.committed:
-            messages += [past.started.request.to_message(), *past.result.messages]
-    return messages
 
 
 def _artifact_store(options: RunOptions, journal: Journal | None) -> ArtifactStore | None:

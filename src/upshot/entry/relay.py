@@ -37,8 +37,10 @@ from ..runs import Child, ResumeOptions, RunOptions, Where
 from ..runs.kin import child_id
 from .arguments import RESUME_NAMES, check_options, check_run_id
 from .cast import Cast
+from .history import read_past
 from .opening import KnownRun, begin, go_on, has_log, place_of
-from .planning import read_past, secrets_of, to_agent
+from .planning import secrets_of
+from .spec import to_agent
 from .way import WAY_OPTION, Way, way_in
 
 __all__ = ["relay", "resume_any"]

@@ -29,8 +29,10 @@ from ..runs import (
 )
 from ..runs.kin import step_of
 from .arguments import check_options, check_run_id
+from .history import read_on, read_past
 from .opening import typed
-from .planning import plan_again, read_on, read_past, secrets_of, to_agent
+from .planning import plan_again, secrets_of
+from .spec import to_agent
 
 __all__ = ["Replay", "replay_run"]
 

@@ -1,0 +1,104 @@
+"""History: what earlier runs and sittings have left, as their logs tell it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import cast
+
+from ..contract import AgentResult, Journal, Message, Request
+from ..errors import Misuse
+from ..runs import Past, RunOptions, spent_in
+
+__all__ = ["history_of", "read_children", "read_on", "read_past"]
+
+
+async def read_past(run_id: str, journal: Journal, *, secrets: Sequence[str] = ()) -> Past:
+    """Fold the log of a run.
+
+    Args:
+        run_id: Which run.
+        journal: Where its log is.
+        secrets: Of the run, in their order.
+
+    Raises:
+        Misuse: The journal has no such run; the message names the nearest.
+        JournalError: The log cannot be read.
+    """
+    past = Past(secrets)
+    await read_on(past, run_id, journal)
+    if past.started is None:
+        ids = [summary.run_id for summary in await journal.runs()]
+        if run_id in ids:
+            raise Misuse(f"the journal knows the run {run_id!r}, but has no event of it any more")
+        near = difflib.get_close_matches(run_id, ids, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "`upshot runs` lists those it has"
+        raise Misuse(f"the journal has no run {run_id!r}: {hint}")
+    return past
+
+
+async def read_on(past: Past, run_id: str, journal: Journal) -> None:
+    """Fold what was logged since *past* was read."""
+    async for event in journal.events(run_id, after=past.seq):
+        past.add(event)
+
+
+async def read_children(past: Past, journal: Journal) -> None:
+    """Find out what runs inside a run used that had not ended when its log was written."""
+    for run_id, spent in past.children.items():
+        if spent is not None and spent.is_final:
+            continue
+        child = Past()
+        await read_on(child, run_id, journal)
+        if child.started is not None:
+            await read_children(child, journal)
+            past.children[run_id] = spent_in(child)
+
+
+async def history_of(
+    request: Request, options: RunOptions, journal: Journal | None
+) -> Sequence[Message]:
+    """The messages that a run begins with, as its options say.
+
+    Args:
+        request: What is asked; its context is whose messages are meant by "context".
+        options: Of the call.
+        journal: Where earlier runs of the context are.
+
+    Raises:
+        Misuse: ``history`` holds what is no message, or asks for a context where there is none.
+    """
+    history = options.get("history") or ()
+    if isinstance(history, AgentResult):
+        return history.all_messages()
+    if not isinstance(history, str):
+        return _messages(history)
+    if history != "context":
+        raise Misuse(f"history is {history!r}: give messages, an AgentResult, or 'context'")
+    if journal is None or not request.context_id:
+        raise Misuse("history='context' needs a journal and a Request with a context_id")
+    return await _context_messages(request.context_id, journal)
+
+
+def _messages(history: object) -> tuple[Message, ...]:
+    items = (
+        tuple(cast("Iterable[object]", history)) if isinstance(history, Iterable) else (history,)
+    )
+    for item in items:
+        if not isinstance(item, Message):
+            raise Misuse(f"history holds a {type(item).__name__}: give messages")
+    return cast("tuple[Message, ...]", items)
+
+
+async def _context_messages(context_id: str, journal: Journal) -> Sequence[Message]:
+    """What earlier committed runs of the context asked and produced, oldest first."""
+    messages: list[Message] = []
+    for summary in reversed(await journal.runs()):
+        if not summary.ended:
+            continue
+        past = await read_past(summary.run_id, journal)
+        if past.started is None or past.started.request.context_id != context_id:
+            continue
+        if past.result is not None and past.result.committed:
+            messages += [past.started.request.to_message(), *past.result.messages]
+    return messages
