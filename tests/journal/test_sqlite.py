@@ -211,6 +211,20 @@ async def test_a_run_goes_on_after_it_settled(tmp_path: Path):
     await journal.aclose()
 
 
+async def test_who_claimed_a_run_may_write_after_it_settled(tmp_path: Path):
+    journal = await SqliteJournal.open(tmp_path / "runs.db")
+    epoch = await journal.claim("r")
+    journal.append(started("r"), epoch=epoch)
+    journal.append(RunSettled(run_id="r", seq=2, result=AgentResult(run_id="r")), epoch=epoch)
+    await journal.durable("r", 2)
+    journal.append(RunResumed(run_id="r", seq=3), epoch=epoch)
+    await journal.durable("r", 3)
+    await journal.claim("r")
+    with pytest.raises(JournalError, match="no longer held"):
+        journal.append(RunResumed(run_id="r", seq=4), epoch=epoch)
+    await journal.aclose()
+
+
 async def test_the_rows_name_kind_and_call(tmp_path: Path):
     journal = await SqliteJournal.open(tmp_path / "runs.db")
     journal.append(ToolStarted(run_id="r", seq=1))
@@ -243,6 +257,15 @@ async def test_an_event_of_no_run_is_misuse(event: Event, tmp_path: Path):
     async with open_journal(tmp_path / "runs.db") as journal:
         with pytest.raises(Misuse, match="no run_id"):
             journal.append(event)
+
+
+@pytest.mark.parametrize("where", ["memory:", "runs.db"])
+async def test_events_of_later_versions_are_fenced_too(where: str, tmp_path: Path):
+    async with open_journal(where if where == "memory:" else tmp_path / where) as journal:
+        old = await journal.claim("r")
+        await journal.claim("r")
+        with pytest.raises(JournalError, match=f"no longer held with epoch {old}"):
+            journal.append(Unknown(raw={"kind": "of_later", "run_id": "r", "seq": 1}), epoch=old)
 
 
 async def test_an_id_that_is_no_text_is_misuse(tmp_path: Path):

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from upshot.contract import Event, RunInfo, ToolCall, ToolStarted
+from upshot.errors import JournalError
 from upshot.journal import open_journal
 from upshot.tools import Toolbox, ToolContext, tool
 
@@ -47,6 +48,21 @@ async def test_a_second_toolbox_of_the_run_goes_on_counting(journal: Any):
         await box.dispatch([ToolCall(call_id, "look", {"a": 1})])
     events = await logged(journal, "run-1")
     assert [getattr(event, "seq", 0) for event in events] == [1, 2, 3, 4]
+
+
+async def test_a_toolbox_whose_run_was_taken_since_runs_nothing(journal: Any):
+    ran: list[int] = []
+
+    @tool(effect="write")
+    async def put(a: int) -> None:
+        ran.append(a)
+
+    box = Toolbox([put], journal=journal, identity=RunInfo(run_id="run-1"))
+    await box.dispatch([ToolCall("1", "put", {"a": 1})])
+    await journal.claim("run-1")
+    with pytest.raises(JournalError, match="no longer held"):
+        await box.dispatch([ToolCall("2", "put", {"a": 2})])
+    assert ran == [1]
 
 
 async def test_the_intent_is_on_disk_before_a_writing_body_runs(journal: Any):
