@@ -189,6 +189,27 @@ async def test_a_hung_thread_gives_its_outcome_in_time_and_its_late_end_is_told(
     ]
 
 
+@pytest.mark.parametrize("then", ["new_turn", "cancel"])
+async def test_a_late_end_is_told_to_nobody_who_has_gone_on(then: str):
+    release, ended = threading.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    @tool(effect="write", timeout_s=0.01)
+    def hang() -> None:
+        release.wait(5)
+        # Told after what the end itself sets off.
+        loop.call_soon_threadsafe(loop.call_later, 0.02, ended.set)
+
+    events: list[Event] = []
+    box = Toolbox([hang], emit=events.append, workers=Workers())
+    await box.dispatch([ToolCall("1", "hang")])
+    getattr(box, then)()
+    release.set()
+    await asyncio.wait_for(ended.wait(), 5)
+    codes = [event.warning.code for event in events if isinstance(event, Warned)]
+    assert codes == ["abandoned_tool"]
+
+
 async def test_hung_calls_do_not_grow_threads_past_the_cap():
     release = threading.Event()
 

@@ -8,6 +8,7 @@ import pytest
 from upshot.contract import (
     Answer,
     Approve,
+    Budget,
     Deny,
     Edit,
     Event,
@@ -110,6 +111,26 @@ async def test_a_call_without_an_answer_is_parked_and_the_others_run(approve: An
     assert pending.effect == "destructive"
     assert [event.kind for event in events].count("approval_requested") == 1
     assert [record.call_id for record in box.records] == ["2"]
+
+
+async def test_an_approver_who_thinks_past_the_deadline_is_told_to_stop():
+    stopped = asyncio.Event()
+
+    async def approve(request: Any) -> bool:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+        return True
+
+    @tool(effect="write", approval=True)
+    async def put() -> None: ...
+
+    box = Toolbox([put], approve=approve, budget=Budget(deadline_s=0.02))
+    (outcome,) = await box.dispatch([ToolCall("1", "put")])
+    assert isinstance(outcome, ToolDenied)
+    assert outcome.reason == "deadline"
+    await asyncio.wait_for(stopped.wait(), 5)
 
 
 async def test_approve_lets_a_parked_call_run():
