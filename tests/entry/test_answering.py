@@ -17,6 +17,7 @@ from upshot import (
     Event,
     Graph,
     GraphEngine,
+    JournalError,
     MachineEngine,
     Misuse,
     Parked,
@@ -149,6 +150,24 @@ async def test_an_answer_that_is_kept_is_on_disk_when_that_is_said() -> None:
     await keep_answers("p", [Approve("1")], journal=journal)
     assert journal.safe[-1].kind == "approval_answered"
     assert journal.safe == journal.order
+
+
+async def test_an_answer_for_a_run_that_was_taken_meanwhile_is_not_written() -> None:
+    class Robbed(Ordered):
+        is_robbed = False
+
+        async def claim(self, run_id: str, *, cut: bool = False) -> int:
+            epoch = await super().claim(run_id, cut=cut)
+            if self.is_robbed:
+                await super().claim(run_id)
+            return epoch
+
+    journal = Robbed()
+    await run(payer([]), Request("?", run_id="p"), journal=journal)
+    journal.is_robbed = True
+    with pytest.raises(JournalError, match="no longer held"):
+        await keep_answers("p", [Approve("1")], journal=journal)
+    assert "approval_answered" not in kinds(journal.order)
 
 
 def both_ask() -> Agent[Any]:
