@@ -9,19 +9,32 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from .answer import AnyAnswer, PendingApproval, PendingQuestion
-from .call import ToolCall
+from .answer import AnyAnswer, PendingQuestion
 from .decision import FinalizeDecision
 from .error import AgentError
 from .handoff import HandoffEvent
 from .interrupt import Interrupt
-from .message import MAIN_CHANNEL, File, Message, Unknown
-from .record import ToolRecord
+from .message import MAIN_CHANNEL, Message, Unknown
+from .model_event import (
+    ModelReplied,
+    ModelRetried,
+    ModelStarted,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+)
 from .request import Request
-from .response import ModelResponse
 from .result import AgentResult, AttemptLine, RunWarning
 from .spec import AgentSpec
 from .stamp import RunEvent
+from .tool_event import (
+    ApprovalAnswered,
+    ApprovalRequested,
+    ArtifactStored,
+    ToolProgress,
+    ToolSettled,
+    ToolStarted,
+)
 from .value import Json, JsonObject
 from .words import Effect
 
@@ -105,199 +118,6 @@ class AttemptStarted(RunEvent, frozen=True, kw_only=True):
     """
 
     feedback: str = ""
-
-
-class ModelStarted(RunEvent, frozen=True, kw_only=True):
-    """A model is about to be called.
-
-    Attributes:
-        model: "provider:name".
-        turn: Which turn of the attempt, from 1.
-        messages: How many messages are sent.
-        purpose: "repair" for one that corrects the arguments of a call; "" for the engine's.
-    """
-
-    model: str = ""
-    turn: int = 0
-    messages: int = 0
-    purpose: str = ""
-
-
-class ModelRetried(RunEvent, frozen=True, kw_only=True):
-    """A model call failed and will be tried again.
-
-    Attributes:
-        model: "provider:name".
-        turn: Which turn of the attempt.
-        tries: How many tries have failed.
-        wait_s: Seconds until the next one.
-        response: What came of the failed one, usage and windows included.
-    """
-
-    model: str = ""
-    turn: int = 0
-    tries: int = 0
-    wait_s: float = 0.0
-    response: ModelResponse = ModelResponse()
-
-    @property
-    def error(self) -> AgentError | None:
-        """Why it failed."""
-        return self.response.error
-
-
-class TextDelta(RunEvent, frozen=True, kw_only=True):
-    """A piece of the visible text.
-
-    Attributes:
-        text: The piece.
-    """
-
-    text: str = ""
-
-
-class ReasoningDelta(RunEvent, frozen=True, kw_only=True):
-    """A piece of what the model thinks.
-
-    Attributes:
-        text: The piece.
-    """
-
-    text: str = ""
-
-
-class ToolCallDelta(RunEvent, frozen=True, kw_only=True):
-    """A piece of a tool call that is being written.
-
-    Attributes:
-        index: Which call of the reply, from 0.
-        call_id: Its id, "" until it is known.
-        name: The tool's name, "" until it is known.
-        arguments: The piece of the JSON text.
-    """
-
-    index: int = 0
-    call_id: str = ""
-    name: str = ""
-    arguments: str = ""
-
-
-class ModelReplied(RunEvent, frozen=True, kw_only=True):
-    """A model call ended, well or not.
-
-    Attributes:
-        model: "provider:name".
-        turn: Which turn of the attempt.
-        tries: How many tries it took.
-        response: What came of the last one.
-        purpose: As in ``ModelStarted``.
-    """
-
-    model: str = ""
-    turn: int = 0
-    tries: int = 1
-    response: ModelResponse = ModelResponse()
-    purpose: str = ""
-
-
-class ToolStarted(RunEvent, frozen=True, kw_only=True):
-    """All gates let the call pass; its body is about to run.
-
-    Attributes:
-        call: The call as the model made it.
-        arguments: What the body gets; secrets are masked.
-        turn: The label that the caller of ``dispatch`` gave.
-        effect: What the tool says it may do.
-        idempotent: Whether the tool says that running it again is safe.
-        tool_version: Digest of the tool's schema and description.
-        idempotency_key: What the tool is given to recognise a repetition.
-    """
-
-    call: ToolCall = ToolCall("", "")
-    arguments: JsonObject = {}
-    turn: int = 0
-    effect: Effect = Effect.WRITE
-    idempotent: bool = False
-    tool_version: str = ""
-    idempotency_key: str = ""
-
-    @property
-    def call_id(self) -> str:
-        """The id of the call."""
-        return self.call.id
-
-
-class ToolProgress(RunEvent, frozen=True, kw_only=True):
-    """A tool tells how far it is.
-
-    Attributes:
-        call_id: The call.
-        text: For people.
-        data: For programs.
-    """
-
-    call_id: str = ""
-    text: str = ""
-    data: Json = None
-
-
-class ToolSettled(RunEvent, frozen=True, kw_only=True):
-    """A call has its outcome.
-
-    Attributes:
-        record: All facts of it.
-    """
-
-    record: ToolRecord
-
-    @property
-    def call_id(self) -> str:
-        """The id of the call."""
-        return self.record.call_id
-
-
-class ArtifactStored(RunEvent, frozen=True, kw_only=True):
-    """A large output was stored.
-
-    Attributes:
-        call_id: The call that it came from.
-        artifact: Where it is and what it is.
-    """
-
-    call_id: str = ""
-    artifact: File = File()
-
-
-class ApprovalRequested(RunEvent, frozen=True, kw_only=True):
-    """A call waits for somebody's word.
-
-    Attributes:
-        pending: What is asked.
-    """
-
-    pending: PendingApproval = PendingApproval()
-
-    @property
-    def call_id(self) -> str:
-        """The id of the call."""
-        return self.pending.call_id
-
-
-class ApprovalAnswered(RunEvent, frozen=True, kw_only=True):
-    """Somebody answered for a call.
-
-    Attributes:
-        answer: Approve, Deny or Edit.
-        digest: Which arguments and version it was about.
-    """
-
-    answer: AnyAnswer
-    digest: str = ""
-
-    @property
-    def call_id(self) -> str:
-        """The id of the call, "" where the answer is not about one."""
-        return str(getattr(self.answer, "call_id", ""))
 
 
 class QuestionAsked(RunEvent, frozen=True, kw_only=True):
