@@ -22,57 +22,25 @@ from .given import Given
 from .group import Group
 from .launching import Asked
 from .number import number_from
+from .option import (
+    ANSWER,
+    BASE_URL,
+    JOURNAL,
+    JSON,
+    MARKDOWN,
+    MODEL,
+    PROGRESS,
+    TAKE_OVER,
+    TOOLS,
+)
 from .reading import STATUSES, list_runs, show_run
 from .run_input import check_run_id, read_inputs, standard_input
-from .run_lookup import DEFAULT_JOURNAL
 from .running import Shown, resume_agent, run_agent
 from .schema import schema_text
 from .serving import serve_simulator
 from .terminal import Terminal
 
 __all__ = ["invoke", "upshot"]
-
-_MODEL = click.option(
-    "--model",
-    default="",
-    metavar="NAME",
-    help="provider:model; sim:FILE plays a scenario. Default: the agent's own.",
-)
-_BASE_URL = click.option(
-    "--base-url",
-    default="",
-    metavar="URL",
-    help="Another server that speaks the provider's API.",
-)
-_TOOLS = click.option(
-    "--tools",
-    multiple=True,
-    metavar="FILE.py",
-    help="Where the tools, functions and agents are that a file names.",
-)
-_JOURNAL = click.option(
-    "--journal",
-    default=DEFAULT_JOURNAL,
-    metavar="FILE",
-    envvar="UPSHOT_JOURNAL",
-    show_default=True,
-    show_envvar=True,
-    help="The log of runs.",
-)
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
-_ANSWER = click.option(
-    "--answer", multiple=True, type=(str, str), metavar="ID TEXT", help="Answer a question."
-)
-_MARKDOWN = click.option("--markdown", is_flag=True, help="Lay the answer out on a terminal.")
-_TAKE_OVER = click.option(
-    "--take-over", is_flag=True, help="Take the run also from another process that lives."
-)
-_PROGRESS = click.option(
-    "--progress",
-    type=click.Choice(["auto", "live", "lines", "none"]),
-    default="auto",
-    help="Tell what is done, on stderr. Default: live on a terminal, else none.",
-)
 
 
 def invoke(arguments: Sequence[str]) -> int:
@@ -111,10 +79,10 @@ def upshot() -> None:
 @upshot.command(short_help="Have an agent work on a request.")
 @click.argument("target", metavar="FILE.py:AGENT")
 @click.argument("request")
-@_MODEL
-@_BASE_URL
-@_TOOLS
-@_JOURNAL
+@MODEL
+@BASE_URL
+@TOOLS
+@JOURNAL
 @click.option(
     "--input",
     "inputs",
@@ -124,9 +92,9 @@ def upshot() -> None:
 )
 @click.option("--run-id", default="", metavar="ID", help="The id that the run shall have.")
 @click.option("--stream", is_flag=True, help="Print text as it comes.")
-@_MARKDOWN
-@_JSON
-@_PROGRESS
+@MARKDOWN
+@JSON
+@PROGRESS
 def run(
     *,
     target: str,
@@ -161,16 +129,16 @@ def run(
 @upshot.command(short_help="Go on with a run that died or waits.")
 @click.argument("wanted", metavar="RUN")
 @click.argument("target", metavar="[FILE.py:AGENT]", default="")
-@_MODEL
-@_BASE_URL
-@_TOOLS
-@_JOURNAL
-@_ANSWER
+@MODEL
+@BASE_URL
+@TOOLS
+@JOURNAL
+@ANSWER
 @click.option("--stream", is_flag=True, help="Print text as it comes.")
-@_MARKDOWN
-@_JSON
-@_TAKE_OVER
-@_PROGRESS
+@MARKDOWN
+@JSON
+@TAKE_OVER
+@PROGRESS
 def resume(
     *,
     wanted: str,
@@ -222,8 +190,8 @@ def resume(
 @click.option(
     "--at", type=number_from(0), required=True, metavar="EVENT", help="The last event to keep."
 )
-@_JOURNAL
-@_JSON
+@JOURNAL
+@JSON
 def fork(*, wanted: str, at: int, journal: str, as_json: bool) -> int:
     """Begin a new run from an event of RUN, which stays as it is; print the new run's id.
 
@@ -237,11 +205,11 @@ def fork(*, wanted: str, at: int, journal: str, as_json: bool) -> int:
 @upshot.command(short_help="Try an agent against what was recorded.")
 @click.argument("wanted", metavar="RUN")
 @click.argument("target", metavar="[FILE.py:AGENT]", default="")
-@_MODEL
-@_BASE_URL
-@_TOOLS
-@_JOURNAL
-@_JSON
+@MODEL
+@BASE_URL
+@TOOLS
+@JOURNAL
+@JSON
 def replay(
     *,
     wanted: str,
@@ -277,16 +245,16 @@ def replay(
 @click.option(
     "--edit", multiple=True, type=(str, str), metavar="ID JSON", help="Run it with these arguments."
 )
-@_ANSWER
+@ANSWER
 @click.option("--by", default="", metavar="NAME", help="Who answers. Default: the user.")
 @click.option("--resume/--no-resume", "goes_on", default=True, help="Go on with the run.")
-@_MODEL
-@_BASE_URL
-@_TOOLS
-@_JOURNAL
-@_JSON
-@_TAKE_OVER
-@_PROGRESS
+@MODEL
+@BASE_URL
+@TOOLS
+@JOURNAL
+@JSON
+@TAKE_OVER
+@PROGRESS
 def approve(
     *,
     wanted: str,
@@ -335,10 +303,10 @@ def approve(
 
 @upshot.command(short_help="Show all of a run: facts, timeline, answer.")
 @click.argument("wanted", metavar="RUN")
-@_JOURNAL
+@JOURNAL
 @click.option("--answer/--no-answer", default=True, help="Print the answer at the end.")
-@_MARKDOWN
-@_JSON
+@MARKDOWN
+@JSON
 def show(
     *,
     wanted: str,
@@ -359,9 +327,9 @@ def show(
 
 
 @upshot.command()
-@_JOURNAL
+@JOURNAL
 @click.option("--status", type=click.Choice(STATUSES), default=None, help="Only these.")
-@_JSON
+@JSON
 def runs(*, journal: str, status: str | None, as_json: bool) -> int:
     """List the runs of a log, newest first."""
     return _run(
@@ -371,8 +339,8 @@ def runs(*, journal: str, status: str | None, as_json: bool) -> int:
 
 @upshot.command(short_help="Tell all that is wrong with a machine.")
 @click.argument("target", metavar="FILE")
-@_TOOLS
-@_JSON
+@TOOLS
+@JSON
 def check(*, target: str, tools: tuple[str, ...], as_json: bool) -> int:
     """Tell all that is wrong with a machine: what was found, and what was expected.
 
@@ -384,7 +352,7 @@ def check(*, target: str, tools: tuple[str, ...], as_json: bool) -> int:
 
 @upshot.command(short_help="Draw a machine or graph as Mermaid text.")
 @click.argument("target", metavar="FILE")
-@_JSON
+@JSON
 def graph(*, target: str, as_json: bool) -> int:
     """Draw a machine or a graph as Mermaid text, which many tools show as a picture.
 
@@ -419,7 +387,7 @@ def graph(*, target: str, as_json: bool) -> int:
     metavar="N",
     help="The same for their tokens.",
 )
-@_JSON
+@JSON
 def sim(
     *,
     scenario: str,
@@ -450,7 +418,7 @@ def sim(
 @click.option("--typescript", is_flag=True, help="TypeScript declarations of the same.")
 @click.option("--execution-result", is_flag=True, help="JSON Schema of the execution result.")
 @click.option("--machine", is_flag=True, help="JSON Schema of a machine in YAML.")
-@_JSON
+@JSON
 def schema(*, as_json: bool, **wanted: bool) -> int:
     """Print the contract for programs in other languages; one form at a time.
 
