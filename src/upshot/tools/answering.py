@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
-from ..contract import AnyAnswer, ApprovalAnswered, ApprovalRecord, Approve, Deny, Edit
+from ..contract import (
+    AnyAnswer,
+    ApprovalAnswered,
+    ApprovalRecord,
+    Approve,
+    Deny,
+    Edit,
+    PendingApproval,
+    ToolStarted,
+)
 from ..errors import Misuse
 from .case import Case
 from .desk import Desk
 from .gates.approval import ANY_ARGUMENTS
 
-__all__ = ["CallAnswer", "read_answer", "recall", "reopen", "reopen_follower", "tell_outdated"]
+__all__ = ["CallAnswer", "recall", "reopen_all", "valid_answers"]
 
 CallAnswer: TypeAlias = Approve | Deny | Edit
 
@@ -19,7 +29,84 @@ _DECISIONS = {Approve: "approved", Deny: "denied", Edit: "edited"}
 _SCOPE_OF_NO = "arguments"
 
 
-def read_answer(answer: AnyAnswer) -> CallAnswer:
+def reopen_all(desk: Desk, answers: Iterable[AnyAnswer]) -> list[Case]:
+    """Take the answers to parked calls.
+
+    Args:
+        desk: The Toolbox's.
+        answers: What people said; calls without one stay parked.
+
+    Returns:
+        These calls, opened anew, in call order, each before those that waited for their equal.
+
+    Raises:
+        Misuse: No such call is parked, it is answered twice, or the answer is of a kind that is
+            not for calls; nothing is taken then.
+    """
+    given = [_read_answer(answer) for answer in answers]
+    unknown = [one.call_id for one in given if one.call_id not in desk.parked]
+    if unknown:
+        raise Misuse(f"no call {unknown[0]!r} waits for an answer")
+    by_call = {one.call_id: one for one in given}
+    if len(by_call) < len(given):
+        raise Misuse("a call is answered twice: give one answer for each")
+    cases: list[Case] = []
+    for call_id in [one for one in desk.parked if one in by_call]:
+        parked, *followers = desk.unpark(call_id)
+        cases.append(_reopen(desk, parked, by_call[call_id]))
+        cases += [_reopen_follower(desk, one) for one in followers]
+    return cases
+
+
+def valid_answers(
+    desk: Desk, asked: Mapping[str, PendingApproval], answers: Mapping[str, CallAnswer]
+) -> list[CallAnswer]:
+    """The answers to parked calls whose questions still are what they were; others are told.
+
+    Args:
+        desk: The Toolbox's.
+        asked: What people were asked in an earlier process, by call id.
+        answers: What they said, by call id.
+    """
+    valid: list[CallAnswer] = []
+    for call_id, case in desk.parked.items():
+        if call_id not in answers:
+            continue
+        # A no holds whatever has changed since: they do not want it.
+        if case.pending == asked.get(call_id) or isinstance(answers[call_id], Deny):
+            valid.append(answers[call_id])
+        else:
+            _tell_outdated(desk, case)
+    return valid
+
+
+def recall(
+    desk: Desk,
+    case: Case,
+    started: ToolStarted,
+    *,
+    asked: Mapping[str, PendingApproval],
+    answers: Mapping[str, CallAnswer],
+) -> None:
+    """Keep what somebody said of a call that had started when its process ended.
+
+    Args:
+        desk: The Toolbox's.
+        case: The call, taken up.
+        started: What the log says of its start.
+        asked: What people were asked, by call id.
+        answers: What they said, by call id.
+    """
+    # What was said of another version of the tool is not said of this one.
+    case.tool = tool = desk.catalog.known(case.tool_name)
+    is_same = tool is not None and tool.version == started.tool_version
+    if tool is None or not is_same or case.call_id not in asked or case.call_id not in answers:
+        return
+    case.approval = _record(desk, answers[case.call_id], asked[case.call_id].digest)
+    desk.turn.consent.learn(case.approval, tool_name=case.tool_name, tool_version=tool.version)
+
+
+def _read_answer(answer: AnyAnswer) -> CallAnswer:
     """An answer that is for a call.
 
     Raises:
@@ -30,7 +117,7 @@ def read_answer(answer: AnyAnswer) -> CallAnswer:
     return answer
 
 
-def reopen(desk: Desk, parked: Case, answer: CallAnswer) -> Case:
+def _reopen(desk: Desk, parked: Case, answer: CallAnswer) -> Case:
     """Take an answer; a yes or an edit after its time is told and not taken.
 
     Args:
@@ -46,7 +133,7 @@ def reopen(desk: Desk, parked: Case, answer: CallAnswer) -> Case:
     case.refused, case.mended = parked.refused, parked.mended
     expired = parked.pending is not None and desk.is_expired(parked.pending)
     if expired and not isinstance(answer, Deny):
-        tell_outdated(desk, case)
+        _tell_outdated(desk, case)
         return case
     if isinstance(answer, Approve):
         case.granted = digest
@@ -61,25 +148,11 @@ def reopen(desk: Desk, parked: Case, answer: CallAnswer) -> Case:
     return case
 
 
-def reopen_follower(desk: Desk, follower: Case) -> Case:
+def _reopen_follower(desk: Desk, follower: Case) -> Case:
     """Open a call anew that has waited for its equal, now that this is answered."""
     case = desk.open(follower.call, follower.label)
     case.refused, case.mended = follower.refused, follower.mended
     return case
-
-
-def recall(desk: Desk, case: Case, answer: CallAnswer, digest: str) -> None:
-    """Keep what somebody said of a call that had started when its process ended.
-
-    Args:
-        desk: The Toolbox's.
-        case: The call, taken up.
-        answer: What was said.
-        digest: Of what was asked.
-    """
-    case.approval = _record(desk, answer, digest)
-    version = case.known_tool.version
-    desk.turn.consent.learn(case.approval, tool_name=case.tool_name, tool_version=version)
 
 
 def _record(desk: Desk, answer: CallAnswer, digest: str) -> ApprovalRecord:
@@ -93,7 +166,7 @@ def _record(desk: Desk, answer: CallAnswer, digest: str) -> ApprovalRecord:
     )
 
 
-def tell_outdated(desk: Desk, case: Case) -> None:
+def _tell_outdated(desk: Desk, case: Case) -> None:
     """Warn of an answer that cannot be taken."""
     desk.warn(
         "answer_outdated",

@@ -13,7 +13,6 @@ from ..contract import (
     ArtifactStore,
     Budget,
     Clock,
-    Deny,
     Journal,
     PendingApproval,
     Policy,
@@ -26,8 +25,7 @@ from ..contract import (
     ToolStarted,
     outcome_to_model_content,
 )
-from ..errors import Misuse
-from .answering import CallAnswer, read_answer, recall, reopen, reopen_follower, tell_outdated
+from .answering import CallAnswer, recall, reopen_all, valid_answers
 from .artifacts import InMemoryArtifacts, make_reader
 from .batch import Batch
 from .case import Case, running_case
@@ -316,19 +314,7 @@ class Toolbox(Lending):
                 that is not for calls.
         """
         answers = read_list(answers, "answers are", "a list of them: answer([Approve(...)])")
-        given = [read_answer(answer) for answer in answers]
-        unknown = [one.call_id for one in given if one.call_id not in self._desk.parked]
-        if unknown:
-            raise Misuse(f"no call {unknown[0]!r} waits for an answer")
-        by_call = {one.call_id: one for one in given}
-        if len(by_call) < len(given):
-            raise Misuse("a call is answered twice: give one answer for each")
-        cases: list[Case] = []
-        for call_id in [one for one in self._desk.parked if one in by_call]:
-            parked, *followers = self._desk.unpark(call_id)
-            cases.append(reopen(self._desk, parked, by_call[call_id]))
-            cases += [reopen_follower(self._desk, one) for one in followers]
-        return await self._run(cases)
+        return await self._run(reopen_all(self._desk, answers))
 
     async def resume(
         self,
@@ -366,14 +352,15 @@ class Toolbox(Lending):
         for case in cases:
             if case.call_id in started:
                 take_up(self._desk, case, started[case.call_id])
-                self._recall(case, started[case.call_id], asked, answers)
+                recall(self._desk, case, started[case.call_id], asked=asked, answers=answers)
             elif case.call_id in asked:
                 # People were asked about these, whatever a model had to correct first.
                 case.mended = asked[case.call_id].arguments
                 case.answered = case.call_id in answers
         try:
             outcomes = await self._run(cases)
-            return outcomes + await self._answer_again(asked, answers)
+            valid = valid_answers(self._desk, asked, answers)
+            return outcomes + (await self.answer(valid) if valid else [])
         except asyncio.CancelledError:
             # While answers are taken up, the calls without one wait outside of their batch.
             self._settle_off([case for case in cases if self._desk.waiting(case.call_id) is case])
@@ -414,34 +401,6 @@ class Toolbox(Lending):
         batch = Batch(self._desk, cases)
         batch.settle_off()
         self._keep(batch)
-
-    def _recall(
-        self,
-        case: Case,
-        started: ToolStarted,
-        asked: Mapping[str, PendingApproval],
-        answers: Mapping[str, CallAnswer],
-    ) -> None:
-        # What was said of another version of the tool is not said of this one.
-        case.tool = self.find(case.tool_name)
-        is_same = case.tool is not None and case.tool.version == started.tool_version
-        if is_same and case.call_id in asked and case.call_id in answers:
-            recall(self._desk, case, answers[case.call_id], asked[case.call_id].digest)
-
-    async def _answer_again(
-        self, asked: Mapping[str, PendingApproval], answers: Mapping[str, CallAnswer]
-    ) -> list[ToolOutcome]:
-        """Take the answers to questions that still are what they were."""
-        valid: list[CallAnswer] = []
-        for call_id, case in self._desk.parked.items():
-            if call_id not in answers:
-                continue
-            # A no holds whatever has changed since: they do not want it.
-            if case.pending == asked.get(call_id) or isinstance(answers[call_id], Deny):
-                valid.append(answers[call_id])
-            else:
-                tell_outdated(self._desk, case)
-        return await self.answer(valid) if valid else []
 
     def restore(self, records: Iterable[ToolRecord]) -> None:
         """Take in what a log says of earlier calls of this turn.
