@@ -6,9 +6,9 @@ from typing import Any
 
 from ..contract import AgentError, AgentResult, ErrorCode, JsonObject, Origin, Status, coerce_result
 from ..errors import RunFailed
+from ..models import client_error
 from ..native import find_headers, find_rate_limit
 from ..tools import ToolError
-from ..wire import classify_error
 
 __all__ = ["error_of_tool", "read_failure"]
 
@@ -25,12 +25,8 @@ def read_failure(exception: Exception) -> AgentResult[Any] | None:
         getattr(exception, "error", None), AgentError
     ):
         return coerce_result(exception)
-    error = classify_error(exception=exception)
-    if error.code in (ErrorCode.INTERNAL, ErrorCode.CANCELED) or not (
-        error.status_code is not None or _may_be_a_clients(exception)
-    ):
-        return None
-    return _failed(error, exception)
+    error = client_error(exception)
+    return None if error is None else _failed(error, exception)
 
 
 def error_of_tool(exception: ToolError) -> AgentError:
@@ -43,11 +39,6 @@ def error_of_tool(exception: ToolError) -> AgentError:
         retry_after_s=exception.retry_after_s,
         origin=Origin.TOOL,
     )
-
-
-def _may_be_a_clients(exception: Exception) -> bool:
-    """Whether it is none of Python's own, which say "timeout" of an argument as of a network."""
-    return isinstance(exception, OSError) or type(exception).__module__ != "builtins"
 
 
 def _failed(error: AgentError, exception: Exception) -> AgentResult[Any]:

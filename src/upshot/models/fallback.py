@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncIterator, Iterable, Sequence
 from functools import reduce
 from operator import add
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -24,6 +25,7 @@ from ..contract import (
 )
 from ..errors import Misuse
 from .names import missing_key, name_of, resolve
+from .raised import reply_of
 from .retry import UNANSWERED
 
 __all__ = ["FALLBACK_CODES", "Fallback"]
@@ -98,7 +100,7 @@ class Fallback:
         asked = ModelRequest.of(request)
         replies: list[ModelResponse] = []
         for model in self.models:
-            replies.append(await model.call(asked))
+            replies.append(await _reply(model, asked))
             if not self._goes_on(replies[-1]):
                 break
         return self._settle(replies)
@@ -110,14 +112,17 @@ class Fallback:
         begun = False
         for model in self.models:
             response = UNANSWERED
-            items = _items_of(model, asked)
+            items: AsyncIterator[StreamItem] | None = None
             try:
+                items = _items_of(model, asked)
                 async for item in items:
                     if isinstance(item, ModelResponse):
                         response = item
                     else:
                         begun = True
                         yield item
+            except Exception as error:
+                response = _told(error)
             finally:
                 # Left in the middle, it would hold its connection until it is collected.
                 close = getattr(items, "aclose", None)
@@ -196,4 +201,26 @@ def _items_of(model: Model, request: ModelRequest) -> AsyncIterator[StreamItem]:
 
 
 async def _whole(model: Model, request: ModelRequest) -> AsyncIterator[StreamItem]:
-    yield await model.call(request)
+    yield await _reply(model, request)
+
+
+async def _reply(model: Model, request: ModelRequest) -> ModelResponse:
+    """What *model* gives; what its client raises is a value."""
+    try:
+        # Models of users may be plain.
+        made: Any = model.call(request)
+        return await made if inspect.isawaitable(made) else made
+    except Exception as error:
+        return _told(error)
+
+
+def _told(error: Exception) -> ModelResponse:
+    """The reply that *error* stands for.
+
+    Raises:
+        Exception: *error* itself, where it is a bug of the model's code.
+    """
+    told = reply_of(error)
+    if told is None:
+        raise error
+    return told

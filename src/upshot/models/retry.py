@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from ..clock import SYSTEM_CLOCK
 from ..contract import AgentError, Clock, ErrorCode, ModelResponse, Origin, Retry, StreamItem
+from .raised import reply_of
 
 __all__ = ["UNANSWERED", "OnRetry", "call_with_retry", "stream_with_retry"]
 
@@ -76,14 +77,21 @@ async def stream_with_retry(
     while True:
         response = UNANSWERED
         begun = False
-        items = attempt()
+        items: AsyncIterator[StreamItem] | None = None
         try:
+            items = attempt()
             async for item in items:
                 if isinstance(item, ModelResponse):
                     response = item
                 else:
                     begun = True
                     yield item
+        except Exception as error:
+            # A model of the user's may pass on what its client raises: it is a value here.
+            told = reply_of(error)
+            if told is None:
+                raise
+            response = told
         finally:
             # Left in the middle, it would hold its connection until it is collected.
             close = getattr(items, "aclose", None)

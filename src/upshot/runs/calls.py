@@ -7,6 +7,8 @@ import inspect
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import msgspec
+
 from ..contract import (
     Clock,
     Interrupt,
@@ -22,7 +24,7 @@ from ..contract import (
     StreamItem,
     TextDelta,
 )
-from ..models import call_with_retry, name_of, stream_with_retry
+from ..models import call_with_retry, name_of, reply_of, stream_with_retry
 from .hooks import Hooks
 from .ledger import Ledger
 from .recorder import Recorder
@@ -183,6 +185,9 @@ class _Asking:
                 if isinstance(item, TextDelta):
                     self._shown.append(item.text)
                 caller.recorder.emit(item)
+        if response.error is not None and response.content is None and self._shown:
+            # What people saw of a reply that broke off is kept.
+            response = msgspec.structs.replace(response, content="".join(self._shown))
         return response
 
     def _keep_shown(self) -> None:
@@ -204,8 +209,14 @@ class _Asking:
     async def _call(self) -> ModelResponse:
         self._begin_try()
         # Models of users may be plain, and give what is no reply.
-        made: Any = self._model.call(self._request)
-        response = await made if inspect.isawaitable(made) else made
+        try:
+            made: Any = self._model.call(self._request)
+            response = await made if inspect.isawaitable(made) else made
+        except Exception as error:
+            # They may also pass on what their client raises: it is a value here.
+            response = reply_of(error)
+            if response is None:
+                raise
         if not isinstance(response, ModelResponse):
             raise TypeError(
                 f"the model {name_of(self._model)!r} gave a value of type "
