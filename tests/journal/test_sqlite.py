@@ -260,6 +260,20 @@ async def test_an_event_of_no_run_is_misuse(event: Event, tmp_path: Path):
 
 
 @pytest.mark.parametrize("where", ["memory:", "runs.db"])
+@pytest.mark.parametrize(
+    "event",
+    [started("r", 2), Unknown(raw={"kind": "of_later", "run_id": "r", "seq": 2})],
+    ids=["known", "unknown"],
+)
+async def test_a_run_begins_with_its_first_event(where: str, event: Event, tmp_path: Path):
+    async with open_journal(where if where == "memory:" else tmp_path / where) as journal:
+        with pytest.raises(JournalError, match="its next event is 1"):
+            journal.append(event)
+            await journal.durable("r", 2)
+        assert [one async for one in journal.events("r")] == []
+
+
+@pytest.mark.parametrize("where", ["memory:", "runs.db"])
 async def test_events_of_later_versions_are_fenced_too(where: str, tmp_path: Path):
     async with open_journal(where if where == "memory:" else tmp_path / where) as journal:
         old = await journal.claim("r")

@@ -83,6 +83,21 @@ def leave(folder: str) -> str:
     return "left"
 
 
+@tool(effect="read", isolation="process")
+def outlast() -> str:
+    """Have a grandchild whose parent has ended come to its end, and see it cleared away."""
+    orphan = "sh -c 'echo $$; sleep 0.02' &"
+    with subprocess.Popen(["sh", "-c", orphan], stdout=subprocess.PIPE, text=True) as shell:
+        assert shell.stdout is not None
+        pid = int(shell.stdout.readline())
+        shell.stdout.read()
+    for _ in range(500):
+        if not Path("/proc", str(pid)).exists():
+            return "alone"
+        time.sleep(0.01)
+    return "not alone"
+
+
 def start_sleeper(folder: str, own_session: bool) -> None:
     code = f"import time; time.sleep({LONG_S})"
     sleeper = subprocess.Popen([sys.executable, "-c", code], start_new_session=own_session)

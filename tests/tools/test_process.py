@@ -124,6 +124,13 @@ async def test_a_process_that_is_cut_off_is_a_typed_failure(used: Tool, code: st
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="found by /proc")
+async def test_the_end_of_a_grandchild_is_not_that_of_the_tool():
+    outcome = await one(isolated.outlast)
+    assert isinstance(outcome, ToolExecutionResult), outcome
+    assert outcome.output == {"result": "alone"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="found by /proc")
 @pytest.mark.parametrize("own_session", [False, True], ids=["group", "session"])
 async def test_a_hung_tool_is_killed_in_time_with_its_grandchildren(
     tmp_path: Path, own_session: bool
