@@ -9,6 +9,7 @@ import pytest
 
 from upshot.contract import (
     Budget,
+    DeniedReason,
     Event,
     ToolCall,
     ToolDenied,
@@ -20,7 +21,7 @@ from upshot.contract import (
 )
 from upshot.errors import JournalError, Misuse
 from upshot.testing import FakeClock
-from upshot.tools import Circuit, Rate, Tool, Toolbox, Workers, tool
+from upshot.tools import Circuit, Denial, Rate, Tool, Toolbox, Workers, tool
 
 
 class Meeting:
@@ -228,6 +229,15 @@ async def test_a_call_that_is_ended_while_all_tools_are_full_gives_its_tools_pla
     async with asyncio.timeout(5):
         (again,) = await box.dispatch(calls(("read", "b")))
     assert isinstance(again, ToolExecutionResult)
+
+
+async def test_the_twin_of_a_call_that_is_refused_at_its_start_goes_on():
+    denials: list[Denial | None] = [Denial(DeniedReason.POLICY, "not now"), None]
+    twins = Meeting().tool(name="read", effect="read", idempotent=True)
+    box = Toolbox([twins], at_start=lambda case: denials.pop(0))
+    async with asyncio.timeout(5):
+        outcomes = await box.dispatch([ToolCall(id, "read", {"who": "a"}) for id in "12"])
+    assert [type(outcome) for outcome in outcomes] == [ToolDenied, ToolExecutionResult]
 
 
 async def test_a_log_that_refuses_events_ends_the_other_bodies():
