@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,11 +21,11 @@ from upshot import (
     ScriptEngine,
     Status,
     ToolCall,
+    open_journal,
     run,
     start,
     tool,
 )
-from upshot.journal import MemoryJournal
 
 
 class Looking:
@@ -110,10 +112,15 @@ async def test_the_end_of_a_run_is_on_disk_when_its_result_is_there(
     assert journal.safe[-1].kind == "run_settled"
 
 
-@pytest.mark.parametrize("how", ["run", "start"])
-async def test_whose_run_was_taken_writes_no_more(how: str) -> None:
-    journal = MemoryJournal()
+@pytest.fixture(params=["memory:", "runs.db"])
+async def journal(request: Any, tmp_path: Path) -> AsyncIterator[Any]:
+    where = request.param if request.param == "memory:" else tmp_path / request.param
+    async with open_journal(where) as journal:
+        yield journal
 
+
+@pytest.mark.parametrize("how", ["run", "start"])
+async def test_whose_run_was_taken_writes_no_more(how: str, journal: Any) -> None:
     async def robbed(run: Any, host: Any, board: Any) -> None:
         await journal.claim("r")
         board.set("late", value=True)

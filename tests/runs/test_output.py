@@ -6,6 +6,7 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import Any
 
+import jsonschema_rs
 import msgspec
 import pydantic
 import pytest
@@ -26,6 +27,15 @@ class Strict(pydantic.BaseModel, strict=True):
 @dataclass
 class Order:
     items: list[Item]
+
+
+class Branch(msgspec.Struct):
+    name: str
+    parts: list[Branch]
+
+
+class Leaf(msgspec.Struct):
+    name: str
 
 
 DAY = dt.date(2026, 1, 2)
@@ -63,6 +73,15 @@ async def test_an_output_that_an_engine_set_has_to_fit_too() -> None:
     assert result.error is not None
     assert (result.status, result.error.code) == ("failed", "invalid_output")
     assert "Field required" in result.error.message
+
+
+def test_a_type_that_holds_itself_has_a_schema_that_can_be_followed() -> None:
+    schema = OutputType.of(Branch).schema
+    assert schema is not None
+    check = jsonschema_rs.validator_for(schema)
+    assert check.is_valid({"name": "a", "parts": [{"name": "b", "parts": []}]})
+    assert not check.is_valid({"name": "a", "parts": [{"name": 1, "parts": []}]})
+    assert "$defs" not in (OutputType.of(Leaf).schema or {})
 
 
 def test_a_type_without_a_schema_is_refused() -> None:

@@ -241,6 +241,16 @@ async def test_an_idempotent_write_that_had_started_runs_again_with_its_key() ->
     assert keys[0] == keys[1]
 
 
+@pytest.mark.parametrize(("last", "interrupted"), [("tool_started", ("r",)), ("tool_settled", ())])
+async def test_a_second_sitting_names_the_calls_that_were_cut_off(
+    last: str, interrupted: tuple[str, ...]
+) -> None:
+    _, log = await whole_log(WORLDS["one tool"]())
+    place = kinds(log).index(last) + 1
+    _, after = await gone_on(log[:place], WORLDS["one tool"]())
+    assert after[place].interrupted_calls == interrupted  # type: ignore[union-attr]
+
+
 async def test_a_reply_that_was_paid_for_is_not_asked_for_again() -> None:
     _, log = await whole_log(WORLDS["one tool"]())
     world = WORLDS["one tool"]()

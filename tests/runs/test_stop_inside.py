@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -106,6 +107,21 @@ async def test_what_a_host_wishes_reaches_the_runs_inside() -> None:
 
     result = await run(Agent("o", engine=Do(work)), "Go.", host=Host())
     assert result.output == "interrupted"
+
+
+async def test_what_a_host_wishes_while_a_run_inside_is_at_work_is_seen_there() -> None:
+    given, seen = SimpleNamespace(interrupts=None), list[bool]()
+
+    def look(run: Any, host: Any, board: Any) -> None:
+        seen.append(bool(host.interrupts))
+        given.interrupts = "user_cancel"
+        seen.append(bool(host.interrupts))
+
+    async def work(run: Any, host: Any, board: Any) -> None:
+        await run.child(Agent("i", engine=Do(look)), "Look.")
+
+    await run(Agent("o", engine=Do(work)), "Go.", host=given)
+    assert seen == [False, True]
 
 
 async def test_a_wish_reaches_a_run_in_the_loop_of_another_thread() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.runs.kit import Safe
 from upshot.contract import Event, RunInfo, ToolCall, ToolStarted
 from upshot.errors import JournalError
 from upshot.journal import open_journal
@@ -65,16 +66,14 @@ async def test_a_toolbox_whose_run_was_taken_since_runs_nothing(journal: Any):
     assert ran == [1]
 
 
-async def test_the_intent_is_on_disk_before_a_writing_body_runs(journal: Any):
-    seen: list[str] = []
-    box = Toolbox([], journal=journal)
+async def test_the_intent_is_on_disk_before_a_writing_body_runs():
+    journal, seen = Safe(), list[str]()
 
     @tool(effect="write")
     async def peek() -> None:
-        seen.extend(event.kind for event in await logged(journal, box.run_id))
+        seen.extend(event.kind for event in journal.safe)
 
-    box = Toolbox([peek], journal=journal)
-    await box.dispatch([ToolCall("1", "peek")])
+    await Toolbox([peek], journal=journal).dispatch([ToolCall("1", "peek")])
     assert seen == ["tool_started"]
 
 

@@ -27,6 +27,7 @@ from upshot.contract import (
 from upshot.errors import Misuse
 from upshot.testing import FakeClock
 from upshot.tools import ProcessLimits, Tool, Toolbox, tool
+from upshot.tools.desk import MAX_PROCESSES
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -96,6 +97,14 @@ async def test_what_json_cannot_hold_is_a_failure_that_took_effect():
     outcome = await one(isolated.give_object)
     assert isinstance(outcome, ToolFailure)
     assert (outcome.code, outcome.effect) == ("unserializable_output", Effect.APPLIED)
+
+
+async def test_processes_make_room_for_those_that_come_after_them():
+    box = Toolbox([isolated.move])
+    async with asyncio.timeout(50):
+        for number in range(MAX_PROCESSES + 1):
+            call = ToolCall(str(number), "move", {"point": {"x": number, "y": 0}})
+            assert isinstance((await box.dispatch([call]))[0], ToolExecutionResult)
 
 
 async def test_a_large_output_and_large_arguments_cross_over():
