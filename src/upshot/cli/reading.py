@@ -11,7 +11,7 @@ from ..journal import open_journal
 from .conclusion import print_answer
 from .glyphs import glyphs_for
 from .report import report
-from .run_lookup import existing_journal, find_run, left_behind, read_story
+from .run_lookup import existing_journal, find_run, left_behind, read_story, uncollected
 from .runs_table import runs_table
 from .story import RUNNING, Story
 from .terminal import Terminal
@@ -52,9 +52,11 @@ async def show_run(
     glyphs, width = glyphs_for(terminal.out.encoding), terminal.out.width
     holder = holders.get(story.run_id)
     is_left = story.run_id in left
-    terminal.say_all(
-        report(story, journal=journal, width=width, glyphs=glyphs, holder=holder, is_left=is_left)
+    lines = report(
+        story, journal=journal, width=width, glyphs=glyphs, holder=holder, is_left=is_left
     )
+    with uncollected():
+        terminal.say_all(lines)
     result = story.result
     if answer and result is not None and (result.output or result.content):
         terminal.say(glyphs.rule * width)

@@ -21,6 +21,7 @@ __all__ = [
     "left_behind",
     "new_journal",
     "read_story",
+    "uncollected",
 ]
 
 DEFAULT_JOURNAL = ".upshot/runs.db"
@@ -118,14 +119,14 @@ def left_behind(runs: Iterable[RunSummary]) -> frozenset[str]:
 async def read_story(journal: Journal, run_id: str) -> Story:
     """Read all that the log has of a run."""
     story = Story()
-    with _uncollected():
+    with uncollected():
         async for event in journal.events(run_id):
             story.add(event)
     return story
 
 
 @contextmanager
-def _uncollected() -> Generator[None]:
+def uncollected() -> Generator[None]:
     """Keep the garbage collector away: all that is read stays, and it would look for a third of
     the time."""
     was_enabled = gc.isenabled()

@@ -128,29 +128,28 @@ def _laid_out(console: Console, lines: Iterable[RenderableType]) -> Iterator[str
     width = 0 if console.legacy_windows else console.width
     for line in lines:
         if isinstance(line, Text) and line.no_wrap and _fits(line.plain, width):
-            shown = _styled(console, line)
-        else:
-            with console.capture() as capture:
-                console.print(line)
-            shown = capture.get()
+            yield f"{_styled(console, line).rstrip(' ')}\n"
+            continue
+        with console.capture() as capture:
+            console.print(line)
         # Cells are padded to their width; nobody wants to copy that.
-        yield "".join(f"{row.rstrip(' ')}\n" for row in shown.splitlines())
+        yield "".join(f"{row.rstrip(' ')}\n" for row in capture.get().splitlines())
 
 
 def _fits(row: str, width: int) -> bool:
     """Whether a row that is not to be broken needs no laying out."""
-    return "\n" not in row and cell_len(row) <= width
+    return cell_len(row) <= width and len(row.splitlines()) <= 1
 
 
 def _styled(console: Console, line: Text) -> str:
     """A row with its colours; a tenth of the time that laying it out takes."""
     name = console.color_system
     if name is None:
-        return f"{line.plain}\n"
+        return line.plain
     system = COLOR_SYSTEMS[name]
     return "".join(
         text if style is None else style.render(text, color_system=system)
-        for text, style, _ in line.render(console, end="\n")
+        for text, style, _ in line.render(console)
     )
 
 

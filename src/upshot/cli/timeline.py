@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
@@ -81,11 +82,9 @@ def ending(step: Step) -> Ended:
     return Ended("no outcome", "odd", "its process ended") if step.lost else Ended("under way")
 
 
+@lru_cache(maxsize=4096)
 def fit(text: str, width: int) -> str:
     """*text* in exactly *width* columns, cut with an ellipsis or filled with spaces."""
-    if text.isascii() and text.isprintable() and len(text) <= width:
-        # Nearly all texts, and quicker than to look up how wide their characters are.
-        return text.ljust(width)
     if cell_len(text) > width:
         text = set_cell_size(text, width - 1).rstrip() + "…"
     return set_cell_size(text, width)

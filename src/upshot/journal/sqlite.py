@@ -33,7 +33,7 @@ T = TypeVar("T")
 _ENDING_S = 0.2
 _LOOK_S = 0.01
 # So few events are in memory at once while a run is read.
-_PAGE_EVENTS = 64
+_PAGE_EVENTS = 256
 
 
 @dataclass(slots=True, eq=False)
