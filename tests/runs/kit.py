@@ -119,8 +119,8 @@ class Safe(Ordered):
         super().__init__()
         self.safe: list[Event] = []
 
-    async def durable(self, run_id: str, seq: int) -> None:
-        await super().durable(run_id, seq)
+    async def durable(self, run_id: str, seq: int, *, epoch: int | None = None) -> None:
+        await super().durable(run_id, seq, epoch=epoch)
         self.safe = [*self.order]
 
 
