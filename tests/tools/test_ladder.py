@@ -151,6 +151,18 @@ async def test_it_goes_on_where_a_log_stands():
     assert second.stalled
 
 
+async def test_equal_writes_in_one_reply_of_a_log_count_once():
+    @tool(effect="write")
+    async def put() -> str:
+        return "put"
+
+    first, second = Toolbox([put]), Toolbox([put])
+    await first.dispatch([ToolCall(f"c{n}", "put") for n in range(4)], turn=1)
+    second.restore(first.records)
+    (outcome,) = await second.dispatch([ToolCall("c5", "put")], turn=2)
+    assert isinstance(outcome, ToolExecutionResult)
+
+
 def test_stored_outputs_are_told_apart_by_what_is_known_of_them():
     ladder = Ladder()
     for size in (1, 2, 3, 4):

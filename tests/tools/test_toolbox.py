@@ -533,3 +533,12 @@ async def test_resources_that_cannot_be_told_any_more_hinder_no_restoring():
     (outcome,) = await again.dispatch([ToolCall("3", "lookup", {"a": 0})])
     assert isinstance(outcome, ToolDenied)
     assert outcome.reason == "duplicate"
+
+
+async def test_a_denial_holds_no_secret_of_the_arguments():
+    box = Toolbox([look], secrets=["hunter2"])
+    (outcome,) = await box.dispatch([ToolCall("1", "look", {"a": "hunter2"})])
+    assert isinstance(outcome, ToolDenied)
+    assert outcome.reason == "validation"
+    for shown in (encode(outcome), box.content_of(outcome).encode(), encode(box.records[0])):
+        assert b"hunter2" not in shown
