@@ -353,3 +353,12 @@ async def test_a_run_whose_model_calls_in_circles_ends_at_the_sixth():
 async def test_a_model_that_stops_going_in_circles_gets_its_answer():
     result = await run(looking(5), "?")
     assert (result.status, result.content) == (Status.COMPLETED, "I see.")
+
+
+async def test_instructions_that_are_no_text_fail_the_run() -> None:
+    model = ScriptedModel(["Never."])
+    agent = Agent[str]("a", model=model, instructions=lambda run: 5)  # type: ignore[arg-type, return-value]
+    result = await run(agent, "?")
+    assert result.error is not None
+    assert (result.status, result.error.code) == (Status.FAILED, "internal")
+    assert "instructions gave a int, not a text" in result.error.message

@@ -54,6 +54,12 @@ RAISED = [
     (TimeoutError(), "failed", "internal", "engine"),
     (LookAlike(), "failed", "internal", "engine"),
     (BaseExceptionGroup("many", [KeyError("k")]), "failed", "internal", "engine"),
+    (
+        ExceptionGroup("many", [ExceptionGroup("in one", [Failed("not_found", "no such order")])]),
+        "failed",
+        "not_found",
+        "engine",
+    ),
 ]
 
 

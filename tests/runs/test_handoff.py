@@ -240,6 +240,13 @@ def test_hand_off_tools_leave_out_what_a_request_hides() -> None:
     assert names == ["transfer_to_vip", "transfer_to_tech"]
 
 
+def test_what_a_request_says_of_its_inputs_shows_and_hides_hand_offs() -> None:
+    vip = Handoff("vip", filter=lambda info, board: bool(board.get("vip")))
+    for is_vip in (True, False):
+        tools = handoff_tools([vip], Request("?", inputs={"vip": is_vip}))
+        assert len(tools) == is_vip
+
+
 async def test_a_hand_off_beside_a_parked_call_holds_after_the_resume() -> None:
     @tool(effect="write", approval=True)
     async def pay() -> str:

@@ -90,6 +90,21 @@ async def test_the_time_of_a_childs_question_is_not_worked_by_its_parent(inner: 
     assert (result.status, result.output) == ("completed", "Done."), result.error
 
 
+async def test_after_the_working_time_no_model_is_asked():
+    clock, model = FakeClock(), ScriptedModel(["Never."])
+
+    async def work(run: Any, host: Any, board: Any) -> None:
+        clock.advance(60)
+        await run.call_model("Well?")
+
+    agent = Agent("a", engine=ScriptEngine(work), model=model)
+    result = await run(agent, "?", budget=Budget(working_s=50), clock=clock)
+    assert result.error is not None
+    assert result.error.code == "budget_exceeded"
+    assert result.error.details["dimension"] == "working_s"
+    assert result.usage.api_calls == 0
+
+
 async def test_work_goes_on_to_count_after_a_question():
     async def ask_and_hang(run: Any, host: Any, board: Any) -> None:
         await host.ask_user("May I?")
