@@ -1603,6 +1603,11 @@ export interface ModelStarted {
    * @defaultValue `""`
    */
   purpose?: string;
+  /**
+   * The key of the `host.once` in whose body it is asked, "" for none.
+   * @defaultValue `""`
+   */
+  step?: string;
 }
 
 /** Where an error or a warning arose. Open. */

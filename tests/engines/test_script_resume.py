@@ -20,6 +20,7 @@ from upshot import (
     ScriptEngine,
     Status,
     ToolCall,
+    replay,
     resume,
     run,
     tool,
@@ -179,3 +180,116 @@ async def test_what_json_cannot_hold_is_told(place: str) -> None:
     assert result.output in ([None], {"a": None})
     (warning,) = result.warnings
     assert (warning.code, warning.origin) == ("lossy_value", "engine")
+
+
+def echoing(script: Any) -> Agent[Any]:
+    model = ScriptedModel(lambda messages: f"On {messages[-1].text}.")
+    return Agent("a", engine=ScriptEngine(script), model=model)
+
+
+async def parked_and_gone_on(script: Any, *answers: str) -> AgentResult[Any]:
+    """Run *script*, which asks people as often as there are answers."""
+    journal = Ordered()
+    result = await run(echoing(script), "Go.", journal=journal)
+    for answer in answers:
+        (pending,) = result.pending
+        given = [Answer(pending.id, answer)]
+        result = await resume(result.run_id, echoing(script), journal=journal, answers=given)
+    return result
+
+
+async def test_replies_in_the_body_of_a_finished_step_are_not_those_after_it() -> None:
+    async def script(run: Any, host: Any, board: Any) -> Any:
+        async def body() -> str:
+            return (await run.call_model("one")).content
+
+        first = await host.once("a", "write", body)
+        second = (await run.call_model("two")).content
+        await host.ask_user("Well?")
+        return [first, second, (await run.call_model("three")).content]
+
+    result = await parked_and_gone_on(script, "yes")
+    assert result.output == ["On one.", "On two.", "On three."]
+    assert result.usage.api_calls == 3
+
+
+async def test_replies_in_steps_side_by_side_go_where_they_belong() -> None:
+    async def script(run: Any, host: Any, board: Any) -> Any:
+        async def body() -> str:
+            await asyncio.sleep(0)
+            return (await run.call_model("inside")).content
+
+        async def beside() -> str:
+            return (await run.call_model("beside")).content
+
+        found = await asyncio.gather(host.once("a", "read", body), beside())
+        found += [(await run.call_model("after")).content]
+        await host.ask_user("Well?")
+        return found
+
+    result = await parked_and_gone_on(script, "yes")
+    assert result.output == ["On inside.", "On beside.", "On after."]
+
+
+async def test_a_body_that_waits_for_people_gets_its_replies_back() -> None:
+    async def script(run: Any, host: Any, board: Any) -> Any:
+        async def body() -> list[Any]:
+            return [(await run.call_model("in")).content, await host.ask_user("Well?")]
+
+        before = (await run.call_model("before")).content
+        inside = await host.once("a", "write", body)
+        return [before, *inside, (await run.call_model("after")).content]
+
+    result = await parked_and_gone_on(script, "yes")
+    assert result.output == ["On before.", "On in.", "yes", "On after."]
+    assert result.usage.api_calls == 3
+
+
+async def test_an_answer_to_a_question_in_a_step_is_not_given_to_one_after_it() -> None:
+    async def script(run: Any, host: Any, board: Any) -> Any:
+        first = await host.once("a", "write", lambda: host.ask_user("One?"))
+        return [first, await host.ask_user("Two?"), await host.ask_user("Three?")]
+
+    assert (await parked_and_gone_on(script, "A", "B", "C")).output == ["A", "B", "C"]
+
+
+async def test_children_in_the_body_of_a_finished_step_are_not_those_after_it() -> None:
+    async def inner(run: Any, host: Any, board: Any) -> str:
+        return run.id
+
+    async def script(run: Any, host: Any, board: Any) -> Any:
+        async def body() -> Any:
+            return (await run.child(Agent("i", engine=ScriptEngine(inner)), "?")).output
+
+        first = await host.once("a", "write", body)
+        await host.ask_user("Well?")
+        return [first, await body()]
+
+    first, second = (await parked_and_gone_on(script, "yes")).output
+    assert first != second
+
+
+async def test_a_message_of_a_finished_step_does_not_double_those_after_it() -> None:
+    async def script(run: Any, host: Any, board: Any) -> None:
+        await host.once("a", "write", lambda: board.append(Message("assistant", "A")))
+        board.append(Message("assistant", "B"))
+        await host.ask_user("Well?")
+        board.append(Message("assistant", "A"))
+
+    result = await parked_and_gone_on(script, "yes")
+    assert [one.text for one in result.messages] == ["A", "B", "A"]
+
+
+async def test_replies_in_the_body_of_a_step_are_no_difference_to_a_replay() -> None:
+    async def script(run: Any, host: Any, board: Any) -> Any:
+        async def body() -> str:
+            return (await run.call_model("one")).content
+
+        return [await host.once("a", "write", body), (await run.call_model("two")).content]
+
+    journal = Ordered()
+    result = await run(echoing(script), "Go.", journal=journal)
+    told = await replay(result.run_id, echoing(script), journal=journal)
+    assert told.difference is None
+    assert told.result is not None
+    assert told.result.output == result.output == ["On one.", "On two."]

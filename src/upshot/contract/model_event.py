@@ -24,12 +24,14 @@ class ModelStarted(RunEvent, frozen=True, kw_only=True):
         turn: Which turn of the attempt, from 1.
         messages: How many messages are sent.
         purpose: "repair" for one that corrects the arguments of a call; "" for the engine's.
+        step: The key of the ``host.once`` in whose body it is asked, "" for none.
     """
 
     model: str = ""
     turn: int = 0
     messages: int = 0
     purpose: str = ""
+    step: str = ""
 
 
 class ModelRetried(RunEvent, frozen=True, kw_only=True):

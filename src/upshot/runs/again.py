@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,20 +28,28 @@ class Again:
         self.asked: Mapping[str, PendingApproval] = past.asked
         self.answers: Mapping[str, CallAnswer] = past.answers
         self.diverged: bool = False
-        self._turns = deque(past.models.items())
+        self._turns: defaultdict[str, deque[tuple[int, str]]] = defaultdict(deque)
+        for turn, model in past.models.items():
+            self._turns[past.bodies.get(turn, "")].append((turn, model))
         self._replies = past.replies
         self._outcomes: dict[tuple[str, str], deque[ToolOutcome]] = {}
         for record in past.records[past.records_before :]:
             key = record.call_id, record.tool_name
             self._outcomes.setdefault(key, deque()).append(record.outcome)
 
-    def turn(self, model: str) -> int | None:
-        """The turn in which an earlier sitting made the next model call; None for a new one."""
-        if not self._turns:
+    def turn(self, model: str, step: str) -> int | None:
+        """The turn in which an earlier sitting made the next model call; None for a new one.
+
+        Args:
+            model: Who is asked.
+            step: The ``host.once`` in whose body, "" for none; each has an order of its own.
+        """
+        turns = self._turns[step]
+        if not turns:
             return None
-        turn, asked = self._turns.popleft()
+        turn, asked = turns.popleft()
         if asked != model:
-            self._turns.clear()
+            turns.clear()
             self.diverged = True
             return None
         return turn

@@ -323,8 +323,10 @@ class Board:
 
     def _without_known(self, added: tuple[Message, ...], channel: str) -> tuple[Message, ...]:
         known = self._again.get(channel, deque[Message]())
-        while added and known and added[0] == known[0]:
-            known.popleft()
+        while added and added[0] in known:
+            # What stands between was appended in a step that is not done again.
+            while known.popleft() != added[0]:
+                pass
             added = added[1:]
         if added:
             # From here on it is another story, or goes beyond what stands here.

@@ -76,6 +76,7 @@ class ModelCaller:
         *,
         purpose: str = "",
         turn: int | None = None,
+        step: str = "",
     ) -> ModelResponse:
         """Ask *model*.
 
@@ -85,6 +86,7 @@ class ModelCaller:
             purpose: What for, "" for a turn of the engine's; only these are shown to watchers
                 while they come, and are the run's last reply.
             turn: Which turn it is, where an earlier sitting began it and was cut off.
+            step: The key of the ``host.once`` in whose body it is asked, "" for none.
 
         Returns:
             What came of it; an error is a value here too.
@@ -102,7 +104,13 @@ class ModelCaller:
         if turn is None:
             turn = self.ledger.turns - self.ledger.turns_before
         self.recorder.emit(
-            ModelStarted(model=name, turn=turn, messages=len(request.messages), purpose=purpose)
+            ModelStarted(
+                model=name,
+                turn=turn,
+                messages=len(request.messages),
+                purpose=purpose,
+                step=step,
+            )
         )
         # What was done so far must be safe before more money is spent on it.
         await self.recorder.barrier()
@@ -110,7 +118,7 @@ class ModelCaller:
         if self._record is None:
             response = await asking.ask()
         else:
-            response = self._record.reply(name)
+            response = self._record.reply(name, step)
         self.ledger.note(response, purpose=purpose)
         self.recorder.emit(
             ModelReplied(

@@ -44,6 +44,7 @@ from ..tools.working_time import WorkingTime
 from .audience import Audience
 from .callback import Wait, answer_at_once, attribute, call, is_async, kind_of, method, raised
 from .jobs import Jobs
+from .place import Body, body_of, current_body
 from .recorder import Recorder
 from .signals import Failed, Parked, signal_of
 from .steps import Steps
@@ -216,9 +217,7 @@ class RunHost:
             Parked: Nobody can answer now.
         """
         if key is None:
-            attempt = self._recorder.attempt
-            place = self._questions[attempt] = self._questions.get(attempt, 0) + 1
-            key = f"question-{attempt}-{place}"
+            key = f"question-{self._next_question()}"
         if key in self._steps.answers:
             return self._steps.answers[key]
         pending = PendingQuestion(id=key, question=question, choices=choices)
@@ -245,6 +244,15 @@ class RunHost:
         self._open.pop(key, None)
         self._recorder.emit(QuestionAnswered(id=key, value=answer))
         return answer
+
+    def _next_question(self) -> str:
+        """What tells the next question without a key: attempt, body and number."""
+        attempt, body = self._recorder.attempt, body_of(self._recorder.run_id)
+        if body is not None:
+            body.questions += 1
+            return f"{attempt}-{body.key}-{body.questions}"
+        self._questions[attempt] = self._questions.get(attempt, 0) + 1
+        return f"{attempt}-{self._questions[attempt]}"
 
     def tell_answers(self, answers: Iterable[AnyAnswer]) -> None:
         """Log what people answered to questions; a word on a call is told where it is taken up."""
@@ -389,15 +397,17 @@ class RunHost:
         known = self._steps.settled.get(key)
         if known is not None:
             return self._steps.recall(known)
-        word = Effect(effect)
+        word, recorder = Effect(effect), self._recorder
         if self._running is None:
             self._running = Jobs()
-        return await self._running.do(
-            key,
-            lambda: self._steps.do(
-                key, word, body, self._recorder, idempotent=idempotent, who=f"the step {key!r}"
-            ),
-        )
+
+        async def work() -> Json:
+            # The task is its own, so nobody else is seen in this body.
+            current_body.set(Body(recorder.run_id, recorder.attempt, key))
+            who = f"the step {key!r}"
+            return await self._steps.do(key, word, body, recorder, idempotent=idempotent, who=who)
+
+        return await self._running.do(key, work)
 
     async def step(
         self,

@@ -92,6 +92,7 @@ class Past:
         settled: Outcomes of the last reply's calls that the board does not show, by id.
         reply: A reply that is not on the board yet, or the error that ended the attempt.
         models: Which model was asked in each turn of the attempt, in order.
+        bodies: The ``host.once`` in whose body it was asked, by turn, where there is one.
         replies: What it replied, by turn.
         seed: What the board of the first attempt was started with.
         lost_calls: How many models were asked and never answered, since the process ended.
@@ -139,6 +140,7 @@ class Past:
         self.reply: ModelResponse | None = None
         self.lost_calls: int = 0
         self.models: dict[int, str] = {}
+        self.bodies: dict[int, str] = {}
         self.replies: dict[int, ModelResponse] = {}
         self.seed: list[BoardChanged] = []
         self.stored: list[Artifact] = []
@@ -231,13 +233,15 @@ class Past:
         self.reply = self.line = self.handoff = self.point = None
         self.decisions = []
         self.settled, self.unsettled = {}, {}
-        self.models, self.replies = {}, {}
+        self.models, self.replies, self.bodies = {}, {}, {}
 
     def _model_started(self, event: ModelStarted) -> None:
         # Taken back by the answer.
         self.lost_calls += 1
         if not event.purpose:
             self.models.setdefault(event.turn, event.model)
+            if event.step:
+                self.bodies[event.turn] = event.step
 
     def _model_retried(self, event: ModelRetried) -> None:
         self.responses.append(event.response)

@@ -64,6 +64,7 @@ class _Attempt:
     def __init__(self) -> None:
         self.seed: list[BoardChanged] = []
         self.models: dict[int, str] = {}
+        self.bodies: dict[int, str] = {}
         self.replies: dict[int, ModelResponse] = {}
         self.asked_at: dict[int, int] = {}
         self.open: dict[str, list[Event]] = {}
@@ -71,13 +72,21 @@ class _Attempt:
         self.asked: dict[str, PendingApproval] = {}
         self.line: AttemptLine | None = None
 
-    def replied(self) -> Iterable[tuple[int, ModelResponse]]:
-        """The replies in the order in which they were asked for, with the events that asked."""
-        return (
-            (self.asked_at[turn], self.replies[turn])
-            for turn in self.models
-            if turn in self.replies
-        )
+    def replied(self) -> dict[str, deque[tuple[int, ModelResponse]]]:
+        """The replies in the order in which they were asked for, with the events that asked.
+
+        By the ``host.once`` in whose body, "" for none.
+        """
+        found: dict[str, deque[tuple[int, ModelResponse]]] = {}
+        for turn in self.models:
+            if turn in self.replies:
+                replies = found.setdefault(self.bodies.get(turn, ""), deque())
+                replies.append((self.asked_at[turn], self.replies[turn]))
+        return found
+
+    def asked_in(self, step: str) -> list[int]:
+        """The events that asked a model in the body of a step."""
+        return [self.asked_at[turn] for turn, body in self.bodies.items() if body == step]
 
 
 class _Steps(Steps):
@@ -85,13 +94,24 @@ class _Steps(Steps):
 
     Args:
         leave_out: Told of each step of an engine's that is handed back whole, by its key.
+        skip: Told of each step whose body is not run again, by its key.
         end: Told of each step that has no outcome; raises what the attempt ended with in it.
     """
 
-    def __init__(self, leave_out: Callable[[str], None], end: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        leave_out: Callable[[str], None],
+        skip: Callable[[str], None],
+        end: Callable[[str], None],
+    ) -> None:
         super().__init__()
         self._leave_out = leave_out
+        self._skip = skip
         self._end = end
+
+    def recall(self, settled: StepSettled) -> Json:
+        self._skip(settled.key)
+        return super().recall(settled)
 
     def hand_back(self, settled: StepSettled) -> Json:
         self._leave_out(settled.key)
@@ -130,13 +150,13 @@ class Recording:
         self.past: Past = Past(secrets)
         self._hidden = Secrets(secrets)
         self._marks: re.Pattern[bytes] | None = None
-        self.steps: Steps = _Steps(self._leave_out, self._end_in)
+        self.steps: Steps = _Steps(self._leave_out, self._skip, self._end_in)
         self.steps.on_miss = self.miss
         self.children: deque[str] = deque()
         self.beyond: str = ""
         self.waiting: tuple[PendingApproval, ...] = ()
         self._attempts: dict[int, _Attempt] = {}
-        self._replies: deque[tuple[int, ModelResponse]] = deque()
+        self._replies: dict[str, deque[tuple[int, ModelResponse]]] = {}
         # Between which events each step was under way, and those that are not done again.
         self._spans: dict[str, tuple[int, int | None]] = {}
         self._left_out: set[int] = set()
@@ -154,20 +174,21 @@ class Recording:
     def begin(self, attempt: int) -> list[BoardChanged]:
         """Turn to *attempt*; returns what its board was started with."""
         self._now = self._attempts.get(attempt) or _Attempt()
-        self._replies = deque(self._now.replied())
+        self._replies = self._now.replied()
         return self._now.seed
 
-    def reply(self, model: str) -> ModelResponse:
-        """The reply to the next model call.
+    def reply(self, model: str, step: str) -> ModelResponse:
+        """The reply to the next model call in the body of a ``host.once``, "" for none.
 
         Raises:
             Failed: There is none.
         """
-        while self._replies and self.is_left_out(self._replies[0][0]):
-            self._replies.popleft()
-        if not self._replies:
+        replies = self._replies.setdefault(step, deque())
+        while replies and self.is_left_out(replies[0][0]):
+            replies.popleft()
+        if not replies:
             self.miss(f"a reply of {model}")
-        return self._replies.popleft()[1]
+        return replies.popleft()[1]
 
     def call(self, call: ToolCall) -> CallRecord | None:
         """What came of *call*; None where it waits for somebody's word.
@@ -230,6 +251,10 @@ class Recording:
         start, end = span
         self._left_out.update(range(start + 1, end or self.past.seq + 1))
 
+    def _skip(self, key: str) -> None:
+        """Pass over what models were asked in the body of a step."""
+        self._left_out.update(self._now.asked_in(key))
+
     def _end_in(self, key: str) -> None:
         """Fail as the attempt did where it ended within a step, which then has no outcome.
 
@@ -262,6 +287,8 @@ class Recording:
                 now.seed.append(event)
             case ModelStarted(purpose=""):
                 now.models.setdefault(event.turn, event.model)
+                if event.step:
+                    now.bodies[event.turn] = event.step
                 now.asked_at[event.turn] = event.seq
             case ModelReplied(purpose=""):
                 now.replies[event.turn] = event.response

@@ -43,7 +43,7 @@ from .kin import child_id, origins_of, pending_in
 from .onward import is_asked, point_of
 from .output import OutputType
 from .past import CallAnswer, Past
-from .place import Places
+from .place import Places, body_of
 from .report import Report
 
 __all__ = ["Run"]
@@ -257,16 +257,17 @@ class Run:
             raise Misuse(
                 f"call_model was given a model of type {type(model).__name__}: give a Model"
             )
-        again, turn = self._again, None
+        again, turn, body = self._again, None, body_of(self.id)
+        step = "" if body is None else body.key
         if again is not None:
-            turn = again.turn(name_of(model))
+            turn = again.turn(name_of(model), step)
             if again.diverged:
                 again.diverged = False
                 self._box.recorder.warn(_DIVERGED)
             reply = None if turn is None else again.reply(turn)
             if reply is not None:
                 return reply
-        response = await self._box.caller.call(model, request, turn=turn)
+        response = await self._box.caller.call(model, request, turn=turn, step=step)
         self._box.begin_reply()
         return response
 
@@ -367,9 +368,10 @@ class Run:
             return asked, self.is_again and past is not None and asked.run_id in past.children
         if self._places is None:
             self._places = Places(self._attempt)
-        veil = self._ground.veil
+        body, veil = body_of(self.id), self._ground.veil
+        places = self._places if body is None else body.places
         shown = asked if veil is None else veil.show(asked)
-        key = self._places.key(getattr(agent, "id", ""), shown)
+        key = places.key(getattr(agent, "id", ""), shown)
         return replace(asked, run_id=self._child_id(key)), self.is_again
 
     def _child_id(self, key: str) -> str:
