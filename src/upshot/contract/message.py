@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeAlias, cast, overload
+from typing import ClassVar, TypeAlias, cast, overload
 
 from ..errors import Misuse
 from .call import ToolCall
@@ -274,7 +274,7 @@ class Conversation(Sequence[Message]):
         return iter(self._messages)
 
     # It grows, so it is no key.
-    __hash__ = None  # pyright: ignore[reportAssignmentType]
+    __hash__: ClassVar[None] = None  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Conversation):
