@@ -29,6 +29,7 @@ from upshot import (
 )
 from upshot.contract import PendingQuestion
 from upshot.runs.ending import classify
+from upshot.runs.signals import signal_of
 
 
 class LookAlike(Exception):
@@ -336,3 +337,11 @@ async def test_a_host_that_parks_leaves_its_question_open() -> None:
     result = await run(Agent("a", engine=Do(work)), "?", host=Host())
     assert [(one.id, one.kind) for one in result.pending] == [("q", "pending_question")]
     assert result.warnings == ()
+
+
+def test_groups_in_groups_say_what_their_signals_say() -> None:
+    inner = ExceptionGroup("inner", [Parked(PendingQuestion(id="q", question="Who?"))])
+    said = signal_of(ExceptionGroup("outer", [inner, Failed("not_found", "no such order")]))
+    assert isinstance(said, Failed)
+    assert isinstance(signal_of(ExceptionGroup("outer", [inner])), Parked)
+    assert signal_of(ExceptionGroup("outer", [inner, KeyError("k")])) is None
