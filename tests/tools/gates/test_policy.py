@@ -106,9 +106,10 @@ async def test_after_an_untrusted_result_writes_are_asked_about_and_reads_are_no
 async def test_before_it_and_without_the_rule_writes_run():
     box = Toolbox(TOOLS, policy=Policy(taint=True))
     assert len(await box.dispatch([ToolCall("m", "mail_send")])) == 1
-    box = Toolbox(TOOLS)
-    await box.dispatch([ToolCall("f", "fetch")])
-    assert len(await box.dispatch([ToolCall("m", "mail_send")])) == 1
+    for policy in (None, Policy(deny=["wipe"])):
+        box = Toolbox(TOOLS, policy=policy)
+        await box.dispatch([ToolCall("f", "fetch")])
+        assert len(await box.dispatch([ToolCall("m", "mail_send")])) == 1
 
 
 async def test_the_taint_outlives_the_turn_and_is_restored_from_records():
