@@ -20,7 +20,7 @@ from upshot import (
     run,
     start,
 )
-from upshot.models import reply_of
+from upshot.models.raised import reply_of
 from upshot.testing import FakeClock
 
 

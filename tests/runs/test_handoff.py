@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from typing import Any
 
@@ -20,6 +21,7 @@ from upshot import (
     Request,
     RunInfo,
     ScriptedModel,
+    ScriptEngine,
     Status,
     ToolCall,
     ToolDenied,
@@ -345,9 +347,59 @@ class Hiding:
 
 
 @pytest.mark.parametrize("filter", [hide, Hiding(), functools.partial(hide)])
-async def test_an_async_filter_is_refused_before_the_run(filter: Any) -> None:
-    with pytest.raises(Misuse, match="filter of the hand-off to 'tech' is async"):
-        await handed_over(TO_TECH, agent=guarded(filter))
+async def test_an_async_filter_hides_its_hand_off(filter: Any) -> None:
+    result = await handed_over(TO_TECH, "Mine.", agent=guarded(filter))
+    (denied,) = result.tool_outcomes
+    assert isinstance(denied, ToolDenied)
+    assert (denied.reason, result.handoff, result.content) == ("unknown_tool", None, "Mine.")
+    assert result.warnings == ()
+
+
+async def test_an_async_filter_is_asked_before_each_turn() -> None:
+    asked = list[int]()
+
+    async def later(info: Any, board: Any) -> bool:
+        await asyncio.sleep(0)
+        asked.append(len(board.messages()))
+        return len(board.messages()) > 1
+
+    result = await handed_over(TO_TECH, TO_TECH, agent=guarded(later))
+    assert result.handoff is not None
+    assert [outcome.kind for outcome in result.tool_outcomes] == [
+        "tool_denied",
+        "tool_execution_result",
+    ]
+    # When the attempt began, and before each turn.
+    assert asked == [1, 1, 3]
+
+
+async def test_a_script_sees_the_hand_offs_that_an_async_filter_shows() -> None:
+    async def names(run: Any, host: Any, board: Any) -> list[str]:
+        return [spec.name for spec in run.tools.schemas()]
+
+    async def show(info: Any, board: Any) -> bool:
+        return info.agent_id == "triage"
+
+    shown = [Handoff("tech", filter=show), Handoff("billing", filter=hide)]
+    agent = Agent[Any]("triage", handoffs=shown, engine=ScriptEngine(names))
+    assert (await run(agent, "Help.")).output == ["transfer_to_tech"]
+
+
+async def test_an_async_filter_that_raises_hides_its_hand_off_and_is_told_once() -> None:
+    async def fail(info: Any, board: Any) -> bool:
+        raise ValueError("closed")
+
+    result = await handed_over(TO_TECH, "Mine.", agent=guarded(fail))
+    assert result.handoff is None
+    assert [one.message for one in result.warnings] == [
+        "filter of the hand-off to 'tech' raised ValueError: closed"
+    ]
+
+
+def test_an_async_filter_cannot_be_asked_where_nobody_waits() -> None:
+    assert len(handoff_tools([Handoff("tech", filter=hide)])) == 1
+    with pytest.raises(Misuse, match="nobody can wait for it here"):
+        handoff_tools([Handoff("tech", filter=hide)], Request("Help."))
 
 
 async def test_a_filter_that_gives_a_coroutine_hides_its_hand_off() -> None:

@@ -25,7 +25,7 @@ __all__ = [
 HANDOFF_STATE_KEY = "handoff"
 HANDOFF_FINALIZE_REASON = "handoff:"
 
-HandoffFilter: TypeAlias = Callable[[RunInfo, object], bool]
+HandoffFilter: TypeAlias = Callable[[RunInfo, object], Awaitable[bool] | bool]
 HandoffHook: TypeAlias = Callable[[RunInfo, "HandoffEvent"], Awaitable[None] | None]
 
 
@@ -56,6 +56,7 @@ class Handoff(metaclass=ArgumentsMeta):
         description: When to hand over, for the model.
         tool_name: The tool's name; None makes one of the id.
         filter: Called with the run's identity and its board; False hides the hand-off.
+            Sync or async.
         on_invoke: Called with the identity and the event, sync or async, before the
             hand-off holds; an exception makes it a failed call and no hand-off.
         history: Whether the receiver gets the messages so far.

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..contract import AgentError, AgentResult, ErrorCode, JsonObject, Origin, Status, coerce_result
 from ..errors import RunFailed
-from ..models import client_error
+from ..models.raised import client_error
 from ..native import find_headers, find_rate_limit
 from ..tools import ToolError
 

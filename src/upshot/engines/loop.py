@@ -136,6 +136,7 @@ class _Turns:
         self._number += 1
         response = self._logged_reply()
         if response is None:
+            await self._run.ask_filters()
             response = await self._run.call_model(self._request(), model=self._model)
         if response.error is not None:
             self._fail(response, response.error, is_shown=False)

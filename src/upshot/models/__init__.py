@@ -8,7 +8,6 @@ from .http_model import HttpModel
 from .names import SettingFields, missing_key, name_of, resolve
 from .prices import Price, Prices
 from .providers import PROVIDERS, Provider
-from .raised import client_error, reply_of
 from .retry import OnRetry, call_with_retry, stream_with_retry
 from .script_file import open_script
 from .scripted import Reply, ScriptedModel, ScriptItem
@@ -37,12 +36,10 @@ __all__ = [
     "Transport",
     "aclose_transports",
     "call_with_retry",
-    "client_error",
     "default_transport",
     "missing_key",
     "name_of",
     "open_script",
-    "reply_of",
     "resolve",
     "stream_with_retry",
 ]

@@ -25,6 +25,8 @@ async def work_on(parts: Equipment) -> None:
     current_handoffs.set(parts.handoffs)
     if parts.plan.agent.instructions is not None:
         parts.run.instruct(await _instructions(parts))
+    if parts.handoffs:
+        await parts.handoffs.ask_filters()
     engine = cast("Any", parts.plan.engine)
     try:
         made = engine.execute(parts.run, parts.host, parts.board)

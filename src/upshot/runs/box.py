@@ -140,6 +140,11 @@ class Box:
         """End one tool call; returns whether there was one under way."""
         return self._made is not None and self._made.cancel_call(call_id)
 
+    async def ask_filters(self) -> None:
+        """Ask the async filters of hand-offs."""
+        if self._handoffs:
+            await self._handoffs.ask_filters()
+
     def warn_of_leftovers(self) -> None:
         """Tell which bodies go on though nobody waits for them."""
         if self._made is not None:

@@ -24,7 +24,8 @@ from ..contract import (
     StreamItem,
     TextDelta,
 )
-from ..models import call_with_retry, name_of, reply_of, stream_with_retry
+from ..models import call_with_retry, name_of, stream_with_retry
+from ..models.raised import reply_of
 from .hooks import Hooks
 from .ledger import Ledger
 from .recorder import Recorder

@@ -64,6 +64,8 @@ class Handoffs:
         self._recorder = ground.recorder
         # Their filters raised, which is told once.
         self._broken: list[Handoff] = []
+        # What async filters said when they were asked last; before that they hide.
+        self._said: dict[str, bool] = {}
 
     def __bool__(self) -> bool:
         return bool(self._by_tool)
@@ -72,6 +74,17 @@ class Handoffs:
     def are_filtered(self) -> bool:
         """Whether any of them may be hidden."""
         return any(handoff.filter is not None for handoff in self._by_tool.values())
+
+    async def ask_filters(self) -> None:
+        """Ask the async filters, before a turn; the others are asked whenever somebody looks."""
+        for name, handoff in self._by_tool.items():
+            if handoff.filter is not None and is_async(handoff.filter):
+                try:
+                    self._said[name] = bool(await call(handoff.filter, self.info, self.board))
+                except Exception as error:
+                    # A broken filter hides its hand-off: what nobody allowed is not done.
+                    self._said[name] = False
+                    self._hide(handoff, error)
 
     def offered(self) -> Container[str]:
         """The names of tools that are on offer now; those of other tools always are."""
@@ -114,6 +127,8 @@ class Handoffs:
             state[HANDOFF_STATE_KEY] = to_free_json(self._recorder.handoff)[0]
 
     def _is_shown(self, handoff: Handoff) -> bool:
+        if handoff.filter is not None and is_async(handoff.filter):
+            return self._said.get(_name_of(handoff), False)
         return _is_shown(handoff, self.info, self.board, self._hide)
 
     def _hide(self, handoff: Handoff, error: Exception) -> None:
@@ -141,7 +156,8 @@ def handoff_tools(
         request: Where given, those are left out whose filter hides them for it.
 
     Raises:
-        Misuse: An item is no hand-off, two have one tool name, or a filter is async.
+        Misuse: An item is no hand-off, two have one tool name, or a filter that is to be asked is
+            async.
     """
     found = handoffs_of(Agent[Any]("handoffs", handoffs=tuple(handoffs)))
     if request is not None:
@@ -187,11 +203,6 @@ class _Transfer:
 # Kept, for its argument check is compiled once a tool.
 @functools.lru_cache(maxsize=256)
 def _tool_of(handoff: Handoff) -> Tool:
-    if handoff.filter is not None and is_async(handoff.filter):
-        raise Misuse(
-            f"the filter of the hand-off to {handoff.to_agent_id!r} is async: "
-            "make it a plain function"
-        )
     # One without a hook touches nothing outside: cut off by the end of its process, it is made
     # again. A second one in a turn is told that it is superseded, and not that it was done already.
     is_bare = handoff.on_invoke is None
@@ -231,6 +242,11 @@ def _is_shown(
 ) -> bool:
     if handoff.filter is None:
         return True
+    if is_async(handoff.filter):
+        raise Misuse(
+            f"the filter of the hand-off to {handoff.to_agent_id!r} is async, and nobody can wait "
+            "for it here: make it a plain function"
+        )
     try:
         return bool(answer_at_once(handoff.filter, info, board))
     except Exception as error:

@@ -237,6 +237,13 @@ class Run:
         """Show what the agent says about itself in this attempt."""
         self._instructions = instructions
 
+    async def ask_filters(self) -> None:
+        """Ask the async filters of hand-offs which of them are on offer now.
+
+        They are asked when an attempt begins; an engine with turns asks them before each.
+        """
+        await self._box.ask_filters()
+
     async def call_model(self, request: ModelInput, *, model: Model | None = None) -> ModelResponse:
         """Ask a model through deciders, log, retry, budget and accounting.
 
