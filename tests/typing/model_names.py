@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import assert_type
 
-from upshot.contract import AgentError, ErrorCode, ModelRequest, ModelResponse, ToolCall
+from upshot.contract import ErrorCode, ModelRequest, ModelResponse, ToolCall
 from upshot.models import (
     FALLBACK_CODES,
     PROVIDERS,
@@ -30,12 +30,10 @@ from upshot.models import (
     Transport,
     aclose_transports,
     call_with_retry,
-    client_error,
     default_transport,
     missing_key,
     name_of,
     open_script,
-    reply_of,
     resolve,
     stream_with_retry,
 )
@@ -106,8 +104,3 @@ async def again(model: Model) -> None:
     assert_type(tries, int)
     async for item in stream_with_retry(lambda: model.stream(ModelRequest.of("Hello")), None):
         print(item)
-
-
-def read_from(exception: Exception) -> None:
-    assert_type(client_error(exception), AgentError | None)
-    assert_type(reply_of(exception), ModelResponse | None)
