@@ -78,3 +78,12 @@ async def test_a_repetition_is_told_and_does_not_hold_its_twin():
     found = await box.check(ToolCall("2", "look"))
     assert found.outcome is not None
     assert found.outcome.reason == "duplicate"
+
+
+async def test_asking_does_not_begin_anew_what_is_counted_in_a_row():
+    box = Toolbox([look])
+    for number in range(3):
+        await box.dispatch([ToolCall(f"bad-{number}", "look", {"n": "x"})])
+        await box.check(ToolCall("asked", "look"))
+    (outcome,) = await box.dispatch([ToolCall("good", "look")])
+    assert getattr(outcome, "reason", "") == "blocked"
