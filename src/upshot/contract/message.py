@@ -203,9 +203,10 @@ class Message(_Said, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if type(self.role) is str:
             set_field(self, "role", Role(self.role))
-        content, calls = cast("tuple[object, object]", (self.content, self.tool_calls))
-        if type(content) is str and content.isascii() and calls == () and not self.metadata:
+        text = self.content
+        if type(text) is str and text.isascii() and self.tool_calls == () and not self.metadata:
             return
+        content, calls = cast("tuple[object, object]", (text, self.tool_calls))
         # None is how others say that there is no text; callers write lists.
         if content is None:
             set_field(self, "content", "")

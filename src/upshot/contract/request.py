@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from types import NoneType
 from typing import Any, TypeAlias, cast
 
 import msgspec
@@ -37,6 +39,13 @@ class _Asked(Root, frozen=True, kw_only=False):
     message: Message | str
 
 
+# To look at all fields of a request at once; these types are right.
+_fields_of = attrgetter(
+    "message", "inputs", "metadata", "task_id", "context_id", "run_id", "config"
+)
+_USUAL_TYPES = (Message, dict, dict, str, str, str, NoneType)
+
+
 class Request(_Asked, frozen=True, kw_only=True):
     """One request to an agent: ``Request("Where is order 7?")``.
 
@@ -60,6 +69,8 @@ class Request(_Asked, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if isinstance(self.message, str):
             set_field(self, "message", Message(Role.USER, self.message))
+        if (*map(type, _fields_of(self)),) == _USUAL_TYPES:
+            return
         check_types(self, "message", "task_id", "context_id", "run_id", "config")
         if type(self.inputs) is dict and type(self.metadata) is dict:
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, KeysView
 from datetime import datetime, timedelta
 from operator import attrgetter
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, cast
 
 from ..errors import Misuse, RunFailed
@@ -46,10 +47,11 @@ _SEQUENCES = (
 )
 
 
+# What a field holds that needs no change; a decoder gives lists, and people write words.
+_FINE = frozenset[type]({Status, FinishReason, InterruptCause, NoneType, tuple})
 _WORDS = (("status", Status), ("finish_reason", FinishReason), ("cause", InterruptCause))
 # To look at all of them at once.
-_sequences_of = attrgetter(*_SEQUENCES)
-_words_of = attrgetter(*(name for name, _ in _WORDS))
+_judged_of = attrgetter(*_SEQUENCES, *(name for name, _ in _WORDS))
 
 
 class RunWarning(Value, frozen=True, kw_only=True):
@@ -162,15 +164,14 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
     local: Local | None = None
 
     def __post_init__(self) -> None:
-        if str in map(type, _words_of(self)):
+        if not _FINE.issuperset(map(type, _judged_of(self))):
             for name, words in _WORDS:
                 word: object = getattr(self, name)
                 if type(word) is str:
                     set_field(self, name, words(word))
+            freeze(self, *_SEQUENCES)
         if (self.error is None) is not (self.status is Status.COMPLETED):
             raise Misuse(_contradiction(self.status, self.error))
-        if list in map(type, _sequences_of(self)):
-            freeze(self, *_SEQUENCES)
         settle_moments(self, "started_at", "ended_at")
         amount = cast("object", self.cost)
         if amount is not None and not isinstance(amount, Cost):

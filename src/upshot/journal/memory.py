@@ -133,7 +133,7 @@ class MemoryJournal:
             self._append_other(event, epoch)
             return
         events = log.events
-        if event.seq != len(events) + 1 or (epoch is not None and epoch != log.epoch):
+        if event.seq != len(events) + 1 or (epoch != log.epoch and epoch is not None):
             raise log.refusal(event.run_id, event.seq, epoch)
         events.append(event)
 

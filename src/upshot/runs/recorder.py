@@ -77,6 +77,7 @@ class Recorder:
         self.warnings: list[RunWarning] = []
         self.now: Callable[[], datetime] = clock.now
         self._journal = journal
+        self._append = None if journal is None else journal.append
         self._epoch = epoch
         self._veil = veil
         # Whether events are at most logged, as they are.
@@ -109,31 +110,33 @@ class Recorder:
         Raises:
             JournalError: The log no longer belongs to this process, or is closed.
         """
-        kind = type(event)
         # Most events are at most logged, as they are, and mean nothing to the run itself.
-        is_usual = self._is_quiet and kind in _USUAL
+        is_usual = self._is_quiet and type(event) in _USUAL
         if not is_usual and not self._takes(event):
             return
-        journal = self._journal
+        append, seq = self._append, self.seq + 1
         # Nobody can have seen an event that is neither logged nor watched nor kept.
-        if journal is not None or not is_usual:
+        if append is not None or not is_usual:
             _set(event, "run_id", self.run_id)
             _set(event, "attempt", self.attempt)
             _set(event, "time", self.now())
-            _set(event, "seq", self.seq + 1)
-        if journal is not None:
-            written = event if self._veil is None else self._veil.write(event)
+            _set(event, "seq", seq)
+        if append is not None:
             try:
-                journal.append(written, epoch=self._epoch)
+                append(event if is_usual else self._veiled(event), epoch=self._epoch)
             except JournalError:
                 self.is_lost = True
                 raise
-        self.seq += 1
+        self.seq = seq
         if not is_usual:
             self._part = 0
             self._keep(event)
             if self._watchers:
                 self._tell(event)
+
+    def _veiled(self, event: Event) -> Event:
+        """*event* as it is logged."""
+        return event if self._veil is None else self._veil.write(event)
 
     def _takes(self, event: Event) -> bool:
         """Whether *event* is durable and comes in time; a delta is shown at once."""
@@ -205,7 +208,7 @@ class Recorder:
 
     def leave_journal(self) -> None:
         """Log nothing more, since the log cannot be written; watchers are still told."""
-        self._journal = None
+        self._journal = self._append = None
 
     def warn(self, warning: RunWarning) -> None:
         """Log a warning and keep it for the result."""
