@@ -63,6 +63,7 @@ _METHODS = {
     "clock": ("monotonic", "now", "sleep"),
     "engine": ("execute",),
 }
+_JUDGED = frozenset({*_KINDS, *_LISTS, *_METHODS, "approve", "host", "prepare"})
 # A host may lack every method, but none of these is meant as one.
 _NO_HOSTS = frozenset({bool, bytes, dict, float, frozenset, int, list, set, str, tuple})
 
@@ -84,7 +85,7 @@ def check_options(options: Mapping[str, object], *, also: Collection[str] = ()) 
             told = ", ".join(sorted(known - _UNTOLD))
             hint = f"did you mean {near[0]!r}?" if near else f"there are {told}"
             raise Misuse(f"a run has no option {name!r}: {hint}")
-        if value is not None:
+        if value is not None and name in _JUDGED:
             _check_kind(name, value)
     attempts = options.get("max_attempts")
     if isinstance(attempts, int) and attempts < 1:

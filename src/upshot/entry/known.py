@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import os
 from types import FunctionType
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from ..contract import Agent, AgentSpec, Decider, Handoff, Observer, handoffs_of
+from ..contract import Agent, AgentSpec, Decider, Handoff, Journal, Observer, Request, handoffs_of
 from ..contract.value import Local
-from ..runs import OutputType, Plan, handoff_tools
+from ..runs import OutputType, Plan, RunOptions, current_run, handoff_tools
 from ..tools import Tool, resolve_tools
-from .arguments import check_hooks
+from .arguments import check_hooks, to_request
 
-__all__ = ["HOOKS", "Known", "known_of"]
+__all__ = ["HOOKS", "Known", "is_plain", "known_of", "new_run_id", "usual_plan"]
 
 # What may be called of an observer and of a decider.
 HOOKS = {
     name: [method for method in vars(role) if not method.startswith("_")]
     for name, role in (("observers", Observer), ("deciders", Decider))
 }
+# What a call may give and still be planned like the last one of its agent.
+_PLAIN = frozenset({"journal"})
 _KEY = "_known"
 
 
@@ -56,6 +60,42 @@ def known_of(agent: Agent[Any]) -> Known:
         # On the agent itself: a table beside it would keep alive what refers to its agent.
         vars(agent)[_KEY] = Local(**{_KEY: known})
     return known
+
+
+def usual_plan(
+    agent: Agent[Any] | AgentSpec,
+    request: Request | str,
+    options: RunOptions,
+    journal: Journal | None,
+) -> Plan | None:
+    """The plan of a text asked without options, where *agent* was asked like that before.
+
+    It differs from that one in these fields alone.
+
+    Returns:
+        None where all has to be looked at: see ``plan_run``.
+    """
+    if type(request) is not str or not isinstance(agent, Agent) or not is_plain(options):
+        return None
+    usual = known_of(agent).usual
+    return usual and replace(
+        usual,
+        request=to_request(request),
+        run_id=new_run_id(),
+        journal=journal,
+        artifact_store=getattr(journal, "artifacts", None),
+        warnings=(),
+    )
+
+
+def is_plain(options: RunOptions) -> bool:
+    """Whether the call, which stands in no run, says nothing of how it is to be made."""
+    return options.keys() <= _PLAIN and current_run.get() is None
+
+
+def new_run_id() -> str:
+    """An id that no other run has."""
+    return f"run-{os.urandom(8).hex()}"
 
 
 def _find_out(agent: Agent[Any]) -> Known:

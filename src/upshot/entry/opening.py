@@ -39,6 +39,7 @@ from ..runs import (
 from .answering import hand_down, sort_answers
 from .arguments import RESUME_NAMES, check_options, check_run_id
 from .history import read_children, read_on, read_past
+from .known import usual_plan
 from .outer import left_behind
 from .planning import plan_again, plan_run, secrets_of
 from .resumption import check_onward
@@ -130,7 +131,9 @@ async def run_whole(
     check_options(options)
     where = place_of(options)
     if where is None or isinstance(where, MemoryJournal):
-        plan = await _plan_new(agent, request, options, where, child=child)
+        plan = usual_plan(agent, request, options, where)
+        if plan is None:
+            plan = await _plan_new(agent, request, options, where, child=child)
         # Nobody else has it: it need not be let go.
         epoch = None if where is None else await where.claim(plan.run_id)
         return await live_through(Sitting(plan, epoch=epoch))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -39,7 +38,7 @@ from ..runs.veil import MARKS_OPTION, name_marks
 from ..tools import resolve_tools
 from .arguments import check_hooks, items_of, losses_of, object_of, to_request
 from .history import history_of
-from .known import HOOKS, Known, known_of
+from .known import HOOKS, Known, is_plain, known_of, new_run_id
 from .resumption import check_checkpoint
 from .spec import to_agent
 
@@ -47,8 +46,6 @@ __all__ = ["plan_again", "plan_run", "secrets_of"]
 
 # Made once: looking its numbers over would be a good part of what a short run costs.
 _USUAL_BUDGET = Budget()
-# What a call may give and still be planned like the last one of its agent.
-_PLAIN = frozenset({"journal"})
 
 
 async def plan_run(
@@ -72,27 +69,10 @@ async def plan_run(
     """
     agent = to_agent(agent, options.get("engine"))
     known = known_of(agent)
-    if not options.keys() <= _PLAIN or handed or current_run.get() is not None:
-        return await _plan(known, agent, request, options, journal, child=child, handed=handed)
-    if known.usual is not None:
-        return _plan_as_usual(known.usual, request, journal)
     plan = await _plan(known, agent, request, options, journal, child=child, handed=handed)
-    if known.is_fixed:
+    if known.is_fixed and not handed and is_plain(options):
         known.usual = plan
     return plan
-
-
-def _plan_as_usual(usual: Plan, request: Request | str, journal: Journal | None) -> Plan:
-    """The plan of a run without options: it differs from any other in these fields alone."""
-    asked = to_request(request)
-    return replace(
-        usual,
-        request=asked,
-        run_id=_run_id(asked, {}),
-        journal=journal,
-        artifact_store=_artifact_store({}, journal),
-        warnings=losses_of(request, {}),
-    )
 
 
 async def _plan(
@@ -129,8 +109,8 @@ async def _plan(
         budget=budget,
         tools=_tools(agent, options) if known.tools is None else known.tools,
         host=_host(options),
-        observers=items_of(options, "observers"),
-        deciders=items_of(options, "deciders"),
+        observers=(*agent.observers, *items_of(options, "observers")),
+        deciders=(*agent.deciders, *items_of(options, "deciders")),
         committers=items_of(options, "committers"),
         prepare=options.get("prepare"),
         handoffs=known.handoffs,
@@ -197,7 +177,7 @@ def secrets_of(options: RunOptions | ResumeOptions) -> tuple[str, ...]:
 def _run_id(request: Request, options: RunOptions) -> str:
     checkpoint = options.get("resume_from")
     if checkpoint is None:
-        return request.run_id or f"run-{os.urandom(8).hex()}"
+        return request.run_id or new_run_id()
     if request.run_id and request.run_id != checkpoint.exec_id:
         raise Misuse(
             f"the checkpoint is of run {checkpoint.exec_id!r}, but the request names "

@@ -73,34 +73,28 @@ class Verdict:
 
 
 class Hooks:
-    """All hooks of a run: the agent's first, then the call's, in order.
+    """All hooks of a run, in the order of its plan.
 
     Args:
         ground: What the run stands on; hooks are waited for as long as it has patience.
+
+    Attributes:
+        are_there: Whether there is any.
     """
 
     def __init__(self, ground: Ground) -> None:
-        plan, agent = ground.plan, ground.plan.agent
-        self._observers = (*agent.observers, *plan.observers)
-        self._deciders = (*agent.deciders, *plan.deciders)
-        self._committers = plan.committers
+        plan = ground.plan
+        self.are_there: bool = bool(plan.observers or plan.deciders or plan.committers)
         self._ground = ground
-        self._info = ground.info
-        self._wait = ground.scope.wait
-        self._are_there = bool(self._observers or self._deciders or self._committers)
-
-    def __bool__(self) -> bool:
-        """Whether there is any."""
-        return self._are_there
 
     async def tell(self, name: str, *facts: object) -> None:
         """Call ``name(info, *facts)`` on every observer that has it; a raise is a warning."""
-        for observer in self._observers:
+        for observer in self._ground.plan.observers:
             told = method(observer, name)
             if told is None:
                 continue
             try:
-                await call(told, self._info, *facts, wait=self._wait)
+                await call(told, self._ground.info, *facts, wait=self._ground.scope.wait)
             except Exception as error:
                 # An observer looks on; it never changes what becomes of a run.
                 self._warn("observer_failed", f"{type(observer).__name__}.{name}", error)
@@ -119,9 +113,9 @@ class Hooks:
         Raises:
             Failed: A decider raised, or gave something else.
         """
-        asks, busy, outer = info or self._info, _asked.get(), self._ground.plan.parent
+        asks, busy, outer = info or self._ground.info, _asked.get(), self._ground.plan.parent
         outside = () if outer is None else _deciders_of(outer)
-        for decider in self._deciders:
+        for decider in self._ground.plan.deciders:
             asked = method(decider, "before_model")
             if asked is None or _is_among(decider, busy) or _is_among(decider, outside):
                 continue
@@ -159,13 +153,15 @@ class Hooks:
     async def before_finalize(self, request: Request, result: AnyResult) -> Verdict:
         """Ask every decider; one that raises makes the verdict an error."""
         verdict = Verdict()
-        for decider in self._deciders:
+        for decider in self._ground.plan.deciders:
             asked = method(decider, "before_finalize")
             if asked is None:
                 continue
             name = type(decider).__name__
             try:
-                decision = await call(asked, self._info, request, result, wait=self._wait)
+                decision = await call(
+                    asked, self._ground.info, request, result, wait=self._ground.scope.wait
+                )
                 if decision is None:
                     continue
                 if not isinstance(decision, FinalizeDecision):
@@ -190,10 +186,12 @@ class Hooks:
             Why the run is not committed, "" if it is.
         """
         reason = ""
-        for committer in self._committers:
+        for committer in self._ground.plan.committers:
             name = getattr(committer, "__name__", type(committer).__name__)
             try:
-                await call(committer, self._info, request, result, wait=self._wait)
+                await call(
+                    committer, self._ground.info, request, result, wait=self._ground.scope.wait
+                )
             except Exception as error:
                 # The answer is there; only its disposition failed, and that is told.
                 self._warn(ErrorCode.HOOK_FAILED, f"committer {name}", error)
@@ -202,7 +200,7 @@ class Hooks:
 
     def _fault(self, who: str, error: Exception) -> AgentError:
         """What a run fails with in which a decider raised."""
-        blame(error, who, self._info.run_id)
+        blame(error, who, self._ground.info.run_id)
         return AgentError(
             ErrorCode.HOOK_FAILED,
             raised(who, error),
@@ -216,14 +214,14 @@ class Hooks:
         self._ground.recorder.warn(warning)
         veil = self._ground.veil
         shown = warning if veil is None else veil.show(warning)
-        logger.warning("run %s: %s", self._info.run_id, shown.message)
+        logger.warning("run %s: %s", self._ground.info.run_id, shown.message)
 
 
 def _deciders_of(run: Parent | None) -> tuple[object, ...]:
     """All deciders of *run* and of the runs round it."""
     found: list[object] = []
     while run is not None:
-        found += (*run.plan.agent.deciders, *run.plan.deciders)
+        found += run.plan.deciders
         run = run.plan.parent
     return tuple(found)
 

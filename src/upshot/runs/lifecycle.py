@@ -83,8 +83,10 @@ class Sitting:
         self._ending = COMPLETED
         self._result: AgentResult[Any] | None = None
         self._interrupt: Interrupt | None = None
-        self._has_begun = False
+        self._committed = self._has_begun = False
         self._early: Interrupt | None = None
+        # Whether nobody but the engine does anything in the run.
+        self._is_alone = not parts.hooks.are_there and plan.host is None and plan.prepare is None
         parent = plan.parent
         self._tie = parent and Tie(parent, plan.run_id, box=parts.box, interrupt=self.interrupt)
 
@@ -124,15 +126,9 @@ class Sitting:
     @property
     def is_bare(self) -> bool:
         """Whether nothing but the engine is ever waited for, and nobody listens."""
-        plan = self.plan
-        is_instant = plan.journal is None or isinstance(plan.journal, MemoryJournal)
+        journal = self.plan.journal
+        is_instant = journal is None or isinstance(journal, MemoryJournal)
         return is_instant and self._is_alone and not anybody_listens()
-
-    @property
-    def _is_alone(self) -> bool:
-        """Whether nobody but the engine does anything in the run."""
-        plan = self.plan
-        return plan.host is None and plan.prepare is None and not self._parts.hooks
 
     # -- the life
 
@@ -168,7 +164,7 @@ class Sitting:
 
     def _amend(self, result: AgentResult[Any], **facts: Any) -> AgentResult[Any]:
         """*result* with some facts changed: another one, for hooks may hold what they saw."""
-        if self._parts.hooks or self._parts.veil is not None:
+        if self._parts.hooks.are_there or self._parts.veil is not None:
             return self._hold(msgspec.structs.replace(result, **facts))
         for name, fact in facts.items():
             force_setattr(result, name, fact)
@@ -219,7 +215,7 @@ class Sitting:
             self.interrupt(self._early)
         if self._tie is not None:
             self._tie.follow()
-        if self._parts.hooks:
+        if self._parts.hooks.are_there:
             await self._parts.hooks.tell("on_run_start", plan.request)
         if past is None:
             return Cue.OPENED
@@ -252,7 +248,7 @@ class Sitting:
             parts.ledger.turns_before = parts.ledger.turns
             self.recorder.handoff = None
             self.recorder.emit(AttemptStarted(feedback=self._feedback))
-        if parts.hooks:
+        if parts.hooks.are_there:
             await parts.hooks.tell("on_attempt_start", self._attempt)
         too_deep = parts.ledger.too_deep(parts.depth)
         if too_deep is not None:
@@ -348,11 +344,19 @@ class Sitting:
     async def _decide(self) -> Cue:
         parts = self._parts
         result = self._result = parts.result(self._ending)
-        if parts.hooks:
+        if parts.hooks.are_there:
             self._verdict = await parts.hooks.before_finalize(self.plan.request, result)
             # A decider may have asked a model, in a run of its own.
             result = self._hold(parts.report.with_spent(result))
-        verdict = self._verdict
+        elif result.handoff is None and not parts.report.state:
+            # There is nothing to judge by.
+            await self._end_attempt(reason="", feedback="")
+            return Cue.DECIDED
+        return await self._judge(result)
+
+    async def _judge(self, result: AgentResult[Any]) -> Cue:
+        """Do what deciders want."""
+        parts, verdict = self._parts, self._verdict
         is_last, state = self._attempt >= self.plan.max_attempts, parts.report.state
         note_verdict(state, verdict, result, is_last=is_last)
         stopped = self._classify(TimeoutError()) if parts.scope.stop else None
@@ -396,21 +400,21 @@ class Sitting:
         report.line(result, reason=reason, feedback=feedback)
         if result.status is not Status.INPUT_REQUIRED:
             self.recorder.emit(AttemptEnded(line=report.lines[-1], state=dict(report.state)))
-        if self._parts.hooks:
+        if self._parts.hooks.are_there:
             await self._parts.hooks.tell("on_attempt_end", result)
 
     async def _commit(self) -> Cue:
         self._parts.scope.is_final = True
         event = self._past.committed if self._past is not None else None
-        told, hooks = self._told, self._parts.hooks
         if event is None:
+            told, hooks = self._told, self._parts.hooks
             committed = is_committed(self._verdict, told.status)
             reason = "" if committed else self._verdict.reason or str(told.status)
-            if committed and hooks:
+            if committed and hooks.are_there:
                 reason = await hooks.commit(self.plan.request, told)
             event = Committed(committed=committed and not reason, reason=reason)
             self.recorder.emit(event)
-        self._amend(told, committed=event.committed)
+        self._committed = event.committed
         return Cue.DISPOSED
 
     # -- the end
@@ -424,12 +428,16 @@ class Sitting:
         if (config := self.plan.request.config) is not None:
             for warning in refused_modes(self._told.artifacts, config):
                 self.recorder.warn(warning)
-        lines, warnings = tuple(parts.report.lines), tuple(self.recorder.warnings)
-        result = self._amend(self._told, attempt_log=lines, warnings=warnings)
+        result = self._amend(
+            self._told,
+            committed=self._committed,
+            attempt_log=tuple(parts.report.lines),
+            warnings=tuple(self.recorder.warnings),
+        )
         if result.local is not None:
             # Whoever still has the engine's board changes it and nothing that was returned.
             result.local.values["last_board"] = parts.board.hand_over()
-        if self._has_begun and parts.hooks:
+        if self._has_begun and parts.hooks.are_there:
             await parts.hooks.tell("on_run_end", result)
         return Cue.TOLD
 

@@ -78,6 +78,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A run before it begins: who works on what, with what, within which limits.
 
     Attributes:
+        observers: The agent's first, then the call's; deciders alike.
         handed: Messages that come after the request, from who handed it over.
         noted: What else the log keeps among the options.
         warnings: Told when the sitting begins.
