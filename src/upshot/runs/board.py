@@ -191,7 +191,7 @@ class Board:
 
     def facts(self) -> list[BoardChanged]:
         """The facts of which the log can fold the board again: first its seed, then the rest."""
-        variables = self.copies()
+        variables = self.copies() if self._variables else {}
         made: list[BoardChanged] = []
         for channel, messages in self._channels.items():
             if count := self._seeded.get(channel):
@@ -214,7 +214,7 @@ class Board:
 
     def mark_seeded(self) -> None:
         """What is on the board now is the seed."""
-        self._seeded = dict(zip(self._channels, map(len, self._channels.values()), strict=True))
+        self._seeded = {name: len(messages) for name, messages in self._channels.items()}
         self._produced.clear()
 
     def seeded(self, channel: str = MAIN_CHANNEL) -> tuple[Message, ...]:

@@ -101,7 +101,7 @@ class Equipment:
         self.hooks: Hooks = Hooks(ground)
         self.handoffs: Handoffs = Handoffs(ground, self.board)
         self.box: Box = Box(ground, self.hooks, self.handoffs)
-        self.report: Report = Report(ground)
+        self.report: Report = Report(ground, self.box)
         self.run: Run = Run(ground, self.report, self.box)
         self.tally: Tally = Tally(ground, self.run)
         self.host: RunHost = self._make_host(_steps_of(past, record))
@@ -235,14 +235,7 @@ class Equipment:
 
     def result(self, ending: Ending) -> AgentResult[Any]:
         """The result as it is now, for a run that ended so."""
-        result = self.report.result(
-            ending,
-            self.board,
-            attempt=max(1, self.recorder.attempt),
-            records=self.box.records,
-            stored=self.box.stored,
-            warnings=self.recorder.warnings,
-        )
+        result = self.report.result(ending, self.board)
         return result if self.veil is None else self.veil.show_result(result)
 
     def start(self) -> None:

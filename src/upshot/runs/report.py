@@ -20,11 +20,10 @@ from ..contract import (
     Local,
     Origin,
     Part,
-    RunWarning,
     Status,
-    ToolRecord,
 )
 from .board import Board
+from .box import Box
 from .ending import Ending
 from .ground import Ground
 
@@ -39,6 +38,7 @@ class Report:
 
     Args:
         ground: What the run stands on.
+        box: Its tools, whose calls are told.
 
     Attributes:
         started_at: When the run began, in its first sitting.
@@ -46,50 +46,42 @@ class Report:
         state: The deciders' facts.
     """
 
-    def __init__(self, ground: Ground) -> None:
+    # How long ago the run began when this sitting did, in milliseconds.
+    _earlier_ms: int = 0
+
+    def __init__(self, ground: Ground, box: Box) -> None:
         plan, past = ground.plan, ground.past
-        clock = plan.clock
-        now, first = clock.now(), None
+        first: datetime | None = None
         if past is not None and past.started is not None:
             first = past.started.time
         elif plan.resume_from is not None:
             first = plan.resume_from.original_started_at
+        now = plan.clock.now()
+        if first is not None:
+            self._earlier_ms = round((now - first).total_seconds() * 1000)
         self.started_at: datetime = first or now
         self.lines: list[AttemptLine] = []
         self.state: JsonObject = {}
         self._ground = ground
-        self._clock = clock
-        # How long ago the run began when this sitting did, and the monotonic moment of that.
-        self._earlier_ms = 0 if first is None else round((now - first).total_seconds() * 1000)
-        self._began = clock.monotonic()
+        self._box = box
+        self._monotonic = plan.clock.monotonic
+        self._began = self._monotonic()
 
-    def result(
-        self,
-        ending: Ending,
-        board: Board,
-        *,
-        attempt: int,
-        records: Iterable[ToolRecord],
-        stored: Iterable[Artifact],
-        warnings: Iterable[RunWarning],
-    ) -> AgentResult[Any]:
+    def result(self, ending: Ending, board: Board) -> AgentResult[Any]:
         """The result as it is now.
 
         Args:
             ending: How the engine ended.
             board: Its board.
-            attempt: Which attempt it was.
-            records: Every settled tool call, in order.
-            stored: Large outputs that were stored.
-            warnings: All so far.
         """
+        ground, ledger, recorder = self._ground, self._ground.ledger, self._ground.recorder
+        info, plan, interrupt = ground.info, ground.plan, ending.interrupt
         content = board.answer()
         output, ending = self._output(ending, board, content)
-        passed_ms = round((self._clock.monotonic() - self._began) * 1000)
+        passed_ms = round((self._monotonic() - self._began) * 1000)
         duration_ms = max(0, self._earlier_ms + passed_ms)
-        kept = tuple(records)
-        last, limited = self._ground.ledger.last, self._ground.ledger.last_limited
-        interrupt = ending.interrupt
+        kept = tuple(self._box.records)
+        last, limited = ledger.last, ledger.last_limited
         local = Local(raw=ending.exception, last_board=board, seeded=board.seeded())
         return _RESULT(
             status=ending.status,
@@ -98,30 +90,30 @@ class Report:
             messages=board.produced(),
             tool_outcomes=tuple(record.outcome for record in kept) if kept else (),
             tool_records=kept,
-            artifacts=self._artifacts(board, stored),
+            artifacts=(*harvest(board, plan.artifacts), *self._box.stored),
             pending=ending.pending,
-            usage=self._ground.ledger.usage,
-            cost=self._ground.ledger.cost,
+            usage=ledger.usage,
+            cost=ledger.cost,
             finish_reason=None if last is None else last.finish_reason,
             error=ending.error,
             rate_limit=None if limited is None else limited.rate_limit,
             provider_data={} if last is None else last.provider_data,
             cause=InterruptCause.NONE if interrupt is None else interrupt.cause,
             detail="" if interrupt is None else interrupt.detail,
-            attempts=attempt,
+            attempts=recorder.attempt or 1,
             state=dict(self.state),
-            handoff=self._ground.recorder.handoff,
+            handoff=recorder.handoff,
             attempt_log=tuple(self.lines),
-            warnings=tuple(warnings),
-            run_id=self._ground.info.run_id,
-            task_id=self._ground.info.task_id,
-            context_id=self._ground.info.context_id,
-            parent_run_id=self._ground.plan.parent_run_id,
-            agent_id=self._ground.info.agent_id,
+            warnings=tuple(recorder.warnings),
+            run_id=info.run_id,
+            task_id=info.task_id,
+            context_id=info.context_id,
+            parent_run_id=plan.parent_run_id,
+            agent_id=info.agent_id,
             started_at=self.started_at,
             ended_at=self.started_at + timedelta(milliseconds=duration_ms),
             duration_ms=duration_ms,
-            metadata=dict(self._ground.plan.request.metadata),
+            metadata=dict(plan.request.metadata),
             local=local,
         )
 
@@ -148,14 +140,10 @@ class Report:
             )
         )
 
-    def _artifacts(self, board: Board, stored: Iterable[Artifact]) -> tuple[Artifact, ...]:
-        channels = self._ground.plan.artifacts
-        return (*harvest(board, channels), *stored) if channels else tuple(stored)
-
     def _output(self, ending: Ending, board: Board, content: str | None) -> tuple[Any, Ending]:
         """The typed answer, and the ending, which fails where there is none."""
-        value, output = board.copy_of(OUTPUT_VAR), self._ground.plan.output
-        is_set = board.has(OUTPUT_VAR)
+        output, is_set = self._ground.plan.output, board.has(OUTPUT_VAR)
+        value = board.copy_of(OUTPUT_VAR) if is_set else None
         handed_over = self._ground.recorder.handoff is not None
         if ending.status is not Status.COMPLETED or (handed_over and not is_set):
             # Who hands over has no answer of its own type.

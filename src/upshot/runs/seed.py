@@ -43,9 +43,7 @@ async def seed_board(
         return board_of(plan.seed, feedback)
     else:
         board = Board()
-        if plan.history:
-            board.extend(plan.history)
-        board.append(plan.request.to_message())
+        board.extend((*plan.history, plan.request.to_message()))
         for name, value in plan.request.inputs.items():
             board.set(name, value)
     if plan.handed:
