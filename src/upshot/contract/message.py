@@ -261,6 +261,10 @@ class Conversation(Sequence[Message]):
         """Add *messages* at the end, in order."""
         self._messages.extend(messages)
 
+    def copy(self) -> Conversation:
+        """The same messages, which then grow apart from these; nothing is made from them yet."""
+        return Conversation(self._messages)
+
     @overload
     def __getitem__(self, index: int) -> Message: ...
     @overload

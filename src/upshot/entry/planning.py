@@ -34,6 +34,7 @@ from ..runs import (
     current_run,
     handoff_tools,
 )
+from ..runs.plan import USUAL_BUDGET
 from ..runs.veil import MARKS_OPTION, name_marks
 from ..tools import resolve_tools
 from .arguments import check_hooks, items_of, losses_of, object_of, to_request
@@ -43,9 +44,6 @@ from .resumption import check_checkpoint
 from .spec import to_agent
 
 __all__ = ["plan_again", "plan_run", "secrets_of"]
-
-# Made once: looking its numbers over would be a good part of what a short run costs.
-_USUAL_BUDGET = Budget()
 
 
 async def plan_run(
@@ -89,7 +87,7 @@ async def _plan(
     _check_hooks(options)
     engine = options.get("engine") or agent.engine or LoopEngine()
     model = _model(agent, engine, options)
-    budget = options.get("budget") or agent.budget or _USUAL_BUDGET
+    budget = options.get("budget") or agent.budget or USUAL_BUDGET
     _check_price(model, budget)
     _check_models(engine, model)
     checkpoint = options.get("resume_from")

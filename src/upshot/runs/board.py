@@ -38,6 +38,7 @@ class Board:
         on_change: Called with a BoardChanged for every change; None for a board without a log.
     """
 
+    _on_change: Callable[[BoardChanged], None] | None = None
     _on_loss: Callable[[str, tuple[str, ...]], None] | None = None
     _losses: Sequence[tuple[str, tuple[str, ...]]] = ()
     _again: Mapping[str, deque[Message]] = {}
@@ -49,7 +50,8 @@ class Board:
         self._lent: JsonObject = {}
         self._seeded: dict[str, int] = {}
         self._produced: list[Message] = []
-        self._on_change = on_change
+        if on_change is not None:
+            self._on_change = on_change
 
     @classmethod
     def restore(cls, snapshot: BoardSnapshot) -> Board:
@@ -180,13 +182,13 @@ class Board:
 
     def hand_over(self) -> Board:
         """What stands here as a board of its own, which later changes of this one never reach."""
-        board = Board()
-        board._channels, board._variables = self._channels, self._variables
+        board = Board.__new__(Board)
+        board._channels, board._variables, board._lent = self._channels, self._variables, {}
         board._seeded, board._produced = self._seeded, self._produced
         # The new one has the originals, with what encoders have kept of them.
-        self._channels = {name: Conversation(said[:]) for name, said in self._channels.items()}
-        self._variables, self._produced = dict(self._variables), list(self._produced)
-        self._seeded = dict(self._seeded)
+        self._channels = {name: said.copy() for name, said in self._channels.items()}
+        self._variables, self._produced = self._variables.copy(), self._produced.copy()
+        self._seeded = self._seeded.copy()
         return board
 
     def facts(self) -> list[BoardChanged]:

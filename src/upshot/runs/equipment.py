@@ -41,7 +41,6 @@ from .returned import Returned, read_raised, read_returned
 from .run import Run
 from .scope import Scope
 from .signals import Signal
-from .steps import Steps
 from .tally import Tally
 from .veil import COUNT_OPTION, MARKS_OPTION, Veil, in_order, marks_for
 
@@ -104,21 +103,9 @@ class Equipment:
         self.report: Report = Report(ground, self.box)
         self.run: Run = Run(ground, self.report, self.box)
         self.tally: Tally = Tally(ground, self.run)
-        self.host: RunHost = self._make_host(_steps_of(past, record))
-
-    def _make_host(self, steps: Steps) -> RunHost:
-        plan = self.plan
-        host = RunHost(
-            plan.host,
-            recorder=self.recorder,
-            steps=steps,
-            tally=self.tally,
-            working=self.ledger.working,
-            outer=plan.near and plan.near.wish,
-        )
+        self.host: RunHost = RunHost(ground, self.tally)
         if plan.host is not None and not _is_told_outside(plan):
-            self.ledger.tell = host.usage_listener()
-        return host
+            self.ledger.tell = self.host.usage_listener()
 
     def parent(self) -> Parent:
         """What runs inside this one inherit."""
@@ -322,9 +309,3 @@ def _is_told_outside(plan: Plan) -> bool:
             return True
         parent = parent.plan.parent
     return False
-
-
-def _steps_of(past: Past | None, record: Recording | None) -> Steps:
-    if record is not None:
-        return record.steps
-    return Steps() if past is None else past.steps

@@ -43,6 +43,7 @@ from ..errors import Misuse
 from ..tools.working_time import WorkingTime
 from .audience import Audience
 from .callback import Wait, answer_at_once, attribute, call, is_async, kind_of, method, raised
+from .ground import Ground
 from .jobs import Jobs
 from .place import Body, body_of, current_body
 from .recorder import Recorder
@@ -61,12 +62,9 @@ class RunHost:
     """The host that an engine gets: never fails a run, logs what must be durable.
 
     Args:
-        user: The user's host, any object with some of the methods of ``Host``.
-        recorder: The run's log.
-        steps: What earlier sittings did.
+        ground: What the run stands on; the user's host is any object with some of the methods of
+            ``Host``.
         tally: Takes what a foreign engine used.
-        working: Rests while a person is asked; None counts nothing.
-        outer: Looks whether anybody wishes that the run round this one stop; None for a root run.
 
     Attributes:
         interrupt: The first wish that the run stop, None without one.
@@ -81,30 +79,27 @@ class RunHost:
     # What was warned of already: who looks often shall not warn as often.
     _told: frozenset[tuple[str, str]] = frozenset()
 
-    def __init__(
-        self,
-        user: object,
-        *,
-        recorder: Recorder,
-        steps: Steps,
-        tally: Tally,
-        working: WorkingTime | None = None,
-        outer: Callable[[], Interrupt | None] | None = None,
-    ) -> None:
-        self._user = user
-        self._recorder = recorder
-        self._steps = steps
+    # Looks whether anybody wishes that the run round this one stop.
+    _outer: Callable[[], Interrupt | None] | None = None
+
+    def __init__(self, ground: Ground, tally: Tally) -> None:
+        plan = ground.plan
+        self._user = plan.host
+        self._recorder: Recorder = ground.recorder
+        self._steps = _steps_of(ground)
         self._tally = tally
-        self._working = working
-        self._outer = outer
+        # Rests while a person is asked.
+        self._working: WorkingTime | None = ground.ledger.working
         self._questions: dict[int, int] = {}
         self._open: dict[str, tuple[int, PendingQuestion]] = {}
-        if user is None:
+        if plan.parent is not None and (near := plan.near) is not None:
+            self._outer = near.wish
+        if self._user is None:
             return
         self._audience = self._audience_of("publish")
         self._usage = self._audience_of("report_usage")
         if self._audience is not None:
-            recorder.watch(self._audience.tell)
+            self._recorder.watch(self._audience.tell)
 
     @property
     def questions(self) -> list[PendingQuestion]:
@@ -474,3 +469,10 @@ def _tell_in(loop: asyncio.AbstractEventLoop, tell: Callable[[Usage], None], usa
             tell(usage)
         else:
             loop.call_soon_threadsafe(tell, usage)
+
+
+def _steps_of(ground: Ground) -> Steps:
+    """What came of keyed steps in earlier sittings, or in the run that is replayed."""
+    if ground.record is not None:
+        return ground.record.steps
+    return Steps() if ground.past is None else ground.past.steps

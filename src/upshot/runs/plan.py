@@ -41,13 +41,13 @@ from .options import Approver, Committer, Seeder
 from .output import OutputType
 from .veil import MARKS_OPTION
 
-__all__ = ["ENGINE_OPTION", "Child", "Parent", "Plan"]
+__all__ = ["ENGINE_OPTION", "USUAL_BUDGET", "Child", "Parent", "Plan"]
 
 # Under which the log names the class of the engine.
 ENGINE_OPTION = "engine"
 
 # One for all runs that name none, for it is frozen.
-_BUDGET = Budget()
+USUAL_BUDGET = Budget()
 
 # Starts a run inside a run: (agent, request, options) to its result.
 Child = Callable[..., Awaitable[Any]]
@@ -98,7 +98,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     output: OutputType
     settings: ModelSettings | None = None
     retry: Retry | None = None
-    budget: Budget = _BUDGET
+    budget: Budget = USUAL_BUDGET
     tools: tuple[Tool, ...] = ()
     handoffs: tuple[Handoff, ...] = ()
     host: object = None
@@ -157,7 +157,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         if self.model is not None:
             options["model"] = name_of(self.model)
         # What the agent has it brings along again.
-        if self.budget != (self.agent.budget or _BUDGET):
+        known = self.agent.budget or USUAL_BUDGET
+        if self.budget is not known and self.budget != known:
             options["budget"] = msgspec.to_builtins(self.budget)
         if self.artifacts:
             options["artifacts"] = [*self.artifacts]

@@ -36,6 +36,7 @@ _DELTAS = frozenset(DELTAS)
 _KEPT = frozenset({RunSettled, Warned, HandoffEvent})
 # What the run itself need not look at.
 _USUAL = frozenset[type](get_args(Event)) - _DELTAS - _KEPT - {Unknown}
+_NONE = frozenset[type]()
 # Bound once: this runs for every event of every run.
 _set = force_setattr
 
@@ -61,6 +62,12 @@ class Recorder:
     is_settled: bool = False
     is_lost: bool = False
     _part: int = 0
+    # Kinds of events that are at most logged, as they are.
+    _usual: frozenset[type] = _USUAL
+    # Those that wait to be told, one after another.
+    _untold: deque[Event] | None = None
+    _watchers: tuple[Callable[[Event], None], ...] = ()
+    _listeners: tuple[Audience, ...] = ()
 
     def __init__(
         self,
@@ -80,23 +87,20 @@ class Recorder:
         self._append = None if journal is None else journal.append
         self._epoch = epoch
         self._veil = veil
-        # Whether events are at most logged, as they are.
-        self._is_quiet = veil is None
-        self._watchers: list[Callable[[Event], None]] = []
-        self._untold: deque[Event] = deque()
-        self._listeners: list[Audience] = []
+        if veil is not None:
+            self._usual = _NONE
 
     def watch(self, watcher: Callable[[Event], None]) -> None:
         """Call *watcher* with every event from now on; it must not raise."""
-        self._watchers.append(watcher)
-        self.watched, self._is_quiet = True, False
+        self._watchers += (watcher,)
+        self.watched, self._usual = True, _NONE
 
     def listen(self, listener: Listener) -> None:
         """Tell *listener* every event from now on, and what is reported; it may raise once."""
         audience = Audience(listener, self._warn_of_listener)
-        self._watchers.append(audience.tell)
-        self._is_quiet = False
-        self._listeners.append(audience)
+        self._watchers += (audience.tell,)
+        self._usual = _NONE
+        self._listeners += (audience,)
 
     def report(self, response: ModelResponse) -> None:
         """Tell listeners of a model call that is no event, since an engine made it otherwise."""
@@ -110,33 +114,46 @@ class Recorder:
         Raises:
             JournalError: The log no longer belongs to this process, or is closed.
         """
-        # Most events are at most logged, as they are, and mean nothing to the run itself.
-        is_usual = self._is_quiet and type(event) in _USUAL
-        if not is_usual and not self._takes(event):
+        if type(event) not in self._usual:
+            self._emit_seen(event)
             return
-        append, seq = self._append, self.seq + 1
-        # Nobody can have seen an event that is neither logged nor watched nor kept.
-        if append is not None or not is_usual:
+        # Most events are at most logged, as they are: it is for these that every step counts.
+        seq = self.seq + 1
+        if (append := self._append) is not None:
             _set(event, "run_id", self.run_id)
             _set(event, "attempt", self.attempt)
             _set(event, "time", self.now())
             _set(event, "seq", seq)
-        if append is not None:
             try:
-                append(event if is_usual else self._veiled(event), epoch=self._epoch)
+                append(event, epoch=self._epoch)
             except JournalError:
                 self.is_lost = True
                 raise
         self.seq = seq
-        if not is_usual:
-            self._part = 0
-            self._keep(event)
-            if self._watchers:
-                self._tell(event)
 
-    def _veiled(self, event: Event) -> Event:
-        """*event* as it is logged."""
-        return event if self._veil is None else self._veil.write(event)
+    def _emit_seen(self, event: Event) -> None:
+        """The same for an event that somebody watches, hides or keeps."""
+        if not self._takes(event):
+            return
+        self._stamp(event, self.seq + 1)
+        if self._append is not None:
+            try:
+                written = event if self._veil is None else self._veil.write(event)
+                self._append(written, epoch=self._epoch)
+            except JournalError:
+                self.is_lost = True
+                raise
+        self.seq += 1
+        self._part = 0
+        self._keep(event)
+        if self._watchers:
+            self._tell(event)
+
+    def _stamp(self, event: Event, seq: int) -> None:
+        _set(event, "run_id", self.run_id)
+        _set(event, "attempt", self.attempt)
+        _set(event, "time", self.now())
+        _set(event, "seq", seq)
 
     def _takes(self, event: Event) -> bool:
         """Whether *event* is durable and comes in time; a delta is shown at once."""
@@ -161,15 +178,13 @@ class Recorder:
 
     def _show_piece(self, piece: Event) -> None:
         self._part += 1
-        _set(piece, "run_id", self.run_id)
-        _set(piece, "attempt", self.attempt)
-        _set(piece, "time", self.now())
-        _set(piece, "seq", self.seq)
+        self._stamp(piece, self.seq)
         _set(piece, "part", self._part)
         self._tell(piece)
 
     def _tell(self, event: Event) -> None:
-        untold = self._untold
+        if (untold := self._untold) is None:
+            untold = self._untold = deque()
         untold.append(event if self._veil is None else self._veil.show(event))
         if len(untold) > 1:
             # One who is told an event caused another: all others hear of the first one first.
@@ -182,13 +197,13 @@ class Recorder:
                 untold.popleft()
         if self.is_settled:
             # Nothing comes any more, and who watched need not keep the run, nor it them.
-            self._watchers, self._listeners = [], []
+            self._watchers, self._listeners = (), ()
 
     def _keep(self, event: Event) -> None:
         """Take from *event* what the run itself has to know."""
         match event:
             case RunSettled():
-                self.is_settled, self._is_quiet = True, False
+                self.is_settled, self._usual = True, _NONE
             case Warned():
                 told = event.warning if self._veil is None else self._veil.show(event.warning)
                 self.warnings.append(told)
