@@ -73,7 +73,7 @@ __all__ = [
 ]
 
 
-class RunStarted(RunEvent, frozen=True, kw_only=True):
+class RunStarted(RunEvent, frozen=True, kw_only=True, gc=False):
     """A run began.
 
     Attributes:
@@ -142,7 +142,7 @@ class QuestionAnswered(RunEvent, frozen=True, kw_only=True):
     value: Json = None
 
 
-class BoardChanged(RunEvent, frozen=True, kw_only=True):
+class BoardChanged(RunEvent, frozen=True, kw_only=True, gc=False):
     """Messages were appended or variables set.
 
     Attributes:
@@ -222,7 +222,7 @@ class Decided(RunEvent, frozen=True, kw_only=True):
     decision: FinalizeDecision = FinalizeDecision()
 
 
-class AttemptEnded(RunEvent, frozen=True, kw_only=True):
+class AttemptEnded(RunEvent, frozen=True, kw_only=True, gc=False):
     """The engine is done with an attempt.
 
     Attributes:

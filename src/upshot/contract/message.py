@@ -183,7 +183,7 @@ class _Said(Tagged, frozen=True, kw_only=False):
     content: str | tuple[Part, ...] = written("")
 
 
-class Message(_Said, frozen=True, kw_only=True):
+class Message(_Said, frozen=True, kw_only=True, gc=False):
     """One message of a conversation: ``Message("user", "Hello")``.
 
     Attributes:

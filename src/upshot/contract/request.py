@@ -46,7 +46,7 @@ _fields_of = attrgetter(
 _USUAL_TYPES = (Message, dict, dict, str, str, str, NoneType)
 
 
-class Request(_Asked, frozen=True, kw_only=True):
+class Request(_Asked, frozen=True, kw_only=True, gc=False):
     """One request to an agent: ``Request("Where is order 7?")``.
 
     Attributes:

@@ -68,7 +68,7 @@ class RunWarning(Value, frozen=True, kw_only=True):
     origin: Origin = written(Origin.HOST)
 
 
-class AttemptLine(Value, frozen=True, kw_only=True):
+class AttemptLine(Value, frozen=True, kw_only=True, gc=False):
     """One attempt in short, also one that was discarded.
 
     Attributes:

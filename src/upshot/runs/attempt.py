@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, cast
+from typing import Any
 
 from .callback import call
 from .equipment import Equipment
@@ -25,9 +25,9 @@ async def work_on(parts: Equipment) -> None:
     current_handoffs.set(parts.handoffs)
     if parts.plan.agent.instructions is not None:
         parts.run.instruct(await _instructions(parts))
-    if parts.handoffs:
+    if parts.plan.handoffs:
         await parts.handoffs.ask_filters()
-    engine = cast("Any", parts.plan.engine)
+    engine: Any = parts.plan.engine
     try:
         made = engine.execute(parts.run, parts.host, parts.board)
         returned = await made if inspect.isawaitable(made) else made

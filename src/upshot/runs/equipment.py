@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import cached_property
 from typing import Any, cast
 
 from ..contract import (
@@ -41,7 +42,6 @@ from .returned import Returned, read_raised, read_returned
 from .run import Run
 from .scope import Scope
 from .signals import Signal
-from .tally import Tally
 from .veil import COUNT_OPTION, MARKS_OPTION, Veil, in_order, marks_for
 
 __all__ = ["Equipment"]
@@ -77,11 +77,9 @@ class Equipment:
         hooks: Observers, deciders and committers.
         handoffs: Those that the run may make.
         box: The way to models and tools.
-        tally: What the engine used by ways of its own.
         host: What surrounds the engine.
         run: What the engine sees of it all.
         report: What the result is made from.
-        board: What the engine works on; a new one for every attempt.
     """
 
     def __init__(
@@ -96,16 +94,19 @@ class Equipment:
         self.recorder: Recorder = ground.recorder
         self.ledger: Ledger = ground.ledger
         self.scope: Scope = ground.scope
-        self.board: Board = Board()
         self.hooks: Hooks = Hooks(ground)
-        self.handoffs: Handoffs = Handoffs(ground, self.board)
+        self.handoffs: Handoffs = Handoffs(ground)
         self.box: Box = Box(ground, self.hooks, self.handoffs)
         self.report: Report = Report(ground, self.box)
         self.run: Run = Run(ground, self.report, self.box)
-        self.tally: Tally = Tally(ground, self.run)
-        self.host: RunHost = RunHost(ground, self.tally)
+        self.host: RunHost = RunHost(ground, self.run)
         if plan.host is not None and not _is_told_outside(plan):
             self.ledger.tell = self.host.usage_listener()
+
+    @cached_property
+    def board(self) -> Board:
+        """What the engine works on; a new one for every attempt."""
+        return Board()
 
     def parent(self) -> Parent:
         """What runs inside this one inherit."""
@@ -181,6 +182,8 @@ class Equipment:
             return self.conclude_board(error or misuse)
         if cut := self.box.cut:
             self.board.extend(Message(Role.ASSISTANT, text) for text in cut)
+        if error is None:
+            return None
         told = read_raised(error) or error
         if isinstance(told, Signal) and told.said and told.said != self.board.answer():
             self.board.append(Message(Role.ASSISTANT, told.said))

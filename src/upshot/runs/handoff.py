@@ -49,17 +49,17 @@ class Handoffs:
 
     Args:
         ground: What the run stands on; its log keeps the one that was taken.
-        board: What filters are shown.
 
     Attributes:
         info: The run.
-        board: Replaced with that of every attempt.
+        board: What filters are shown; set with that of every attempt.
     """
 
-    def __init__(self, ground: Ground, board: Board) -> None:
+    board: Board
+
+    def __init__(self, ground: Ground) -> None:
         handoffs = ground.plan.handoffs
         self.info: RunInfo = ground.info
-        self.board = board
         self._by_tool = {_name_of(handoff): handoff for handoff in handoffs} if handoffs else {}
         self._recorder = ground.recorder
         # Their filters raised, which is told once.

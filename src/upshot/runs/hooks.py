@@ -31,7 +31,7 @@ from .plan import Parent
 from .signals import Failed
 from .trail import blame, trail_of
 
-__all__ = ["Hooks", "Verdict"]
+__all__ = ["ACCEPTED", "Hooks", "Verdict"]
 
 logger: logging.Logger = logging.getLogger("upshot.runs")
 
@@ -70,6 +70,10 @@ class Verdict:
         if decision.verdict == "revise":
             self.feedback = "\n".join(filter(None, (self.feedback, decision.feedback)))
         self.state.update(decision.state)
+
+
+# Where nobody decides; it is never added to.
+ACCEPTED = Verdict()
 
 
 class Hooks:

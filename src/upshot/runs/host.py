@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from contextlib import nullcontext, suppress
 from datetime import datetime
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import msgspec
 
 from ..contract import (
+    AgentError,
     Answer,
     AnyAnswer,
     AttemptEnded,
@@ -47,6 +48,7 @@ from .ground import Ground
 from .jobs import Jobs
 from .place import Body, body_of, current_body
 from .recorder import Recorder
+from .run import Run
 from .signals import Failed, Parked, signal_of
 from .steps import Steps
 from .tally import Tally
@@ -64,7 +66,7 @@ class RunHost:
     Args:
         ground: What the run stands on; the user's host is any object with some of the methods of
             ``Host``.
-        tally: Takes what a foreign engine used.
+        run: What the engine sees of it.
 
     Attributes:
         interrupt: The first wish that the run stop, None without one.
@@ -82,12 +84,15 @@ class RunHost:
     # Looks whether anybody wishes that the run round this one stop.
     _outer: Callable[[], Interrupt | None] | None = None
 
-    def __init__(self, ground: Ground, tally: Tally) -> None:
+    # What the engine used by ways of its own.
+    _tally: Tally | None = None
+
+    def __init__(self, ground: Ground, run: Run) -> None:
         plan = ground.plan
+        self._ground = ground
+        self._run = run
         self._user = plan.host
         self._recorder: Recorder = ground.recorder
-        self._steps = _steps_of(ground)
-        self._tally = tally
         # Rests while a person is asked.
         self._working: WorkingTime | None = ground.ledger.working
         self._questions: dict[int, int] = {}
@@ -100,6 +105,19 @@ class RunHost:
         self._usage = self._audience_of("report_usage")
         if self._audience is not None:
             self._recorder.watch(self._audience.tell)
+
+    @cached_property
+    def _steps(self) -> Steps:
+        """What came of keyed steps in earlier sittings, or in the run that is replayed."""
+        past, record = self._ground.past, self._ground.record
+        if record is not None:
+            return record.steps
+        return Steps() if past is None else past.steps
+
+    @property
+    def overrun(self) -> AgentError | None:
+        """The limit that the engine went on beyond by ways of its own, None for none."""
+        return None if self._tally is None else self._tally.overrun
 
     @property
     def questions(self) -> list[PendingQuestion]:
@@ -327,6 +345,8 @@ class RunHost:
             delta = ModelResponse(usage=delta)
         elif not isinstance(delta, ModelResponse):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
             raise Misuse(f"report_usage got a {type(delta).__name__}: give a Usage")
+        if self._tally is None:
+            self._tally = Tally(self._ground, self._run)
         if self._tally.count(delta):
             self._recorder.report(delta)
         return _Done()
@@ -469,10 +489,3 @@ def _tell_in(loop: asyncio.AbstractEventLoop, tell: Callable[[Usage], None], usa
             tell(usage)
         else:
             loop.call_soon_threadsafe(tell, usage)
-
-
-def _steps_of(ground: Ground) -> Steps:
-    """What came of keyed steps in earlier sittings, or in the run that is replayed."""
-    if ground.record is not None:
-        return ground.record.steps
-    return Steps() if ground.past is None else ground.past.steps

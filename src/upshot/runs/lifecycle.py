@@ -34,7 +34,7 @@ from .callback import is_closing
 from .disposition import is_committed, note_verdict, wants_revision, with_verdict
 from .ending import COMPLETED, Ending, StopReason, classify, internal_error
 from .equipment import Equipment
-from .hooks import Verdict
+from .hooks import ACCEPTED, Verdict
 from .listeners import anybody_listens
 from .modes import refused_modes
 from .past import Past
@@ -79,7 +79,7 @@ class Sitting:
         self.recorder: Recorder = parts.recorder
         self.phase: Phase = FIRST
         self._attempt, self._feedback = 1, ""
-        self._verdict = Verdict()
+        self._verdict = ACCEPTED
         self._ending = COMPLETED
         self._result: AgentResult[Any] | None = None
         self._interrupt: Interrupt | None = None
@@ -234,6 +234,7 @@ class Sitting:
         if line is not None and line.error is not None:
             wish = past.interrupt if line.status is Status.INTERRUPTED else None
             self._ending = Ending(status=line.status, error=line.error, interrupt=wish)
+        self._verdict = Verdict()
         for decision in past.decisions:
             self._verdict.add(decision)
 
@@ -330,7 +331,7 @@ class Sitting:
             stop=parts.scope.stop,
             was_cut=parts.scope.was_cut,
             interrupt=parts.host.interrupt,
-            limit=parts.tally.overrun or parts.ledger.time_error(parts.scope.stop),
+            limit=parts.host.overrun or parts.ledger.time_error(parts.scope.stop),
             questions=parts.host.questions,
         )
 
