@@ -43,6 +43,7 @@ class _Asked(Root, frozen=True, kw_only=False):
 _fields_of = attrgetter(
     "message", "inputs", "metadata", "task_id", "context_id", "run_id", "config"
 )
+_USER = Role.USER
 _USUAL_TYPES = (Message, dict, dict, str, str, str, NoneType)
 
 
@@ -68,7 +69,7 @@ class Request(_Asked, frozen=True, kw_only=True, gc=False):
 
     def __post_init__(self) -> None:
         if isinstance(self.message, str):
-            set_field(self, "message", Message(Role.USER, self.message))
+            set_field(self, "message", Message(_USER, self.message))
         if (*map(type, _fields_of(self)),) == _USUAL_TYPES:
             return
         check_types(self, "message", "task_id", "context_id", "run_id", "config")

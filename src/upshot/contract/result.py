@@ -49,6 +49,7 @@ _SEQUENCES = (
 
 # What a field holds that needs no change; a decoder gives lists, and people write words.
 _FINE = frozenset[type]({Status, FinishReason, InterruptCause, NoneType, tuple})
+_COMPLETED = Status.COMPLETED
 _WORDS = (("status", Status), ("finish_reason", FinishReason), ("cause", InterruptCause))
 # To look at all of them at once.
 _judged_of = attrgetter(*_SEQUENCES, *(name for name, _ in _WORDS))
@@ -170,7 +171,7 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
                 if type(word) is str:
                     set_field(self, name, words(word))
             freeze(self, *_SEQUENCES)
-        if (self.error is None) is not (self.status is Status.COMPLETED):
+        if (self.error is None) is not (self.status is _COMPLETED):
             raise Misuse(_contradiction(self.status, self.error))
         settle_moments(self, "started_at", "ended_at")
         amount = cast("object", self.cost)

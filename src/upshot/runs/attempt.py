@@ -7,7 +7,6 @@ from typing import Any
 
 from .callback import call
 from .equipment import Equipment
-from .handoff import current_handoffs
 from .onward import starting_over
 from .scope import current_run
 from .trail import blame
@@ -22,7 +21,6 @@ async def work_on(parts: Equipment) -> None:
         BaseException: Whatever it raised.
     """
     current_run.set(parts.parent())
-    current_handoffs.set(parts.handoffs)
     if parts.plan.agent.instructions is not None:
         parts.run.instruct(await _instructions(parts))
     if parts.plan.handoffs:

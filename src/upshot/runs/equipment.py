@@ -116,6 +116,7 @@ class Equipment:
             ledger=self.ledger,
             loop=asyncio.get_running_loop(),
             box=self.box,
+            handoffs=self.handoffs,
             tell=self.recorder.emit,
             wish=self.host.look,
             admit=self.scope.admit,

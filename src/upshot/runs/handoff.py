@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Container, Iterable
-from contextvars import ContextVar
 from typing import Any
 
 from ..contract import (
@@ -29,8 +28,9 @@ from ..tools import Case, Denial, Tool, ToolContext, ToolError
 from .board import Board
 from .callback import answer_at_once, call, is_async, raised
 from .ground import Ground
+from .scope import current_run
 
-__all__ = ["Handoffs", "current_handoffs", "handoff_tools"]
+__all__ = ["Handoffs", "handoff_tools"]
 
 _PARAMETERS: JsonObject = {
     "type": "object",
@@ -139,10 +139,6 @@ class Handoffs:
         self._recorder.warn(RunWarning(code="filter_failed", message=message, origin=Origin.CALLER))
 
 
-# The run's own where a run is under way, so that tools of any making find it.
-current_handoffs: ContextVar[Handoffs | None] = ContextVar("upshot_handoffs", default=None)
-
-
 def handoff_tools(
     handoffs: Iterable[Handoff | Agent[Any] | str], request: Request | None = None
 ) -> tuple[Tool, ...]:
@@ -186,7 +182,9 @@ class _Transfer:
 
     async def hand_over(self, context: ToolContext[object], said: JsonObject) -> JsonObject:
         """Ask the caller's hook; what the run makes of it follows from the outcome."""
-        around, handoff = current_handoffs.get(), self._handoff
+        # Found by the context, so that tools of any making find it.
+        run, handoff = current_run.get(), self._handoff
+        around = None if run is None else run.handoffs
         info = RunInfo(run_id=context.run_id) if around is None else around.info
         event = _event_of(handoff, context.tool_name, context.call_id, said)
         if around is not None:

@@ -38,7 +38,26 @@ from .hooks import ACCEPTED, Verdict
 from .listeners import anybody_listens
 from .modes import refused_modes
 from .past import Past
-from .phase import FINAL, FIRST, NEXT, Cue, Phase, cue_of_ending, cue_of_verdict
+from .phase import (
+    BROKEN,
+    CLOSED,
+    DECIDED,
+    DISPOSED,
+    FINAL,
+    FIRST,
+    NEXT,
+    OPENED,
+    PREPARED,
+    RECALLED,
+    REVISED,
+    TOLD,
+    UNPREPARED,
+    WAITS,
+    Cue,
+    Phase,
+    cue_of_ending,
+    cue_of_verdict,
+)
 from .plan import Plan
 from .recorder import Recorder
 from .recording import Recording
@@ -49,6 +68,10 @@ from .tie import Tie
 from .trail import forget_way
 
 __all__ = ["Sitting"]
+
+_PARKED = Status.INPUT_REQUIRED
+# An engine that ended so has no call open that nobody will make.
+_WHOLE = (Status.COMPLETED, _PARKED)
 
 
 class Sitting:
@@ -187,7 +210,7 @@ class Sitting:
             result = self._parts.result(self._classify(error))
             lines = tuple(self._parts.report.lines)
             self._hold(msgspec.structs.replace(result, attempt_log=lines))
-            return Cue.BROKEN
+            return BROKEN
         result = self._told
         if not isinstance(error, asyncio.CancelledError):
             origin = Origin.JOURNAL if isinstance(error, JournalError) else Origin.HOST
@@ -198,7 +221,7 @@ class Sitting:
             result = self._hold(msgspec.structs.replace(result, warnings=warnings))
         if self.phase is Phase.CLOSING and not recorder.is_settled:
             recorder.emit(RunSettled(result=result))
-        return Cue.BROKEN
+        return BROKEN
 
     # -- opening
 
@@ -218,15 +241,15 @@ class Sitting:
         if self._parts.hooks.are_there:
             await self._parts.hooks.tell("on_run_start", plan.request)
         if past is None:
-            return Cue.OPENED
+            return OPENED
         self._attempt, self._feedback = max(1, past.attempt), past.feedback
         if past.line is None:
-            return Cue.OPENED
+            return OPENED
         if past.line.revise_reason:
             self._attempt, self._feedback = self._attempt + 1, past.line.feedback
-            return Cue.OPENED
+            return OPENED
         self._recall(past)
-        return Cue.RECALLED
+        return RECALLED
 
     def _recall(self, past: Past) -> None:
         """Take up a run whose last attempt had ended when its process did."""
@@ -268,12 +291,12 @@ class Sitting:
             failed = internal_error(error, Origin.HOST)
             forget_way(error, __file__)
             return self._unprepared(Ending(status=Status.FAILED, error=failed, exception=error))
-        return Cue.PREPARED
+        return PREPARED
 
     def _unprepared(self, ending: Ending) -> Cue:
         self._ending = ending
         self._parts.handoffs.show(self._parts.report.state)
-        return Cue.UNPREPARED
+        return UNPREPARED
 
     async def _seed(self) -> None:
         parts = self._parts
@@ -308,18 +331,18 @@ class Sitting:
         if self._tie is not None:
             self._tie.bequeath_distrust()
         self._ending = ending = self._classify(parts.conclude_board(error))
-        if ending.status not in (Status.COMPLETED, Status.INPUT_REQUIRED):
+        if ending.status not in _WHOLE:
             await parts.close_calls()
         if ending.interrupt is not None:
             self._note_interrupt(ending.interrupt)
             await parts.hooks.tell("on_interrupt", ending.interrupt)
         parts.handoffs.show(parts.report.state)
         cue = cue_of_ending(ending.status)
-        if cue is Cue.WAITS:
+        if cue is WAITS:
             # A parked attempt goes on in the next sitting, so the log has no end of it.
             note_verdict(parts.report.state, self._verdict, self._told, is_last=False)
             self._hold(msgspec.structs.replace(self._told, state=dict(parts.report.state)))
-            await self._end_attempt(reason="", feedback="")
+            await self._end_attempt(self._told)
         return cue
 
     def _classify(self, error: BaseException | None) -> Ending:
@@ -351,8 +374,8 @@ class Sitting:
             result = self._hold(parts.report.with_spent(result))
         elif result.handoff is None and not parts.report.state:
             # There is nothing to judge by.
-            await self._end_attempt(reason="", feedback="")
-            return Cue.DECIDED
+            await self._end_attempt(result)
+            return DECIDED
         return await self._judge(result)
 
     async def _judge(self, result: AgentResult[Any]) -> Cue:
@@ -365,12 +388,12 @@ class Sitting:
         result = self._hold(with_verdict(result, verdict, state, stopped=stopped))
         revises = wants_revision(verdict, result)
         cue = cue_of_verdict(wants_revision=revises, is_last=is_last)
-        if cue is Cue.REVISED and (parts.scope.stop or parts.host.interrupt is not None):
-            cue, result = Cue.DECIDED, await self._stop_revising(result)
-        again = cue is Cue.REVISED
+        if cue is REVISED and (parts.scope.stop or parts.host.interrupt is not None):
+            cue, result = DECIDED, await self._stop_revising(result)
+        again = cue is REVISED
         self._feedback = verdict.feedback if again else ""
         reason = verdict.reason or "revise" if again else ""
-        await self._end_attempt(reason=reason, feedback=self._feedback)
+        await self._end_attempt(result, reason=reason, feedback=self._feedback)
         if again:
             await parts.hooks.tell("on_run_revise", result, self._attempt + 1)
             self._attempt += 1
@@ -396,10 +419,12 @@ class Sitting:
             await self._parts.hooks.tell("on_interrupt", ending.interrupt)
         return self._hold(msgspec.structs.replace(result, **facts))
 
-    async def _end_attempt(self, *, reason: str, feedback: str) -> None:
-        report, result = self._parts.report, self._told
+    async def _end_attempt(
+        self, result: AgentResult[Any], *, reason: str = "", feedback: str = ""
+    ) -> None:
+        report = self._parts.report
         report.line(result, reason=reason, feedback=feedback)
-        if result.status is not Status.INPUT_REQUIRED:
+        if result.status is not _PARKED:
             self.recorder.emit(AttemptEnded(line=report.lines[-1], state=dict(report.state)))
         if self._parts.hooks.are_there:
             await self._parts.hooks.tell("on_attempt_end", result)
@@ -416,7 +441,7 @@ class Sitting:
             event = Committed(committed=committed and not reason, reason=reason)
             self.recorder.emit(event)
         self._committed = event.committed
-        return Cue.DISPOSED
+        return DISPOSED
 
     # -- the end
 
@@ -440,7 +465,7 @@ class Sitting:
             result.local.values["last_board"] = parts.board.hand_over()
         if self._has_begun and parts.hooks.are_there:
             await parts.hooks.tell("on_run_end", result)
-        return Cue.TOLD
+        return TOLD
 
     async def _hear_host(self) -> None:
         """Let the user's host finish, so that what it raised of the run is in the result."""
@@ -460,9 +485,9 @@ class Sitting:
         if len(self.recorder.warnings) != len(result.warnings):
             warnings = tuple(self.recorder.warnings)
             result = self._hold(msgspec.structs.replace(result, warnings=warnings))
-        parts, cue = self._parts, Cue.CLOSED
-        if result.status is Status.INPUT_REQUIRED:
-            cue = Cue.WAITS
+        parts, cue = self._parts, CLOSED
+        if result.status is _PARKED:
+            cue = WAITS
         try:
             self.recorder.emit(RunSettled(result=result))
             await self.recorder.barrier()

@@ -13,6 +13,19 @@ from typing import NamedTuple
 from ..contract import Status
 
 __all__ = [
+    "BROKEN",
+    "CLOSED",
+    "DECIDED",
+    "DISPOSED",
+    "OPENED",
+    "PREPARED",
+    "RECALLED",
+    "RESUMED",
+    "REVISED",
+    "TOLD",
+    "UNPREPARED",
+    "WAITS",
+    "WORKED",
     "FINAL",
     "FIRST",
     "NEXT",
@@ -63,6 +76,24 @@ class Cue(_Word):
     BROKEN = "broken"
 
 
+# By name too: a class of Python 3.11 is slow to give a member of its own.
+(
+    OPENED,
+    RECALLED,
+    PREPARED,
+    UNPREPARED,
+    WORKED,
+    WAITS,
+    REVISED,
+    DECIDED,
+    DISPOSED,
+    TOLD,
+    CLOSED,
+    RESUMED,
+    BROKEN,
+) = Cue
+
+
 class Row(NamedTuple):
     """One transition.
 
@@ -79,32 +110,33 @@ class Row(NamedTuple):
     when: str
 
 
+_PARKED = Status.INPUT_REQUIRED
 FIRST = Phase.OPENING
 FINAL = frozenset({Phase.PARKED, Phase.SETTLED})
 
 _BROKEN = "the log is lost, the loop closes, or upshot has a fault"
 
 ROWS = (
-    Row(Phase.OPENING, Cue.OPENED, Phase.PREPARING, "an attempt is to be made or gone on with"),
-    Row(Phase.OPENING, Cue.RECALLED, Phase.COMMITTING, "the log shows how the last attempt ended"),
-    Row(Phase.OPENING, Cue.BROKEN, Phase.ENDING, _BROKEN),
-    Row(Phase.PREPARING, Cue.PREPARED, Phase.ATTEMPTING, "the board stands"),
-    Row(Phase.PREPARING, Cue.UNPREPARED, Phase.DECIDING, "the seeder raised, or it is too deep"),
-    Row(Phase.PREPARING, Cue.BROKEN, Phase.ENDING, _BROKEN),
-    Row(Phase.ATTEMPTING, Cue.WORKED, Phase.DECIDING, "the engine ended, well or not"),
-    Row(Phase.ATTEMPTING, Cue.WAITS, Phase.ENDING, "people are waited for"),
-    Row(Phase.ATTEMPTING, Cue.BROKEN, Phase.ENDING, _BROKEN),
-    Row(Phase.DECIDING, Cue.REVISED, Phase.PREPARING, "a revision is wanted and an attempt left"),
-    Row(Phase.DECIDING, Cue.DECIDED, Phase.COMMITTING, "else"),
-    Row(Phase.DECIDING, Cue.BROKEN, Phase.ENDING, _BROKEN),
-    Row(Phase.COMMITTING, Cue.DISPOSED, Phase.ENDING, "committed, or not"),
-    Row(Phase.COMMITTING, Cue.BROKEN, Phase.ENDING, _BROKEN),
-    Row(Phase.ENDING, Cue.TOLD, Phase.CLOSING, "observers were told of the end"),
-    Row(Phase.ENDING, Cue.BROKEN, Phase.CLOSING, f"{_BROKEN}; nobody is told twice"),
-    Row(Phase.CLOSING, Cue.CLOSED, Phase.SETTLED, "the result is in the log, and final"),
-    Row(Phase.CLOSING, Cue.WAITS, Phase.PARKED, "the result is in the log: input_required"),
-    Row(Phase.CLOSING, Cue.BROKEN, Phase.SETTLED, "the log could not be written to its end"),
-    Row(Phase.PARKED, Cue.RESUMED, Phase.OPENING, "answers are there, in another sitting"),
+    Row(Phase.OPENING, OPENED, Phase.PREPARING, "an attempt is to be made or gone on with"),
+    Row(Phase.OPENING, RECALLED, Phase.COMMITTING, "the log shows how the last attempt ended"),
+    Row(Phase.OPENING, BROKEN, Phase.ENDING, _BROKEN),
+    Row(Phase.PREPARING, PREPARED, Phase.ATTEMPTING, "the board stands"),
+    Row(Phase.PREPARING, UNPREPARED, Phase.DECIDING, "the seeder raised, or it is too deep"),
+    Row(Phase.PREPARING, BROKEN, Phase.ENDING, _BROKEN),
+    Row(Phase.ATTEMPTING, WORKED, Phase.DECIDING, "the engine ended, well or not"),
+    Row(Phase.ATTEMPTING, WAITS, Phase.ENDING, "people are waited for"),
+    Row(Phase.ATTEMPTING, BROKEN, Phase.ENDING, _BROKEN),
+    Row(Phase.DECIDING, REVISED, Phase.PREPARING, "a revision is wanted and an attempt left"),
+    Row(Phase.DECIDING, DECIDED, Phase.COMMITTING, "else"),
+    Row(Phase.DECIDING, BROKEN, Phase.ENDING, _BROKEN),
+    Row(Phase.COMMITTING, DISPOSED, Phase.ENDING, "committed, or not"),
+    Row(Phase.COMMITTING, BROKEN, Phase.ENDING, _BROKEN),
+    Row(Phase.ENDING, TOLD, Phase.CLOSING, "observers were told of the end"),
+    Row(Phase.ENDING, BROKEN, Phase.CLOSING, f"{_BROKEN}; nobody is told twice"),
+    Row(Phase.CLOSING, CLOSED, Phase.SETTLED, "the result is in the log, and final"),
+    Row(Phase.CLOSING, WAITS, Phase.PARKED, "the result is in the log: input_required"),
+    Row(Phase.CLOSING, BROKEN, Phase.SETTLED, "the log could not be written to its end"),
+    Row(Phase.PARKED, RESUMED, Phase.OPENING, "answers are there, in another sitting"),
 )
 
 NEXT = {(row.source, row.cue): row.target for row in ROWS}
@@ -112,7 +144,7 @@ NEXT = {(row.source, row.cue): row.target for row in ROWS}
 
 def cue_of_ending(status: Status) -> Cue:
     """What the engine's end means: only a parked run goes by deciders and committers."""
-    return Cue.WAITS if status is Status.INPUT_REQUIRED else Cue.WORKED
+    return WAITS if status is _PARKED else WORKED
 
 
 def cue_of_verdict(*, wants_revision: bool, is_last: bool) -> Cue:
@@ -122,7 +154,7 @@ def cue_of_verdict(*, wants_revision: bool, is_last: bool) -> Cue:
         wants_revision: Whether it is a revision of a completed attempt.
         is_last: Whether no attempt is left.
     """
-    return Cue.REVISED if wants_revision and not is_last else Cue.DECIDED
+    return REVISED if wants_revision and not is_last else DECIDED
 
 
 def diagram() -> str:

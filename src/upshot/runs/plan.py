@@ -20,6 +20,7 @@ from ..contract import (
     Engine,
     Event,
     Handoff,
+    HandoffEvent,
     Interrupt,
     Journal,
     JsonObject,
@@ -71,6 +72,24 @@ class Context(Protocol):
         Raises:
             Failed: A decider raised.
         """
+        ...
+
+
+class Transfers(Protocol):
+    """The hand-offs of a run, as a tool that makes one has to know them."""
+
+    info: RunInfo
+
+    def check_open(self) -> None:
+        """Raise where one was made already.
+
+        Raises:
+            ToolError: It was.
+        """
+        ...
+
+    def take(self, event: HandoffEvent) -> None:
+        """Make one."""
         ...
 
 
@@ -178,6 +197,7 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         ledger: Its account, which the inner one adds to.
         loop: The event loop in which it lives.
         box: Its tools, which know whether strangers' words are in its context.
+        handoffs: Its hand-offs.
         tell: Logs what it has to know of the inner one.
         wish: Looks whether anybody wishes that it stop, as the inner one then does.
         admit: Has the inner one told of such a wish, until what it gives is called.
@@ -190,6 +210,7 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     ledger: Ledger
     loop: asyncio.AbstractEventLoop
     box: Context
+    handoffs: Transfers
     tell: Callable[[Event], None]
     wish: Callable[[], Interrupt | None]
     admit: Callable[[Callable[[Interrupt], None]], Callable[[], None]]

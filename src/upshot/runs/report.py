@@ -29,6 +29,8 @@ from .ground import Ground
 
 __all__ = ["Report", "harvest"]
 
+# Looked up once, for a class of Python 3.11 is slow to give a member of its own.
+_COMPLETED, _NOBODY = Status.COMPLETED, InterruptCause.NONE
 # Called without its parameter, which would cost as much again as making it.
 _RESULT: type[AgentResult[Any]] = AgentResult
 
@@ -98,7 +100,7 @@ class Report:
             error=ending.error,
             rate_limit=None if limited is None else limited.rate_limit,
             provider_data={} if last is None else last.provider_data,
-            cause=InterruptCause.NONE if interrupt is None else interrupt.cause,
+            cause=_NOBODY if interrupt is None else interrupt.cause,
             detail="" if interrupt is None else interrupt.detail,
             attempts=recorder.attempt or 1,
             state=dict(self.state),
@@ -145,7 +147,7 @@ class Report:
         output, is_set = self._ground.plan.output, board.has(OUTPUT_VAR)
         value = board.copy_of(OUTPUT_VAR) if is_set else None
         handed_over = self._ground.recorder.handoff is not None
-        if ending.status is not Status.COMPLETED or (handed_over and not is_set):
+        if ending.status is not _COMPLETED or (handed_over and not is_set):
             # Who hands over has no answer of its own type.
             return (value if is_set else content if output.is_text else None), ending
         try:
