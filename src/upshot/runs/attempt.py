@@ -1,17 +1,47 @@
-"""Attempt: one pass of the engine, in its own task."""
+"""Attempt: one pass of the engine: the board that it starts with, and its work."""
 
 from __future__ import annotations
 
 import inspect
 from typing import Any
 
+from ..tools.fence import is_fenced
 from .callback import call
 from .equipment import Equipment
 from .onward import starting_over
 from .scope import current_run
+from .seed import board_of, seed_board
 from .trail import blame
 
-__all__ = ["work_on"]
+__all__ = ["seed", "work_on"]
+
+
+async def seed(parts: Equipment, attempt: int, feedback: str) -> None:
+    """Prepare the board of an attempt, and log what stands on it.
+
+    Args:
+        parts: Of the run.
+        attempt: Its number.
+        feedback: What the decider that asked for it wants changed, "" for nothing.
+
+    Raises:
+        Exception: Whatever the user's seeder raised.
+    """
+    if attempt > 1:
+        parts.run.take_up(None)
+    if parts.record is None:
+        wait = parts.scope.wait
+        board = await seed_board(
+            parts.plan, parts.info, attempt=attempt, feedback=feedback, wait=wait
+        )
+    else:
+        board = board_of(parts.record.begin(attempt))
+    for change in board.facts():
+        parts.recorder.emit(change)
+    parts.box.new_turn()
+    if any(map(is_fenced, board.messages())):
+        parts.box.distrust("an earlier run")
+    parts.use_board(board)
 
 
 async def work_on(parts: Equipment) -> None:

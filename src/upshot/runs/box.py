@@ -14,6 +14,7 @@ from ..contract import (
     ToolRecord,
 )
 from ..tools import Toolbox
+from .board import Board
 from .calls import ModelCaller
 from .clerk import Clerk
 from .ground import Ground
@@ -30,8 +31,6 @@ class Box:
 
     Args:
         ground: What the run stands on; the time of its account is the tools' too.
-        hooks: Those of its deciders are asked before a model is.
-        handoffs: Those that it may make.
 
     Attributes:
         recorder: Its log.
@@ -44,12 +43,32 @@ class Box:
     _source: str = ""
     _known: int = 0
 
-    def __init__(self, ground: Ground, hooks: Hooks, handoffs: Handoffs) -> None:
+    _board: Board | None = None
+    _handoffs: Handoffs | None = None
+
+    def __init__(self, ground: Ground) -> None:
         self.recorder: Recorder = ground.recorder
         self.stored: list[Artifact] = []
         self._ground = ground
-        self._hooks = hooks
-        self._handoffs = handoffs
+
+    @cached_property
+    def hooks(self) -> Hooks:
+        """Those that are asked before a model is."""
+        return Hooks(self._ground)
+
+    @property
+    def handoffs(self) -> Handoffs:
+        """Those that the run may make."""
+        if self._handoffs is None:
+            board = Board() if self._board is None else self._board
+            self._handoffs = Handoffs(self._ground, board)
+        return self._handoffs
+
+    def use_board(self, board: Board) -> None:
+        """Have the engine work on *board* from now on."""
+        self._board = board
+        if self._handoffs is not None:
+            self._handoffs.board = board
 
     @property
     def caller(self) -> ModelCaller:
@@ -58,7 +77,7 @@ class Box:
             self._caller = ModelCaller(
                 recorder=self.recorder,
                 ledger=self._ground.ledger,
-                hooks=self._hooks,
+                hooks=self.hooks,
                 retry=self._ground.plan.retry,
                 clock=self._ground.scope.patience,
                 is_stopped=self._ground.scope.is_stopped,
@@ -106,7 +125,7 @@ class Box:
         Raises:
             Failed: A decider raised, or gave something else.
         """
-        return await self._hooks.before_model(request, info=info)
+        return await self.hooks.before_model(request, info=info)
 
     def restore(self, records: Iterable[ToolRecord]) -> None:
         """Take in what the log says of earlier calls of this turn."""
@@ -155,14 +174,14 @@ class Box:
         return Clerk(
             self._ground.plan,
             caller=self.caller,
-            handoffs=self._handoffs,
+            handoffs=self.handoffs,
             stored=self.stored,
             record=self._ground.record,
         )
 
     def _make(self) -> Toolbox:
         plan, ledger = self._ground.plan, self._ground.ledger
-        handoffs, clerk = self._handoffs, self._clerk
+        handoffs, clerk = self.handoffs, self._clerk
         return Toolbox(
             plan.tools,
             budget=plan.budget,

@@ -29,7 +29,6 @@ from .box import Box
 from .change import changes_since
 from .ending import Ending
 from .ground import Ground
-from .handoff import Handoffs
 from .hooks import Hooks
 from .host import RunHost
 from .ledger import Ledger
@@ -74,8 +73,6 @@ class Equipment:
         recorder: The log.
         ledger: The account.
         scope: Where the engine works.
-        hooks: Observers, deciders and committers.
-        handoffs: Those that the run may make.
         box: The way to models and tools.
         host: What surrounds the engine.
         run: What the engine sees of it all.
@@ -94,14 +91,17 @@ class Equipment:
         self.recorder: Recorder = ground.recorder
         self.ledger: Ledger = ground.ledger
         self.scope: Scope = ground.scope
-        self.hooks: Hooks = Hooks(ground)
-        self.handoffs: Handoffs = Handoffs(ground)
-        self.box: Box = Box(ground, self.hooks, self.handoffs)
+        self.box: Box = Box(ground)
         self.report: Report = Report(ground, self.box)
         self.run: Run = Run(ground, self.report, self.box)
         self.host: RunHost = RunHost(ground, self.run)
         if plan.host is not None and not _is_told_outside(plan):
             self.ledger.tell = self.host.usage_listener()
+
+    @property
+    def hooks(self) -> Hooks:
+        """Observers, deciders and committers."""
+        return self.box.hooks
 
     @cached_property
     def board(self) -> Board:
@@ -116,7 +116,6 @@ class Equipment:
             ledger=self.ledger,
             loop=asyncio.get_running_loop(),
             box=self.box,
-            handoffs=self.handoffs,
             tell=self.recorder.emit,
             wish=self.host.look,
             admit=self.scope.admit,
@@ -292,15 +291,17 @@ class Equipment:
 
     def use_board(self, board: Board) -> None:
         """Have the engine work on *board* from now on, and log what it changes."""
-        self.board = self.handoffs.board = board
+        self.board = board
+        self.box.use_board(board)
         board.watch(self.recorder.emit, self.recorder.warn_of_losses)
 
     def take_board(self, past: Past) -> None:
         """Go on with the board that the log shows."""
-        self.board = self.handoffs.board = past.board
+        self.board = past.board
+        self.box.use_board(past.board)
         for record in past.records[past.records_before :]:
             # The process may have ended between the call's end and the word of it.
-            self.handoffs.note(record)
+            self.box.handoffs.note(record)
         self.run.take_up(past)
         self.board.watch(self.recorder.emit, self.recorder.warn_of_losses)
 

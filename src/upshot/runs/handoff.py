@@ -7,7 +7,6 @@ from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 from ..contract import (
-    HANDOFF_STATE_KEY,
     Agent,
     DeniedReason,
     Handoff,
@@ -21,7 +20,6 @@ from ..contract import (
     ToolRecord,
     handoff_tool_name,
     handoffs_of,
-    to_free_json,
 )
 from ..errors import Misuse
 from ..tools import Case, Denial, Tool, ToolContext, ToolError
@@ -49,17 +47,17 @@ class Handoffs:
 
     Args:
         ground: What the run stands on; its log keeps the one that was taken.
+        board: What filters are shown.
 
     Attributes:
         info: The run.
-        board: What filters are shown; set with that of every attempt.
+        board: Replaced with that of every attempt.
     """
 
-    board: Board
-
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: Ground, board: Board) -> None:
         handoffs = ground.plan.handoffs
         self.info: RunInfo = ground.info
+        self.board = board
         self._by_tool = {_name_of(handoff): handoff for handoff in handoffs} if handoffs else {}
         self._recorder = ground.recorder
         # Their filters raised, which is told once.
@@ -120,12 +118,6 @@ class Handoffs:
             code = DeniedReason.SUPERSEDED
             raise ToolError("the request was handed over already", code=code, retryable=False)
 
-    def show(self, state: JsonObject) -> None:
-        """Put the hand-off that was taken into *state*, or take an earlier one away."""
-        state.pop(HANDOFF_STATE_KEY, None)
-        if self._recorder.handoff is not None:
-            state[HANDOFF_STATE_KEY] = to_free_json(self._recorder.handoff)[0]
-
     def _is_shown(self, handoff: Handoff) -> bool:
         if handoff.filter is not None and is_async(handoff.filter):
             return self._said.get(_name_of(handoff), False)
@@ -184,7 +176,7 @@ class _Transfer:
         """Ask the caller's hook; what the run makes of it follows from the outcome."""
         # Found by the context, so that tools of any making find it.
         run, handoff = current_run.get(), self._handoff
-        around = None if run is None else run.handoffs
+        around = None if run is None else run.box.handoffs
         info = RunInfo(run_id=context.run_id) if around is None else around.info
         event = _event_of(handoff, context.tool_name, context.call_id, said)
         if around is not None:

@@ -81,14 +81,9 @@ class Hooks:
 
     Args:
         ground: What the run stands on; hooks are waited for as long as it has patience.
-
-    Attributes:
-        are_there: Whether there is any.
     """
 
     def __init__(self, ground: Ground) -> None:
-        plan = ground.plan
-        self.are_there: bool = bool(plan.observers or plan.deciders or plan.committers)
         self._ground = ground
 
     async def tell(self, name: str, *facts: object) -> None:

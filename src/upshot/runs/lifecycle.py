@@ -28,8 +28,7 @@ from ..contract import (
 )
 from ..errors import JournalError
 from ..journal.memory import MemoryJournal
-from ..tools.fence import is_fenced
-from .attempt import work_on
+from .attempt import seed, work_on
 from .callback import is_closing
 from .disposition import is_committed, note_verdict, wants_revision, with_verdict
 from .ending import COMPLETED, Ending, StopReason, classify, internal_error
@@ -62,7 +61,6 @@ from .plan import Plan
 from .recorder import Recorder
 from .recording import Recording
 from .scope import current_run
-from .seed import board_of, seed_board
 from .signals import Interrupted
 from .tie import Tie
 from .trail import forget_way
@@ -108,8 +106,9 @@ class Sitting:
         self._interrupt: Interrupt | None = None
         self._committed = self._has_begun = False
         self._early: Interrupt | None = None
+        self._has_hooks = bool(plan.observers or plan.deciders or plan.committers)
         # Whether nobody but the engine does anything in the run.
-        self._is_alone = not parts.hooks.are_there and plan.host is None and plan.prepare is None
+        self._is_alone = not self._has_hooks and plan.host is None and plan.prepare is None
         parent = plan.parent
         self._tie = parent and Tie(parent, plan.run_id, box=parts.box, interrupt=self.interrupt)
 
@@ -187,7 +186,7 @@ class Sitting:
 
     def _amend(self, result: AgentResult[Any], **facts: Any) -> AgentResult[Any]:
         """*result* with some facts changed: another one, for hooks may hold what they saw."""
-        if self._parts.hooks.are_there or self._parts.veil is not None:
+        if self._has_hooks or self._parts.veil is not None:
             return self._hold(msgspec.structs.replace(result, **facts))
         for name, fact in facts.items():
             force_setattr(result, name, fact)
@@ -238,7 +237,7 @@ class Sitting:
             self.interrupt(self._early)
         if self._tie is not None:
             self._tie.follow()
-        if self._parts.hooks.are_there:
+        if self._has_hooks:
             await self._parts.hooks.tell("on_run_start", plan.request)
         if past is None:
             return OPENED
@@ -272,7 +271,7 @@ class Sitting:
             parts.ledger.turns_before = parts.ledger.turns
             self.recorder.handoff = None
             self.recorder.emit(AttemptStarted(feedback=self._feedback))
-        if parts.hooks.are_there:
+        if self._has_hooks:
             await parts.hooks.tell("on_attempt_start", self._attempt)
         too_deep = parts.ledger.too_deep(parts.depth)
         if too_deep is not None:
@@ -281,7 +280,9 @@ class Sitting:
             if past is not None and goes_on:
                 parts.take_board(past)
             else:
-                await self._seed()
+                await seed(parts, self._attempt, self._feedback)
+                if self._tie is not None:
+                    self._tie.inherit_distrust()
         except Exception as error:
             if self.recorder.is_lost:
                 raise
@@ -295,31 +296,8 @@ class Sitting:
 
     def _unprepared(self, ending: Ending) -> Cue:
         self._ending = ending
-        self._parts.handoffs.show(self._parts.report.state)
+        self._parts.report.show_handoff()
         return UNPREPARED
-
-    async def _seed(self) -> None:
-        parts = self._parts
-        if self._attempt > 1:
-            parts.run.take_up(None)
-        if parts.record is None:
-            board = await seed_board(
-                self.plan,
-                self.info,
-                attempt=self._attempt,
-                feedback=self._feedback,
-                wait=parts.scope.wait,
-            )
-        else:
-            board = board_of(parts.record.begin(self._attempt))
-        for change in board.facts():
-            self.recorder.emit(change)
-        parts.box.new_turn()
-        if any(map(is_fenced, board.messages())):
-            parts.box.distrust("an earlier run")
-        if self._tie is not None:
-            self._tie.inherit_distrust()
-        parts.use_board(board)
 
     async def _work(self) -> Cue:
         """Have the engine work on the board."""
@@ -336,7 +314,7 @@ class Sitting:
         if ending.interrupt is not None:
             self._note_interrupt(ending.interrupt)
             await parts.hooks.tell("on_interrupt", ending.interrupt)
-        parts.handoffs.show(parts.report.state)
+        parts.report.show_handoff()
         cue = cue_of_ending(ending.status)
         if cue is WAITS:
             # A parked attempt goes on in the next sitting, so the log has no end of it.
@@ -368,7 +346,7 @@ class Sitting:
     async def _decide(self) -> Cue:
         parts = self._parts
         result = self._result = parts.result(self._ending)
-        if parts.hooks.are_there:
+        if self._has_hooks:
             self._verdict = await parts.hooks.before_finalize(self.plan.request, result)
             # A decider may have asked a model, in a run of its own.
             result = self._hold(parts.report.with_spent(result))
@@ -426,18 +404,18 @@ class Sitting:
         report.line(result, reason=reason, feedback=feedback)
         if result.status is not _PARKED:
             self.recorder.emit(AttemptEnded(line=report.lines[-1], state=dict(report.state)))
-        if self._parts.hooks.are_there:
+        if self._has_hooks:
             await self._parts.hooks.tell("on_attempt_end", result)
 
     async def _commit(self) -> Cue:
         self._parts.scope.is_final = True
         event = self._past.committed if self._past is not None else None
         if event is None:
-            told, hooks = self._told, self._parts.hooks
+            told = self._told
             committed = is_committed(self._verdict, told.status)
             reason = "" if committed else self._verdict.reason or str(told.status)
-            if committed and hooks.are_there:
-                reason = await hooks.commit(self.plan.request, told)
+            if committed and self._has_hooks:
+                reason = await self._parts.hooks.commit(self.plan.request, told)
             event = Committed(committed=committed and not reason, reason=reason)
             self.recorder.emit(event)
         self._committed = event.committed
@@ -463,7 +441,7 @@ class Sitting:
         if result.local is not None:
             # Whoever still has the engine's board changes it and nothing that was returned.
             result.local.values["last_board"] = parts.board.hand_over()
-        if self._has_begun and parts.hooks.are_there:
+        if self._has_begun and self._has_hooks:
             await parts.hooks.tell("on_run_end", result)
         return TOLD
 

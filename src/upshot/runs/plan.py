@@ -54,27 +54,6 @@ USUAL_BUDGET = Budget()
 Child = Callable[..., Awaitable[Any]]
 
 
-class Context(Protocol):
-    """What the runs inside a run have to know of it."""
-
-    @property
-    def tainted(self) -> str:
-        """Whose untrusted words are among its messages, "" for nobody's."""
-        ...
-
-    def distrust(self, source: str) -> None:
-        """Tell that untrusted words of *source* are among them."""
-        ...
-
-    async def before_model(self, info: RunInfo, request: ModelRequest) -> ModelRequest:
-        """What may be sent of *request*, which the run *info* inside wants to send.
-
-        Raises:
-            Failed: A decider raised.
-        """
-        ...
-
-
 class Transfers(Protocol):
     """The hand-offs of a run, as a tool that makes one has to know them."""
 
@@ -90,6 +69,32 @@ class Transfers(Protocol):
 
     def take(self, event: HandoffEvent) -> None:
         """Make one."""
+        ...
+
+
+class Context(Protocol):
+    """What the runs inside a run have to know of it."""
+
+    @property
+    def tainted(self) -> str:
+        """Whose untrusted words are among its messages, "" for nobody's."""
+        ...
+
+    @property
+    def handoffs(self) -> Transfers:
+        """Its hand-offs."""
+        ...
+
+    def distrust(self, source: str) -> None:
+        """Tell that untrusted words of *source* are among them."""
+        ...
+
+    async def before_model(self, info: RunInfo, request: ModelRequest) -> ModelRequest:
+        """What may be sent of *request*, which the run *info* inside wants to send.
+
+        Raises:
+            Failed: A decider raised.
+        """
         ...
 
 
@@ -197,7 +202,6 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         ledger: Its account, which the inner one adds to.
         loop: The event loop in which it lives.
         box: Its tools, which know whether strangers' words are in its context.
-        handoffs: Its hand-offs.
         tell: Logs what it has to know of the inner one.
         wish: Looks whether anybody wishes that it stop, as the inner one then does.
         admit: Has the inner one told of such a wish, until what it gives is called.
@@ -210,7 +214,6 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     ledger: Ledger
     loop: asyncio.AbstractEventLoop
     box: Context
-    handoffs: Transfers
     tell: Callable[[Event], None]
     wish: Callable[[], Interrupt | None]
     admit: Callable[[Callable[[Interrupt], None]], Callable[[], None]]

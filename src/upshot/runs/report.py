@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from ..contract import (
+    HANDOFF_STATE_KEY,
     OUTPUT_VAR,
     AgentError,
     AgentResult,
@@ -21,6 +22,7 @@ from ..contract import (
     Origin,
     Part,
     Status,
+    to_free_json,
 )
 from .board import Board
 from .box import Box
@@ -125,6 +127,14 @@ class Report:
         if usage == result.usage and cost == result.cost:
             return result
         return msgspec.structs.replace(result, usage=usage, cost=cost)
+
+    def show_handoff(self) -> None:
+        """Put the hand-off that was taken into the state, or take an earlier one away."""
+        handoff = self._ground.recorder.handoff
+        if handoff is not None:
+            self.state[HANDOFF_STATE_KEY] = to_free_json(handoff)[0]
+        elif self.state:
+            self.state.pop(HANDOFF_STATE_KEY, None)
 
     def line(self, result: AgentResult[Any], *, reason: str = "", feedback: str = "") -> None:
         """Note the attempt that ended with *result*; its figures are its own alone."""
