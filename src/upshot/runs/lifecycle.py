@@ -184,7 +184,7 @@ class Sitting:
             self._result = self._parts.result(self._ending)
         return self._result
 
-    def _amend(self, result: AgentResult[Any], **facts: Any) -> AgentResult[Any]:
+    def _amend(self, result: AgentResult[Any], facts: dict[str, Any]) -> AgentResult[Any]:
         """*result* with some facts changed: another one, for hooks may hold what they saw."""
         if self._has_hooks or self._parts.veil is not None:
             return self._hold(msgspec.structs.replace(result, **facts))
@@ -432,12 +432,12 @@ class Sitting:
         if (config := self.plan.request.config) is not None:
             for warning in refused_modes(self._told.artifacts, config):
                 self.recorder.warn(warning)
-        result = self._amend(
-            self._told,
-            committed=self._committed,
-            attempt_log=tuple(parts.report.lines),
-            warnings=tuple(self.recorder.warnings),
-        )
+        facts = {
+            "committed": self._committed,
+            "attempt_log": tuple(parts.report.lines),
+            "warnings": tuple(self.recorder.warnings),
+        }
+        result = self._amend(self._told, facts)
         if result.local is not None:
             # Whoever still has the engine's board changes it and nothing that was returned.
             result.local.values["last_board"] = parts.board.hand_over()

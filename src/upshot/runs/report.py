@@ -86,6 +86,9 @@ class Report:
         duration_ms = max(0, self._earlier_ms + passed_ms)
         kept = tuple(self._box.records)
         last, limited = ledger.last, ledger.last_limited
+        ended_at = self.started_at
+        if duration_ms:
+            ended_at += timedelta(milliseconds=duration_ms)
         local = Local(raw=ending.exception, last_board=board, seeded=board.seeded())
         return _RESULT(
             status=ending.status,
@@ -115,7 +118,7 @@ class Report:
             parent_run_id=plan.parent_run_id,
             agent_id=info.agent_id,
             started_at=self.started_at,
-            ended_at=self.started_at + timedelta(milliseconds=duration_ms),
+            ended_at=ended_at,
             duration_ms=duration_ms,
             metadata=dict(plan.request.metadata),
             local=local,
