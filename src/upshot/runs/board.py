@@ -26,6 +26,9 @@ from ..errors import Misuse
 __all__ = ["Board"]
 
 
+_NO_MESSAGES: Mapping[str, deque[Message]] = {}
+
+
 class Board:
     """Messages by channel and variables by name; every change is told to the log.
 
@@ -38,10 +41,8 @@ class Board:
         on_change: Called with a BoardChanged for every change; None for a board without a log.
     """
 
-    _on_change: Callable[[BoardChanged], None] | None = None
     _on_loss: Callable[[str, tuple[str, ...]], None] | None = None
     _losses: Sequence[tuple[str, tuple[str, ...]]] = ()
-    _again: Mapping[str, deque[Message]] = {}
 
     def __init__(self, *, on_change: Callable[[BoardChanged], None] | None = None) -> None:
         self._channels: dict[str, Conversation] = {}
@@ -50,8 +51,8 @@ class Board:
         self._lent: JsonObject = {}
         self._seeded: dict[str, int] = {}
         self._produced: list[Message] = []
-        if on_change is not None:
-            self._on_change = on_change
+        self._on_change = on_change
+        self._again: Mapping[str, deque[Message]] = _NO_MESSAGES
 
     @classmethod
     def restore(cls, snapshot: BoardSnapshot) -> Board:
@@ -182,8 +183,8 @@ class Board:
 
     def hand_over(self) -> Board:
         """What stands here as a board of its own, which later changes of this one never reach."""
-        board = Board.__new__(Board)
-        board._channels, board._variables, board._lent = self._channels, self._variables, {}
+        board = Board()
+        board._channels, board._variables = self._channels, self._variables
         board._seeded, board._produced = self._seeded, self._produced
         # The new one has the originals, with what encoders have kept of them.
         self._channels = {name: said.copy() for name, said in self._channels.items()}

@@ -37,18 +37,18 @@ class Box:
         stored: Large outputs that were stored.
     """
 
-    _caller: ModelCaller | None = None
-    _made: Toolbox | None = None
     _is_cancelled: bool = False
     _source: str = ""
     _known: int = 0
 
     _board: Board | None = None
-    _handoffs: Handoffs | None = None
 
     def __init__(self, ground: Ground) -> None:
         self.recorder: Recorder = ground.recorder
         self.stored: list[Artifact] = []
+        self._caller: ModelCaller | None = None
+        self._made: Toolbox | None = None
+        self._handoffs: Handoffs | None = None
         self._ground = ground
 
     @cached_property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import cached_property
 from typing import Any, cast
 
 from ..contract import (
@@ -77,7 +76,11 @@ class Equipment:
         host: What surrounds the engine.
         run: What the engine sees of it all.
         report: What the result is made from.
+        board: What the engine works on, a new one for every attempt; it is there once one was
+            prepared or needed.
     """
+
+    board: Board
 
     def __init__(
         self, plan: Plan, past: Past | None, epoch: int | None, record: Recording | None = None
@@ -102,11 +105,6 @@ class Equipment:
     def hooks(self) -> Hooks:
         """Observers, deciders and committers."""
         return self.box.hooks
-
-    @cached_property
-    def board(self) -> Board:
-        """What the engine works on; a new one for every attempt."""
-        return Board()
 
     def parent(self) -> Parent:
         """What runs inside this one inherit."""
@@ -288,6 +286,11 @@ class Equipment:
         go_on_after = getattr(self.plan.model, "go_on_after", None)
         if callable(go_on_after):
             go_on_after(past.responses, conversation=past.board.messages())
+
+    def need_board(self) -> None:
+        """Have an empty board at least, where none could be prepared."""
+        if not hasattr(self, "board"):
+            self.use_board(Board())
 
     def use_board(self, board: Board) -> None:
         """Have the engine work on *board* from now on, and log what it changes."""

@@ -80,12 +80,8 @@ class Ledger:
 
     turns: int = 0
     turns_before: int = 0
-    last: ModelResponse | None = None
-    last_limited: ModelResponse | None = None
     is_known: bool = False
     tell: Callable[[Usage], None] | None = None
-    _summed: int = 0
-    _usage: Usage = _NOTHING
     _unpriced: int = 0
     _mark: int = 0
 
@@ -93,6 +89,10 @@ class Ledger:
         self, budget: Budget, *, clock: Clock, parent: Ledger | None = None, spent_s: float = 0.0
     ) -> None:
         self.budget = budget
+        self.last: ModelResponse | None = None
+        self.last_limited: ModelResponse | None = None
+        self._summed = 0
+        self._usage = _NOTHING
         self.tool_calls: dict[str, int] = {}
         self._calls: list[_Call] = []
         self._costs: list[Cost] = []

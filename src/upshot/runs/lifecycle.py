@@ -83,6 +83,9 @@ class Sitting:
         record: What stands for the world outside where a run is replayed; None is the world.
     """
 
+    # What the run has in hand from the engine's end on.
+    _told: AgentResult[Any]
+
     def __init__(
         self,
         plan: Plan,
@@ -102,7 +105,6 @@ class Sitting:
         self._attempt, self._feedback = 1, ""
         self._verdict = ACCEPTED
         self._ending = COMPLETED
-        self._result: AgentResult[Any] | None = None
         self._interrupt: Interrupt | None = None
         self._committed = self._has_begun = False
         self._early: Interrupt | None = None
@@ -177,13 +179,6 @@ class Sitting:
             current_run.reset(token)
         return self._told
 
-    @property
-    def _told(self) -> AgentResult[Any]:
-        """The result that the phases from the engine's end on have in hand."""
-        if self._result is None:
-            self._result = self._parts.result(self._ending)
-        return self._result
-
     def _amend(self, result: AgentResult[Any], facts: dict[str, Any]) -> AgentResult[Any]:
         """*result* with some facts changed: another one, for hooks may hold what they saw."""
         if self._has_hooks or self._parts.veil is not None:
@@ -195,8 +190,8 @@ class Sitting:
     def _hold(self, result: AgentResult[Any]) -> AgentResult[Any]:
         """Keep *result* as the one that the run has in hand, without its secrets."""
         veil = self._parts.veil
-        self._result = result if veil is None else veil.show_result(result)
-        return self._result
+        self._told = result if veil is None else veil.show_result(result)
+        return self._told
 
     def _take_fault(self, error: BaseException) -> Cue:
         """A closing loop, a lost log or a fault of ours: the run still ends whole."""
@@ -206,6 +201,7 @@ class Sitting:
         elif recorder.is_lost or is_told:
             recorder.leave_journal()
         if not is_told:
+            self._parts.need_board()
             result = self._parts.result(self._classify(error))
             lines = tuple(self._parts.report.lines)
             self._hold(msgspec.structs.replace(result, attempt_log=lines))
@@ -259,6 +255,7 @@ class Sitting:
         self._verdict = Verdict()
         for decision in past.decisions:
             self._verdict.add(decision)
+        self._told = self._parts.result(self._ending)
 
     # -- one attempt
 
@@ -296,6 +293,7 @@ class Sitting:
 
     def _unprepared(self, ending: Ending) -> Cue:
         self._ending = ending
+        self._parts.need_board()
         self._parts.report.show_handoff()
         return UNPREPARED
 
@@ -318,9 +316,10 @@ class Sitting:
         cue = cue_of_ending(ending.status)
         if cue is WAITS:
             # A parked attempt goes on in the next sitting, so the log has no end of it.
-            note_verdict(parts.report.state, self._verdict, self._told, is_last=False)
-            self._hold(msgspec.structs.replace(self._told, state=dict(parts.report.state)))
-            await self._end_attempt(self._told)
+            result, state = parts.result(ending), parts.report.state
+            note_verdict(state, self._verdict, result, is_last=False)
+            result = self._hold(msgspec.structs.replace(result, state=dict(state)))
+            await self._end_attempt(result)
         return cue
 
     def _classify(self, error: BaseException | None) -> Ending:
@@ -345,7 +344,7 @@ class Sitting:
 
     async def _decide(self) -> Cue:
         parts = self._parts
-        result = self._result = parts.result(self._ending)
+        result = self._told = parts.result(self._ending)
         if self._has_hooks:
             self._verdict = await parts.hooks.before_finalize(self.plan.request, result)
             # A decider may have asked a model, in a run of its own.
@@ -375,7 +374,6 @@ class Sitting:
         if again:
             await parts.hooks.tell("on_run_revise", result, self._attempt + 1)
             self._attempt += 1
-            self._result = None
         return cue
 
     def _warn_of_replaced(self, result: AgentResult[Any]) -> None:

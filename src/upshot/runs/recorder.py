@@ -62,8 +62,6 @@ class Recorder:
     is_settled: bool = False
     is_lost: bool = False
     _part: int = 0
-    # Kinds of events that are at most logged, as they are.
-    _usual: frozenset[type] = _USUAL
     # Those that wait to be told, one after another.
     _untold: deque[Event] | None = None
     _watchers: tuple[Callable[[Event], None], ...] = ()
@@ -87,8 +85,8 @@ class Recorder:
         self._append = None if journal is None else journal.append
         self._epoch = epoch
         self._veil = veil
-        if veil is not None:
-            self._usual = _NONE
+        # Kinds of events that are at most logged, as they are.
+        self._usual = _USUAL if veil is None else _NONE
 
     def watch(self, watcher: Callable[[Event], None]) -> None:
         """Call *watcher* with every event from now on; it must not raise."""
@@ -118,11 +116,11 @@ class Recorder:
             self._emit_seen(event)
             return
         # Most events are at most logged, as they are: it is for these that every step counts.
-        seq = self.seq + 1
+        seq, now = self.seq + 1, self.now
         if (append := self._append) is not None:
             _set(event, "run_id", self.run_id)
             _set(event, "attempt", self.attempt)
-            _set(event, "time", self.now())
+            _set(event, "time", now())
             _set(event, "seq", seq)
             try:
                 append(event, epoch=self._epoch)

@@ -50,9 +50,6 @@ class Report:
         state: The deciders' facts.
     """
 
-    # How long ago the run began when this sitting did, in milliseconds.
-    _earlier_ms: int = 0
-
     def __init__(self, ground: Ground, box: Box) -> None:
         plan, past = ground.plan, ground.past
         first: datetime | None = None
@@ -61,8 +58,8 @@ class Report:
         elif plan.resume_from is not None:
             first = plan.resume_from.original_started_at
         now = plan.clock.now()
-        if first is not None:
-            self._earlier_ms = round((now - first).total_seconds() * 1000)
+        # How long ago the run began when this sitting did.
+        self._earlier_ms = 0 if first is None else round((now - first).total_seconds() * 1000)
         self.started_at: datetime = first or now
         self.lines: list[AttemptLine] = []
         self.state: JsonObject = {}
@@ -82,7 +79,8 @@ class Report:
         info, plan, interrupt = ground.info, ground.plan, ending.interrupt
         content = board.answer()
         output, ending = self._output(ending, board, content)
-        passed_ms = round((self._monotonic() - self._began) * 1000)
+        monotonic = self._monotonic
+        passed_ms = round((monotonic() - self._began) * 1000)
         duration_ms = max(0, self._earlier_ms + passed_ms)
         kept = tuple(self._box.records)
         last, limited = ledger.last, ledger.last_limited

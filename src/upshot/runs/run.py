@@ -93,7 +93,6 @@ class Run:
     _attempt: int = 1
     _feedback: str = ""
     _instructions: str | None = None
-    _past: Past | None = None
     _again: Again | None = None
     _point: Checkpoint | None = None
     _running: Jobs[AgentResult[Any]] | None = None
@@ -108,6 +107,7 @@ class Run:
         self._ground = ground
         self._report = report
         self._box = box
+        self._past: Past | None = None
         self._children: dict[str, AgentResult[Any]] = {}
 
     @_fact

@@ -44,13 +44,6 @@ class Scope:
         is_final: Whether the run is being concluded; its hooks then get a grace after its end.
     """
 
-    stop: StopReason = ""
-    abandoned: bool = False
-    was_cut: bool = False
-    is_final: bool = False
-    _task: asyncio.Task[Any] | None = None
-    _over: asyncio.Future[None] | None = None
-    _soon: asyncio.TimerHandle | None = None
     _hook: asyncio.Timeout | None = None
     _hooks_until: float | None = None
     _stray: BaseException | None = None
@@ -64,6 +57,13 @@ class Scope:
         working: WorkingTime | None = None,
         grace_s: float = GRACE_S,
     ) -> None:
+        self.stop: StopReason = ""
+        self.abandoned: bool = False
+        self.was_cut: bool = False
+        self.is_final: bool = False
+        self._task: asyncio.Task[Any] | None = None
+        self._over: asyncio.Future[None] | None = None
+        self._soon: asyncio.TimerHandle | None = None
         self._clock = clock
         self._deadline = deadline
         self._working = working
