@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, KeysView
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, cast
@@ -18,7 +18,7 @@ from .message import Message
 from .outcome import ToolDenied, ToolOutcome
 from .rate_limit import RateLimitState
 from .record import ToolRecord
-from .usage import Cost, Usage, to_money
+from .usage import NO_USAGE, Cost, Usage, to_money
 from .value import JsonObject, Local, Root, Value, freeze, set_field, settle_moments, written
 from .word_field import CauseField, word
 from .words import FinishReason, InterruptCause, Origin, Status
@@ -139,7 +139,7 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
     tool_records: tuple[ToolRecord, ...] = ()
     artifacts: tuple[Artifact, ...] = ()
     pending: tuple[Pending, ...] = ()
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
     cost: Cost | None = None
     finish_reason: FinishReason | None = None
     error: AgentError | None = None
@@ -173,15 +173,21 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
             freeze(self, *_SEQUENCES)
         if (self.error is None) is not (self.status is _COMPLETED):
             raise Misuse(_contradiction(self.status, self.error))
-        settle_moments(self, "started_at", "ended_at")
+        for moment in (self.started_at, self.ended_at):
+            if moment is not None and moment.tzinfo is not UTC:
+                settle_moments(self, "started_at", "ended_at")
+        if self.cost is not None or self.usage is not NO_USAGE:
+            self._settle_cost()
+        if self.ended_at is None and self.started_at is not None:
+            set_field(self, "ended_at", _end(self.started_at, self.duration_ms))
+
+    def _settle_cost(self) -> None:
         amount = cast("object", self.cost)
         if amount is not None and not isinstance(amount, Cost):
             set_field(self, "cost", Cost(total=to_money(cast("float", amount))))
         cost = None if self.cost is None or not self.usage else self.cost
         if self.usage.cost is not cost:
             set_field(self, "usage", self.usage.with_cost(cost))
-        if self.ended_at is None and self.started_at is not None:
-            set_field(self, "ended_at", _end(self.started_at, self.duration_ms))
 
     @property
     def success(self) -> bool:

@@ -12,7 +12,7 @@ import msgspec
 from ..errors import Misuse
 from .value import Value, set_field, written
 
-__all__ = ["Cost", "Usage"]
+__all__ = ["NO_USAGE", "Cost", "Usage"]
 
 _COUNTS = (
     "input_tokens",
@@ -191,6 +191,10 @@ class Usage(Value, frozen=True, kw_only=True, dict=True):
             # Beside the fields, so that it is neither written nor compared.
             vars(usage)["cost_seen"] = cost
         return usage
+
+
+# One for all runs that used nothing, for it is frozen.
+NO_USAGE = Usage()
 
 
 def to_money(amount: Decimal | float | str) -> Decimal:

@@ -20,13 +20,13 @@ from ..contract import (
     Origin,
     Usage,
 )
+from ..contract.usage import NO_USAGE
 from ..tools.working_time import WorkingTime
 from .ending import StopReason
 
 __all__ = ["Ledger", "counted_usage"]
 
 _ZERO = Decimal(0)
-_NOTHING = Usage()
 # Runs inside may live in other threads. One for all ledgers: it is held for a sum, no longer.
 _LOCK = Lock()
 
@@ -92,7 +92,7 @@ class Ledger:
         self.last: ModelResponse | None = None
         self.last_limited: ModelResponse | None = None
         self._summed = 0
-        self._usage = _NOTHING
+        self._usage = NO_USAGE
         self.tool_calls: dict[str, int] = {}
         self._calls: list[_Call] = []
         self._costs: list[Cost] = []
@@ -154,10 +154,10 @@ class Ledger:
     def since_mark(self) -> tuple[Usage, Cost | None]:
         """Usage and cost since the last call of this, or since the start."""
         if not self._calls:
-            return _NOTHING, None
+            return NO_USAGE, None
         calls = self._calls[self._mark :]
         self._mark += len(calls)
-        usage = _NOTHING
+        usage = NO_USAGE
         for call in calls:
             usage = usage + call.usage
         return usage, Cost.of_calls(cost for call in calls for cost in call.costs)

@@ -425,7 +425,8 @@ class Sitting:
         """Tell observers of the end, once."""
         parts = self._parts
         parts.scope.is_final = True
-        await self._hear_host()
+        if self.plan.host is not None:
+            await self._hear_host()
         parts.box.warn_of_leftovers()
         if (config := self.plan.request.config) is not None:
             for warning in refused_modes(self._told.artifacts, config):
@@ -447,7 +448,7 @@ class Sitting:
         """Let the user's host finish, so that what it raised of the run is in the result."""
         scope = self._parts.scope
         # The time that is left to a stopped run is its observers'.
-        if self.plan.host is None or scope.is_stopped():
+        if scope.is_stopped():
             return
         try:
             await self._parts.host.hear_out(scope.wait)
