@@ -54,7 +54,7 @@ async def work_on(parts: Equipment) -> None:
     if parts.plan.agent.instructions is not None:
         parts.run.instruct(await _instructions(parts))
     if parts.plan.handoffs:
-        await parts.handoffs.ask_filters()
+        await parts.box.handoffs.ask_filters()
     engine: Any = parts.plan.engine
     try:
         made = engine.execute(parts.run, parts.host, parts.board)
