@@ -22,6 +22,7 @@ from upshot import (
     ModelResponse,
     Parked,
     Request,
+    RequestConfig,
     RunSettled,
     RunWarning,
     Warned,
@@ -30,6 +31,9 @@ from upshot import (
 )
 from upshot.journal import MemoryJournal
 from upshot.models import ScriptedModel
+
+
+def nothing(*_: Any) -> None: ...
 
 
 def broken(*_: Any) -> Any:
@@ -172,6 +176,24 @@ async def test_a_log_that_is_lost_fails_the_run_and_ends_it_once(last: int) -> N
     assert witness.names().count("on_run_start") == witness.names().count("on_run_end")
     told = [result.error.message] if result.error else [one.message for one in result.warnings]
     assert told == ["the disk is full"]
+
+
+@pytest.mark.parametrize("hooks", [{}, {"committers": [nothing]}])
+async def test_a_log_that_is_lost_after_the_commit_leaves_the_run_committed(hooks: Any) -> None:
+    # The first event after the commit is the warning of a mode that nobody takes.
+    request = Request("?", config=RequestConfig(accepted_output_modes=("image/*",)))
+    agent = Agent("a", model=ScriptedModel(["Hi."]))
+    whole, options = MemoryJournal(), {"artifacts": ["main"], **hooks}
+    run_id = (await run(agent, request, journal=whole, **options)).run_id
+    events = kinds(await log_of(whole, run_id))
+    last = events.index("committed") + 1
+    assert events[last] == "warning"
+    result = await run(
+        Agent("a", model=ScriptedModel(["Hi."])), request, journal=Failing(last), **options
+    )
+    assert (result.success, result.committed) == (True, True)
+    assert [line.content for line in result.attempt_log] == ["Hi."]
+    assert [warning.code for warning in result.warnings][-1] == "journal_failed"
 
 
 class Unsafe(MemoryJournal):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from traceback import extract_tb
+from traceback import extract_tb, walk_tb
 from typing import Any
 
 import pytest
@@ -24,6 +24,8 @@ from upshot import (
 )
 from upshot.journal import MemoryJournal
 from upshot.models import ScriptedModel
+from upshot.runs import Sitting
+from upshot.runs.equipment import Equipment
 
 
 def broken(*_: Any) -> Any:
@@ -174,6 +176,14 @@ async def test_what_a_seeder_raised_still_has_the_way_to_its_place() -> None:
     result = await run(AGENT, "?", prepare=broken)
     assert isinstance(result.raw, KeyError)
     assert extract_tb(result.raw.__traceback__)[-1].name == "broken"
+
+
+async def test_what_a_seeder_raised_does_not_lead_back_to_the_parts_of_the_run() -> None:
+    result = await run(AGENT, "?", prepare=broken)
+    assert isinstance(result.raw, KeyError)
+    frames = walk_tb(result.raw.__traceback__)
+    held = [one for frame, _ in frames for one in frame.f_locals.values()]
+    assert not [one for one in held if isinstance(one, Equipment | Sitting)]
 
 
 async def test_unwrapping_raises_from_what_was_raised() -> None:

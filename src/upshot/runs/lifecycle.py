@@ -212,8 +212,12 @@ class Sitting:
             lost = RunWarning(code="journal_failed", message=str(error), origin=origin)
             recorder.warn(lost)
             # A recorder that has told of the end takes no warning any more.
-            warnings = tuple(dict.fromkeys((*recorder.warnings, lost)))
-            result = self._hold(msgspec.structs.replace(result, warnings=warnings))
+            facts: dict[str, Any] = {
+                "committed": self._committed,
+                "attempt_log": tuple(self._parts.report.lines),
+                "warnings": tuple(dict.fromkeys((*recorder.warnings, lost))),
+            }
+            result = self._hold(msgspec.structs.replace(result, **facts))
         if self.phase is Phase.CLOSING and not recorder.is_settled:
             recorder.emit(RunSettled(result=result))
         return BROKEN
@@ -287,7 +291,7 @@ class Sitting:
             if isinstance(error, TimeoutError) and parts.scope.stop:
                 return self._unprepared(self._classify(error))
             failed = internal_error(error, Origin.HOST)
-            forget_way(error, __file__)
+            forget_way(error, __file__, seed.__code__.co_filename)
             return self._unprepared(Ending(status=Status.FAILED, error=failed, exception=error))
         return PREPARED
 

@@ -42,13 +42,13 @@ def blame(error: BaseException, who: str, run_id: str) -> None:
             return
 
 
-def forget_way(error: BaseException, file: str) -> None:
-    """Take the outermost frames of *error* off that are of *file*, by its ``__file__``.
+def forget_way(error: BaseException, *files: str) -> None:
+    """Take the outermost frames of *error* off that are of *files*, each by its ``__file__``.
 
     For who keeps what it caught: these frames lead back to who keeps it.
     """
     trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename == file:
+    while trace is not None and trace.tb_frame.f_code.co_filename in files:
         trace = trace.tb_next
     error.__traceback__ = trace
 
