@@ -419,3 +419,25 @@ async def test_a_filter_that_raises_is_told_once() -> None:
     assert [one.message for one in result.warnings] == [
         "filter of the hand-off to 'tech' raised SystemExit: out"
     ]
+
+
+@pytest.mark.parametrize("inside", [False, True])
+async def test_what_a_hook_calls_hands_nothing_over(*, inside: bool) -> None:
+    class Calling:
+        async def before_finalize(self, info: RunInfo, request: Request, result: Any) -> None:
+            (outcome,) = await Toolbox(handoff_tools(["tech"])).dispatch([TO_TECH])
+            assert isinstance(outcome, ToolExecutionResult)
+
+    async def outer(run: Any, host: Any, board: Any) -> Any:
+        child = Agent("kid", engine=Do(lambda *_: "fine"), deciders=[Calling()])
+        return (await run.child(child, "?")).output
+
+    journal = MemoryJournal()
+    if inside:
+        result = await run(Agent("a", engine=Do(outer)), "?", journal=journal)
+    else:
+        agent = Agent("a", engine=Do(lambda *_: "fine"), deciders=[Calling()])
+        result = await run(agent, "?", journal=journal)
+    assert (result.output, result.handoff, result.state) == ("fine", None, {})
+    for summary in await journal.runs():
+        assert "handoff" not in kinds(await log_of(journal, summary.run_id))

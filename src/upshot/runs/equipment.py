@@ -106,8 +106,8 @@ class Equipment:
         """Observers, deciders and committers."""
         return self.box.hooks
 
-    def parent(self) -> Parent:
-        """What runs inside this one inherit."""
+    def parent(self, *, is_hooks: bool = False) -> Parent:
+        """What runs inside this one inherit, those that its hooks start or its engine."""
         return Parent(
             plan=self.plan,
             depth=self.depth,
@@ -119,6 +119,7 @@ class Equipment:
             admit=self.scope.admit,
             pause=self.scope.pause,
             stand_in=self.plan.child if self.record is not None else None,
+            is_hooks=is_hooks,
         )
 
     def begin_attempt(self, number: int, feedback: str) -> None:

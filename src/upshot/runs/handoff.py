@@ -174,9 +174,9 @@ class _Transfer:
 
     async def hand_over(self, context: ToolContext[object], said: JsonObject) -> JsonObject:
         """Ask the caller's hook; what the run makes of it follows from the outcome."""
-        # Found by the context, so that tools of any making find it.
+        # Found by the context, so that tools of any making find it; hooks hand nothing over.
         run, handoff = current_run.get(), self._handoff
-        around = None if run is None else run.box.handoffs
+        around = None if run is None or run.is_hooks else run.box.handoffs
         info = RunInfo(run_id=context.run_id) if around is None else around.info
         event = _event_of(handoff, context.tool_name, context.call_id, said)
         if around is not None:

@@ -159,7 +159,8 @@ class Sitting:
     async def live(self) -> AgentResult[Any]:
         """Live the run to its end; everything that can happen in it is in the result."""
         # What hooks start is inside the run too.
-        token = None if self._is_alone else current_run.set(self._parts.parent())
+        hooks_in = None if self._is_alone else self._parts.parent(is_hooks=True)
+        token = hooks_in and current_run.set(hooks_in)
         self._parts.host.on_wish = self._heed
         while self.phase not in FINAL:
             try:

@@ -207,6 +207,7 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         admit: Has the inner one told of such a wish, until what it gives is called.
         pause: Waits so many seconds, on its clock or the one given, but not beyond such a wish.
         stand_in: Gives the results of runs inside it where it is replayed; None runs them.
+        is_hooks: Whether this is what its hooks inherit, and not its engine.
     """
 
     plan: Plan
@@ -219,6 +220,7 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     admit: Callable[[Callable[[Interrupt], None]], Callable[[], None]]
     pause: Callable[[float, Clock | None], Awaitable[None]]
     stand_in: Child | None = None
+    is_hooks: bool = False
 
     @property
     def run_id(self) -> str:

@@ -131,11 +131,10 @@ class Report:
 
     def show_handoff(self) -> None:
         """Put the hand-off that was taken into the state, or take an earlier one away."""
-        handoff = self._ground.recorder.handoff
-        if handoff is not None:
-            self.state[HANDOFF_STATE_KEY] = to_free_json(handoff)[0]
-        elif self.state:
+        if self.state:
             self.state.pop(HANDOFF_STATE_KEY, None)
+        if (handoff := self._ground.recorder.handoff) is not None:
+            self.state[HANDOFF_STATE_KEY] = to_free_json(handoff)[0]
 
     def line(self, result: AgentResult[Any], *, reason: str = "", feedback: str = "") -> None:
         """Note the attempt that ended with *result*; its figures are its own alone."""
