@@ -97,6 +97,16 @@ def test_a_conversation_equals_what_holds_the_same_messages(
     assert conversation != "".join(message.text for message in said)
 
 
+@given(st.lists(messages(), max_size=3), messages())
+def test_a_copy_of_a_conversation_grows_apart_from_it(said: list[Message], more: Message) -> None:
+    conversation = Conversation(said)
+    conversation.encoded["a"] = "made of it"
+    copy = conversation.copy()
+    assert (copy, copy.encoded) == (conversation, {})
+    copy.append(more)
+    assert (list(conversation), list(copy)) == (said, [*said, more])
+
+
 def test_a_conversation_that_grows_is_no_key() -> None:
     with pytest.raises(TypeError, match="unhashable"):
         hash(Conversation())

@@ -1,5 +1,7 @@
 """What is asked of an agent and of a model."""
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -92,3 +94,15 @@ def test_modes_are_texts() -> None:
     mode: Any = "text/plain"
     with pytest.raises(Misuse, match="accepted_output_modes='text/plain'"):
         RequestConfig(accepted_output_modes=mode)
+
+
+def test_a_request_that_its_own_inputs_hold_is_let_go() -> None:
+    class Session(dict[str, Any]):
+        request: Request
+
+    session = Session()
+    session.request = Request("Hi.", inputs=session)
+    kept = weakref.ref(session)
+    del session
+    gc.collect()
+    assert kept() is None

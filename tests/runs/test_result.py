@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -197,3 +198,11 @@ async def test_the_board_and_what_was_raised_are_there_in_the_process() -> None:
     result = await run(Agent("a", engine=Do(work)), "?")
     assert isinstance(result.raw, ValueError)
     assert result.last_board.get("step") == 3
+
+
+async def test_a_run_that_used_nothing_leaves_usage_out_of_its_json() -> None:
+    result = await run(Agent("a", engine=Do(lambda *_: "fine")), "?")
+    form = json.loads(encode(result))
+    assert "usage" not in form
+    assert form["attempt_log"] == [{"status": "completed"}]
+    assert decode(encode(result), AgentResult) == result

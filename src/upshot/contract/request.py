@@ -47,7 +47,7 @@ _USER = Role.USER
 _USUAL_TYPES = (Message, dict, dict, str, str, str, NoneType)
 
 
-class Request(_Asked, frozen=True, kw_only=True, gc=False):
+class Request(_Asked, frozen=True, kw_only=True):
     """One request to an agent: ``Request("Where is order 7?")``.
 
     Attributes:

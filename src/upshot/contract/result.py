@@ -86,7 +86,7 @@ class AttemptLine(Value, frozen=True, kw_only=True, gc=False):
     attempt: int = 1
     status: Status = written(Status.COMPLETED)
     error: AgentError | None = None
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
     cost: Cost | None = None
     content: str | None = None
     revise_reason: str = ""
