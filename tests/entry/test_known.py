@@ -13,7 +13,12 @@ from typing import Any
 import pytest
 
 from tests.runs.kit import Do, add
-from upshot import Agent, Misuse, ScriptedModel, Tool, run, tool
+from upshot import Agent, Misuse, Request, ScriptedModel, Tool, run, tool
+from upshot.journal import MemoryJournal
+
+
+class Inputs(dict[str, Any]):
+    """A mapping that can be looked for."""
 
 
 def offered(run: Any, host: Any, board: Any) -> list[str]:
@@ -31,6 +36,21 @@ async def test_an_agent_that_was_run_can_be_forgotten() -> None:
     await asyncio.sleep(0)
     gc.collect()
     assert forgotten() is None
+
+
+async def test_an_agent_that_was_run_keeps_nothing_of_its_calls() -> None:
+    agent = Agent("a", engine=Do(lambda *_: "fine"))
+
+    async def asked() -> list[weakref.ref[Any]]:
+        request, journal = Request("?", inputs=Inputs(one=1)), MemoryJournal()
+        await run(agent, request, journal=journal)
+        return [weakref.ref(request.inputs), weakref.ref(journal)]
+
+    kept = [*await asked(), *await asked()]
+    await asyncio.sleep(0)
+    gc.collect()
+    assert [one() for one in kept] == [None] * 4
+    assert (await run(agent, "?")).output == "fine"
 
 
 async def test_an_agent_that_was_run_can_be_copied_and_pickled() -> None:

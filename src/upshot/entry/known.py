@@ -15,16 +15,25 @@ from ..runs import OutputType, Plan, RunOptions, current_run, handoff_tools
 from ..tools import Tool, resolve_tools
 from .arguments import check_hooks, to_request
 
-__all__ = ["HOOKS", "Known", "is_plain", "known_of", "new_run_id", "usual_plan"]
+__all__ = [
+    "HOOKS",
+    "Known",
+    "is_plain",
+    "known_of",
+    "new_run_id",
+    "usual_plan",
+    "without_call",
+]
 
 # What may be called of an observer and of a decider.
 HOOKS = {
     name: [method for method in vars(role) if not method.startswith("_")]
     for name, role in (("observers", Observer), ("deciders", Decider))
 }
-# What a call may give and still be planned like the last one of its agent.
+# What a call may give and still be planned like the first such one of its agent.
 _PLAIN = frozenset({"journal"})
 _KEY = "_known"
+_NOTHING = Request("")
 
 
 class Known(msgspec.Struct, eq=False):
@@ -36,7 +45,7 @@ class Known(msgspec.Struct, eq=False):
         tools: Its own with those of its hand-offs; None where they depend on the call.
         spec: It in names only; None where its tools may change.
         is_fixed: Whether a call without options is planned alike each time.
-        usual: The plan of such a call, None before the first.
+        usual: The plan of such a call, without what is of the call; None before the first.
     """
 
     output: OutputType
@@ -86,6 +95,11 @@ def usual_plan(
         artifact_store=getattr(journal, "artifacts", None),
         warnings=(),
     )
+
+
+def without_call(plan: Plan) -> Plan:
+    """*plan* without what is of its call alone, which its agent would keep alive."""
+    return replace(plan, request=_NOTHING, journal=None, artifact_store=None, warnings=())
 
 
 def is_plain(options: RunOptions) -> bool:

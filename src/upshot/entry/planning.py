@@ -39,7 +39,7 @@ from ..runs.veil import MARKS_OPTION, name_marks
 from ..tools import resolve_tools
 from .arguments import check_hooks, items_of, losses_of, object_of, to_request
 from .history import history_of
-from .known import HOOKS, Known, is_plain, known_of, new_run_id
+from .known import HOOKS, Known, is_plain, known_of, new_run_id, without_call
 from .resumption import check_checkpoint
 from .spec import to_agent
 
@@ -68,8 +68,8 @@ async def plan_run(
     agent = to_agent(agent, options.get("engine"))
     known = known_of(agent)
     plan = await _plan(known, agent, request, options, journal, child=child, handed=handed)
-    if known.is_fixed and not handed and is_plain(options):
-        known.usual = plan
+    if known.usual is None and known.is_fixed and not handed and is_plain(options):
+        known.usual = without_call(plan)
     return plan
 
 

@@ -40,7 +40,6 @@ class Box:
     _is_cancelled: bool = False
     _source: str = ""
     _known: int = 0
-
     _board: Board | None = None
 
     def __init__(self, ground: Ground) -> None:
@@ -53,7 +52,7 @@ class Box:
 
     @cached_property
     def hooks(self) -> Hooks:
-        """Those that are asked before a model is."""
+        """Those of the run, of which its deciders are asked before a model is."""
         return Hooks(self._ground)
 
     @property

@@ -83,7 +83,6 @@ class RunHost:
 
     # Looks whether anybody wishes that the run round this one stop.
     _outer: Callable[[], Interrupt | None] | None = None
-
     # What the engine used by ways of its own.
     _tally: Tally | None = None
 
