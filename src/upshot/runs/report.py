@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from ..contract import (
     HANDOFF_STATE_KEY,
@@ -16,7 +17,6 @@ from ..contract import (
     Artifact,
     AttemptLine,
     ErrorCode,
-    InterruptCause,
     JsonObject,
     Local,
     Origin,
@@ -32,7 +32,7 @@ from .ground import Ground
 __all__ = ["Report", "harvest"]
 
 # Looked up once, for a class of Python 3.11 is slow to give a member of its own.
-_COMPLETED, _NOBODY = Status.COMPLETED, InterruptCause.NONE
+_COMPLETED = Status.COMPLETED
 # Called without its parameter, which would cost as much again as making it.
 _RESULT: type[AgentResult[Any]] = AgentResult
 
@@ -75,52 +75,71 @@ class Report:
             ending: How the engine ended.
             board: Its board.
         """
-        ground, ledger, recorder = self._ground, self._ground.ledger, self._ground.recorder
-        info, plan, interrupt = ground.info, ground.plan, ending.interrupt
+        ground, ledger = self._ground, self._ground.ledger
         content = board.answer()
         output, ending = self._output(ending, board, content)
-        monotonic = self._monotonic
+        monotonic, ended_at = self._monotonic, self.started_at
         passed_ms = round((monotonic() - self._began) * 1000)
         duration_ms = max(0, self._earlier_ms + passed_ms)
-        kept = tuple(self._box.records)
-        last, limited = ledger.last, ledger.last_limited
-        ended_at = self.started_at
         if duration_ms:
             ended_at += timedelta(milliseconds=duration_ms)
-        local = Local(raw=ending.exception, last_board=board, seeded=board.seeded())
-        return _RESULT(
+        # Of more than 15 keywords Python makes a mapping first, which costs more than the result.
+        result = _RESULT(
             status=ending.status,
+            error=ending.error,
             output=output,
             content=content,
             messages=board.produced(),
-            tool_outcomes=tuple(record.outcome for record in kept) if kept else (),
-            tool_records=kept,
-            artifacts=(*harvest(board, plan.artifacts), *self._box.stored),
-            pending=ending.pending,
             usage=ledger.usage,
             cost=ledger.cost,
-            finish_reason=None if last is None else last.finish_reason,
-            error=ending.error,
-            rate_limit=None if limited is None else limited.rate_limit,
-            provider_data={} if last is None else last.provider_data,
-            cause=_NOBODY if interrupt is None else interrupt.cause,
-            detail="" if interrupt is None else interrupt.detail,
-            attempts=recorder.attempt or 1,
-            state=dict(self.state),
-            handoff=recorder.handoff,
+            attempts=ground.recorder.attempt or 1,
             attempt_log=tuple(self.lines),
-            warnings=tuple(recorder.warnings),
-            run_id=info.run_id,
-            task_id=info.task_id,
-            context_id=info.context_id,
-            parent_run_id=plan.parent_run_id,
-            agent_id=info.agent_id,
+            run_id=ground.info.run_id,
+            agent_id=ground.info.agent_id,
             started_at=self.started_at,
             ended_at=ended_at,
             duration_ms=duration_ms,
-            metadata=dict(plan.request.metadata),
-            local=local,
+            local=Local(raw=ending.exception, last_board=board, seeded=board.seeded()),
         )
+        self._add_asked(result)
+        self._add_done(result, ending, board)
+        return result
+
+    def _add_asked(self, result: AgentResult[Any]) -> None:
+        """Add to a new result what its request, or who asked, said."""
+        plan, info = self._ground.plan, self._ground.info
+        if info.task_id or info.context_id or plan.parent_run_id:
+            force_setattr(result, "task_id", info.task_id)
+            force_setattr(result, "context_id", info.context_id)
+            force_setattr(result, "parent_run_id", plan.parent_run_id)
+        if plan.request.metadata:
+            force_setattr(result, "metadata", dict(plan.request.metadata))
+
+    def _add_done(self, result: AgentResult[Any], ending: Ending, board: Board) -> None:
+        """Add to a new result what was done beside the answer, where anything was."""
+        ledger, recorder, box = self._ground.ledger, self._ground.recorder, self._box
+        if records := tuple(box.records):
+            force_setattr(result, "tool_records", records)
+            force_setattr(result, "tool_outcomes", tuple(one.outcome for one in records))
+        if box.stored or self._ground.plan.artifacts:
+            found = harvest(board, self._ground.plan.artifacts)
+            force_setattr(result, "artifacts", (*found, *box.stored))
+        if ledger.last is not None:
+            force_setattr(result, "finish_reason", ledger.last.finish_reason)
+            force_setattr(result, "provider_data", ledger.last.provider_data)
+        if ledger.last_limited is not None:
+            force_setattr(result, "rate_limit", ledger.last_limited.rate_limit)
+        if self.state:
+            force_setattr(result, "state", dict(self.state))
+        if recorder.handoff is not None:
+            force_setattr(result, "handoff", recorder.handoff)
+        if recorder.warnings:
+            force_setattr(result, "warnings", tuple(recorder.warnings))
+        if ending.pending:
+            force_setattr(result, "pending", ending.pending)
+        if ending.interrupt is not None:
+            force_setattr(result, "cause", ending.interrupt.cause)
+            force_setattr(result, "detail", ending.interrupt.detail)
 
     def with_spent(self, result: AgentResult[Any]) -> AgentResult[Any]:
         """*result* with what was used until now."""
