@@ -21,6 +21,7 @@ from ..contract import (
     Policy,
     Request,
     Retry,
+    Role,
     RunWarning,
     UnserializableError,
     clean_text,
@@ -44,6 +45,7 @@ __all__ = [
 RESUME_NAMES = ("answers", "journal", "take_over")
 """What ``resume`` and ``reopen`` take by name beside the options."""
 
+_USER = Role.USER
 _OPTIONS = RunOptions.__optional_keys__
 # What only a command line gives, and a list for people leaves out.
 _UNTOLD = frozenset({"launch"})
@@ -127,7 +129,7 @@ def to_request(request: object) -> Request:
         Misuse: It is neither a Request nor a Message nor a string, or holds no JSON.
     """
     if isinstance(request, str):
-        return Request(clean_text(request))
+        return Request(Message(_USER, clean_text(request)))
     if isinstance(request, Message):
         request = Request(request)
     if not isinstance(request, Request):

@@ -52,6 +52,7 @@ class Board:
         self._seeded: dict[str, int] = {}
         self._produced: list[Message] = []
         self._on_change = on_change
+        self._is_handed_over = False
         self._again: Mapping[str, deque[Message]] = _NO_MESSAGES
 
     @classmethod
@@ -94,6 +95,8 @@ class Board:
             self.notice()
         if self._again:
             added = self._without_known(added, channel)
+        if self._is_handed_over:
+            self._part()
         self._conversation(channel).extend(added)
         self._produced.extend(added)
         if self._on_change is not None and added:
@@ -186,11 +189,15 @@ class Board:
         board = Board()
         board._channels, board._variables = self._channels, self._variables
         board._seeded, board._produced = self._seeded, self._produced
-        # The new one has the originals, with what encoders have kept of them.
+        self._is_handed_over = True
+        return board
+
+    def _part(self) -> None:
+        """Leave what was handed over, with what encoders have kept of it, to who has it."""
+        self._is_handed_over = False
         self._channels = {name: said.copy() for name, said in self._channels.items()}
         self._variables, self._produced = self._variables.copy(), self._produced.copy()
         self._seeded = self._seeded.copy()
-        return board
 
     def facts(self) -> list[BoardChanged]:
         """The facts of which the log can fold the board again: first its seed, then the rest."""
@@ -217,6 +224,8 @@ class Board:
 
     def mark_seeded(self) -> None:
         """What is on the board now is the seed."""
+        if self._is_handed_over:
+            self._part()
         self._seeded = {name: len(messages) for name, messages in self._channels.items()}
         self._produced.clear()
 
@@ -251,6 +260,8 @@ class Board:
 
     def apply(self, change: BoardChanged) -> None:
         """Make a change that the log already has."""
+        if self._is_handed_over:
+            self._part()
         self._conversation(change.channel).extend(change.messages)
         self._produced.extend(change.messages)
         for name, value in change.variables.items():
@@ -302,6 +313,8 @@ class Board:
 
     def _write(self, name: str, value: Json) -> None:
         """Set a variable to what is JSON and nobody else holds."""
+        if self._is_handed_over:
+            self._part()
         self._variables[name] = value
         if self._on_change is not None:
             self._on_change(BoardChanged(variables={name: value}))

@@ -245,6 +245,8 @@ class Equipment:
         if started.time is not None:
             # What the log says is what every later sitting will say.
             self.report.started_at = started.time
+        elif self.report.started_at is None:
+            self.report.started_at = plan.clock.now()
         for warning in plan.warnings:
             self.recorder.warn(warning)
 

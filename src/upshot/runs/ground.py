@@ -62,7 +62,7 @@ class Ground:
             context_id=request.context_id,
         )
         self.depth: int = started.depth if started else plan.depth
-        self.veil: Veil | None = _veil(plan, started)
+        self.veil: Veil | None = _veil(plan, started) if plan.secrets else None
         self.recorder: Recorder = Recorder(
             plan.run_id,
             clock=clock,
@@ -81,9 +81,7 @@ class Ground:
         self.scope: Scope = Scope(clock, self.ledger.deadline, working=own_time)
 
 
-def _veil(plan: Plan, started: RunStarted | None) -> Veil | None:
-    if not plan.secrets:
-        return None
+def _veil(plan: Plan, started: RunStarted | None) -> Veil:
     name = plan.marks if started is None else marks_for(plan.secrets, started)
     # A log never has one mark for two secrets.
     return Veil(plan.secrets, name=name or name_marks())

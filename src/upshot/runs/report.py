@@ -45,7 +45,7 @@ class Report:
         box: Its tools, whose calls are told.
 
     Attributes:
-        started_at: When the run began, in its first sitting.
+        started_at: When the run began, in its first sitting; None before that.
         lines: One line for every attempt that ended.
         state: The deciders' facts.
     """
@@ -57,10 +57,9 @@ class Report:
             first = past.started.time
         elif plan.resume_from is not None:
             first = plan.resume_from.original_started_at
-        now = plan.clock.now()
+        self.started_at: datetime | None = first
         # How long ago the run began when this sitting did.
-        self._earlier_ms = 0 if first is None else round((now - first).total_seconds() * 1000)
-        self.started_at: datetime = first or now
+        self._earlier_ms = 0 if first is None else _passed_ms(plan.clock.now() - first)
         self.lines: list[AttemptLine] = []
         self.state: JsonObject = {}
         self._ground = ground
@@ -81,7 +80,7 @@ class Report:
         monotonic, ended_at = self._monotonic, self.started_at
         passed_ms = round((monotonic() - self._began) * 1000)
         duration_ms = max(0, self._earlier_ms + passed_ms)
-        if duration_ms:
+        if duration_ms and ended_at is not None:
             ended_at += timedelta(milliseconds=duration_ms)
         # Of more than 15 keywords Python makes a mapping first, which costs more than the result.
         result = _RESULT(
@@ -182,10 +181,14 @@ class Report:
         try:
             if not is_set:
                 value = output.parse(content or "") if not output.is_text else content
-            return output.build(value), ending
+            return value if output.schema is None else output.build(value), ending
         except ValueError as error:
             failed = AgentError(ErrorCode.INVALID_OUTPUT, str(error), origin=Origin.ENGINE)
             return value, Ending(status=Status.FAILED, error=failed, exception=error)
+
+
+def _passed_ms(time: timedelta) -> int:
+    return round(time.total_seconds() * 1000)
 
 
 def harvest(board: Board, channels: Iterable[str]) -> list[Artifact]:

@@ -128,7 +128,7 @@ class Run:
     @_fact
     def started_at(self) -> datetime:
         """When it began, in its first sitting."""
-        return self._report.started_at
+        return self._report.started_at or self._ground.plan.clock.now()
 
     @_fact
     def depth(self) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+import types
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, TypeVar
@@ -106,7 +107,7 @@ class Scope:
             self._cancel(task)
         try:
             # Work that waits for nothing, or was cancelled before, is done after one round.
-            await asyncio.sleep(0)
+            await _one_round()
         except asyncio.CancelledError:
             self.end("caller")
         if not task.done():
@@ -276,6 +277,12 @@ class _Patience:
     def sleep(self, delay_s: float) -> Awaitable[None]:
         """Wait so long, or until a wish to stop."""
         return self._pause(delay_s)
+
+
+@types.coroutine
+def _one_round() -> Generator[None]:
+    """Let the loop go round once."""
+    yield
 
 
 def _forget(task: asyncio.Task[Any]) -> None:
