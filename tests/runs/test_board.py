@@ -230,6 +230,19 @@ async def test_what_is_done_to_a_board_after_the_end_is_not_in_the_result() -> N
     assert witness.facts("on_run_end")[0][0] is result
 
 
+async def test_what_is_asked_of_a_kept_board_changes_no_result() -> None:
+    kept: list[Any] = []
+    result = await run(Agent("a", engine=Do(lambda run, host, board: kept.append(board))), "?")
+    last: Any = result.last_board
+    last.set("n", 1)
+    last.append(say("More."))
+    kept[0].append(say("Else."))
+    kept[0].mark_seeded()
+    assert [message.text for message in last.messages()] == ["?", "More."]
+    assert last.produced() == (say("More."),)
+    assert last.get("n") == 1
+
+
 async def test_the_last_board_can_be_worked_on() -> None:
     result = await run(Agent("a", engine=Do(lambda run, host, board: board.set("n", 1))), "?")
     last: Any = result.last_board

@@ -8,28 +8,32 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-from tests.runs.kit import ADD, Do, add, measured, say
+from tests.runs.kit import ADD, Do, add, log_of, measured, say
 from upshot import (
     Agent,
     AgentError,
     AgentResult,
     Cost,
+    Event,
     FinishReason,
     Message,
     RateLimitState,
     RateLimitWindow,
     Request,
     Retry,
+    RunSettled,
     Status,
     ToolCall,
     Usage,
     decode,
     encode,
     run,
+    start,
     to_contract,
     tool,
 )
 from upshot.contract import Local
+from upshot.journal import MemoryJournal
 from upshot.models import ScriptedModel
 from upshot.testing.clock import FakeClock
 
@@ -206,3 +210,30 @@ async def test_a_run_that_used_nothing_leaves_usage_out_of_its_json() -> None:
     assert "usage" not in form
     assert form["attempt_log"] == [{"status": "completed"}]
     assert decode(encode(result), AgentResult) == result
+
+
+async def test_a_log_in_memory_keeps_nothing_that_lives_in_the_process_only() -> None:
+    def work(run: Any, host: Any, board: Any) -> None:
+        raise ValueError("odd")
+
+    journal = MemoryJournal()
+    seen: list[Event] = []
+    async with start(Agent("a", engine=Do(work)), "?", journal=journal) as live:
+        seen.extend([event async for event in live])
+        result = await live.result()
+    shown, logged = seen[-1], (await log_of(journal, result.run_id))[-1]
+    assert isinstance(shown, RunSettled)
+    assert isinstance(logged, RunSettled)
+    assert isinstance(shown.result.raw, ValueError)
+    assert logged.result.local is None
+    assert logged == shown
+
+
+async def test_a_result_tells_who_asked_for_what() -> None:
+    asked = Request("?", task_id="t", context_id="c", metadata={"from": "shop"})
+    result = await run(
+        Agent("a", engine=Do(lambda run, host, board: None)), asked, parent_run_id="p"
+    )
+    assert (result.task_id, result.context_id, result.parent_run_id) == ("t", "c", "p")
+    assert result.metadata == {"from": "shop"}
+    assert result.metadata is not asked.metadata

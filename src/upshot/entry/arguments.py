@@ -89,9 +89,8 @@ def check_options(options: Mapping[str, object], *, also: Collection[str] = ()) 
             raise Misuse(f"a run has no option {name!r}: {hint}")
         if value is not None and name in _JUDGED:
             _check_kind(name, value)
-    attempts = options.get("max_attempts")
-    if isinstance(attempts, int) and attempts < 1:
-        raise Misuse(f"max_attempts is {attempts}: give at least 1")
+            if name == "max_attempts" and cast("int", value) < 1:
+                raise Misuse(f"max_attempts is {value}: give at least 1")
 
 
 def check_run_id(run_id: object) -> None:

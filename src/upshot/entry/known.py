@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ..contract import Agent, AgentSpec, Decider, Handoff, Journal, Observer, Request, handoffs_of
 from ..contract.value import Local
-from ..runs import OutputType, Plan, RunOptions, current_run, handoff_tools
+from ..runs import OutputType, Plan, RunOptions, handoff_tools
 from ..tools import Tool, resolve_tools
 from .arguments import check_hooks, to_request
 
@@ -62,8 +62,8 @@ def known_of(agent: Agent[Any]) -> Known:
     Raises:
         Misuse: A hook of it is none, its output type has no schema, or a tool is none.
     """
-    kept = vars(agent).get(_KEY)
-    known = kept.get(_KEY) if isinstance(kept, Local) else None
+    kept: Local | None = vars(agent).get(_KEY)
+    known = None if kept is None else kept.values[_KEY]
     if not isinstance(known, Known):
         known = _find_out(agent)
         # On the agent itself: a table beside it would keep alive what refers to its agent.
@@ -79,7 +79,7 @@ def usual_plan(
 ) -> Plan | None:
     """The plan of a text asked without options, where *agent* was asked like that before.
 
-    It differs from that one in these fields alone.
+    It is for a call that stands in no run. It differs from that one in these fields alone.
 
     Returns:
         None where all has to be looked at: see ``plan_run``.
@@ -99,12 +99,15 @@ def usual_plan(
 
 def without_call(plan: Plan) -> Plan:
     """*plan* without what is of its call alone, which its agent would keep alive."""
-    return replace(plan, request=_NOTHING, journal=None, artifact_store=None, warnings=())
+    logged = plan.logged_options()
+    return replace(
+        plan, request=_NOTHING, journal=None, artifact_store=None, warnings=(), logged=logged
+    )
 
 
 def is_plain(options: RunOptions) -> bool:
-    """Whether the call, which stands in no run, says nothing of how it is to be made."""
-    return options.keys() <= _PLAIN and current_run.get() is None
+    """Whether the call says nothing of how it is to be made."""
+    return options.keys() <= _PLAIN
 
 
 def new_run_id() -> str:

@@ -129,9 +129,9 @@ async def run_whole(
     if outer is not None and outer.stand_in is not None:
         return await outer.stand_in(agent, request, **options)
     check_options(options)
-    where = place_of(options)
+    where = options.get("journal") if outer is None else place_of(options)
     if where is None or isinstance(where, MemoryJournal):
-        plan = usual_plan(agent, request, options, where)
+        plan = usual_plan(agent, request, options, where) if outer is None else None
         if plan is None:
             plan = await _plan_new(agent, request, options, where, child=child)
         # Nobody else has it: it need not be let go.

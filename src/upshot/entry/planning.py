@@ -68,7 +68,8 @@ async def plan_run(
     agent = to_agent(agent, options.get("engine"))
     known = known_of(agent)
     plan = await _plan(known, agent, request, options, journal, child=child, handed=handed)
-    if known.usual is None and known.is_fixed and not handed and is_plain(options):
+    is_usual = not handed and is_plain(options) and current_run.get() is None
+    if known.usual is None and known.is_fixed and is_usual:
         known.usual = without_call(plan)
     return plan
 

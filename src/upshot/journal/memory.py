@@ -80,7 +80,8 @@ class MemoryJournal:
     """Keeps runs in memory; plays the role Journal.
 
     It keeps the events themselves and not their JSON, so that they cost nothing; who
-    changes a dict within an event after it was appended changes the log.
+    changes a dict within an event after it was appended changes the log. Runs leave out
+    of their results what lives in the process only, as in any other log.
 
     Attributes:
         artifacts: The store of large outputs.

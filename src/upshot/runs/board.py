@@ -129,8 +129,10 @@ class Board:
         Raises:
             Misuse: It has no JSON form at all; the message names the variable.
         """
-        if not is_plain(value):
-            value = self._to_json(name, value)
+        self.put(name, value if is_plain(value) else self._to_json(name, value))
+
+    def put(self, name: str, value: Json) -> None:
+        """Set the variable *name* to what is JSON and nobody else holds."""
         if self._lent:
             self._lent.pop(name, None)
         self._write(name, value)
@@ -163,6 +165,8 @@ class Board:
         Raises:
             Misuse: It has no JSON form any more; the message names the variable.
         """
+        if not self._lent:
+            return
         for name, lent in [*self._lent.items()]:
             # What is the same is so in most cases, and told at the speed of C.
             if _is_same(lent, self._variables.get(name)):

@@ -136,7 +136,7 @@ class Equipment:
         if value is None:
             return
         if is_plain(value):
-            self.board.set(OUTPUT_VAR, cast("Any", value))
+            self.board.put(OUTPUT_VAR, cast("Any", value))
         elif hasattr(value, "snapshot") and hasattr(value, "messages"):
             board: BoardRole = value  # pyright: ignore[reportAssignmentType]  # by its methods
             self.board.adopt(board)

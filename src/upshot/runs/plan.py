@@ -109,6 +109,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         spec: The agent in names only.
         seed: What the board of the first attempt was started with, in an earlier sitting.
         marks: What the marks begin with that stand for secrets in its log, "" without any.
+        logged: What the log keeps of the options, where that was found out before.
         is_known: Whether the run round it has counted what its log says that it used.
 
     The others: see ``RunOptions``.
@@ -153,6 +154,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     spec: AgentSpec = AgentSpec()
     is_known: bool = False
     seed: tuple[BoardChanged, ...] = ()
+    logged: JsonObject | None = None
 
     @property
     def near(self) -> Parent | None:
@@ -173,6 +175,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def logged_options(self) -> JsonObject:
         """What the log keeps of the options, for who goes on with the run."""
+        if self.logged is not None:
+            return self.logged.copy()
         options: JsonObject = {
             **self.noted,
             "max_attempts": self.max_attempts,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import get_args
+from operator import methodcaller
+from typing import Any, get_args
 
 from msgspec.structs import force_setattr
 
@@ -39,6 +40,15 @@ _USUAL = frozenset[type](get_args(Event)) - _DELTAS - _KEPT - {Unknown}
 _NONE = frozenset[type]()
 # Bound once: this runs for every event of every run.
 _set = force_setattr
+_copy: Callable[[Any], Any] = methodcaller("__copy__")
+
+
+def _without_local(event: RunSettled) -> RunSettled:
+    """*event* without what lives in this process only, which a log in memory would keep alive."""
+    kept, result = _copy(event), _copy(event.result)
+    _set(result, "local", None)
+    _set(kept, "result", result)
+    return kept
 
 
 class Recorder:
@@ -136,8 +146,7 @@ class Recorder:
         self._stamp(event, self.seq + 1)
         if self._append is not None:
             try:
-                written = event if self._veil is None else self._veil.write(event)
-                self._append(written, epoch=self._epoch)
+                self._append(self._written(event), epoch=self._epoch)
             except JournalError:
                 self.is_lost = True
                 raise
@@ -146,6 +155,12 @@ class Recorder:
         self._keep(event)
         if self._watchers:
             self._tell(event)
+
+    def _written(self, event: Event) -> Event:
+        """*event* as it is logged."""
+        if isinstance(event, RunSettled) and event.result.local is not None:
+            event = _without_local(event)
+        return event if self._veil is None else self._veil.write(event)
 
     def _stamp(self, event: Event, seq: int) -> None:
         _set(event, "run_id", self.run_id)
