@@ -61,7 +61,11 @@ class Ground:
             task_id=request.task_id,
             context_id=request.context_id,
         )
-        self.depth: int = started.depth if started else plan.depth
+        self.depth: int = 0
+        if started is not None:
+            self.depth = started.depth
+        elif plan.parent is not None:
+            self.depth = plan.parent.depth + 1
         self.veil: Veil | None = _veil(plan, started) if plan.secrets else None
         self.recorder: Recorder = Recorder(
             plan.run_id,

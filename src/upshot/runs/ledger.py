@@ -119,6 +119,11 @@ class Ledger:
             return self._usage
 
     @property
+    def total(self) -> tuple[Usage, Cost | None]:
+        """Tokens and money of all calls."""
+        return (self.usage, self.cost) if self._calls else (NO_USAGE, None)
+
+    @property
     def cost(self) -> Cost | None:
         """Money for all priced calls, the others counted; None where none was priced."""
         if not self._calls:

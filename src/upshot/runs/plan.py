@@ -168,11 +168,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """Asks a person: a method of the user's host, None where it has none."""
         return method(self.host, "ask_user")
 
-    @property
-    def depth(self) -> int:
-        """How deep the run is, 0 for a root run."""
-        return 0 if self.parent is None else self.parent.depth + 1
-
     def logged_options(self) -> JsonObject:
         """What the log keeps of the options, for who goes on with the run."""
         if self.logged is not None:

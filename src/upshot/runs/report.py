@@ -75,6 +75,7 @@ class Report:
             board: Its board.
         """
         ground, ledger = self._ground, self._ground.ledger
+        usage, cost = ledger.total
         content = board.answer()
         output, ending = self._output(ending, board, content)
         monotonic, ended_at = self._monotonic, self.started_at
@@ -89,8 +90,8 @@ class Report:
             output=output,
             content=content,
             messages=board.produced(),
-            usage=ledger.usage,
-            cost=ledger.cost,
+            usage=usage,
+            cost=cost,
             attempts=ground.recorder.attempt or 1,
             attempt_log=tuple(self.lines),
             run_id=ground.info.run_id,
@@ -142,7 +143,7 @@ class Report:
 
     def with_spent(self, result: AgentResult[Any]) -> AgentResult[Any]:
         """*result* with what was used until now."""
-        usage, cost = self._ground.ledger.usage, self._ground.ledger.cost
+        usage, cost = self._ground.ledger.total
         if usage == result.usage and cost == result.cost:
             return result
         return msgspec.structs.replace(result, usage=usage, cost=cost)
