@@ -57,6 +57,8 @@ class UnserializableError(TypeError):
 
 def clean_text(text: str) -> str:
     """*text* with every lone surrogate replaced by U+FFFD; the same object if it had none."""
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -42,9 +42,7 @@ from .phase import (
     CLOSED,
     DECIDED,
     DISPOSED,
-    FINAL,
     FIRST,
-    NEXT,
     OPENED,
     PREPARED,
     RECALLED,
@@ -56,6 +54,7 @@ from .phase import (
     Phase,
     cue_of_ending,
     cue_of_verdict,
+    targets_of,
 )
 from .plan import Plan
 from .recorder import Recorder
@@ -162,15 +161,16 @@ class Sitting:
         hooks_in = None if self._is_alone else self._parts.parent(is_hooks=True)
         token = hooks_in and current_run.set(hooks_in)
         self._parts.host.on_wish = self._heed
-        while self.phase not in FINAL:
+        while (step := _STEPS.get(self.phase)) is not None:
+            act, targets = step
             try:
-                cue = await _ACTS[self.phase](self)
+                cue = await act(self)
             except BaseException as error:
                 # The run's edge: observers, log and watchers learn of its end, whatever went wrong.
                 if isinstance(error, GeneratorExit) and is_closing():
                     raise
                 cue = self._take_fault(error)
-            self.phase = NEXT[self.phase, cue]
+            self.phase = targets[cue]
         self._parts.host.on_wish = None
         self._parts.scope.close()
         if self._tie is not None:
@@ -493,3 +493,5 @@ _ACTS: dict[Phase, Callable[[Sitting], Awaitable[Cue]]] = {
     Phase.ENDING: Sitting._end,  # pyright: ignore[reportPrivateUsage]
     Phase.CLOSING: Sitting._close,  # pyright: ignore[reportPrivateUsage]
 }
+# Beside that, where each cue leads to; a final phase has neither.
+_STEPS = {phase: (act, targets_of(phase)) for phase, act in _ACTS.items()}

@@ -36,6 +36,7 @@ __all__ = [
     "cue_of_ending",
     "cue_of_verdict",
     "diagram",
+    "targets_of",
 ]
 
 
@@ -140,6 +141,11 @@ ROWS = (
 )
 
 NEXT = {(row.source, row.cue): row.target for row in ROWS}
+
+
+def targets_of(phase: Phase) -> dict[Cue, Phase]:
+    """Where the cues of *phase* lead."""
+    return {row.cue: row.target for row in ROWS if row.source is phase}
 
 
 def cue_of_ending(status: Status) -> Cue:
