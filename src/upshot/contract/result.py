@@ -173,12 +173,12 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
             freeze(self, *_SEQUENCES)
         if (self.error is None) is not (self.status is _COMPLETED):
             raise Misuse(_contradiction(self.status, self.error))
-        for moment in (self.started_at, self.ended_at):
-            if moment is not None and moment.tzinfo is not UTC:
-                settle_moments(self, "started_at", "ended_at")
+        started, ended = self.started_at, self.ended_at
+        if (started and started.tzinfo is not UTC) or (ended and ended.tzinfo is not UTC):
+            settle_moments(self, "started_at", "ended_at")
         if self.cost is not None or self.usage is not NO_USAGE:
             self._settle_cost()
-        if self.ended_at is None and self.started_at is not None:
+        if ended is None and self.started_at is not None:
             set_field(self, "ended_at", _end(self.started_at, self.duration_ms))
 
     def _settle_cost(self) -> None:

@@ -201,6 +201,13 @@ class Local:
     def __init__(self, **values: object) -> None:
         self.values: dict[str, object] = values
 
+    @classmethod
+    def of(cls, values: dict[str, object]) -> Local:
+        """What is in *values*, which it keeps; it costs half of what keywords do."""
+        local = cls.__new__(cls)
+        local.values = values
+        return local
+
     def __eq__(self, other: object) -> bool:
         return other is None or isinstance(other, Local)
 

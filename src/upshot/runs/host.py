@@ -94,7 +94,6 @@ class RunHost:
         self._recorder: Recorder = ground.recorder
         # Rests while a person is asked.
         self._working: WorkingTime | None = ground.ledger.working
-        self._questions: dict[int, int] = {}
         self._open: dict[str, tuple[int, PendingQuestion]] = {}
         if plan.parent is not None and (near := plan.near) is not None:
             self._outer = near.wish
@@ -104,6 +103,11 @@ class RunHost:
         self._usage = self._audience_of("report_usage")
         if self._audience is not None:
             self._recorder.watch(self._audience.tell)
+
+    @cached_property
+    def _questions(self) -> dict[int, int]:
+        """How many questions without a key each attempt has asked."""
+        return {}
 
     @cached_property
     def _steps(self) -> Steps:

@@ -99,7 +99,9 @@ class Report:
             started_at=self.started_at,
             ended_at=ended_at,
             duration_ms=duration_ms,
-            local=Local(raw=ending.exception, last_board=board, seeded=board.seeded()),
+            local=Local.of(
+                {"raw": ending.exception, "last_board": board, "seeded": board.seeded()}
+            ),
         )
         self._add_asked(result)
         self._add_done(result, ending, board)
