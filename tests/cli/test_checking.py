@@ -130,6 +130,20 @@ def test_faults_are_printed_as_json(command: Command) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [("bad.yml", "a: [1\n", "this is no YAML"), ("none.yml", "", "nothing where an agent")],
+)
+def test_a_file_that_cannot_be_read_is_a_fault_in_json(
+    command: Command, name: str, text: str, said: str
+) -> None:
+    Path(name).write_text(text)
+    code, out, err = command("check", name, "--json")
+    told = json.loads(out)
+    assert (code, err, told["ok"]) == (2, "", False)
+    assert said in told["faults"][0]["found"]
+
+
 def test_a_sound_machine_as_json_has_no_faults(command: Command) -> None:
     code, out, _ = command("check", "good.yml", "--json")
     assert (code, json.loads(out)) == (0, {"file": "good.yml", "ok": True, "faults": []})

@@ -39,34 +39,42 @@ def check_file(
         text: A machine's file; or an agent, which is loaded.
         terminal: Where to print.
         tools: Python files with what it names.
-        as_json: Print JSON and nothing else.
+        as_json: Print JSON and nothing else, also where the file cannot be read as what it is.
 
     Returns:
         0 where nothing is wrong but warnings, else 2.
 
     Raises:
-        Misuse: There is no such file, or an agent cannot be loaded.
+        Misuse: There is no such file; or it cannot be read, or an agent not be loaded, and this is
+            not to be told as JSON.
     """
     target = Target(text)
-    path = target.file
-    check_path(path)
-    files = [Path(file).absolute() for file in tools]
-    if path.suffix not in AGENT_FILES or not is_machine(path):
-        with redirect_stdout(sys.stderr):
-            agent = load_agent(target, files)
-        _conclude(
-            terminal, shown(path), [], f"the agent {agent.id!r} can be loaded", as_json=as_json
-        )
-        return 0
-    faults = [_sharpened(fault) for fault in check_machine(path)]
-    if files and not _fatal(faults):
-        faults += _missing(target, files)
-    about = "" if _fatal(faults) else _about(load_machine(path))
+    check_path(target.file)
+    try:
+        faults, about = _findings(target, [Path(file).absolute() for file in tools])
+    except Misuse as error:
+        if not as_json:
+            raise
+        mark, wanted = Mark(shown(target.file)), "a machine, or an agent that can be loaded"
+        faults, about = [MachineFault(mark, str(error), wanted, kind="file")], ""
     if not as_json:
         for fault in faults:
             _show(fault, terminal)
-    _conclude(terminal, shown(path), faults, about, as_json=as_json)
+    _conclude(terminal, shown(target.file), faults, about, as_json=as_json)
     return MISUSE if _fatal(faults) else 0
+
+
+def _findings(target: Target, files: Sequence[Path]) -> tuple[list[MachineFault], str]:
+    """What is wrong with the file, and what it is if that is nothing."""
+    path = target.file
+    if path.suffix not in AGENT_FILES or not is_machine(path):
+        with redirect_stdout(sys.stderr):
+            agent = load_agent(target, files)
+        return [], f"the agent {agent.id!r} can be loaded"
+    faults = [_sharpened(fault) for fault in check_machine(path)]
+    if files and not _fatal(faults):
+        faults += _missing(target, files)
+    return faults, "" if _fatal(faults) else _about(load_machine(path))
 
 
 def _sharpened(fault: MachineFault) -> MachineFault:
