@@ -37,7 +37,7 @@ def test_a_cue_leads_to_one_phase_only() -> None:
 def test_a_phase_can_break_and_still_comes_to_the_end(phase: Phase) -> None:
     steps = 0
     while phase not in FINAL:
-        phase, steps = NEXT[phase, Cue.BROKEN], steps + 1
+        phase, steps = NEXT[phase][Cue.BROKEN], steps + 1
     assert phase is Phase.SETTLED
     assert steps <= 3
 
@@ -49,11 +49,11 @@ def test_no_sequence_of_cues_leaves_the_table(data: st.DataObject) -> None:
         if phase in FINAL:
             break
         told += phase is Phase.CLOSING
-        phase = NEXT[phase, data.draw(st.sampled_from(cues_of(phase)))]
+        phase = NEXT[phase][data.draw(st.sampled_from(cues_of(phase)))]
     # Only deciders can have it go on for ever, and they have max_attempts against them.
     while phase not in FINAL:
         told += phase is Phase.CLOSING
-        phase = NEXT[phase, next(cue for cue in cues_of(phase) if cue is not Cue.REVISED)]
+        phase = NEXT[phase][next(cue for cue in cues_of(phase) if cue is not Cue.REVISED)]
     assert told == 1
 
 
@@ -71,7 +71,7 @@ def test_every_cue_stands_in_the_table() -> None:
 
 @pytest.mark.parametrize("status", Status)
 def test_only_a_parked_run_goes_by_its_deciders(status: Status) -> None:
-    phase = NEXT[Phase.ATTEMPTING, cue_of_ending(status)]
+    phase = NEXT[Phase.ATTEMPTING][cue_of_ending(status)]
     assert phase is (Phase.ENDING if status is Status.INPUT_REQUIRED else Phase.DECIDING)
 
 
@@ -88,7 +88,7 @@ def test_a_revision_needs_an_attempt_that_is_left(
     *, wants: bool, is_last: bool, phase: Phase
 ) -> None:
     cue = cue_of_verdict(wants_revision=wants, is_last=is_last)
-    assert NEXT[Phase.DECIDING, cue] is phase
+    assert NEXT[Phase.DECIDING][cue] is phase
 
 
 def test_the_page_shows_the_table_as_it_is() -> None:

@@ -43,6 +43,7 @@ from .phase import (
     DECIDED,
     DISPOSED,
     FIRST,
+    NEXT,
     OPENED,
     PREPARED,
     RECALLED,
@@ -54,7 +55,6 @@ from .phase import (
     Phase,
     cue_of_ending,
     cue_of_verdict,
-    targets_of,
 )
 from .plan import Plan
 from .recorder import Recorder
@@ -494,4 +494,4 @@ _ACTS: dict[Phase, Callable[[Sitting], Awaitable[Cue]]] = {
     Phase.CLOSING: Sitting._close,  # pyright: ignore[reportPrivateUsage]
 }
 # Beside that, where each cue leads to; a final phase has neither.
-_STEPS = {phase: (act, targets_of(phase)) for phase, act in _ACTS.items()}
+_STEPS = {phase: (act, NEXT[phase]) for phase, act in _ACTS.items()}

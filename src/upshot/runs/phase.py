@@ -36,7 +36,6 @@ __all__ = [
     "cue_of_ending",
     "cue_of_verdict",
     "diagram",
-    "targets_of",
 ]
 
 
@@ -78,21 +77,19 @@ class Cue(_Word):
 
 
 # By name too: a class of Python 3.11 is slow to give a member of its own.
-(
-    OPENED,
-    RECALLED,
-    PREPARED,
-    UNPREPARED,
-    WORKED,
-    WAITS,
-    REVISED,
-    DECIDED,
-    DISPOSED,
-    TOLD,
-    CLOSED,
-    RESUMED,
-    BROKEN,
-) = Cue
+OPENED = Cue.OPENED
+RECALLED = Cue.RECALLED
+PREPARED = Cue.PREPARED
+UNPREPARED = Cue.UNPREPARED
+WORKED = Cue.WORKED
+WAITS = Cue.WAITS
+REVISED = Cue.REVISED
+DECIDED = Cue.DECIDED
+DISPOSED = Cue.DISPOSED
+TOLD = Cue.TOLD
+CLOSED = Cue.CLOSED
+RESUMED = Cue.RESUMED
+BROKEN = Cue.BROKEN
 
 
 class Row(NamedTuple):
@@ -140,12 +137,8 @@ ROWS = (
     Row(Phase.PARKED, RESUMED, Phase.OPENING, "answers are there, in another sitting"),
 )
 
-NEXT = {(row.source, row.cue): row.target for row in ROWS}
-
-
-def targets_of(phase: Phase) -> dict[Cue, Phase]:
-    """Where the cues of *phase* lead."""
-    return {row.cue: row.target for row in ROWS if row.source is phase}
+# Where the cues of each phase lead.
+NEXT = {phase: {row.cue: row.target for row in ROWS if row.source is phase} for phase in Phase}
 
 
 def cue_of_ending(status: Status) -> Cue:
