@@ -38,6 +38,12 @@ def test_an_object_is_given_with_its_last_byte():
     assert parser.feed(b'""}') == [("", b'{"a": "\\""}')]
 
 
+def test_an_escaped_backslash_ends_with_a_piece_and_escapes_nothing():
+    parser = ArrayParser()
+    assert parser.feed(b'[{"a": "\\\\') == []
+    assert parser.feed(b'"}, {}]') == [("", b'{"a": "\\\\"}'), ("", b"{}")]
+
+
 values = st.lists(documents("a b", '" \\ { ]'), max_size=4)
 
 

@@ -47,8 +47,8 @@ class ArrayParser:
                 self._quoted = not self._quoted
             elif not self._quoted and (element := self._step(mark)) is not None:
                 events.append(("", element))
-        # A backslash at the very end waits for what it escapes.
-        half = self._quoted and self._buffer.endswith(b"\\")
+        # A backslash at the very end waits for what it escapes, unless it was escaped itself.
+        half = self._quoted and self._buffer.endswith(b"\\", self._place)
         self._place = len(self._buffer) - half
         if self._start is None:
             del self._buffer[: self._place]
