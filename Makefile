@@ -46,7 +46,7 @@ endef
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: fuzz help setup demo test format-check lint types layers unit adapters mcp bench schema format \
+.PHONY: fuzz properties help setup demo test format-check lint types layers unit adapters mcp bench schema format \
   clean
 
 help: ## list the targets
@@ -91,6 +91,9 @@ schema: $(DEV) ## write schema/ anew from the contract; golden files that are th
 	$(call write,execution-result,execution-result.schema.json)
 	$(call write,machine,machine.schema.json)
 	@$(BIN)/python -m tests.schema.golden
+
+properties: $(DEV) ## search the property tests with 20 times as many examples, others each time
+	@$(BIN)/pytest -q -n $(WORKERS) -m hypothesis --hypothesis-profile=search -o faulthandler_timeout=0
 
 fuzz: $(DEV) ## read random replies for SECONDS=60; prints how to repeat what breaks
 	@$(BIN)/python -m fuzz $(or $(SECONDS),60)

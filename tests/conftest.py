@@ -10,9 +10,17 @@ from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# No deadline and no check on speed: a busy machine is no failure.
+# No deadline and no check on speed: a busy machine is no failure. `make test` takes the same
+# examples each time, so that it judges the change and not the dice; `make properties` throws them.
 settings.register_profile(
-    "upshot", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+    "upshot",
+    deadline=None,
+    derandomize=True,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
+    "search", settings.get_profile("upshot"), derandomize=False, max_examples=2_000
 )
 settings.load_profile("upshot")
 

@@ -10,7 +10,7 @@ from typing import Any, get_args
 import msgspec
 import pydantic
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.contract.strategies import (
@@ -26,6 +26,7 @@ from tests.contract.strategies import (
     unknown_kinds,
     unknowns,
 )
+from tests.searching import examples
 from upshot.contract import (
     Agent,
     AgentCard,
@@ -76,7 +77,7 @@ def as_json(value: object) -> Any:
 
 
 @pytest.mark.parametrize("kind", STRUCTS, ids=by_name)
-@settings(max_examples=25)
+@examples(25)
 @given(data=st.data())
 def test_every_value_is_read_back_as_it_was_written(kind: Any, data: st.DataObject) -> None:
     value = data.draw(structs(kind))
@@ -84,7 +85,7 @@ def test_every_value_is_read_back_as_it_was_written(kind: Any, data: st.DataObje
 
 
 @pytest.mark.parametrize("kind", [k for k in TAGGED if k is not Unknown], ids=by_name)
-@settings(max_examples=10)
+@examples(10)
 @given(data=st.data())
 def test_a_tagged_value_is_recognised_by_its_kind(kind: Any, data: st.DataObject) -> None:
     value = data.draw(structs(kind))
@@ -94,7 +95,7 @@ def test_a_tagged_value_is_recognised_by_its_kind(kind: Any, data: st.DataObject
 
 
 @pytest.mark.parametrize("kind", ROOTS, ids=by_name)
-@settings(max_examples=5)
+@examples(5)
 @given(data=st.data())
 def test_a_root_always_says_its_schema_version(kind: Any, data: st.DataObject) -> None:
     assert as_json(data.draw(structs(kind)))["schema_version"] == 1
@@ -162,7 +163,7 @@ def messages_with_unknown_parts(draw: st.DrawFn) -> dict[str, Any]:
     return {**as_json(draw(messages())), "content": list(content)}
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(messages_with_unknown_parts())
 def test_unknown_parts_are_written_back_unchanged(form: dict[str, Any]) -> None:
     message = decode(json.dumps(form), Message)
@@ -171,7 +172,7 @@ def test_unknown_parts_are_written_back_unchanged(form: dict[str, Any]) -> None:
     assert decode(encode(message), Message) == message
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.lists(messages_with_unknown_parts(), max_size=3), st.lists(unknowns(), max_size=2))
 def test_unknown_parts_and_events_may_stand_anywhere(
     said: list[dict[str, Any]], odd: list[Unknown]
@@ -286,7 +287,7 @@ def test_what_cannot_be_read_is_misuse(data: bytes) -> None:
         decode(data)
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(messages_with_unknown_parts(), st.data())
 def test_reading_damaged_json_raises_nothing_but_misuse(
     form: dict[str, Any], data: st.DataObject

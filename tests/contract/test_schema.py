@@ -12,7 +12,7 @@ from typing import Any
 import jsonschema_rs
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.contract.strategies import (
@@ -24,6 +24,7 @@ from tests.contract.strategies import (
     structs,
     unknown_kinds,
 )
+from tests.searching import examples
 from upshot.contract import (
     AgentError,
     AgentResult,
@@ -96,7 +97,7 @@ def test_it_is_a_schema_itself(made: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", STRUCTS, ids=by_name)
-@settings(max_examples=25)
+@examples(25)
 @given(data=st.data())
 def test_whatever_is_written_fits(kind: Any, data: st.DataObject) -> None:
     value = data.draw(structs(kind))
@@ -109,7 +110,7 @@ def test_every_event_fits_known_or_unknown(event: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [k for k in TAGGED if k is not Unknown], ids=by_name)
-@settings(max_examples=3)
+@examples(3)
 @given(data=st.data())
 def test_what_stands_alone_is_a_whole_document(kind: Any, data: st.DataObject) -> None:
     jsonschema_rs.validate(SCHEMA, as_json(data.draw(structs(kind))))

@@ -6,10 +6,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.contract.strategies import STRUCTS, TAGGED, structs
+from tests.searching import examples
 from upshot.contract import AgentResult, Local, Unknown, encode
 from upshot.contract.value import freeze, settle_moments, to_snake
 
@@ -19,7 +20,7 @@ def by_name(kind: Any) -> str:
 
 
 @pytest.mark.parametrize("kind", STRUCTS, ids=by_name)
-@settings(max_examples=10)
+@examples(10)
 @given(data=st.data())
 def test_a_value_survives_pickle_and_copy(kind: Any, data: st.DataObject) -> None:
     value = data.draw(structs(kind))
@@ -28,7 +29,7 @@ def test_a_value_survives_pickle_and_copy(kind: Any, data: st.DataObject) -> Non
 
 
 @pytest.mark.parametrize("kind", STRUCTS, ids=by_name)
-@settings(max_examples=10)
+@examples(10)
 @given(data=st.data())
 def test_equal_values_hash_alike(kind: Any, data: st.DataObject) -> None:
     value = data.draw(structs(kind))

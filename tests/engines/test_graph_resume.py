@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.engines.graph_kit import (
@@ -24,6 +24,7 @@ from tests.engines.graph_kit import (
 )
 from tests.processes import run_to_its_kill
 from tests.runs.kit import log_of
+from tests.searching import examples
 from upshot import (
     Agent,
     AgentResult,
@@ -109,7 +110,7 @@ def same(result: Any, whole: Any) -> None:
     assert (result.error and result.error.message) == (whole.error and whole.error.message)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(maze=mazes(), data=st.data())
 async def test_a_graph_that_is_cut_anywhere_goes_on_and_repeats_nothing(
     maze: Any, data: st.DataObject
@@ -127,7 +128,7 @@ async def test_a_graph_that_is_cut_anywhere_goes_on_and_repeats_nothing(
     assert not finished(log[:cut]) & set(begun)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(maze=mazes(), delays=st.lists(st.integers(0, 4), min_size=1, max_size=6))
 async def test_what_comes_of_a_graph_does_not_depend_on_who_is_faster(
     maze: Any, delays: list[int]
@@ -138,7 +139,7 @@ async def test_what_comes_of_a_graph_does_not_depend_on_who_is_faster(
     assert board_of(other_log) == board_of(log)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(maze=mazes(), data=st.data())
 async def test_a_graph_may_be_cut_off_many_times(maze: Any, data: st.DataObject) -> None:
     whole, log = await logged(Maze(*maze).graph())

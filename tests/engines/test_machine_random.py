@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.engines.machine_kit import cut_and_resumed, logged, talker
+from tests.searching import examples
 from upshot import (
     AgentError,
     BrokenMachine,
@@ -140,7 +141,7 @@ def timeless(value: Any) -> Any:
 WISHES = st.lists(st.sampled_from(["", "raise", "keep", "replace", "nowhere", "a"]), max_size=6)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(machines(), WISHES)
 async def test_a_random_machine_ends_with_one_result_of_a_known_kind(
     data: dict[str, Any], wishes: list[str]
@@ -157,7 +158,7 @@ async def test_a_random_machine_ends_with_one_result_of_a_known_kind(
     assert result.error is None or result.error.code in KNOWN
 
 
-@settings(max_examples=25)
+@examples(25)
 @example(
     {
         "states": {

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.searching import examples
 from upshot.contract import AgentResult, RunSettled, RunStarted, StepSettled
 from upshot.errors import JournalError, UpshotError
 from upshot.journal import SqliteJournal
@@ -158,7 +159,7 @@ async def test_a_damaged_run_is_not_exported(path: Path, tmp_path: Path):
     await journal.aclose()
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.data())
 def test_any_flipped_byte_gives_an_exact_prefix_or_a_clear_error(
     whole: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -5,11 +5,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.contract.strategies import events
+from tests.searching import examples
 from upshot.contract import (
     DELTAS,
     AgentResult,
@@ -48,7 +49,7 @@ def stamped(event: Event, run_id: str, seq: int) -> Event:
     return event
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     st.lists(events().filter(lambda event: not isinstance(event, DELTAS)), min_size=1, max_size=8)
 )
@@ -393,4 +394,4 @@ class Holders(RuleBasedStateMachine):
 
 
 TestHolders = Holders.TestCase
-TestHolders.settings = settings(max_examples=15, stateful_step_count=15, deadline=None)
+TestHolders.settings = examples(15, stateful_step_count=15)

@@ -7,10 +7,11 @@ import inspect
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.runs.kit import Do, Ordered, Witness, kinds, say
+from tests.searching import examples
 from upshot import (
     Aborted,
     Agent,
@@ -203,7 +204,7 @@ class Told:
                     getattr(live, wish)()
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     steps=st.lists(STEPS, max_size=6),
     wishes=st.lists(OUTSIDE, max_size=2),

@@ -9,10 +9,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.runs.kit import Do, Witness, kinds, log_of, measured, raising
+from tests.searching import examples
 from upshot import (
     Agent,
     AgentError,
@@ -188,7 +189,7 @@ async def test_a_log_that_is_cut_anywhere_is_gone_on_with(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WORLDS)
-@settings(max_examples=25)
+@examples(25)
 @given(data=st.data())
 async def test_a_run_may_be_cut_off_many_times(name: str, data: st.DataObject) -> None:
     whole, log = await whole_log(WORLDS[name]())

@@ -5,9 +5,10 @@ import json
 import threading
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.searching import examples
 from upshot.contract import (
     Approve,
     Budget,
@@ -114,7 +115,7 @@ def assert_recorded(box: Toolbox, ids: list[str]) -> None:
         assert decode(encode(record)) == record
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(CALLS, HOOKS, APPROVERS, BUDGETS, st.booleans())
 async def test_every_call_has_one_outcome_in_order(
     pairs: list[tuple[str, Any]], hook: Any, approve: Any, budget: Budget, parallel: bool
@@ -136,7 +137,7 @@ async def test_every_call_has_one_outcome_in_order(
     assert_recorded(box, ids)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(CALLS, st.integers(0, 12))
 async def test_a_cancel_at_any_moment_leaves_one_record_for_every_call(
     pairs: list[tuple[str, Any]], steps: int
@@ -155,7 +156,7 @@ async def test_a_cancel_at_any_moment_leaves_one_record_for_every_call(
         assert events.count("tool_settled") == len(box.records)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(
     st.lists(st.sampled_from(["number", "raise", "big"]), min_size=1, max_size=4),
     st.lists(
@@ -244,7 +245,7 @@ async def play(box: Toolbox, work: Any, ending: str, steps: int) -> None:
     await asyncio.wait([task])
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(ROUNDS, st.booleans(), st.booleans())
 async def test_over_batches_faults_cancels_and_answers_nothing_is_lost_doubled_or_late(
     rounds: list[Any], taint: bool, parallel: bool

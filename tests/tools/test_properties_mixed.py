@@ -6,9 +6,10 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.searching import examples
 from tests.tools import isolated
 from tests.tools.test_properties import assert_recorded, assert_sound, play
 from upshot.contract import Approve, Deny, Edit, Effect, ToolCall
@@ -152,7 +153,7 @@ ROUNDS = st.lists(
 )
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(ROUNDS, st.booleans())
 async def test_with_threads_nothing_is_lost_doubled_late_or_at_the_same_time(
     rounds: list[Any], parallel: bool
@@ -193,7 +194,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=6)
+@examples(6)
 @given(STEPS, st.sampled_from(["none", "toolbox"]), st.booleans())
 async def test_with_processes_nothing_is_lost_doubled_or_late(
     steps: list[tuple[str, float]], ending: str, mixed: bool
