@@ -336,7 +336,7 @@ async def test_a_function_may_return_a_whole_result() -> None:
 
 async def test_the_input_of_a_function_has_to_name_its_arguments() -> None:
     states = """
-        a: {type: initial, function: f, input: "[1, 2]", transitions: [{to: z}]}
+        a: {type: initial, function: f, input: "[1, input.message]", transitions: [{to: z}]}
         z: {type: final}
     """
     result = await go(engine_of(states, functions={"f": max}))

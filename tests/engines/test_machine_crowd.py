@@ -91,7 +91,7 @@ async def test_the_first_item_that_fails_is_the_failure_of_the_state() -> None:
 
 
 async def test_two_items_with_one_key_are_a_conflict() -> None:
-    result = await go(each(lambda n: n, "key: '\"k\"'"), inputs={"items": [1, 2]})
+    result = await go(each(lambda n: n, "key: context.k"), inputs={"items": [1, 2], "k": "k"})
     assert result.error is not None
     assert result.error.code is ErrorCode.CONFLICT
 

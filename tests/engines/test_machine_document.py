@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from enum import StrEnum
+from http import HTTPStatus
 from typing import Any
 
 import pytest
@@ -127,6 +129,48 @@ def test_plain_data_is_what_it_was(data: dict[str, Any]) -> None:
     assert piece is not None
     assert plain(piece) == data
     assert not faults
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        (float("nan"), "the number nan"),
+        (-float("inf"), "the number -inf"),
+        (10**5000, "a number of more than 300 digits"),
+        ("\ud800", r"the text '\ud800'"),
+        ({"\udfff": 1}, r"the text '\udfff'"),
+    ],
+    ids=["nan", "infinity", "digits", "text", "key"],
+)
+def test_data_that_json_cannot_hold_is_a_fault(value: Any, found: str) -> None:
+    faults: list[MachineFault] = []
+    read_data({"a": [value]}, faults)
+    assert [fault.found for fault in faults] == [found]
+    assert faults[0].mark.path == "a[0]"
+
+
+class Word(StrEnum):
+    FINAL = "final"
+
+    def __str__(self) -> str:
+        return "another"
+
+
+class Real(float): ...
+
+
+def test_data_of_classes_of_ones_own_is_plain_afterwards() -> None:
+    piece = read_data({"a": Word.FINAL, "b": Real(1.5), "c": HTTPStatus.OK}, [])
+    assert piece is not None
+    found: Any = plain(piece)
+    assert found == {"a": "final", "b": 1.5, "c": 200}
+    assert [type(value) for value in found.values()] == [str, float, int]
+
+
+def test_a_text_with_half_a_character_is_told_where_it_stands() -> None:
+    found, faults = read("a: 1\nb: x\ud800")
+    assert found is None
+    assert [(fault.mark.line, fault.mark.column) for fault in faults] == [(2, 5)]
 
 
 @given(DATA)

@@ -25,7 +25,8 @@ from upshot.testing import FakeClock
 NAMES = ("a", "b", "c")
 EXPRESSIONS = (
     "context.n", "context.zz", "output", "output.content", "result.error.code", "input.message",
-    "'text'", "1", "context.l", "item", "1 / 0", "result", "has(result.error)", "[1, context.n]",
+    "'text'", "1", "context.l", "item", "1 / context.n", "result", "has(result.error)",
+    "[1, context.n]",
 )  # fmt: skip
 CONDITIONS = (
     "context.n < 2", "true", "false", "has(result.error)", "result.success", "context.zz", "output",

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
-from ..contract import Agent, JsonObject, ModelSettings
+from ..contract import Agent, Json, JsonObject, ModelSettings
 from ..errors import Misuse
 from .machine_document import Listing, Piece, Scalar, Table
 from .machine_fault import nearest
-from .machine_table import TableReader, plain
+from .machine_table import TableReader, plain, shown
 
 __all__ = ["Cast", "read_cast"]
 
@@ -55,7 +55,7 @@ def _fields(table: Table, reader: TableReader) -> dict[str, Any]:
     if "tools" in items:
         tools = reader.listing(items["tools"], "names of tools")
         names = [] if tools is None else tools.items
-        given["tools"] = [reader.text(tool, "the name of a tool") for tool in names]
+        given["tools"] = [reader.word(tool, "the name of a tool") for tool in names]
     if "output_schema" in items:
         schema = reader.mapping(items["output_schema"], "the JSON Schema of an agent's output")
         given["output_type"] = None if schema is None else plain(schema)
@@ -69,16 +69,25 @@ def _settings(piece: Piece, reader: TableReader) -> ModelSettings | None:
     if table is None:
         return None
     known = ModelSettings.__struct_fields__
-    for name, mark in table.marks.items():
+    given = JsonObject()
+    for name, item in table.items.items():
         if name not in known:
-            reader.tell(mark, f"the key {name!r}", nearest(name, known, "a setting of models"),
-                        kind="unknown_key")  # fmt: skip
-    data = cast("JsonObject", plain(table))
+            wanted = nearest(name, known, "a setting of models")
+            reader.tell(table.marks[name], f"the key {name!r}", wanted, kind="unknown_key")
+        elif problem := _misfit(name, plain(item)):
+            reader.tell(item.mark, shown(item), f"the setting {name!r}: {problem}", kind="type")
+        else:
+            given[name] = plain(item)
+    return msgspec.convert(given, ModelSettings)
+
+
+def _misfit(name: str, value: Json) -> str:
+    """Why the setting *name* cannot be *value*, "" where it can."""
     try:
-        return msgspec.convert({name: data[name] for name in data if name in known}, ModelSettings)
+        msgspec.convert({name: value}, ModelSettings)
     except (msgspec.ValidationError, Misuse) as problem:
-        reader.tell(table.mark, " ".join(str(problem).split()), "settings of a model", kind="type")
-        return None
+        return " ".join(str(problem).partition(" - at ")[0].split())
+    return ""
 
 
 def _made(name: str, piece: Piece, given: dict[str, Any], reader: TableReader) -> Agent[Any] | None:

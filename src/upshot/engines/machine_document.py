@@ -8,6 +8,7 @@ what all aliases come to is counted, so a text of a few lines cannot become a la
 from __future__ import annotations
 
 import importlib
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -22,8 +23,12 @@ MAX_BYTES = 1_000_000
 _MAX_DEPTH = 64
 _MAX_PIECES = 50_000
 
-_INTEGER = re.compile(r"[-+]?[0-9]{1,30}|0o[0-7]{1,30}|0x[0-9a-fA-F]{1,30}")
+_INTEGER = re.compile(r"[-+]?[0-9]{1,300}|0o[0-7]{1,300}|0x[0-9a-fA-F]{1,240}")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,4})?")
+_TOO_LONG = 10**300
+_WANTED_NUMBER = "a number that JSON has"
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_WANTED_TEXT = "text that can be written in UTF-8"
 _WORDS: dict[str, bool | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -112,6 +117,11 @@ def read_yaml(text: str, faults: list[MachineFault], *, file: str = "") -> Piece
     if len(text.encode("utf-8", "replace")) > MAX_BYTES:
         faults.append(_too_large(Mark(file, 1, 1), f"more than {MAX_BYTES:,} bytes"))
         return None
+    if (lone := _SURROGATE.search(text)) is not None:
+        before = text[: lone.start()]
+        mark = Mark(file, before.count("\n") + 1, lone.start() - before.rfind("\n"))
+        faults.append(MachineFault(mark, f"the character {lone[0]!r}", _WANTED_TEXT, kind="yaml"))
+        return None
     composer = _Composer(faults, file)
     try:
         composer.take(yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
@@ -170,30 +180,49 @@ class _Pieces:
         if isinstance(value, Mapping):
             table = Table(mark)
             for name, item in cast("Mapping[object, object]", value).items():
-                at = Mark(self._file, path=_below(path, str(name)))
+                key = self._text(name, mark) if isinstance(name, str) else str(name)
+                at = Mark(self._file, path=_below(path, key))
                 if not isinstance(name, str):
                     self._faults.append(MachineFault(at, f"the key {name!r}", "a text as key"))
-                table.marks[str(name)] = at
-                table.items[str(name)] = self.of(item, at.path, depth + 1)
+                table.marks[key] = at
+                table.items[key] = self.of(item, at.path, depth + 1)
             return table
         if isinstance(value, list | tuple):
             items = enumerate(cast("Iterable[object]", value))
             return Listing(mark, [self.of(item, f"{path}[{n}]", depth + 1) for n, item in items])
         if isinstance(value, str):
-            return Scalar(mark, str(value), str(value), '"')
-        if value is None or isinstance(value, bool | int | float):
-            return Scalar(mark, value, _written(value))
+            text = self._text(value, mark)
+            return Scalar(mark, text, text, '"')
+        if value is None or isinstance(value, bool):
+            return Scalar(mark, value, {None: "null", True: "true", False: "false"}[value])
+        if isinstance(value, int | float):
+            return self._number(value, mark)
         found = f"{type(value).__name__} {value!r:.40}"
         wanted = "a mapping, list, text, number, true, false or null"
-        self._faults.append(MachineFault(mark, found, wanted, kind="type"))
+        self._tell(mark, found, wanted)
         return Scalar(mark, None)
 
+    def _text(self, value: str, mark: Mark) -> str:
+        # A class of its own may write itself in another way.
+        text = str.__str__(value)
+        if _SURROGATE.search(text) is None:
+            return text
+        self._tell(mark, f"the text {text!r:.40}", _WANTED_TEXT)
+        return text.encode("utf-8", "replace").decode()
 
-def _written(value: object) -> str:
-    """A value as YAML and CEL write it."""
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    return str(value)
+    def _number(self, value: float, mark: Mark) -> Scalar:
+        if isinstance(value, int):
+            if abs(value) < _TOO_LONG:
+                return Scalar(mark, int(value), str(int(value)))
+            self._tell(mark, "a number of more than 300 digits", "one of at most 300")
+        elif math.isfinite(value):
+            return Scalar(mark, float(value), str(float(value)))
+        else:
+            self._tell(mark, f"the number {float(value)}", _WANTED_NUMBER)
+        return Scalar(mark, None)
+
+    def _tell(self, mark: Mark, found: str, wanted: str) -> None:
+        self._faults.append(MachineFault(mark, found, wanted, kind="type"))
 
 
 def _below(path: str, name: str) -> str:
@@ -305,7 +334,10 @@ class _Composer:
         # libyaml does not decode what surrogates stand for; a text must be writable.
         text = cast("str", event.value)
         plain = style == "" and event.tag is None
-        return Scalar(self.mark, _resolve(text) if plain else text, text, style)
+        value = _resolve(text) if plain else text
+        if isinstance(value, float) and not math.isfinite(value):
+            self._tell(f"the number {text}", _WANTED_NUMBER)
+        return Scalar(self.mark, value, text, style)
 
     def _alias(self, name: str) -> Piece:
         piece = self._anchors.get(name)

@@ -12,6 +12,7 @@ import logging
 import re
 from collections.abc import Collection, Mapping
 from functools import cache
+from types import UnionType
 from typing import Any, cast
 
 from ..contract import ErrorCode, Json, JsonObject, UnserializableError, to_free_json
@@ -39,6 +40,7 @@ __all__ = ["MAX_EXPRESSION_CHARS", "BadExpression", "Expression"]
 # The parser calls itself for each operator, and has no limit of its own.
 MAX_EXPRESSION_CHARS = 2_000
 _MAX_SAID = 300
+_BROKEN = " is broken: "
 _TOO_MUCH = f"it goes through more than {MAX_ITEMS} items in all, or computes for over {MAX_S:g} s"
 
 _AT = re.compile(r"<input>:(\d+):(\d+): (?:Syntax error: )?(.*)")
@@ -133,6 +135,19 @@ class Expression:
         """Whether it looks at the field *name* of the result, or at the whole of it."""
         tree = self._reads.get("result", {})
         return tree is None or name in tree
+
+    def misfit(self, kinds: type | UnionType) -> str:
+        """Why it never gives one of *kinds*, "" where it may.
+
+        Only what reads nothing and calls nothing is evaluated: it always gives the same, at once.
+        """
+        if self._reads or self._functions or self._is_counted:
+            return ""
+        try:
+            value = self.value(Scope({}))
+        except Failed as failure:
+            return f"cannot be evaluated ({failure.error.message.partition(_BROKEN)[2]})"
+        return "" if isinstance(value, kinds) else f"always gives {_shown(value)}"
 
     def holds(self, scope: Scope) -> bool:
         """Evaluate a condition.
@@ -230,7 +245,7 @@ class Expression:
         mark = self.mark
         return Failed(
             ErrorCode.INVALID_REQUEST,
-            f"{mark}: the expression {self.source.strip()!r:.200} is broken: {why}",
+            f"{mark}: the expression {self.source.strip()!r:.200}{_BROKEN}{why}",
             details={
                 "file": mark.file,
                 "line": mark.line,

@@ -32,6 +32,7 @@ def _ref(name: str) -> dict[str, str]:
 
 
 _TEXT = {"type": "string"}
+_WORD = {"type": "string", "minLength": 1}
 _NAME = {"type": ["string", "number", "boolean"], "minLength": 1}
 _COUNT = {"type": "integer", "minimum": 1}
 _SECONDS = {"type": "number", "minimum": 0}
@@ -41,7 +42,7 @@ _TASK: dict[str, Key] = {
     "agent": Key(_NAME, "The name of an agent that works."),
     "function": Key(_NAME, "The name of a function that is called; its input is its keywords."),
     "machine": Key(
-        {"oneOf": [_TEXT, _ref("machine")]},
+        {"oneOf": [_WORD, _ref("machine")]},
         "A machine inside this one: a file, found from this one, or the machine itself.",
     ),
     "input": Key(_ref("values"), "What it is given. Default: what the machine was given."),
@@ -52,7 +53,9 @@ FORMS: dict[str, dict[str, Key]] = {
     "machine": {
         "spec": Key({"const": SPEC}, "The form of this file."),
         "name": Key(_TEXT, "The name of the machine. Default: that of the file."),
-        "context": Key(_OBJECT, "What the context begins with, as plain data."),
+        "context": Key(
+            {"type": ["object", "null"]}, "What the context begins with, as plain data."
+        ),
         "settings": Key(_ref("settings"), "Limits."),
         "agents": Key(_ref("agents"), "The agents, by name."),
         "states": Key(
@@ -68,7 +71,7 @@ FORMS: dict[str, dict[str, Key]] = {
         "model": Key(_TEXT, "provider:model. Default: the model of the run."),
         "name": Key(_TEXT, "For people."),
         "instructions": Key(_TEXT, "What the model is told."),
-        "tools": Key({"type": "array", "items": _TEXT}, "Names of its tools."),
+        "tools": Key({"type": "array", "items": _WORD}, "Names of its tools."),
         "output_schema": Key(_OBJECT, "JSON Schema of its output. Default: text."),
         "settings": Key(_OBJECT, "How its model is asked, such as temperature."),
     },
@@ -90,10 +93,10 @@ FORMS: dict[str, dict[str, Key]] = {
             "What is done at the same time, by name; the output is a mapping.",
         ),
         "wait": Key(
-            {"type": "string", "minLength": 1},
+            _WORD,
             "The run is parked until somebody answers; the answer is the output.",
         ),
-        "output": Key(_ref("values"), "Of a final state: what the machine gives."),
+        "output": Key(_ref("value"), "Of a final state: what the machine gives."),
         "output_to_context": Key(
             {"type": "object", "additionalProperties": _ref("value")},
             "What is put into the context, by name.",
@@ -122,7 +125,7 @@ FORMS: dict[str, dict[str, Key]] = {
 
 DEFINITIONS: dict[str, dict[str, Any]] = {
     "expression": {
-        "type": ["string", "number", "boolean", "null"],
+        "type": "string",
         "description": (
             "An expression in the Common Expression Language, over context, input, output, result."
         ),
@@ -132,16 +135,26 @@ DEFINITIONS: dict[str, dict[str, Any]] = {
         "description": "An expression that gives true or false.",
     },
     "value": {
-        "description": "An expression, a literal text {text: ...}, or a mapping or list of values.",
+        "description": (
+            "An expression, a number, true, false, null, a literal text {text: ...}, or a mapping "
+            "or list of values."
+        ),
         "anyOf": [
             _EXPRESSION,
+            {"type": ["number", "boolean", "null"]},
             {"type": "object", "additionalProperties": _ref("value")},
             {"type": "array", "items": _ref("value")},
         ],
     },
     "values": {
-        "description": "Values by name, or one expression that gives all.",
-        "anyOf": [{"type": "object", "additionalProperties": _ref("value")}, _EXPRESSION],
+        "description": (
+            "Values by name, or one expression that gives all; for an agent a list of values too."
+        ),
+        "anyOf": [
+            {"type": "object", "additionalProperties": _ref("value")},
+            {"type": "array", "items": _ref("value")},
+            _EXPRESSION,
+        ],
     },
     "agents": {
         "description": "Agents by name, or the names of agents that are given to the engine.",
@@ -150,7 +163,7 @@ DEFINITIONS: dict[str, dict[str, Any]] = {
                 "type": "object",
                 "additionalProperties": {"anyOf": [_TEXT, {"type": "null"}, _ref("agent")]},
             },
-            {"type": "array", "items": _TEXT},
+            {"type": "array", "items": _NAME},
         ],
     },
 }

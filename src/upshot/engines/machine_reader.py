@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from types import UnionType
 from typing import Any, cast
 
 from ..contract import JsonObject
@@ -32,6 +33,15 @@ _BESIDE: dict[str, tuple[str, ...]] = {
     "retry": (*_TASKS, "parallel"),
     "input": _WORKS,
 }
+_OBJECT: type[Any] = dict
+# What each work takes for its input; what an expression always gives is looked at too.
+_TAKEN: dict[str, tuple[type[Any] | UnionType, str]] = {
+    "agent": (object, "what the agent is asked: values by name, a list, or an expression"),
+    "function": (_OBJECT, "the keywords of the function: values by name, or an expression"),
+    "machine": (_OBJECT, "what the machine is given: values by name, or an expression"),
+    "wait": (_OBJECT | str, "the question: an expression, or values by name: question, choices"),
+}
+_ITEMS = "a list or mapping of items, such as context.items"
 _ROOTS = ("context", "input", "output", "result")
 
 
@@ -132,7 +142,7 @@ class _Reader(TableReader):
         items = table.items
         each = self._each(table)
         names = () if each is None else (each.name,)
-        given = self.values(items["input"], names) if "input" in items else None
+        given = self._given(items["input"], _taker(table), names) if "input" in items else None
         retry = self._retry(items.get("retry"))
         wait = self._wait(items["wait"]) if "wait" in items else ""
         return State(
@@ -183,17 +193,43 @@ class _Reader(TableReader):
         items = table.items
         if "foreach" not in items:
             return None
-        name = self.text(items["as"], "a name for the item") if "as" in items else "item"
+        name = self.word(items["as"], "a name for the item") if "as" in items else "item"
         if not name.isidentifier() or name in _ROOTS:
             if name:
                 wanted = f"a name of letters, digits and _ that is none of {', '.join(_ROOTS)}"
                 self.tell(items["as"].mark, f"the name {name!r}", wanted)
             name = "item"
-        listed = self.expression(items["foreach"], "a list or mapping of items")
-        key = self.expression(items["key"], "a key", (name,)) if "key" in items else None
+        listed = self.expression(items["foreach"], _ITEMS)
+        if listed is not None:
+            self.gives(listed, list | dict, _ITEMS)
+        key = self._key(items["key"], name) if "key" in items else None
         at_once = self.count(items["at_once"], "items at a time") if "at_once" in items else None
         nothing = Expression("[]", table.mark)
         return Each(listed or nothing, name, key, at_once)
+
+    def _given(self, piece: Piece, taker: str, names: Sequence[str] = ()) -> Formula | None:
+        """What is given to the work *taker*; what it could not take is told here."""
+        kinds, wanted = _TAKEN[taker]
+        is_constant = isinstance(piece, Scalar) and not isinstance(piece.value, str)
+        if is_constant or (taker != "agent" and isinstance(piece, Listing)):
+            self.tell(piece.mark, shown(piece), wanted, kind="type")
+            return None
+        if taker == "wait" and isinstance(piece, Table) and "choices" in piece.items:
+            choices = piece.items["choices"]
+            if isinstance(choices, Table) or not isinstance(plain(choices), str | list):
+                self.tell(choices.mark, shown(choices), "a list of choices", kind="type")
+        given = self.values(piece, names)
+        if isinstance(given, Expression):
+            self.gives(given, kinds, wanted)
+        return given
+
+    def _key(self, piece: Piece, name: str) -> Expression | None:
+        wanted = f"a key, such as {name}.id"
+        key = self.expression(piece, wanted, (name,))
+        if key is not None and not key.reads:
+            found = f"the expression {key.source.strip()!r}, which is the same for all items"
+            self.tell(key.mark, found, wanted, kind="expression")
+        return key
 
     def _task(self, table: Table, given: Formula | None, retry: Retrying | None) -> Task | None:
         items = table.items
@@ -211,7 +247,7 @@ class _Reader(TableReader):
         if isinstance(piece, Table):
             machine = _Reader(self.faults, self._inner).machine(piece, "machine")
             return machine, "" if machine is None else machine.name
-        path = self.text(piece, "the file of a machine, or the machine itself")
+        path = self.word(piece, "the file of a machine, or the machine itself")
         machine = self._inner(path, piece.mark) if path else None
         return machine, path
 
@@ -233,7 +269,7 @@ class _Reader(TableReader):
             items = member.items
             task = self._task(
                 member,
-                self.values(items["input"]) if "input" in items else given,
+                self._given(items["input"], _taker(member)) if "input" in items else given,
                 self._retry(items["retry"]) if "retry" in items else retry,
             )
             if task is None:
@@ -291,9 +327,18 @@ class _Reader(TableReader):
             return None
         items, when = table.items, None
         if "when" in items:
-            when = self.expression(items["when"], "a condition")
+            when = self.condition(items["when"])
         if "to" not in items:
             return None
         to = self.name(items["to"], "the name of a state")
         is_broken = "when" in items and when is None
         return Transition(to, when, items["to"].mark, is_broken=is_broken)
+
+
+def _taker(table: Table) -> str:
+    """The work that takes the input of a state or task; the strictest of several."""
+    members = table.items.get("parallel")
+    inner = list(members.items.values()) if isinstance(members, Table) else []
+    takers = [one for one in inner if isinstance(one, Table) and "input" not in one.items]
+    works = [work for one in (table, *takers) for work in _TAKEN if work in one.items]
+    return next((work for work in works if work != "agent"), "agent")

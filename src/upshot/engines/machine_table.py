@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, cast
+from types import UnionType
+from typing import cast
 
 from ..contract import Json
 from .machine_document import Listing, Piece, Scalar, Table
@@ -80,6 +81,13 @@ class TableReader:
         self.tell(piece.mark, shown(piece), f"a text: {what}", kind="type")
         return ""
 
+    def word(self, piece: Piece, what: str) -> str:
+        """A text that is not empty, "" where there is none."""
+        if isinstance(piece, Scalar) and piece.value == "":
+            self.tell(piece.mark, "an empty text", what, kind="type")
+            return ""
+        return self.text(piece, what)
+
     def count(self, piece: Piece, what: str) -> int | None:
         """A whole number from 1."""
         value = piece.value if isinstance(piece, Scalar) else None
@@ -100,16 +108,34 @@ class TableReader:
     def expression(
         self, piece: Piece, what: str, items: Collection[str] = (), *, hint: str = ""
     ) -> Expression | None:
-        """An expression; a number, truth value or null is one too."""
-        if isinstance(piece, Scalar) and (piece.value is not None or piece.text):
-            try:
-                return Expression(piece.text, piece.mark, items)
-            except BadExpression as problem:
-                mark = _inside(piece, problem)
-                self.tell(mark, problem.found, problem.expected + hint, kind="expression")
-                return None
-        self.tell(piece.mark, shown(piece), f"an expression: {what}", kind="type")
-        return None
+        """An expression, which is a text."""
+        if not isinstance(piece, Scalar) or not isinstance(piece.value, str):
+            self.tell(piece.mark, shown(piece), f"a text that is an expression: {what}",
+                      kind="type")  # fmt: skip
+            return None
+        try:
+            return Expression(piece.text, piece.mark, items)
+        except BadExpression as problem:
+            mark = _inside(piece, problem)
+            self.tell(mark, problem.found, problem.expected + hint, kind="expression")
+            return None
+
+    def condition(self, piece: Piece) -> Expression | None:
+        """An expression that gives true or false, or one of these itself."""
+        if isinstance(piece, Scalar) and isinstance(piece.value, bool):
+            return Expression("true" if piece.value else "false", piece.mark)
+        made = self.expression(piece, "a condition, such as context.count < 3; or true or false")
+        if made is not None and not self.gives(made, bool, "a condition: true or false"):
+            return None
+        return made
+
+    def gives(self, made: Expression, kinds: type | UnionType, what: str) -> bool:
+        """Whether *made* may give one of *kinds*; what it always gives is known here."""
+        misfit = made.misfit(kinds)
+        if misfit:
+            found = f"the expression {made.source.strip()[:_MAX_SHOWN]!r}, which {misfit}"
+            self.tell(made.mark, found, what, kind="expression")
+        return not misfit
 
     def formula(self, piece: Piece, items: Collection[str] = ()) -> Formula:
         """A value: an expression, a literal text, or a mapping or list of values."""
@@ -124,7 +150,10 @@ class TableReader:
                 return Constant(value)
             case Scalar():
                 hint = "; a literal text is {text: ...}"
-                return self.expression(piece, "a value", items, hint=hint) or Constant(None)
+                made = self.expression(piece, "a value", items, hint=hint)
+                if made is None or not self.gives(made, object, "a value"):
+                    return Constant(None)
+                return made
 
     def fields(self, table: Table, items: Collection[str] = ()) -> Fields:
         """Values by name."""
@@ -157,8 +186,7 @@ def shown(piece: Piece) -> str:
             return "nothing"
         case Scalar(value=value):
             kinds: dict[type, str] = {bool: "the truth value", str: "the text"}
-            written: Any = piece.text if len(piece.text) <= _MAX_SHOWN else piece.text[:_MAX_SHOWN]
-            return f"{kinds.get(type(value), 'the number')} {written!r}"
+            return f"{kinds.get(type(value), 'the number')} {piece.text[:_MAX_SHOWN]!r}"
 
 
 def _inside(piece: Scalar, problem: BadExpression) -> Mark:
