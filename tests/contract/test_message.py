@@ -110,3 +110,31 @@ def test_a_copy_of_a_conversation_grows_apart_from_it(said: list[Message], more:
 def test_a_conversation_that_grows_is_no_key() -> None:
     with pytest.raises(TypeError, match="unhashable"):
         hash(Conversation())
+
+
+@given(st.lists(messages(), max_size=3), st.lists(messages(), min_size=1, max_size=3))
+def test_a_conversation_so_far_stays_as_it_is(said: list[Message], more: list[Message]) -> None:
+    conversation = Conversation(said)
+    so_far = conversation.so_far()
+    again = so_far.so_far()
+    conversation.extend(more)
+    for kept in (so_far, again, so_far.copy()):
+        assert (len(kept), list(kept), kept[:], kept[-2:]) == (len(said), said, said, said[-2:])
+        assert [kept[place] for place in range(-len(said), len(said))] == said * 2
+        assert kept == said and kept != conversation and repr(kept) == f"Conversation({said!r})"
+        with pytest.raises(IndexError):
+            kept[len(said)]
+    assert so_far.encoded is conversation.encoded
+
+
+@given(st.lists(messages(), max_size=3), messages())
+def test_adding_to_a_conversation_so_far_leaves_the_whole_as_it_is(
+    said: list[Message], more: Message
+) -> None:
+    conversation = Conversation(said)
+    conversation.encoded["a"] = "made of it"
+    so_far = conversation.so_far()
+    so_far.append(more)
+    so_far.extend([more])
+    assert (list(conversation), list(so_far)) == (said, [*said, more, more])
+    assert (conversation.encoded, so_far.encoded) == ({"a": "made of it"}, {})

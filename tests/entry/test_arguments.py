@@ -8,7 +8,22 @@ from typing import Any
 
 import pytest
 
-from upshot import Agent, AgentResult, Misuse, Usage, fork, reopen, replay, resume, run
+from upshot import (
+    Agent,
+    AgentResult,
+    Decider,
+    FinalizeDecision,
+    Misuse,
+    Observer,
+    ToolCall,
+    Usage,
+    fork,
+    reopen,
+    replay,
+    resume,
+    run,
+    run_with_handoffs,
+)
 from upshot.models import ScriptedModel
 
 
@@ -73,3 +88,39 @@ async def test_an_option_of_another_kind_is_named_as_it_is_said() -> None:
     budget: Any = Usage()
     with pytest.raises(Misuse, match="budget is a Usage: give a Budget"):
         await run(hello(), "?", budget=budget)
+
+
+class Told(Observer):
+    def __init__(self) -> None:
+        self.by: list[str] = []
+
+    def on_run_end(self, info: Any, result: Any) -> None:
+        self.by.append(info.agent_id)
+
+
+class Guard(Decider):
+    def before_finalize(self, info: Any, request: Any, result: Any) -> FinalizeDecision:
+        return FinalizeDecision.discard("never")
+
+
+async def test_hooks_that_can_be_read_only_once_are_asked_all_the_same() -> None:
+    told, guards = Told(), [Guard()]
+    observers, deciders = iter([told]), (guard for guard in guards)
+    result = await run(hello(), "Go.", observers=observers, deciders=deciders)
+    assert (told.by, result.committed) == (["a"], False)
+
+
+async def test_hooks_that_can_be_read_only_once_hold_for_every_agent_on_the_way() -> None:
+    first = Agent(
+        "first",
+        model=ScriptedModel([ToolCall("c1", "transfer_to_a", {})]),
+        handoffs=[hello()],
+    )
+    told = Told()
+    result = await run_with_handoffs([first], "Go.", observers=iter([told]))
+    assert (result.content, told.by) == ("Hello.", ["first", "a"])
+
+
+async def test_what_can_be_read_only_once_is_looked_at_too() -> None:
+    with pytest.raises(Misuse, match="committers hold an int: give functions"):
+        await run(hello(), "Go.", committers=iter([1]))  # type: ignore[list-item]

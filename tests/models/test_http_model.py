@@ -274,6 +274,18 @@ async def test_a_conversation_is_encoded_once(serve, http_reply):
     assert server.asked[1].json()["messages"][1] == {"role": "assistant", "content": "two"}
 
 
+async def test_a_conversation_as_it_was_is_sent_as_it_was(serve, http_reply):
+    talk = Conversation([Message("user", "one")])
+    earlier = talk.so_far()
+    talk.append(Message("assistant", "two"))
+    async with serve(http_reply(CHAT)) as server:
+        model = resolve("openai:m", base_url=server.url)
+        for said in (talk, earlier, talk.so_far()):
+            await model.call(said)
+    assert [len(asked.json()["messages"]) for asked in server.asked] == [2, 1, 2]
+    assert len(talk.encoded) == 1
+
+
 async def test_one_conversation_can_be_put_to_two_providers(serve, http_reply):
     talk = Conversation([Message("user", "one")])
     async with serve([http_reply(CHAT), http_reply(MESSAGES)]) as server:

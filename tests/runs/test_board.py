@@ -9,7 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.runs.kit import Do, Witness, log_of, say
-from upshot import Agent, Board, BoardChanged, Graph, GraphEngine, Message, Misuse, run
+from upshot import (
+    Agent,
+    Board,
+    BoardChanged,
+    Graph,
+    GraphEngine,
+    Message,
+    Misuse,
+    ModelRequest,
+    ModelResponse,
+    run,
+)
 from upshot.journal import MemoryJournal
 from upshot.runs import Past
 
@@ -303,3 +314,26 @@ async def test_what_a_seeder_changes_in_place_is_seeded() -> None:
     result = await run(agent, "Q?", prepare=prepare, journal=journal)
     first = [one for one in await log_of(journal, result.run_id) if isinstance(one, BoardChanged)]
     assert (first[0].seeded, first[0].variables) == (True, {"l": [1]})
+
+
+def test_messages_that_were_read_stay_as_they_were() -> None:
+    board = make([("say", "main", "a")], Board())
+    read = board.messages()
+    board.append(say("b"))
+    assert (len(read), len(board.messages())) == (1, 2)
+
+
+async def test_what_a_model_was_sent_stays_as_it_was() -> None:
+    asked: list[Any] = []
+
+    class Keeping:
+        async def call(self, request: ModelRequest) -> ModelResponse:
+            asked.append(request.messages)
+            return ModelResponse(content="no JSON" if len(asked) == 1 else "[1]")
+
+    result = await run(Agent("a", model=Keeping(), output_type=list[int]), "Go.")
+    assert result.output == [1]
+    assert [[message.role for message in said] for said in asked] == [
+        ["user"],
+        ["user", "assistant", "user"],
+    ]

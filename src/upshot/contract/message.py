@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import ClassVar, TypeAlias, cast, overload
 
 from ..errors import Misuse
@@ -263,7 +264,14 @@ class Conversation(Sequence[Message]):
 
     def copy(self) -> Conversation:
         """The same messages, which then grow apart from these; nothing is made from them yet."""
-        return Conversation(self._messages)
+        return Conversation(self)
+
+    def so_far(self) -> Conversation:
+        """The messages as they are now, which stay so when these grow.
+
+        Nothing is copied, and what encoders keep is kept for both.
+        """
+        return _SoFar(self)
 
     @overload
     def __getitem__(self, index: int) -> Message: ...
@@ -282,11 +290,41 @@ class Conversation(Sequence[Message]):
     __hash__: ClassVar[None] = None  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, Conversation):
-            return self._messages == other._messages
-        if isinstance(other, list | tuple):
-            return self._messages == [*cast("Sequence[object]", other)]
+        if isinstance(other, Conversation | list | tuple):
+            return self[:] == [*cast("Sequence[object]", other)]
         return NotImplemented
 
     def __repr__(self) -> str:
-        return f"Conversation({self._messages!r})"
+        return f"Conversation({self[:]!r})"
+
+
+class _SoFar(Conversation):
+    """The first messages of a conversation that goes on; what is added here is not added there."""
+
+    __slots__ = ("_count",)
+
+    def __init__(self, whole: Conversation) -> None:
+        self._messages, self.encoded = whole._messages, whole.encoded
+        self._count = len(whole)
+
+    def append(self, message: Message) -> None:
+        self.extend((message,))
+
+    def extend(self, messages: Iterable[Message]) -> None:
+        self._messages, self.encoded = [*self, *messages], {}
+        self._count = len(self._messages)
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | list[Message]:
+        if isinstance(index, slice):
+            return self._messages[: self._count][index]
+        return self._messages[range(self._count)[index]]
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Message]:
+        return islice(self._messages, self._count)

@@ -112,7 +112,7 @@ class Board(Protocol):
         ...
 
     def messages(self, channel: str = MAIN_CHANNEL) -> Sequence[Message]:
-        """The messages of a channel, in order; it only ever grows."""
+        """The messages of a channel as they are now, in order."""
         ...
 
     def get(self, name: str, default: Json = None) -> Json:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from msgspec.structs import replace
@@ -73,6 +73,8 @@ _NO_HOSTS = frozenset({bool, bytes, dict, float, frozenset, int, list, set, str,
 def check_options(options: Mapping[str, object], *, also: Collection[str] = ()) -> None:
     """Check the names of the options, and that each is of its kind.
 
+    A list that can be read only once, such as a generator, is made one that can be read again.
+
     Args:
         options: What was given.
         also: What else the door takes by name, to be told of where a name is wrong.
@@ -91,6 +93,10 @@ def check_options(options: Mapping[str, object], *, also: Collection[str] = ()) 
             _check_kind(name, value)
             if name == "max_attempts" and cast("int", value) < 1:
                 raise Misuse(f"max_attempts is {value}: give at least 1")
+            if isinstance(value, Iterator) and name in _LISTS:
+                kept = tuple(cast("Iterator[object]", value))
+                cast("dict[str, object]", options)[name] = kept
+                _check_items(name, kept)
 
 
 def check_run_id(run_id: object) -> None:

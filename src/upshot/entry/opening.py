@@ -227,7 +227,7 @@ async def go_on(
         The run in flight; its result where it has ended.
     """
     check_run_id(run_id)
-    check_options({**options}, also=RESUME_NAMES)
+    check_options(options, also=RESUME_NAMES)
     to_agent(agent, options.get("engine"))
     async with open_journal(journal, create=False) as opened:
         hidden = secrets_of(options)

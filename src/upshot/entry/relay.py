@@ -67,6 +67,7 @@ async def relay(
     """
     if max_depth < 0:
         raise Misuse(f"max_depth is {max_depth}: give 0 or more")
+    check_options(options)
     way = Way(max_depth=max_depth, budget=options.get("budget"))
     return await _Relay(Cast(agents, start), request, way, options, child).go()
 
@@ -226,7 +227,7 @@ async def resume_any(
     The others, what it returns and raises: see ``resume``.
     """
     check_run_id(run_id)
-    check_options({**options}, also=RESUME_NAMES)
+    check_options(options, also=RESUME_NAMES)
     async with open_journal(journal, create=False) as opened:
         started = await _started(run_id, opened)
         way = None if started is None else way_in(started)

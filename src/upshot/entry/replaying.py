@@ -66,7 +66,7 @@ async def replay_run(
 ) -> Replay:
     """See ``replay``."""
     check_run_id(run_id)
-    check_options({**options}, also=("journal",))
+    check_options(options, also=("journal",))
     agent = to_agent(agent, options.get("engine"))
     if current_run.get() is not None:
         raise Misuse("a run cannot be replayed inside a run")

@@ -157,10 +157,10 @@ class HttpModel:
         transcript: Transcript | None = None
         if isinstance(messages, Conversation):
             transcript = cast("Transcript | None", messages.encoded.get(self._form))
-        if transcript is None:
+        if transcript is None or transcript.count > len(messages):
             transcript = make_transcript(self._surface, provider=self._provider)
             if isinstance(messages, Conversation):
-                messages.encoded[self._form] = transcript
+                messages.encoded.setdefault(self._form, transcript)
         for place in range(transcript.count, len(messages)):
             transcript.append(messages[place])
         return transcript.body(

@@ -103,8 +103,8 @@ class Board:
             self._on_change(BoardChanged(channel=channel, messages=added))
 
     def messages(self, channel: str = MAIN_CHANNEL) -> Conversation:
-        """The messages of *channel*, in order; it grows with the board."""
-        return self._conversation(channel)
+        """The messages of *channel* as they are now, in order."""
+        return self._conversation(channel).so_far()
 
     def channels(self) -> tuple[str, ...]:
         """The names of the channels that hold messages, in order of their first use."""
