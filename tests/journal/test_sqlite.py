@@ -27,6 +27,8 @@ from upshot.contract import (
 from upshot.contract.value import set_field
 from upshot.errors import JournalError, Misuse
 from upshot.journal import SqliteJournal, open_journal
+from upshot.journal.entry import to_entry
+from upshot.journal.writer import Writer
 
 
 def started(run_id: str, seq: int = 1) -> Event:
@@ -88,6 +90,26 @@ async def test_what_nobody_waits_for_is_written_soon(tmp_path: Path):
         while not count_rows(tmp_path / "runs.db"):
             await asyncio.sleep(0.01)
     await journal.aclose()
+
+
+@pytest.mark.parametrize("is_awaited", [False, True])
+async def test_a_writer_that_has_nothing_to_do_is_called_for_more(
+    tmp_path: Path, *, is_awaited: bool
+):
+    writer = Writer(str(tmp_path / "runs.db"))
+    await writer.open(create=True)
+    async with asyncio.timeout(10):
+        for seq in (1, 2, 3):
+            while not writer.asleep:
+                await asyncio.sleep(0.01)
+            writer.put(to_entry(started("r", seq), "r", seq, 0))
+            if is_awaited:
+                await writer.flush()
+            while writer.written.get("r") != seq:
+                await asyncio.sleep(0.01)
+        while not writer.asleep:
+            await asyncio.sleep(0.01)
+        await writer.aclose()
 
 
 async def test_closing_writes_what_is_queued(tmp_path: Path):

@@ -9,6 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from ..errors import JournalError
@@ -22,7 +23,7 @@ __all__ = ["Writer"]
 
 T = TypeVar("T")
 
-# What nobody waits for is written after so long, or when so much is queued.
+# What nobody waits for is written within so long, or when so much is queued.
 _LINGER_S = 0.05
 _QUEUE_BYTES = 1_000_000
 
@@ -39,6 +40,7 @@ class Writer:
         written: Seq of the last event that is safe, by run.
         failed: Why a run's events are no longer written, by run.
         broken: Why nothing is written any more, None while all is well.
+        asleep: Whether the thread has nothing to do, and will look only when it is called.
     """
 
     def __init__(self, path: str) -> None:
@@ -49,9 +51,10 @@ class Writer:
         # A future in the queue is somebody who waits for all that was queued before.
         self._items: deque[Item | asyncio.Future[None]] = deque()
         self._queued_bytes = 0
-        self._any = threading.Event()
-        self._now = threading.Event()
-        self._stirred = self._hurried = self._stopping = False
+        # Each is a reason to look; how many there are means nothing.
+        self._calls: SimpleQueue[None] = SimpleQueue()
+        self.asleep = False
+        self._hurried = self._stopping = False
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
 
@@ -116,16 +119,15 @@ class Writer:
         self._queued_bytes += size_bytes
         if self._queued_bytes > _QUEUE_BYTES:
             self._hurry()
-        elif not self._stirred:
-            self._stirred = True
-            self._any.set()
+        elif self.asleep:
+            self.asleep = False
+            self._calls.put(None)
 
     def _hurry(self) -> None:
         self._queued_bytes = 0
         if not self._hurried:
-            self._stirred = self._hurried = True
-            self._now.set()
-            self._any.set()
+            self._hurried = True
+            self._calls.put(None)
 
     def _run(
         self,
@@ -141,16 +143,33 @@ class Writer:
         opened(None, None)
         with contextlib.closing(connection):
             while not (self._stopping and not self._items):
-                self._any.wait()
-                self._now.wait(_LINGER_S)
+                self._wait()
                 self._turn(connection)
         resolve(self._ended)(None, None)
 
+    def _wait(self) -> None:
+        """Wait until somebody is in a hurry, or something has been queued for a while.
+
+        While more comes all the time, nobody has to wake the thread for it.
+        """
+        while not self._hurried:
+            try:
+                self._calls.get(timeout=_LINGER_S)
+            except Empty:
+                if self._items:
+                    return
+                self._sleep()
+
+    def _sleep(self) -> None:
+        self.asleep = True
+        # Looked at after that is said: who queues from here on wakes the thread.
+        if not self._items and not self._hurried:
+            self._calls.get()
+        self.asleep = False
+
     def _turn(self, connection: Database) -> None:
-        self._any.clear()
-        self._now.clear()
-        # Lowered before the queue is emptied: what is queued from here on raises them again.
-        self._stirred = self._hurried = False
+        # Lowered before the queue is emptied: what is queued from here on raises it again.
+        self._hurried = False
         items: list[Item] = []
         waiters: list[asyncio.Future[None]] = []
         while self._items:
