@@ -63,6 +63,51 @@ def test_an_alias_is_what_its_anchor_is() -> None:
     assert read("a: &x [1, 2]\nb: *x\nc: [*x]")[0] == {"a": [1, 2], "b": [1, 2], "c": [[1, 2]]}
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3, z: 4}", {"x": 1, "y": 3, "z": 4}),
+        ("a: &a {x: 1, y: 2}\nb: {y: 3, <<: *a}", {"x": 1, "y": 3}),
+        ("a: &a {x: 1}\nc: &c {x: 2, y: 2}\nb: {<<: [*a, *c]}", {"x": 1, "y": 2}),
+        ("a: &a {x: 1}\nc: &c {<<: *a, y: 2}\nb: {<<: *c}", {"x": 1, "y": 2}),
+        ("b: {<<: {x: 1}, y: 2}", {"x": 1, "y": 2}),
+        ("b: {<<: []}", {}),
+        ("b: {'<<': {x: 1}}", {"<<": {"x": 1}}),
+    ],
+    ids=["own wins", "at the end", "list", "twice", "written there", "none", "quoted"],
+)
+def test_a_merge_key_takes_in_what_a_mapping_lacks(text: str, value: Any) -> None:
+    found, faults = read(text)
+    assert not faults
+    assert found["b"] == value
+
+
+def test_what_is_merged_keeps_the_place_where_it_is_written() -> None:
+    piece = value_at("a: &a\n  x: 1\nb:\n  <<: *a\n  y: 2", "b")
+    assert isinstance(piece, Table)
+    assert piece.items["x"].mark[1:] == (2, 6, "a.x")
+    assert piece.marks["x"][1:3] == (2, 3)
+    assert piece.marks["y"][1:3] == (5, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "found", "place"),
+    [
+        ("a: 1\nb: {<<: 5}", "<< with a value that is no mapping", (2, 5)),
+        ("a: 1\nb: {<<: [{}, x]}", "<< with a value that is no mapping", (2, 5)),
+        ("a: &a {x: 1}\nb: {<<: *a, <<: *a}", "a second <<", (2, 13)),
+    ],
+    ids=["number", "list", "twice"],
+)
+def test_a_merge_key_of_no_mapping_is_told(text: str, found: str, place: tuple[int, int]) -> None:
+    faults = read(text)[1]
+    assert [(fault.found, fault.mark[1:3]) for fault in faults] == [(found, place)]
+
+
+MERGED = "a0: &a0 {x: [x,x,x,x,x,x,x,x,x]}\n" + "\n".join(
+    f"a{n}: &a{n} {{{','.join(f'k{i}: {{<<: *a{n - 1}}}' for i in range(9))}}}"
+    for n in range(1, 30)
+)
 BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "\n".join(
     f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30)
 )
@@ -70,9 +115,9 @@ BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "\n".join(
 
 @pytest.mark.parametrize(
     "text",
-    [BOMB, "a: " + "[" * 100_000, "a: " + "{" * 100_000, "- " * 100_000,
+    [BOMB, MERGED, "a: " + "[" * 100_000, "a: " + "{" * 100_000, "- " * 100_000,
      "x: " + "y" * MAX_BYTES, "- 1\n" * 100_000],
-    ids=["aliases", "lists", "mappings", "block lists", "bytes", "items"],
+    ids=["aliases", "merges", "lists", "mappings", "block lists", "bytes", "items"],
 )  # fmt: skip
 def test_what_no_person_can_read_is_refused(text: str) -> None:
     found, faults = read(text)

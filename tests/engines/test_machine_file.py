@@ -202,6 +202,32 @@ def test_an_expression_in_a_block_is_told_by_its_line() -> None:
     assert [f.mark.line for f in found] == [7]
 
 
+MERGED = """\
+spec: upshot.machine/1
+agents:
+  base: &base
+    model: openai:gpt-5
+    modl: x
+  writer: {<<: *base, instructions: Write.}
+  editor: {<<: *base, instructions: Edit.}
+states:
+  a: {type: initial, agent: writer, transitions: [{to: b}]}
+  b: {type: final}
+"""
+
+
+def test_a_fault_in_what_is_merged_is_told_once_where_it_is_written() -> None:
+    (fault,) = faults_of(MERGED)
+    assert (fault.mark.line, fault.mark.column) == (5, 5)
+
+
+def test_agents_share_what_a_merge_key_names() -> None:
+    agents = load_machine(MERGED.replace("    modl: x\n", "")).agents.values()
+    assert [agent and (agent.model, agent.instructions) for agent in agents] == [
+        ("openai:gpt-5", None), ("openai:gpt-5", "Write."), ("openai:gpt-5", "Edit."),
+    ]  # fmt: skip
+
+
 # ---- where it comes from
 
 GOOD = whole(

@@ -2,7 +2,13 @@
 
 YAML is read from the parser's events and never by loading objects. Plain words mean what YAML
 1.2 says: ``yes`` and ``no`` are texts, so states may be called so. An alias is not copied, and
-what all aliases come to is counted, so a text of a few lines cannot become a large machine.
+what all aliases come to is counted, so a text of a few lines cannot become a large machine. A
+merge key, ``<<: *base``, takes in what a mapping lacks, and each piece keeps the place where it
+is written.
+
+Source:
+    YAML 1.2.2; for merge keys "Merge Key Language-Independent Type for YAML Version 1.1", which
+    1.2 leaves out and people write all the same.
 """
 
 from __future__ import annotations
@@ -242,6 +248,8 @@ class _Composer:
         self._keys: list[Scalar | None] = []
         self._anchors: dict[str, Piece | None] = {}
         self._names: list[str | None] = []
+        # For each that is open, what its merge key names.
+        self._bases: list[list[Table]] = []
         self._documents = 0
 
     def take(self, events: Iterable[Any]) -> None:
@@ -275,12 +283,19 @@ class _Composer:
         self._names.append(event.anchor)
         self._open.append(piece)
         self._keys.append(None)
+        self._bases.append([])
 
     def _end(self) -> None:
         piece, anchor = self._open.pop(), self._names.pop()
         key = self._keys.pop()
         if key is not None:
             self._tell(f"the key {key.text!r} without a value", "a value")
+        for base in self._bases.pop():
+            assert isinstance(piece, Table)
+            for name, inner in base.items.items():
+                # What it says itself wins, and what is named first.
+                piece.items.setdefault(name, inner)
+                piece.marks.setdefault(name, base.marks[name])
         if anchor:
             self._anchors[anchor] = piece
         self._place(piece)
@@ -300,7 +315,9 @@ class _Composer:
         key = self._keys[-1]
         if key is not None:
             self._keys[-1] = None
-            if key.text in holder.items:
+            if key.text == "<<" and not key.style:
+                self._merge(key, piece)
+            elif key.text in holder.items:
                 first = holder.marks[key.text].line
                 found = f"the key {key.text!r} a second time"
                 mark = key.mark._replace(path=_below(self._path(), key.text))
@@ -310,10 +327,25 @@ class _Composer:
                 holder.items[key.text], holder.marks[key.text] = piece, key.mark
         elif isinstance(piece, Scalar):
             path = _below(piece.mark.path, piece.text)
-            self._keys[-1] = Scalar(piece.mark._replace(path=path), piece.value, piece.text)
+            mark = piece.mark._replace(path=path)
+            self._keys[-1] = Scalar(mark, piece.value, piece.text, piece.style)
         else:
             self._faults.append(MachineFault(piece.mark, "a key that is no text", "a text as key"))
             self._keys[-1] = Scalar(piece.mark, None, "?")
+
+    def _merge(self, key: Scalar, piece: Piece) -> None:
+        """Keep what the mapping that is open takes in when it ends."""
+        named = piece.items if isinstance(piece, Listing) else [piece]
+        bases = [one for one in named if isinstance(one, Table)]
+        if self._bases[-1]:
+            wanted = "one with a list: <<: [*one, *other]"
+            self._faults.append(MachineFault(key.mark, "a second <<", wanted, kind="duplicate"))
+        elif len(bases) < len(named):
+            found = "<< with a value that is no mapping"
+            wanted = "<<: *name of a mapping, or a list of such"
+            self._faults.append(MachineFault(key.mark, found, wanted, kind="yaml"))
+        else:
+            self._bases[-1] += bases
 
     def _path(self) -> str:
         path = ""

@@ -63,6 +63,8 @@ def _load(source: object) -> tuple[Machine | None, list[MachineFault]]:
         machine = loader.open(Path(cast("str", source)))
     else:
         raise Misuse(f"a machine is a path or a mapping, not {kind_of(source)}")
+    # What an alias stands for is read as often as it is used.
+    faults[:] = dict.fromkeys(faults)
     # Of one file they come in the order of the text; files in that in which they were read.
     files = {file: place for place, file in enumerate(dict.fromkeys(f.mark.file for f in faults))}
     faults.sort(key=lambda fault: (files[fault.mark.file], fault.mark.line, fault.mark.column))
