@@ -9,7 +9,6 @@ import pytest
 
 from tests.cli.conftest import Command
 from upshot import load_machine
-from upshot.engines import draw_machine
 
 MACHINE = """\
 spec: upshot.machine/1
@@ -83,7 +82,7 @@ def files(command: Command) -> None:
 
 def test_a_machine_is_drawn_with_its_conditions(command: Command) -> None:
     assert command("graph", "machine.yml") == (0, DRAWN, "")
-    assert draw_machine(load_machine("machine.yml")) == DRAWN
+    assert load_machine("machine.yml").to_mermaid() == DRAWN
 
 
 def test_the_data_of_a_graph_is_drawn_without_its_functions(command: Command) -> None:

@@ -10,7 +10,6 @@ import jsonschema_rs
 import pytest
 
 from upshot import load_machine
-from upshot.engines import draw_machine
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "machine.md").read_text()
@@ -26,4 +25,4 @@ def test_a_machine_of_the_page_loads_without_a_warning(text: str) -> None:
 
 
 def test_the_picture_of_the_page_is_that_of_its_machine() -> None:
-    assert draw_machine(load_machine(BLOCKS[0])) in PAGE
+    assert load_machine(BLOCKS[0]).to_mermaid() in PAGE

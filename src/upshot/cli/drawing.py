@@ -13,7 +13,6 @@ from ..engines import (
     Machine,
     MachineEngine,
     MachineFault,
-    draw_machine,
     load_machine,
 )
 from ..engines.machine_document import read_yaml
@@ -38,17 +37,13 @@ def draw_file(text: str) -> str:
     path = target.file
     check_path(path)
     if path.suffix == ".py":
-        return _drawn(_choose(target))
+        return _choose(target).to_mermaid()
     if path.suffix not in AGENT_FILES:
         raise Misuse(f"{shown(path)}: give a file that ends in .py, {', '.join(AGENT_FILES)}")
     if is_machine(path):
-        return draw_machine(load_machine(path))
+        return load_machine(path).to_mermaid()
     graph = Graph.from_data(_read(path), functions=_Anything(_function), agents=_Anything(Agent))
     return graph.to_mermaid()
-
-
-def _drawn(subject: Graph | Machine) -> str:
-    return draw_machine(subject) if isinstance(subject, Machine) else subject.to_mermaid()
 
 
 def _choose(target: Target) -> Graph | Machine:

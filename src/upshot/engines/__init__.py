@@ -11,7 +11,6 @@ from .loop import LoopEngine
 from .script import ScriptEngine
 
 if TYPE_CHECKING:
-    from .machine_chart import draw_machine
     from .machine_crew import MachineAgent
     from .machine_engine import MachineEngine
     from .machine_fault import BrokenMachine, MachineFault, Mark
@@ -37,13 +36,11 @@ __all__ = [
     "ScriptEngine",
     "ToolTask",
     "check_machine",
-    "draw_machine",
     "load_machine",
     "machine_schema",
 ]
 
 _HOMES = {
-    "machine_chart": "draw_machine",
     "machine_crew": "MachineAgent",
     "machine_engine": "MachineEngine",
     "machine_fault": "BrokenMachine MachineFault Mark",

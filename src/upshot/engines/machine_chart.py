@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from ..contract import Agent
 from .graph_chart import draw
 from .graph_node import AgentTask, ForEach, Node, Parallel, Question
-from .machine_state import Machine, State, Task
 
-__all__ = ["draw_machine"]
+__all__ = ["Drawable", "draw_machine"]
 
 _MAX_LABEL = 60
 
 
-def draw_machine(machine: Machine) -> str:
+class Drawable(Protocol):
+    """A machine, which draws itself with this and so cannot be imported here."""
+
+    @property
+    def states(self) -> Mapping[str, Any]:
+        """Its states by name."""
+        ...
+
+    @property
+    def initial(self) -> str:
+        """The name of the first."""
+        ...
+
+
+def draw_machine(machine: Drawable) -> str:
     """Write a flow chart: states as nodes, transitions as edges with their conditions.
 
     Where hooks lead is not known, so it is not shown.
@@ -27,7 +40,7 @@ def draw_machine(machine: Machine) -> str:
 class _Drawing:
     """A machine in the shape of a graph."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Drawable) -> None:
         self.nodes: Mapping[str, Node] = {n: _node(s) for n, s in machine.states.items()}
         self.edges = [edge for state in machine.states.values() for edge in _edges(state)]
         self.start = machine.initial
@@ -41,7 +54,7 @@ class _Label:
         self.__name__ = text if len(text) <= _MAX_LABEL else f"{text[: _MAX_LABEL - 3]}..."
 
 
-def _edges(state: State) -> Iterator[tuple[str, str, Any]]:
+def _edges(state: Any) -> Iterator[tuple[str, str, Any]]:
     for transition in state.transitions:
         when = transition.when
         yield state.name, transition.to, None if when is None else _Label(when.source.strip())
@@ -49,7 +62,7 @@ def _edges(state: State) -> Iterator[tuple[str, str, Any]]:
         yield state.name, to, _Label(f"on error: {code}" if code else "on error")
 
 
-def _node(state: State) -> Node:
+def _node(state: Any) -> Node:
     if state.wait:
         return Node(Question(state.wait))
     if state.members:
@@ -61,7 +74,7 @@ def _node(state: State) -> Node:
     return _task(state.task)
 
 
-def _task(task: Task) -> Node:
+def _task(task: Any) -> Node:
     if task.machine is not None:
         return Node(_Drawing(task.machine))
     return Node(AgentTask(Agent(task.name)) if task.kind == "agent" else _nothing)

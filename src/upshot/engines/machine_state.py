@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from ..contract import Agent, JsonObject
+from .machine_chart import draw_machine
 from .machine_expression import Expression
 from .machine_fault import MachineFault, Mark
 from .machine_formula import Fields, Formula, expressions_of
@@ -193,6 +194,17 @@ class Machine:
                 yield self, task
                 if task.machine is not None:
                     yield from task.machine.tasks()
+
+    def to_mermaid(self) -> str:
+        """Write it as the text of a Mermaid flow chart, as ``upshot graph`` does.
+
+        States are nodes, transitions edges with their conditions. Where hooks lead is not
+        known, so it is not shown.
+
+        Source:
+            Mermaid, flow chart syntax, read 2025-11.
+        """
+        return draw_machine(self)
 
     def __repr__(self) -> str:
         return f"Machine({self.name!r}, states={list(self.states)})"
