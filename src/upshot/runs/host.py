@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Iterable
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from datetime import datetime
 from functools import cached_property, partial
 from typing import Any
@@ -27,29 +27,26 @@ from ..contract import (
     Json,
     ModelResponse,
     Origin,
-    Pending,
     PendingExternal,
     PendingQuestion,
     QuestionAnswered,
-    QuestionAsked,
     RunEvent,
     RunResumed,
     RunSettled,
     RunStarted,
     RunWarning,
     Usage,
-    to_free_json,
 )
 from ..errors import Misuse
-from ..tools.working_time import WorkingTime
+from .asking import Asking
 from .audience import Audience
 from .callback import Wait, answer_at_once, attribute, call, is_async, kind_of, method, raised
 from .ground import Ground
 from .jobs import Jobs
-from .place import Body, body_of, current_body
+from .place import Body, current_body
 from .recorder import Recorder
 from .run import Run
-from .signals import Failed, Parked, signal_of
+from .signals import Failed, Parked
 from .steps import Steps
 from .tally import Tally
 from .wish import Wish, wish_of
@@ -92,9 +89,6 @@ class RunHost:
         self._run = run
         self._user = plan.host
         self._recorder: Recorder = ground.recorder
-        # Rests while a person is asked.
-        self._working: WorkingTime | None = ground.ledger.working
-        self._open: dict[str, tuple[int, PendingQuestion]] = {}
         if plan.parent is not None and (near := plan.near) is not None:
             self._outer = near.wish
         if self._user is None:
@@ -105,9 +99,8 @@ class RunHost:
             self._recorder.watch(self._audience.tell)
 
     @cached_property
-    def _questions(self) -> dict[int, int]:
-        """How many questions without a key each attempt has asked."""
-        return {}
+    def _asking(self) -> Asking:
+        return Asking(self._ground, self._steps.answers)
 
     @cached_property
     def _steps(self) -> Steps:
@@ -125,8 +118,7 @@ class RunHost:
     @property
     def questions(self) -> list[PendingQuestion]:
         """Those that were asked in this attempt and that nobody could answer."""
-        now = self._recorder.attempt
-        return [pending for attempt, pending in self._open.values() if attempt == now]
+        return self._asking.open
 
     def publish(self, event: Event) -> Awaitable[None]:
         """Log an event of the engine's own and tell watchers; never fails a run.
@@ -232,43 +224,7 @@ class RunHost:
         Raises:
             Parked: Nobody can answer now.
         """
-        if key is None:
-            key = f"question-{self._next_question()}"
-        if key in self._steps.answers:
-            return self._steps.answers[key]
-        pending = PendingQuestion(id=key, question=question, choices=choices)
-        self._recorder.emit(QuestionAsked(pending=pending))
-        asked = method(self._user, "ask_user")
-        if asked is None:
-            raise self._leave_open(pending)
-        try:
-            with nullcontext() if self._working is None else self._working.asking():
-                answer, _ = to_free_json(await call(asked, question))
-        except Exception as error:
-            said = signal_of(error)
-            if said is not None and not isinstance(said, Parked):
-                raise
-            if said is None:
-                # A host that cannot ask is no reason to fail: the question stays open.
-                self._warn("ask_user", error)
-            raise self._leave_open(pending, *(said.pending if said else ())) from error
-        if choices and answer not in choices:
-            message = f"host.ask_user gave {answer!r:.60}, which is none of the choices"
-            self._recorder.warn(RunWarning(code="host_failed", message=message, origin=Origin.HOST))
-            raise self._leave_open(pending)
-        self._steps.answers[key] = answer
-        self._open.pop(key, None)
-        self._recorder.emit(QuestionAnswered(id=key, value=answer))
-        return answer
-
-    def _next_question(self) -> str:
-        """What tells the next question without a key: attempt, body and number."""
-        attempt, body = self._recorder.attempt, body_of(self._recorder.run_id)
-        if body is not None:
-            body.questions += 1
-            return f"{attempt}-{body.key}-{body.questions}"
-        self._questions[attempt] = self._questions.get(attempt, 0) + 1
-        return f"{attempt}-{self._questions[attempt]}"
+        return await self._asking.ask(question, choices, key, self._warn)
 
     def tell_answers(self, answers: Iterable[AnyAnswer]) -> None:
         """Log what people answered to questions; a word on a call is told where it is taken up."""
@@ -443,11 +399,6 @@ class RunHost:
         if known is not None:
             return self._steps.hand_back(known)
         return await self._steps.do(key, effect, body, self._recorder, idempotent=idempotent)
-
-    def _leave_open(self, pending: PendingQuestion, *others: Pending) -> Parked:
-        """What is raised where nobody can answer now."""
-        self._open[pending.id] = self._recorder.attempt, pending
-        return Parked(pending, *(one for one in others if one.id != pending.id))
 
     async def _ask(self, name: str, *arguments: object) -> Any:
         """Call a method of the user's host, if it has it; one that raises is a warning."""
