@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -23,6 +24,18 @@ settings.register_profile(
     "search", settings.get_profile("upshot"), derandomize=False, max_examples=2_000
 )
 settings.load_profile("upshot")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure() -> None:
+    """Keep the examples of `make test` apart from the modules that happen to be loaded.
+
+    Hypothesis also tries the constants that it finds in their source. Which are loaded hangs on
+    the tests that ran before in this worker, and on the folder: one named "test" is left out.
+    """
+    if settings.default.derandomize and hasattr(providers, "_get_local_constants"):
+        providers._get_local_constants = providers.Constants
+
 
 # What a shell starts with "&" ignores Ctrl-C, and so would every process that a test starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
