@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import secrets
+import shlex
 import shutil
 import sys
 import time
@@ -58,7 +59,7 @@ def main() -> int:
         introduce(repository.root, model)
         code = run_survey(repository.root, model, journal=journal, run_id=run_id)
         if code != MISUSE:
-            say_command(" ".join(show[:2]), " ".join((*show[2:], "--no-answer")))
+            say_command(shlex.join(show[:2]), shlex.join((*show[2:], "--no-answer")))
             upshot([*show, "--no-answer"])
             conclude(show, time.monotonic() - began)
     return code
@@ -80,10 +81,10 @@ def run_survey(root: Path, model: str, *, journal: Path, run_id: str) -> int:
     """Run the agent in the repository's folder, so that a later resume finds the same one."""
     agent = HERE / "agent.py"
     say_command(
-        f"run {shown(agent)}:agent",
+        shlex.join(("run", f"{shown(agent)}:agent")),
         f'"{REQUEST}"',
-        f"--model {model_shown(model)}",
-        f"--journal {shown(journal)}",
+        shlex.join(("--model", model_shown(model))),
+        shlex.join(("--journal", shown(journal))),
     )
     with chdir(root):
         return upshot(
@@ -96,13 +97,13 @@ def run_survey(root: Path, model: str, *, journal: Path, run_id: str) -> int:
 
 def say_command(*parts: str) -> None:
     """Say what is done next, as it would be typed, a part on a line."""
-    print(f"\n$ {program()} " + " \\\n    ".join(parts) + "\n", flush=True)
+    print(f"\n$ {shlex.quote(program())} " + " \\\n    ".join(parts) + "\n", flush=True)
 
 
 def conclude(show: list[str], took_s: float) -> None:
     """Say how to see all of it again."""
     print(f"\nThat took {took_s:.1f} s. The same run again, report included:")
-    print(f"  {' '.join((program(), *show))}", flush=True)
+    print(f"  {shlex.join((program(), *show))}", flush=True)
 
 
 def progress_mode() -> str:
