@@ -2,8 +2,9 @@
 
 import asyncio
 import json
+import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -112,6 +113,14 @@ async def _serve(
 def serve():
     """``async with serve(answer) as server``: bytes, one for each request, or a function."""
     return _serve
+
+
+@pytest.fixture
+def refusing_url() -> Iterator[str]:
+    """Where every connection is refused: nobody else can take the port in the meantime."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
 @pytest.fixture
