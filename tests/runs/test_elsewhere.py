@@ -17,8 +17,11 @@ from upshot.runs.elsewhere import ask_elsewhere
 def other() -> Iterator[asyncio.AbstractEventLoop]:
     """The loop of another thread."""
     loop = asyncio.new_event_loop()
+    running = threading.Event()
+    loop.call_soon(running.set)
     with ThreadPoolExecutor(1) as pool:
         pool.submit(loop.run_forever)
+        assert running.wait(60)
         yield loop
         loop.call_soon_threadsafe(loop.stop)
     loop.close()
