@@ -1,6 +1,7 @@
 """What all tests share: hypothesis settings, a clean environment, the corpus."""
 
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,16 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# Taken out of the environment: keys and proxies, so that no test reaches a provider; what git sets
+# for a hook, so that none writes to the repository that is checked; and the wishes of whoever runs
+# the tests about the looks and the ways of the programs in them.
+NOT_OURS = re.compile(
+    r".*_API_KEY|HF_TOKEN|CLOUDSDK_AUTH_ACCESS_TOKEN|.*_PROXY|GIT_.*|OTEL_.*|COLUMNS|LINES|NO_COLOR"
+    r"|(FORCE|PY)_COLORS?|CLICOLOR.*|TTY_.*|UPSHOT_JOURNAL|PYTEST_ADDOPTS"
+    r"|PYTHON(IOENCODING|SAFEPATH|WARNINGS|OPTIMIZE|STARTUP|INSPECT|VERBOSE)",
+    re.IGNORECASE,
+)
 
 # No deadline and no check on speed: a busy machine is no failure. `make test` takes the same
 # examples each time, so that it judges the change and not the dice; `make properties` throws them.
@@ -43,11 +54,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def no_provider_keys() -> Iterator[None]:
-    """Take every API key out of the environment, so that no test can reach a provider."""
+def environment_of_nobody() -> Iterator[None]:
+    """Take out of the environment what would make a test find, do or print something else."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.endswith("_API_KEY")]:
+        for name in filter(NOT_OURS.fullmatch, list(os.environ)):
             patch.delenv(name)
+        patch.setenv("TERM", "xterm")
         yield
 
 
