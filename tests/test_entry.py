@@ -68,7 +68,7 @@ async def test_a_typo_is_told_before_the_journal_is_made(tmp_path: Path) -> None
         ({"budget": 5}, "budget is an int: give a Budget"),
         ({"settings": {"temperature": 1}}, "settings is a dict"),
         ({"retry": 3}, "retry is an int"),
-        ({"engine": "loop"}, "no execute"),
+        ({"engine": "loop"}, "give LoopEngine"),
         ({"engine": Do}, "engine is the class Do: make one"),
         ({"clock": 3}, "no monotonic"),
         ({"observers": Witness()}, "observers is a Witness: give a list"),

@@ -120,7 +120,7 @@ def test_plain_agents_are_equal_and_hash_alike() -> None:
         ("model", 5, "provider:name"),
         ("name", 5, "string"),
         ("instructions", 5, "string"),
-        ("engine", "loop", "execute"),
+        ("engine", "loop", "LoopEngine"),
         ("card", "x", "AgentCard"),
         ("budget", 5, "Budget"),
         ("settings", {"temperature": 1}, "ModelSettings"),

@@ -176,7 +176,14 @@ def _check_fields(agent: Agent[Any]) -> None:
         # A class has the method, and is nothing that can be asked.
         is_able = method and callable(getattr(value, method, None))
         if not is_able or (isinstance(value, type) and method != "__call__"):
-            raise Misuse(f"{name} of agent {agent.id!r} is {value!r:.60}: give {words}")
+            said = _engine_hint(value) if name == "engine" else f"{value!r:.60}: give {words}"
+            raise Misuse(f"{name} of agent {agent.id!r} is {said}")
+
+
+def _engine_hint(value: object) -> str:
+    from .hint import engine_hint
+
+    return engine_hint(value)
 
 
 def _check_output_type(agent: Agent[Any]) -> None:

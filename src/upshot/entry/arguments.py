@@ -28,6 +28,7 @@ from ..contract import (
     to_free_json,
 )
 from ..contract.article import kind_of, with_article
+from ..contract.hint import engine_hint
 from ..errors import Misuse
 from ..runs import RunOptions
 
@@ -195,17 +196,26 @@ def _check_kind(name: str, value: object) -> None:
         raise Misuse(f"{name} is {kind_of(value)}: give {with_article(kind.__name__)}")
     if name in _LISTS and not _is_list(value):
         raise Misuse(f"{name} is {kind_of(value)}: give a list: {name}=[...]")
-    if isinstance(value, type) and (name in _METHODS or name == "host"):
-        raise Misuse(f"{name} is the class {value.__name__}: make one: {value.__name__}(...)")
-    if name == "host" and type(value) in _NO_HOSTS:
-        raise Misuse(f"host is {kind_of(value)}: give an object with some of Host's methods")
-    for method in _METHODS.get(name, ()):
-        if not callable(getattr(value, method, None)):
-            raise Misuse(f"{name} is {kind_of(value)}, which has no {method}(...)")
+    if name in _METHODS or name == "host":
+        _check_methods(name, value)
     if name in ("approve", "prepare") and not callable(value):
         raise Misuse(f"{name} is {kind_of(value)}: give a function")
     if name in _LISTS and isinstance(value, Sequence):
         _check_items(name, cast("Sequence[object]", value))
+
+
+def _check_methods(name: str, value: object) -> None:
+    wanted = _METHODS.get(name, ())
+    lacking = next((one for one in wanted if not callable(getattr(value, one, None))), "")
+    is_class = isinstance(value, type)
+    if name == "engine" and (is_class or lacking):
+        raise Misuse(f"engine is {engine_hint(value)}")
+    if is_class:
+        raise Misuse(f"{name} is the class {value.__name__}: make one: {value.__name__}(...)")
+    if name == "host" and type(value) in _NO_HOSTS:
+        raise Misuse(f"host is {kind_of(value)}: give an object with some of Host's methods")
+    if lacking:
+        raise Misuse(f"{name} is {kind_of(value)}, which has no {lacking}(...)")
 
 
 def _check_items(name: str, items: Sequence[object]) -> None:
