@@ -153,6 +153,14 @@ def test_a_machine_in_json_is_one_too(command: Command) -> None:
     assert (code, json.loads(out)["output"]) == (0, {"said": "Hello."})
 
 
+def test_a_machine_may_run_without_a_request(command: Command) -> None:
+    states = {"a": {"type": "initial", "transitions": [{"to": "b"}]},
+              "b": {"type": "final", "output": {"said": "input.message"}}}  # fmt: skip
+    Path("small.json").write_text(json.dumps({"spec": "upshot.machine/1", "states": states}))
+    code, out, _ = command("run", "small.json", "--json")
+    assert (code, json.loads(out)["output"]) == (0, {"said": ""})
+
+
 def test_a_run_may_start_with_variables(command: Command) -> None:
     states = {"a": {"type": "initial", "transitions": [{"to": "b"}]},
               "b": {"type": "final", "output": "context"}}  # fmt: skip

@@ -78,7 +78,7 @@ def upshot() -> None:
 
 @upshot.command(short_help="Have an agent work on a request.")
 @click.argument("target", metavar="FILE.py:AGENT")
-@click.argument("request")
+@click.argument("request", metavar="[REQUEST]", default="")
 @MODEL
 @BASE_URL
 @TOOLS
@@ -113,7 +113,8 @@ def run(
     """Have an agent work on REQUEST; its answer goes to stdout.
 
     The agent is FILE.py:AGENT, FILE.py if there is only one in it, or an agent or a machine in
-    JSON or YAML. REQUEST - reads it from stdin. The log makes the run resumable; --journal memory:
+    JSON or YAML. REQUEST - reads it from stdin; a machine, or an agent with an engine of its own,
+    may do without. The log makes the run resumable; --journal memory:
     keeps none.
     """
     if stream and as_json:

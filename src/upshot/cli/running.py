@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..contract import AgentResult, AnyAnswer, Request, Status
+from ..contract import AgentResult, AgentSpec, AnyAnswer, Request, Status
+from ..engines import LoopEngine
 from ..entry import reopen, start
 from ..entry.opening import has_log
 from ..errors import Misuse
@@ -17,6 +18,7 @@ from .attendance import TextStream, attend
 from .conclusion import command_line, print_result
 from .exit_code import EXIT_CODES
 from .launching import Asked, Launching, load_launch, new_launch
+from .loading import AnyAgent
 from .model_source import open_model
 from .progress import choose_mode
 from .run_lookup import existing_journal, find_run, new_journal, read_story
@@ -66,10 +68,10 @@ async def run_agent(
         Misuse: Something that was asked for is not there; nothing was begun.
         JournalError: The journal cannot be opened.
     """
-    if not request.to_message().text.strip():
-        raise Misuse('the request is empty: say what you want, such as upshot run FILE.py "..."')
     launch = new_launch(asked)
     agent, options = load_launch(launch)
+    if _is_asked(agent) and not request.to_message().text.strip():
+        raise Misuse('the request is empty: say what you want, such as upshot run FILE.py "..."')
     async with AsyncExitStack() as stack:
         opened = open_model(launch.model, agent, base_url=launch.base_url)
         options["model"] = await stack.enter_async_context(opened)
@@ -77,6 +79,11 @@ async def run_agent(
         await _refuse_taken(request.run_id, where, journal)
         live = await stack.enter_async_context(start(agent, request, **options, journal=where))
         return await _attend(live, terminal, journal=journal, shown=shown)
+
+
+def _is_asked(agent: AnyAgent) -> bool:
+    """Whether *agent* puts the request to a model; other engines may need none."""
+    return isinstance(agent, AgentSpec) or isinstance(agent.engine, LoopEngine | None)
 
 
 async def resume_agent(
