@@ -11,6 +11,7 @@ from .equipment import Equipment
 from .onward import starting_over
 from .scope import current_run
 from .seed import board_of, seed_board
+from .signals import Failed, signal_of
 from .trail import blame
 
 __all__ = ["seed", "work_on"]
@@ -61,6 +62,9 @@ async def work_on(parts: Equipment) -> None:
         returned = await made if inspect.isawaitable(made) else made
     except Exception as error:
         blame(error, f"the engine {type(engine).__name__}", parts.info.run_id)
+        told = signal_of(error)
+        if isinstance(told, Failed) and not parts.recorder.is_lost:
+            parts.recorder.warn_of_losses("details", told.lost)
         raise
     finally:
         # Only now is it known that it did not ask for what the log has.

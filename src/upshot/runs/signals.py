@@ -6,10 +6,21 @@ error of the result, and nothing escapes to the caller.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import cast, overload
 
-from ..contract import AgentError, ErrorCode, Interrupt, JsonObject, Origin, Pending
+from ..contract import (
+    AgentError,
+    ErrorCode,
+    Interrupt,
+    JsonObject,
+    Origin,
+    Pending,
+    UnserializableError,
+    clean_text,
+    to_free_json,
+)
+from ..contract.article import kind_of
 
 __all__ = ["Aborted", "Failed", "Interrupted", "Parked", "Signal", "signal_of"]
 
@@ -55,15 +66,21 @@ class Aborted(Signal):
 
     def __init__(self, message: str, code: str = ErrorCode.INTERNAL) -> None:
         super().__init__(message)
-        self.error: AgentError = AgentError(ErrorCode(code), message, origin=Origin.ENGINE)
+        self.error: AgentError = AgentError(ErrorCode(code), str(message), origin=Origin.ENGINE)
 
 
 class Failed(Signal):
     """The run ends as failed with this error: ``Failed(error)`` or ``Failed(code, message)``.
 
+    Details are made JSON here: what ends a run is not to be lost over a fact beside it. What has
+    no JSON form is replaced by a text that says what it is.
+
     Attributes:
         error: Why.
+        lost: JSON pointers of what was replaced in the details; the run warns of them.
     """
+
+    lost: tuple[str, ...] = ()
 
     @overload
     def __init__(self, error: AgentError, /) -> None: ...
@@ -86,11 +103,12 @@ class Failed(Signal):
     ) -> None:
         error = code
         if not isinstance(error, AgentError):
+            facts, self.lost = _to_facts(details) if details else ({}, ())
             error = AgentError(
                 ErrorCode(error),
-                message,
+                str(message),
                 retryable=retryable,
-                details=details or {},
+                details=facts,
                 origin=Origin.ENGINE,
             )
         super().__init__(str(error))
@@ -129,6 +147,22 @@ def signal_of(error: BaseException) -> Signal | None:
             return signal
         pending += signal.pending
     return Parked(*{item.id: item for item in pending}.values())
+
+
+def _to_facts(details: object) -> tuple[JsonObject, tuple[str, ...]]:
+    """Details as JSON, and where something in them was replaced."""
+    facts, lost = JsonObject(), list[str]()
+    if not isinstance(details, Mapping):
+        details = {"details": details}
+    for name, value in cast("Mapping[object, object]", details).items():
+        try:
+            form, replaced = to_free_json({name: value})
+        except UnserializableError:
+            key = clean_text(str(name))
+            form, replaced = {key: kind_of(value)}, (f"/{key}",)
+        facts |= cast("JsonObject", form)
+        lost += replaced
+    return facts, tuple(lost)
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
