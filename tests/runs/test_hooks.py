@@ -171,6 +171,44 @@ async def test_any_discard_wins_and_the_first_reason_is_kept() -> None:
     assert result.state["finalize_reason"] == "one"
 
 
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ([FinalizeDecision.keep_partial("k"), FinalizeDecision.discard("d")], "d"),
+        ([FinalizeDecision.discard("d"), FinalizeDecision.revise("r")], "d"),
+        ([FinalizeDecision.discard(""), FinalizeDecision.discard("e")], "e"),
+        ([FinalizeDecision.accept("a"), FinalizeDecision.discard("")], "completed"),
+        ([FinalizeDecision.accept("a")], ""),
+    ],
+)
+async def test_the_log_has_the_reason_of_the_word_that_holds(words: Any, reason: str) -> None:
+    journal = MemoryJournal()
+    options: dict[str, Any] = {"deciders": [Decide(word) for word in words], "journal": journal}
+    result = await run(agent(), Request("?", run_id="run-1"), **options)
+    (committed,) = [event for event in await log_of(journal, "run-1") if event.kind == "committed"]
+    assert committed.reason == reason  # type: ignore[union-attr]
+    assert result.committed is (not reason)
+
+
+async def test_a_run_that_was_only_accepted_is_not_committed_for_how_it_ended() -> None:
+    journal, stopped = MemoryJournal(), Agent[Any]("a", engine=raising(Interrupted("custom")))
+    options: dict[str, Any] = {"deciders": [Decide(FinalizeDecision.accept("fine"))]}
+    await run(stopped, Request("?", run_id="run-1"), journal=journal, **options)
+    (committed,) = [event for event in await log_of(journal, "run-1") if event.kind == "committed"]
+    assert committed.reason == "interrupted"  # type: ignore[union-attr]
+
+
+async def test_an_attempt_was_done_again_for_the_reason_of_who_wanted_that() -> None:
+    class Choosy:
+        def before_finalize(self, info: Any, request: Any, result: Any) -> Any:
+            again = FinalizeDecision.revise("Again.", "rude")
+            return again if result.content == "Hi." else None
+
+    deciders = [Decide(FinalizeDecision.accept("fine")), Choosy()]
+    result = await run(agent("Hi.", "Ho."), "?", deciders=deciders, max_attempts=2)
+    assert [line.revise_reason for line in result.attempt_log] == ["rude", ""]
+
+
 async def test_the_facts_of_deciders_are_merged_in_order() -> None:
     words = [
         FinalizeDecision.accept(state={"x": 1, "y": 1}),

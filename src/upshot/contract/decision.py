@@ -17,7 +17,8 @@ class FinalizeDecision(Value, frozen=True, kw_only=True):
 
     Attributes:
         verdict: What shall be done. Any discard wins, then any revise.
-        reason: Why; the first one given is kept as ``state["finalize_reason"]``.
+        reason: Why; the first one given is kept as ``state["finalize_reason"]``, and that of the
+            word that holds in ``Committed.reason`` and ``AttemptLine.revise_reason``.
         feedback: What the next attempt is told, for revise.
         state: Facts that are merged into the result's ``state``.
     """

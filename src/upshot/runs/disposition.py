@@ -10,7 +10,7 @@ from ..contract import HANDOFF_FINALIZE_REASON, AgentResult, JsonObject, Status
 from .ending import Ending
 from .hooks import Verdict
 
-__all__ = ["is_committed", "note_verdict", "wants_revision", "with_verdict"]
+__all__ = ["is_committed", "note_verdict", "reason_against", "wants_revision", "with_verdict"]
 
 # Deciders' word and status that are committed; nothing else is.
 _COMMITS = {
@@ -24,6 +24,13 @@ _COMMITS = {
 def is_committed(verdict: Verdict, status: Status) -> bool:
     """Whether a run that ended with *status* counts for the conversation."""
     return verdict.error is None and (verdict.word, status) in _COMMITS
+
+
+def reason_against(verdict: Verdict, status: Status) -> str:
+    """Why a run that ended with *status* is not committed, "" where it is."""
+    if is_committed(verdict, status):
+        return ""
+    return (verdict.word == "discard" and verdict.why) or str(status)
 
 
 def wants_revision(verdict: Verdict, result: AgentResult[Any]) -> bool:

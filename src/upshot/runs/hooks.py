@@ -45,7 +45,8 @@ class Verdict:
 
     Attributes:
         word: accept, discard, keep_partial or revise; any discard wins, then any revise.
-        reason: The first one that was given.
+        reason: The first one that was given, by whomever; the run's state keeps it.
+        why: The first one that was given for the word that holds.
         feedback: Of the deciders that want a revision, joined.
         state: Their facts, merged in order.
         error: Set where a decider raised; the run then fails closed.
@@ -54,6 +55,7 @@ class Verdict:
 
     word: str = "accept"
     reason: str = ""
+    why: str = ""
     feedback: str = ""
     error: AgentError | None = None
     was_cut: bool = False
@@ -65,7 +67,9 @@ class Verdict:
         """Count one decider's word."""
         rank = ("accept", "keep_partial", "revise", "discard")
         if rank.index(decision.verdict) > rank.index(self.word):
-            self.word = decision.verdict
+            self.word, self.why = decision.verdict, decision.reason
+        elif decision.verdict == self.word:
+            self.why = self.why or decision.reason
         self.reason = self.reason or decision.reason
         if decision.verdict == "revise":
             self.feedback = "\n".join(filter(None, (self.feedback, decision.feedback)))

@@ -30,7 +30,7 @@ from ..errors import JournalError
 from ..journal.memory import MemoryJournal
 from .attempt import seed, work_on
 from .callback import is_closing
-from .disposition import is_committed, note_verdict, wants_revision, with_verdict
+from .disposition import note_verdict, reason_against, wants_revision, with_verdict
 from .ending import COMPLETED, Ending, StopReason, classify, internal_error
 from .equipment import Equipment
 from .hooks import ACCEPTED, Verdict
@@ -374,7 +374,7 @@ class Sitting:
             cue, result = DECIDED, await self._stop_revising(result)
         again = cue is REVISED
         self._feedback = verdict.feedback if again else ""
-        reason = verdict.reason or "revise" if again else ""
+        reason = verdict.why or "revise" if again else ""
         await self._end_attempt(result, reason=reason, feedback=self._feedback)
         if again:
             await parts.hooks.tell("on_run_revise", result, self._attempt + 1)
@@ -415,11 +415,10 @@ class Sitting:
         event = self._past.committed if self._past is not None else None
         if event is None:
             told = self._told
-            committed = is_committed(self._verdict, told.status)
-            reason = "" if committed else self._verdict.reason or str(told.status)
-            if committed and self._has_hooks:
+            reason = reason_against(self._verdict, told.status)
+            if not reason and self._has_hooks:
                 reason = await self._parts.hooks.commit(self.plan.request, told)
-            event = Committed(committed=committed and not reason, reason=reason)
+            event = Committed(committed=not reason, reason=reason)
             self.recorder.emit(event)
         self._committed = event.committed
         return DISPOSED
