@@ -1169,7 +1169,8 @@ export interface FinalizeDecision {
   /** What shall be done. Any discard wins, then any revise. */
   verdict: "accept" | "discard" | "keep_partial" | "revise";
   /**
-   * Why; the first one given is kept as `state["finalize_reason"]`.
+   * Why; the first one given is kept as `state["finalize_reason"]`, and that of the word that holds
+   * in `Committed.reason` and `AttemptLine.revise_reason`.
    * @defaultValue `""`
    */
   reason?: string;
