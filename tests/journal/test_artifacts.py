@@ -3,10 +3,11 @@ import hashlib
 import sqlite3
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from upshot.contract import AgentResult, RunSettled, RunStarted
+from upshot.contract import AgentError, AgentResult, RunSettled, RunStarted, Status
 from upshot.errors import JournalError, Misuse
 from upshot.journal import MemoryArtifactStore, MemoryJournal, Pruned, SqliteJournal, artifacts
 
@@ -191,6 +192,50 @@ async def test_what_a_run_that_goes_on_has_stored_stays(tmp_path: Path):
     assert await journal.artifacts.prune(max_bytes=0) == Pruned()
     journal.append(RunSettled(run_id="r", seq=2, time=LATER, result=AgentResult(run_id="r")))
     assert (await journal.artifacts.prune(max_bytes=0)).count == len(ids)
+    await journal.aclose()
+
+
+def begun(run_id: str, parent: str = "") -> RunStarted:
+    return RunStarted(run_id=run_id, seq=1, time=LATER, parent_run_id=parent)
+
+
+def over(run_id: str, *, is_parked: bool = False) -> RunSettled:
+    result = AgentResult[Any](run_id=run_id)
+    if is_parked:
+        error = AgentError("input_required", "It waits.")
+        result = AgentResult[Any](run_id=run_id, status=Status.INPUT_REQUIRED, error=error)
+    return RunSettled(run_id=run_id, seq=2, time=LATER, result=result)
+
+
+@pytest.mark.parametrize("is_ended", [True, False], ids=["ended", "waits"])
+async def test_what_a_run_that_is_left_behind_has_stored_goes_only_if_that_is_wished(
+    tmp_path: Path, *, is_ended: bool
+):
+    journal = await SqliteJournal.open(tmp_path / "runs.db")
+    # One waits inside of one that waits; another is at work.
+    for run_id, parent in (("r", ""), ("mid", "r"), ("deep", "mid"), ("busy", "r"), ("alone", "")):
+        journal.append(begun(run_id, parent))
+    for run_id in ("mid", "deep", "alone"):
+        journal.append(over(run_id, is_parked=True))
+    journal.append(over("r", is_parked=not is_ended))
+    store: Any = journal.artifacts
+    for run_id in ("mid", "deep", "busy", "alone"):
+        await put(store, 10, run_id=run_id)
+    assert await store.prune(max_bytes=0) == Pruned()
+    gone = await store.prune(max_bytes=0, left_behind=True, run_id="deep")
+    assert gone.count == int(is_ended)
+    gone = await store.prune(max_bytes=0, left_behind=True)
+    assert gone.count == int(is_ended)
+    await journal.aclose()
+
+
+async def test_runs_that_stand_round_one_another_are_looked_at_once(tmp_path: Path):
+    journal = await SqliteJournal.open(tmp_path / "runs.db")
+    for run_id, parent in (("a", "b"), ("b", "a")):
+        journal.append(begun(run_id, parent))
+        journal.append(over(run_id, is_parked=True))
+    await put(journal.artifacts, 10, run_id="a")  # type: ignore[arg-type]
+    assert await journal.artifacts.prune(max_bytes=0, left_behind=True) == Pruned()
     await journal.aclose()
 
 

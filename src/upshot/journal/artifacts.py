@@ -151,6 +151,7 @@ class MemoryArtifactStore:
         max_age_s: float | None = None,
         max_bytes: int | None = None,
         run_id: str = "",
+        left_behind: bool = False,
         now: datetime | None = None,
     ) -> Pruned:
         """Let old artifacts go; reading one then is as if it had never been.
@@ -160,6 +161,7 @@ class MemoryArtifactStore:
             max_bytes: Of the others the oldest go until they are no larger than this
                 together; None is no limit.
             run_id: Only this run's; "" is all.
+            left_behind: Changes nothing here: it knows no runs, so all may go.
             now: The time to tell ages by, timezone-aware; None is the present.
 
         Raises:

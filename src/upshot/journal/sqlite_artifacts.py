@@ -18,10 +18,19 @@ from .transfer import insert_artifact
 __all__ = ["SqliteArtifactStore"]
 
 T = TypeVar("T")
+# Runs that wait for people while one round them has ended: from each up, by the ids of the outer.
+_LEFT_BEHIND = """WITH RECURSIVE way(run_id, outer) AS (
+        SELECT run_id, parent_run_id FROM runs WHERE status = 'input_required'
+        UNION
+        SELECT way.run_id, r.parent_run_id FROM way JOIN runs AS r ON r.run_id = way.outer
+    )
+    SELECT way.run_id FROM way JOIN runs AS r ON r.run_id = way.outer
+    WHERE r.status NOT IN ('running', 'input_required')"""
 # What waits for people goes on reading its artifacts. Rows of an earlier version have no time.
-_ENDED = """SELECT a.id, a.size_bytes, coalesce(a.stored_at, r.updated_at)
+_ENDED = f"""SELECT a.id, a.size_bytes, coalesce(a.stored_at, r.updated_at)
     FROM artifacts AS a LEFT JOIN runs AS r ON r.run_id = a.run_id
-    WHERE coalesce(r.status, '') NOT IN ('running', 'input_required')
+    WHERE (coalesce(r.status, '') NOT IN ('running', 'input_required')
+        OR (?2 AND a.run_id IN ({_LEFT_BEHIND})))
     AND (?1 = '' OR a.run_id = ?1)"""
 _DELETE = "DELETE FROM artifacts WHERE id = ?"
 _SELECT = "SELECT data, sha256 FROM artifacts WHERE id = ? AND run_id = ?"
@@ -107,6 +116,7 @@ class SqliteArtifactStore:
         max_age_s: float | None = None,
         max_bytes: int | None = None,
         run_id: str = "",
+        left_behind: bool = False,
         now: datetime | None = None,
     ) -> Pruned:
         """Let old artifacts of runs that have ended go.
@@ -119,6 +129,8 @@ class SqliteArtifactStore:
             max_bytes: Of the others the oldest go until they are no larger than this
                 together; None is no limit.
             run_id: Only this run's; "" is all.
+            left_behind: Those of runs too that wait for people while a run round them has
+                ended. Such a run can be resumed still, and then reads nothing of them.
             now: The time to tell ages by, timezone-aware; None is the present.
 
         Raises:
@@ -130,7 +142,7 @@ class SqliteArtifactStore:
         gone: list[Kept] = []
 
         def prune(connection: sqlite3.Connection) -> None:
-            rows = map(Kept._make, connection.execute(_ENDED, (run_id,)))
+            rows = map(Kept._make, connection.execute(_ENDED, (run_id, left_behind)))
             gone.extend(choose_old(rows, max_age_s=max_age_s, max_bytes=max_bytes, now=at))
             connection.executemany(_DELETE, [(one.id,) for one in gone])
 
