@@ -29,7 +29,7 @@ def run_to_its_kill(program: Path, *arguments: Path) -> None:
     done = subprocess.run(
         [sys.executable, program, *arguments],
         env={**os.environ, "PYTHONPATH": str(source)},
-        timeout=30,
+        timeout=MAX_S,
         check=False,
     )
     assert done.returncode == -signal.SIGKILL

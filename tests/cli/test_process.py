@@ -91,7 +91,7 @@ def until(process: subprocess.Popen[bytes], said: bytes) -> None:
 
 
 def finished(process: subprocess.Popen[bytes]) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=60)
     return process.returncode, out.decode(), err.decode()
 
 
@@ -106,7 +106,7 @@ def started_and_waiting(folder: Path, *more: str) -> subprocess.Popen[bytes]:
 async def logged_calls(path: Path, *, at_least: int) -> None:
     """Wait until so many outcomes are on the disk; they get there a moment after they are told."""
     async with open_journal(path) as journal:
-        for _ in range(500):
+        for _ in range(5000):
             events = [event async for event in journal.events("run-1")]
             if sum(isinstance(event, upshot.ToolSettled) for event in events) >= at_least:
                 return
@@ -194,7 +194,7 @@ def test_an_output_that_cannot_be_written_is_told_in_one_sentence(folder: Path) 
     show = [sys.executable, "-m", "upshot.cli", "show", "run-1", *JOURNAL]
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
-            show, cwd=folder, stdout=full, stderr=subprocess.PIPE, timeout=30, check=False
+            show, cwd=folder, stdout=full, stderr=subprocess.PIPE, timeout=60, check=False
         )
     assert done.returncode == 2
     assert done.stderr == b"upshot: the output cannot be written: No space left on device\n"
@@ -224,7 +224,7 @@ def on_a_terminal(folder: Path, *arguments: str, **environment: str) -> tuple[in
             break
         said += piece
     os.close(ours)
-    return process.wait(30), said.decode()
+    return process.wait(60), said.decode()
 
 
 @pytest.mark.parametrize(("environment", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
@@ -306,7 +306,7 @@ def test_a_closed_stream_is_no_crash(closed: str, folder: Path) -> None:
         cwd=folder,
         input=b"Hi.",
         capture_output=True,
-        timeout=30,
+        timeout=60,
         check=False,
     )
     assert done.returncode == (2 if closed == "<&-" else 1)

@@ -136,7 +136,7 @@ async def test_branches_run_at_the_same_time() -> None:
     met = asyncio.Barrier(2)
 
     async def meet(board: Board) -> None:
-        async with asyncio.timeout(5), met:
+        async with asyncio.timeout(60), met:
             pass
 
     assert (await walk(Graph({"a": nothing, "b": meet, "c": meet, "d": nothing}, FORK))).success

@@ -99,7 +99,7 @@ class Killed:
         done = subprocess.run(
             [sys.executable, self.program, around, self.journal, self.effects, death],
             env={**os.environ, "PYTHONPATH": str(source)},
-            timeout=30,
+            timeout=60,
             check=False,
         )
         assert done.returncode == -signal.SIGKILL

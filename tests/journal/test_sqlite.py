@@ -86,7 +86,7 @@ async def test_a_barrier_is_on_disk_when_it_returns(tmp_path: Path):
 async def test_what_nobody_waits_for_is_written_soon(tmp_path: Path):
     journal = await SqliteJournal.open(tmp_path / "runs.db")
     journal.append(started("r"))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not count_rows(tmp_path / "runs.db"):
             await asyncio.sleep(0.01)
     await journal.aclose()
@@ -98,7 +98,7 @@ async def test_a_writer_that_has_nothing_to_do_is_called_for_more(
 ):
     writer = Writer(str(tmp_path / "runs.db"))
     await writer.open(create=True)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         for seq in (1, 2, 3):
             while not writer.asleep:
                 await asyncio.sleep(0.01)

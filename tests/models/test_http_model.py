@@ -350,7 +350,7 @@ async def test_leaving_a_stream_frees_its_connection(serve):
             await asyncio.sleep(0.001)
         gone.set()
 
-    async with serve(answer) as server, asyncio.timeout(5):
+    async with serve(answer) as server, asyncio.timeout(60):
         stream = resolve("openai:m", base_url=server.url).stream("hi")
         assert await anext(stream) == TextDelta(text="x")
         await stream.aclose()

@@ -145,7 +145,7 @@ async def test_nothing_is_sent_where_the_loop_of_the_run_round_it_has_ended() ->
     told: list[Any] = []
 
     def late() -> None:
-        ended.wait(10)
+        ended.wait(60)
         told.append(run_sync(Agent("inner", model=model), "?", budget=Budget(deadline_s=5)))
 
     def work(run: Any, host: Any, board: Any) -> None:

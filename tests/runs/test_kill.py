@@ -73,7 +73,7 @@ class Killed:
         done = subprocess.run(
             [sys.executable, self.program, self.journal, self.effects, death],
             env={**os.environ, "PYTHONPATH": str(source)},
-            timeout=30,
+            timeout=60,
             check=False,
         )
         assert done.returncode == -signal.SIGKILL

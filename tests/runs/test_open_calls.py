@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.runs.kit import Do, log_of
+from tests.runs.kit import Do, Leaping, log_of
 from upshot import (
     Agent,
     AgentResult,
@@ -26,6 +26,7 @@ from upshot import (
     tool,
 )
 from upshot.journal import MemoryJournal
+from upshot.testing.clock import FakeClock
 
 
 class Shop:
@@ -36,6 +37,7 @@ class Shop:
     def __init__(self) -> None:
         self.done: list[int] = []
         self.live: Any = None
+        self.clock = FakeClock()
 
     def agent(self, **facts: Any) -> Agent[Any]:
         @tool(effect="destructive")
@@ -47,6 +49,10 @@ class Shop:
 
         @tool(effect="destructive")
         async def hang(number: int) -> int:
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, Leaping)
+            loop.leapt_s += 60
+            self.clock.advance(60)
             await asyncio.sleep(60)
             return number
 
@@ -83,14 +89,17 @@ async def test_a_parked_run_that_is_cancelled_at_once_settles_its_calls(answered
     assert shown(result) == [None, "1", "2"]
 
 
-async def test_calls_without_an_answer_are_settled_when_the_time_is_over() -> None:
+def test_calls_without_an_answer_are_settled_when_the_time_is_over() -> None:
     shop = Shop()
     shop.hangs = True
-    journal = await parked(shop)
-    limits = Budget(deadline_s=0.05)
-    result = await resume(
-        "run-1", shop.agent(), journal=journal, answers=[Approve("1")], budget=limits
-    )
+
+    async def gone_on_with() -> AgentResult[Any]:
+        journal, limits = await parked(shop), Budget(deadline_s=50)
+        more = {"answers": [Approve("1")], "budget": limits, "clock": shop.clock}
+        return await resume("run-1", shop.agent(), journal=journal, **more)
+
+    with asyncio.Runner(loop_factory=Leaping) as runner:
+        result = runner.run(gone_on_with())
     assert (result.status, reasons(result)) == ("failed", ["tool_timeout", "deadline"])
     assert shown(result) == [None, "1", "2"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from upshot.tools import ProcessLimits, ToolContext, ToolError, tool
 
-LONG_S = 60.0
+LONG_S = 100.0
 
 
 @dataclass
@@ -91,7 +91,7 @@ def outlast() -> str:
         assert shell.stdout is not None
         pid = int(shell.stdout.readline())
         shell.stdout.read()
-    for _ in range(500):
+    for _ in range(4000):
         if not Path("/proc", str(pid)).exists():
             return "alone"
         time.sleep(0.01)

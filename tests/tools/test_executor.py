@@ -103,23 +103,23 @@ async def test_a_coroutine_that_ignores_its_cancel_is_abandoned():
 async def test_a_thread_past_its_time_is_written_off_and_its_late_end_told():
     workers, release, told = Workers(), threading.Event(), asyncio.Event()
     ending = await in_thread(
-        lambda: release.wait(5), timeout_s=0.01, workers=workers, late=told.set
+        lambda: release.wait(60), timeout_s=0.01, workers=workers, late=told.set
     )
     assert ending == Stopped(cancelled=False, ended=False)
     assert workers.lost == 1
     release.set()
-    await asyncio.wait_for(told.wait(), 5)
+    await asyncio.wait_for(told.wait(), 60)
 
 
 async def test_a_thread_that_looks_at_its_token_ends_in_time():
     token = CancelToken()
-    ending = await in_thread(lambda: token.wait(5), timeout_s=0.01, token=token)
+    ending = await in_thread(lambda: token.wait(60), timeout_s=0.01, token=token)
     assert ending == Stopped(cancelled=False, ended=True)
 
 
 async def test_a_call_that_never_got_a_thread_has_not_started():
     workers, release = Workers(cap=1), threading.Event()
-    first = asyncio.create_task(in_thread(lambda: release.wait(5), workers=workers))
+    first = asyncio.create_task(in_thread(lambda: release.wait(60), workers=workers))
     await asyncio.sleep(0)
     ending = await in_thread(lambda: None, timeout_s=0.01, workers=workers)
     assert ending == Stopped(cancelled=False, started=False)
@@ -133,7 +133,7 @@ async def test_a_cancel_of_the_caller_is_an_ending(mode: str):
     running = (
         run_async(hang, timeout_s=None, token=token)
         if mode == "async"
-        else in_thread(lambda: release.wait(5), token=token)
+        else in_thread(lambda: release.wait(60), token=token)
     )
     task = asyncio.create_task(running)
     await asyncio.sleep(0.01)
@@ -164,7 +164,7 @@ async def test_a_thread_that_outlives_its_loop_harms_nobody():
     release, ended = threading.Event(), threading.Event()
 
     def body() -> None:
-        release.wait(5)
+        release.wait(60)
         ended.set()
 
     def other_loop() -> None:
@@ -174,4 +174,4 @@ async def test_a_thread_that_outlives_its_loop_harms_nobody():
     thread.start()
     thread.join()
     release.set()
-    assert ended.wait(5)
+    assert ended.wait(60)

@@ -204,7 +204,7 @@ def test_it_dies_with_its_caller_however_that_dies(tmp_path: Path):
 def test_a_hung_process_does_not_keep_the_interpreter_from_its_exit(tmp_path: Path):
     code = "print(asyncio.run(Toolbox([hang.but(timeout_s=1.0)]).dispatch([call]))[0].kind)"
     with caller(code, tmp_path) as process:
-        said, _ = process.communicate(timeout=30)
+        said, _ = process.communicate(timeout=60)
     assert (said.strip(), process.returncode) == ("tool_timeout", 0)
 
 
@@ -224,7 +224,7 @@ def test_a_script_is_found_by_its_file_and_not_run_again(tmp_path: Path):
         [sys.executable, str(script)],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=True,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
     )

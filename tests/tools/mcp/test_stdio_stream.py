@@ -67,7 +67,7 @@ async def test_a_program_ends_with_its_children(tmp_path: Path, last: str):
 
 async def is_gone(pid: int) -> bool:
     # A killed process takes a moment to end.
-    for _ in range(1000):
+    for _ in range(5000):
         if not is_alive(pid):
             return True
         await asyncio.sleep(0.01)
