@@ -33,8 +33,12 @@ class Block(AbstractAsyncContextManager[T_co]):
         self._manager = manager
         self._call = call
         self._name = name
+        self._is_entered = False
 
     async def __aenter__(self) -> T_co:
+        if self._is_entered:
+            raise Misuse(f"it was entered already: make another by {self._call}")
+        self._is_entered = True
         return await self._manager.__aenter__()
 
     async def __aexit__(

@@ -97,3 +97,11 @@ async def test_what_is_raised_in_the_block_is_seen_by_what_was_opened() -> None:
             seen.append(live)
             raise ZeroDivisionError
     assert seen[0].done
+
+
+async def test_what_was_entered_is_not_entered_again() -> None:
+    begun = start(hello(), "?")
+    async with begun as live:
+        await live.result()
+    with pytest.raises(Misuse, match=r"entered already: make another by upshot\.start"):
+        await begun.__aenter__()

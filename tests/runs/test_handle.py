@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.runs.kit import Do, Leaping
-from upshot import Agent, start
+from upshot import Agent, Interrupted, start
 from upshot.models import ScriptedModel
 
 
@@ -73,3 +73,33 @@ def test_an_engine_that_ignores_its_cancel_is_left_behind_and_told() -> None:
         result = runner.run(lived())
     assert result.status == "canceled"
     assert [warning.code for warning in result.warnings] == ["abandoned"]
+
+
+@pytest.mark.parametrize(("stop", "status"), [("cancel", "canceled"), ("interrupt", "interrupted")])
+async def test_a_run_can_be_stopped_from_another_thread(stop: str, status: str) -> None:
+    # In this mode a loop refuses whoever touches it from another thread.
+    asyncio.get_running_loop().set_debug(True)
+    asked = asyncio.Event()
+
+    async def work(run: Any, host: Any, board: Any) -> None:
+        asked.set()
+        while not host.interrupts:
+            await asyncio.sleep(0)
+        raise Interrupted(host.interrupts.cause)
+
+    async with start(Agent("a", engine=Do(work)), "?") as live:
+        await asked.wait()
+        await asyncio.to_thread(getattr(live, stop))
+        assert (await live.result()).status == status
+
+
+def test_a_run_whose_loop_is_closed_can_be_told_to_stop() -> None:
+    async def lived() -> Any:
+        async with start(Agent("a", engine=Do(lambda *_: "Done.")), "?") as live:
+            await live.result()
+        return live
+
+    live = asyncio.run(lived())
+    live.cancel()
+    live.interrupt()
+    assert live.done

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self
 
@@ -95,9 +96,12 @@ class LiveRun(Generic[T]):
         return await asyncio.shield(self._task)
 
     def interrupt(self, cause: str = InterruptCause.USER_CANCEL, detail: str = "") -> None:
-        """Wish that the run stop at its next safe point; it ends as interrupted."""
-        if not self._task.done():
-            self._sitting.interrupt(Interrupt(InterruptCause(cause), detail))
+        """Wish that the run stop at its next safe point; it ends as interrupted.
+
+        May be called in any thread, as ``cancel`` may.
+        """
+        wish = Interrupt(InterruptCause(cause), detail)
+        self._tell(lambda: None if self._task.done() else self._sitting.interrupt(wish))
 
     def cancel_call(self, call_id: str) -> bool:
         """End one tool call; the run goes on with a failure ``cancelled`` as its outcome.
@@ -109,7 +113,22 @@ class LiveRun(Generic[T]):
 
     def cancel(self) -> None:
         """Stop the run at once; it ends as canceled."""
-        self._sitting.end("cancel")
+        self._tell(lambda: self._sitting.end("cancel"))
+
+    def _tell(self, word: Callable[[], None]) -> None:
+        """Say *word* in the loop of the run: at once there, soon from another thread."""
+        loop = self._task.get_loop()
+        try:
+            is_there = asyncio.get_running_loop() is loop
+        except RuntimeError:
+            # A thread without a loop, such as that of a plain tool.
+            is_there = False
+        if is_there:
+            word()
+        elif not self._task.done():
+            # A loop that is closed meanwhile has nothing under way any more.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(word)
 
     async def __aenter__(self) -> Self:
         return self
