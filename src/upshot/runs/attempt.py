@@ -62,9 +62,7 @@ async def work_on(parts: Equipment) -> None:
         returned = await made if inspect.isawaitable(made) else made
     except Exception as error:
         blame(error, f"the engine {type(engine).__name__}", parts.info.run_id)
-        told = signal_of(error)
-        if isinstance(told, Failed) and not parts.recorder.is_lost:
-            parts.recorder.warn_of_losses("details", told.lost)
+        _warn_of_lost(parts, error)
         raise
     finally:
         # Only now is it known that it did not ask for what the log has.
@@ -72,6 +70,14 @@ async def work_on(parts: Equipment) -> None:
         if warning is not None and not parts.recorder.is_lost:
             parts.recorder.warn(warning)
     parts.take_returned(returned)
+
+
+def _warn_of_lost(parts: Equipment, error: Exception) -> None:
+    """Tell what of a failure's details JSON cannot hold."""
+    # In a frame that ends here: one that keeps the error, which has it, is left to the collector.
+    told = signal_of(error)
+    if isinstance(told, Failed) and not parts.recorder.is_lost:
+        parts.recorder.warn_of_losses("details", told.lost)
 
 
 async def _instructions(parts: Equipment) -> str | None:
