@@ -425,6 +425,25 @@ async def test_the_seeder_is_asked_once_an_attempt() -> None:
     assert len(made) == 2
 
 
+async def test_a_seeder_may_give_one_board_for_all() -> None:
+    board = Board()
+    board.append(Message("user", "?"))
+    board.set("n", [])
+
+    def work(run: Any, host: Any, board: Any) -> Any:
+        board.append(say("Hi."))
+        board.get("n").append(run.attempt)
+        return [len(board.messages()), board.get("n")]
+
+    decider = Decide(FinalizeDecision.revise("", "again"))
+    again: Any = {"deciders": [decider], "max_attempts": 2}
+    engine = Do(work)
+    first = await run(Agent("a", engine=engine), "?", prepare=lambda *_: board, **again)
+    other = await run(Agent("a", engine=engine), "?", prepare=lambda *_: board)
+    assert (first.output, other.output) == ([2, [2]], [2, [1]])
+    assert (len(board.messages()), board.get("n")) == (1, [])
+
+
 # -- hooks that hang
 
 

@@ -70,6 +70,12 @@ class Board:
         ]
         return board
 
+    def apart(self) -> Board:
+        """A board equal to this one, which also has to tell what JSON could not hold here."""
+        board = Board.restore(self.snapshot())
+        board._losses = self._losses
+        return board
+
     def begin_again(self) -> None:
         """Have what was produced on it so far appended again without a trace, in its order."""
         self._again = {

@@ -61,7 +61,8 @@ async def _prepared(prepare: Seeder, info: RunInfo, request: Request, *, wait: W
         blame(error, "prepare", info.run_id)
         raise
     if isinstance(made, Board):
-        return made
+        # A seeder may give one board for all: what is done in one attempt is not in the next.
+        return made.apart() if type(made) is Board else made
     if method(made, "snapshot") is None:
         what = "None" if made is None else f"a value of type {type(made).__name__}"
         raise ValueError(f"prepare returned {what}: return the Board that the run shall start with")
