@@ -21,6 +21,7 @@ from upshot import (
     Budget,
     LiveRun,
     Message,
+    ModelResponse,
     Status,
     TextDelta,
     ToolCall,
@@ -407,6 +408,57 @@ class Slow(ScriptedModel):
         yield TextDelta(text="Once ")
         yield TextDelta(text="upon")
         await asyncio.sleep(60)
+
+
+class Telling(ScriptedModel):
+    """A model whose replies come piece by piece, and that knows how they were left."""
+
+    def __init__(self, *pieces: TextDelta | ModelResponse) -> None:
+        super().__init__([])
+        self.pieces = pieces
+        self.left = ""
+        self.may_go_on = asyncio.Event()
+
+    async def stream(self, request: Any) -> Any:
+        self.left = "in the middle"
+        try:
+            for piece in self.pieces:
+                yield piece
+                await self.may_go_on.wait()
+            self.left = "at the end"
+        finally:
+            self.left += ", and closed"
+
+
+ONCE = (TextDelta(text="Once "), TextDelta(text="upon "), TextDelta(text="a time"))
+
+
+async def test_a_wish_to_stop_ends_a_reply_between_two_of_its_pieces() -> None:
+    model = Telling(*ONCE, ModelResponse(content="Once upon a time"))
+    async with start(Agent("a", model=model), "?") as live:
+        async for event in live:
+            if isinstance(event, TextDelta) and event.text == "Once ":
+                live.interrupt("user_input", "enough")
+                model.may_go_on.set()
+        result = await live.result()
+    assert (result.status, result.cause, result.detail) == ("interrupted", "user_input", "enough")
+    assert [message.text for message in result.messages] == ["Once "]
+    assert (model.left, result.committed) == ("in the middle, and closed", False)
+    assert result.usage.unmeasured_calls == 1
+
+
+async def test_a_reply_that_is_asked_for_in_spite_of_a_wish_to_stop_comes_whole() -> None:
+    model = Telling(*ONCE, ModelResponse(content="Once upon a time"))
+
+    async def work(run: Any, host: Any, board: Any) -> Any:
+        live.interrupt("user_input")
+        model.may_go_on.set()
+        return (await run.call_model("A last word, please.")).content
+
+    async with start(Agent("a", model=model, engine=Do(work)), "?") as live:
+        result = await live.result()
+    assert (result.status, result.output) == (Status.COMPLETED, "Once upon a time")
+    assert model.left == "at the end, and closed"
 
 
 @pytest.mark.parametrize("stop", ["cancel", "interrupt", "deadline", "caller"])

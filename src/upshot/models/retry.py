@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import TypeAlias
 
 from msgspec.structs import replace
@@ -66,7 +66,7 @@ async def stream_with_retry(
     deadline_monotonic: float | None = None,
     on_retry: OnRetry | None = None,
     draw: Callable[[], float] = random.random,
-) -> AsyncIterator[StreamItem]:
+) -> AsyncGenerator[StreamItem]:
     """Stream as :func:`call_with_retry` calls; once a delta has been yielded, a try is the last.
 
     Yields:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -94,9 +94,11 @@ class ModelCaller:
 
         Raises:
             Failed: A budget is spent, so nothing was asked.
+            Interrupted: A wish to stop came while the reply was shown, or before another try.
             Misuse: The run has ended.
         """
         self.recorder.check_open()
+        known_wish = self.interrupt
         spent = self.ledger.spent()
         if spent is not None:
             raise Failed(spent)
@@ -115,7 +117,7 @@ class ModelCaller:
         )
         # What was done so far must be safe before more money is spent on it.
         await self.recorder.barrier()
-        asking = _Asking(self, model, request, turn, purpose)
+        asking = _Asking(self, model, request, turn, purpose, known_wish=known_wish)
         if self._record is None:
             response = await asking.ask()
         else:
@@ -140,9 +142,18 @@ class _Asking:
     """One model call with its tries."""
 
     def __init__(
-        self, caller: ModelCaller, model: Model, request: ModelRequest, turn: int, purpose: str
+        self,
+        caller: ModelCaller,
+        model: Model,
+        request: ModelRequest,
+        turn: int,
+        purpose: str,
+        *,
+        known_wish: Interrupt | None,
     ) -> None:
         self.failed_tries = 0
+        # Who asks in spite of it, say for a last word, is let finish.
+        self._known_wish = known_wish
         self._purpose = purpose
         self._caller = caller
         self._model = model
@@ -191,6 +202,10 @@ class _Asking:
             if isinstance(item, ModelResponse):
                 response = item
             else:
+                if caller.interrupt is not self._known_wish:
+                    # Between two pieces nothing is under way but more of the same.
+                    await items.aclose()
+                    self._break_off()
                 if isinstance(item, TextDelta):
                     self._shown.append(item.text)
                 caller.recorder.emit(item)
@@ -198,6 +213,19 @@ class _Asking:
             # What people saw of a reply that broke off is kept.
             response = msgspec.structs.replace(response, content="".join(self._shown))
         return response
+
+    def _break_off(self) -> NoReturn:
+        """Follow the wish to stop that came while the reply was shown; what was shown stays.
+
+        Raises:
+            Interrupted: Always.
+        """
+        caller = self._caller
+        if self._shown:
+            caller.cut.append("".join(self._shown))
+        caller.ledger.add_unfinished()
+        wish = caller.interrupt or Interrupt()
+        raise Interrupted(wish.cause, wish.detail)
 
     def _keep_shown(self) -> None:
         """Keep the text that people saw, where it is the run that was stopped."""

@@ -256,6 +256,8 @@ class Run:
 
         Raises:
             Failed: A budget is spent; let it through.
+            Interrupted: A wish to stop came while somebody watched the reply come, or before
+                another try; let it through.
             Misuse: The request or the model is none.
         """
         request = ModelRequest.of(request)
