@@ -11,7 +11,7 @@ from unittest import SkipTest
 
 import pytest
 
-from tests.testing.suites import assert_red, checks_of, run_check, tried_by
+from tests.testing.suites import assert_red, assert_skipped, checks_of, run_check, tried_by
 from upshot import (
     Agent,
     Checkpoint,
@@ -182,6 +182,32 @@ class TestParallel(EngineContract):
         )
 
 
+class TestWriting(EngineContract):
+    """What its step did is in doubt after a crash, and the run says so."""
+
+    def make(self) -> Engine:
+        async def script(run: Any, host: Any, board: Any) -> Any:
+            return await host.once("pay", "write", lambda: "paid")
+
+        return ScriptEngine(script)
+
+
+class Silent:
+    """Works on the board alone, which is no answer."""
+
+    async def execute(self, run: Any, host: Any, board: Any) -> None:
+        board.set("n", 1)
+
+
+class TestSilent(EngineContract):
+    def make(self) -> Engine:
+        return Silent()
+
+
+def test_an_engine_need_not_answer() -> None:
+    assert_skipped(EngineContract, "test_it_answers", Silent, "it gives no answer")
+
+
 class TestForeign(EngineContract):
     """An engine that asks a model by other ways and tells what that used."""
 
@@ -202,11 +228,6 @@ class TestForeign(EngineContract):
 
 class NoMethod:
     execute = "not a method"
-
-
-class Silent:
-    async def execute(self, run: Any, host: Any, board: Any) -> None:
-        return None
 
 
 class Unwritable:
@@ -431,7 +452,6 @@ WISH = "test_a_wish_to_stop_ends_it"
 @pytest.mark.parametrize(
     ("broken", "check", "words"),
     [
-        (Silent, "test_it_answers", "there is no answer"),
         (Unwritable, "test_it_answers", "it ended as failed, internal"),
         (NoMethod, "test_it_answers", "its execute is no method"),
         (Secretive, "test_it_tells_what_it_used", "15 tokens were used and 0 are in the result"),

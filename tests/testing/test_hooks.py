@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import force_setattr
 
-from tests.testing.suites import assert_red, checks_of, run_check, tried_by
+from tests.testing.suites import assert_red, assert_skipped, checks_of, run_check, tried_by
 from upshot import FinalizeDecision, Message, ModelRequest
 from upshot.contract import Decider, Observer
 from upshot.testing import DeciderContract, ObserverContract
@@ -172,15 +172,8 @@ class Single(Decider):
 @pytest.mark.parametrize(
     ("broken", "check", "words"),
     [
-        (Discarding, "test_it_lets_a_plain_run_pass", "discard, 'never good enough'"),
-        (Revising, "test_it_lets_a_plain_run_pass", "revise, 'not yet'"),
         (Wordy, "test_it_lets_a_plain_run_pass", "it gave a str and no FinalizeDecision"),
         (Loose, "test_it_lets_a_plain_run_pass", "it gave a list and no ModelRequest"),
-        (
-            Hesitant,
-            "test_it_asks_for_no_other_attempt_at_a_plain_run",
-            "it had the run done 2 times",
-        ),
         (Assuming, "test_it_bears_a_run_without_an_answer", "Assuming.before_finalize"),
         (
             Misnamed,
@@ -194,11 +187,6 @@ def test_a_broken_decider_is_found_out(broken: Any, check: str, words: str) -> N
     assert_red(DeciderContract, check, broken, words)
 
 
-def test_every_check_of_the_suites_is_tried() -> None:
-    assert tried_by(test_a_broken_observer_is_found_out) == checks_of(ObserverContract)
-    assert tried_by(test_a_broken_decider_is_found_out) == checks_of(DeciderContract)
-
-
 @pytest.mark.parametrize(
     ("suite", "check"),
     [
@@ -210,9 +198,45 @@ def test_an_object_without_any_hook_is_told(suite: Any, check: str) -> None:
     assert_red(suite, check, object, "it has none of")
 
 
+STRICT = pytest.mark.parametrize(
+    ("strict", "check", "words"),
+    [
+        (Discarding, "test_it_lets_a_plain_run_pass", "discard, 'never good enough'"),
+        (Discarding, "test_one_of_it_decides_on_many_runs_at_once", "discard"),
+        (Revising, "test_it_lets_a_plain_run_pass", "revise, 'not yet'"),
+        (
+            Hesitant,
+            "test_it_asks_for_no_other_attempt_at_a_plain_run",
+            "it had the run done 2 times",
+        ),
+    ],
+)
+
+
+@STRICT
+def test_a_decider_need_not_let_an_answer_pass_that_is_not_its_own(
+    strict: Any, check: str, words: str
+) -> None:
+    assert_skipped(DeciderContract, check, strict, words)
+    assert_skipped(DeciderContract, check, strict, "give `answer` one that it accepts")
+
+
+@STRICT
+def test_a_decider_has_to_let_an_answer_of_its_own_pass(
+    strict: Any, check: str, words: str
+) -> None:
+    assert_red(DeciderContract, check, strict, words, answer="Please wait.")
+
+
 def test_a_decider_that_keeps_what_there_is_lets_a_whole_answer_pass() -> None:
     class Keeping(Decider):
         def before_finalize(self, info: Any, request: Any, result: Any) -> Any:
             return FinalizeDecision.keep_partial("better than nothing")
 
     run_check(DeciderContract, "test_it_lets_a_plain_run_pass", Keeping)
+
+
+def test_every_check_of_the_suites_is_tried() -> None:
+    assert tried_by(test_a_broken_observer_is_found_out) == checks_of(ObserverContract)
+    strict = tried_by(test_a_decider_has_to_let_an_answer_of_its_own_pass)
+    assert tried_by(test_a_broken_decider_is_found_out) | strict == checks_of(DeciderContract)

@@ -39,6 +39,18 @@ class TestWriter(ToolContract):
         return keep
 
 
+class TestLarge(ToolContract):
+    """What it returns is kept as an artifact."""
+
+    def make(self) -> Tool:
+        @tool(effect="read")
+        def page() -> str:
+            """A long page."""
+            return "word " * 10_000
+
+        return page
+
+
 class TestAnyArguments(ToolContract):
     arguments = {"text": "words"}
 

@@ -10,6 +10,7 @@ from typing import cast
 from ..contract import (
     Effect,
     JsonObject,
+    ToolArtifactReference,
     ToolCall,
     ToolDenied,
     ToolExecutionResult,
@@ -152,7 +153,7 @@ class ToolContract(Suite):
 
     def _succeeded(self, outcome: ToolOutcome) -> None:
         said = f"{self._whose} arguments gave {outcome}"
-        assert isinstance(outcome, ToolExecutionResult), said
+        assert isinstance(outcome, ToolExecutionResult | ToolArtifactReference), said
 
 
 def _box(tool: Tool) -> Toolbox:
