@@ -23,6 +23,7 @@ from upshot.contract import (
     ToolOutcome,
     ToolProgress,
     ToolTimeout,
+    Warned,
 )
 from upshot.errors import Misuse
 from upshot.testing import FakeClock
@@ -168,6 +169,32 @@ async def test_time_that_is_over_before_the_start_leaves_no_effect(tmp_path: Pat
     outcome = await one(isolated.hang.but(timeout_s=0.001), {"folder": str(tmp_path)})
     assert isinstance(outcome, ToolTimeout)
     assert outcome.effect is Effect.NONE
+
+
+async def test_a_process_that_does_not_come_to_its_start_is_killed_and_did_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    # What it imports first, in place of the module of that name.
+    (tmp_path / "ctypes.py").write_text("import threading; threading.Event().wait()")
+    monkeypatch.syspath_prepend(tmp_path)
+    events: list[object] = []
+    box = Toolbox([isolated.hang.but(timeout_s=0.01)], emit=events.append)
+    (outcome,) = await box.dispatch([ToolCall("1", "hang", {"folder": str(tmp_path)})])
+    assert isinstance(outcome, ToolTimeout)
+    assert (outcome.stopped, outcome.effect) == (True, Effect.NONE)
+    assert not [event for event in events if isinstance(event, Warned)]
+
+
+def test_a_body_is_not_started_once_its_caller_has_given_up():
+    done = subprocess.run(
+        [sys.executable, "-c", "from upshot.tools.warden import main; main()"],
+        input=b"{}\n",
+        capture_output=True,
+        timeout=60,
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])},
+    )
+    assert done.stdout == b""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="found by /proc")

@@ -35,6 +35,8 @@ _MAX_OUTPUT_BYTES = 256 * 1024 * 1024
 _PIECE_BYTES = 1 << 18
 # The warden kills after its grace; after this it must be stuck itself.
 _END_S = GRACE_S + 1.0
+# A killed process takes a moment to end.
+_KILLED_S = 1.0
 _BOOTSTRAP = (
     f"import sys; sys.path[:] = sys.argv[1:]; from {__package__}.warden import main; main()"
 )
@@ -76,7 +78,9 @@ async def run_process(
         cancelled = await _until(talk.over, None if until is None else until - loop.time())
         if not talk.over.done():
             token.set()
-            return Stopped(cancelled, started=talk.began, ended=await talk.end())
+            ended = await talk.end()
+            # Asked only now: it may have begun in the meantime, and what is not gone still may.
+            return Stopped(cancelled, started=talk.began or not ended, ended=ended)
         await talk.end()
         return talk.over.result()
     finally:
@@ -112,11 +116,14 @@ class _Talk:
             self._process.stdin.close()
         await _until(self._gone, _END_S)
         ended = self._gone.done()
+        if not ended:
+            self._process.kill()
+            await _until(self._gone, _KILLED_S)
+            # What had not begun has started nothing that could go on without it.
+            ended = self._gone.done() and not self.began
         self._loop.remove_reader(self._outlet)
         if self._process.stdout is not None:
             self._process.stdout.close()
-        if not ended:
-            self._process.kill()
         # Its last word has come, so this takes next to no time.
         for _ in range(200):
             if self._process.poll() is not None:
