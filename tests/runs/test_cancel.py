@@ -260,7 +260,7 @@ async def test_a_cancel_between_two_tries_counts_only_the_try_that_was_made() ->
 
 
 PROGRAM = """
-import asyncio, signal, sys, threading, time
+import asyncio, os, signal, sys, threading, time
 from pathlib import Path
 from upshot import Agent, ScriptedModel, ToolCall, run_sync, tool
 
@@ -278,7 +278,8 @@ async def block():
     taken = signal.getsignal(signal.SIGINT)
 
     def on_interrupt(*facts):
-        print("pressed", flush=True)
+        # What comes in the middle of a print cannot print itself.
+        os.write(1, b"pressed\\n")
         taken(*facts)
 
     signal.signal(signal.SIGINT, on_interrupt)
