@@ -22,18 +22,20 @@ _BUNDLED = Path(_WHEEL.origin).parent if _WHEEL and _WHEEL.origin else None
 
 
 def find_node() -> str | None:
-    """The program: the machine's own, else the bundled one; None where there is neither."""
-    return shutil.which("node") or (_BUNDLED and shutil.which("node", path=_BUNDLED / "bin"))
+    """The program: the bundled one, else the machine's own, which may be too old; or None."""
+    return (_BUNDLED and shutil.which("node", path=_BUNDLED / "bin")) or shutil.which("node")
 
 
 def _npm_command() -> list[str]:
-    found = shutil.which("npm")
-    if found is not None:
-        return [found]
     node = find_node()
-    if node is None or _BUNDLED is None:
+    if node is None:
         return []
-    return [node, str(_BUNDLED / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
+    if _BUNDLED is not None:
+        bundled = _BUNDLED / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+        if bundled.is_file():
+            return [node, str(bundled)]
+    found = shutil.which("npm")
+    return [] if found is None else [found]
 
 
 def _install() -> str:
@@ -44,10 +46,16 @@ def _install() -> str:
     FOLDER.mkdir(parents=True, exist_ok=True)
     for name in ("package.json", "package-lock.json", ".npmrc"):
         shutil.copy(HERE / name, FOLDER)
-    done = subprocess.run(
-        [*command, "ci"], cwd=FOLDER, capture_output=True, text=True, check=False, timeout=60
-    )
-    return "" if done.returncode == 0 else done.stderr.strip()
+    try:
+        subprocess.run(
+            [*command, "ci"], cwd=FOLDER, capture_output=True, text=True, check=True, timeout=60
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        # Half of a compiler is none.
+        shutil.rmtree(FOLDER / "node_modules", ignore_errors=True)
+        said = error.stderr if isinstance(error, subprocess.CalledProcessError) else ""
+        return said.strip() or str(error)
+    return ""
 
 
 if __name__ == "__main__":
