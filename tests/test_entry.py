@@ -33,7 +33,7 @@ from upshot import (
     start,
     tool,
 )
-from upshot.engines import LoopEngine
+from upshot.engines import LoopEngine, ScriptEngine
 from upshot.journal import MemoryJournal
 from upshot.models import ScriptedModel
 from upshot.runs import RunOptions
@@ -419,6 +419,45 @@ async def test_a_checkpoint_counts_for_the_first_attempt_alone() -> None:
     result = await run(agent, "?", resume_from=checkpoint(), max_attempts=2)
     assert [line.content for line in result.attempt_log] == ["1 True 1", "2 False None"]
     assert [message.text for message in result.all_messages()] == ["?", "2 False None"]
+
+
+async def test_a_script_finds_any_checkpoint_and_looks_what_it_means() -> None:
+    async def script(run: Any, host: Any, board: Any) -> Any:
+        point = run.resume_from
+        return [run.id, None if point is None else point.step, board.get("n")]
+
+    again = NothingAtFirst()
+    result = await run(
+        Agent("a", engine=ScriptEngine(script), deciders=[again]),
+        "?",
+        resume_from=checkpoint("anywhere"),
+        max_attempts=2,
+    )
+    assert again.seen == [["run-c", "anywhere", 1], ["run-c", None, None]]
+    assert (result.run_id, result.warnings) == ("run-c", ())
+
+
+async def test_a_script_that_overlooks_its_checkpoint_is_told_of() -> None:
+    async def script(run: Any, host: Any, board: Any) -> str:
+        return "From the top."
+
+    agent = Agent("a", engine=ScriptEngine(script), deciders=[NothingAtFirst()])
+    result = await run(agent, "?", resume_from=checkpoint(), max_attempts=2)
+    assert [one.code for one in result.warnings] == ["engine_starts_over"]
+    assert "have it look at run.resume_from" in result.warnings[0].message
+
+
+class NothingAtFirst:
+    """Has the first attempt done again."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    def before_finalize(self, info: Any, request: Any, result: Any) -> FinalizeDecision:
+        self.seen.append(result.output)
+        if len(self.seen) > 1:
+            return FinalizeDecision.accept()
+        return FinalizeDecision.revise("", "again")
 
 
 @pytest.mark.parametrize(

@@ -236,7 +236,8 @@ class Host(Protocol):
 class Engine(Protocol):
     """Drives the steps of a run.
 
-    An engine may also have ``can_resume(checkpoint) -> bool``; without it, it cannot resume.
+    An engine may also have ``can_resume(checkpoint) -> bool``; without it, it cannot resume from a
+    checkpoint, unless it has ``reads_checkpoints = True`` and looks at ``run.resume_from`` itself.
     """
 
     async def execute(self, run: Never, host: Never, board: Never) -> object:

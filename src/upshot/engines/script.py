@@ -27,6 +27,8 @@ class ScriptEngine:
     outcomes of tools by their call id, answers of people, children and ``host.once`` by
     their keys, children without one by what they are asked; a message that it appends again
     stands there once. All else that must not be done twice belongs into ``host.once``.
+    Of ``resume_from`` it gets the board, and the checkpoint as ``run.resume_from``; where it
+    does not look at that, a warning says so.
 
     Args:
         script: An async function.
@@ -37,6 +39,8 @@ class ScriptEngine:
 
     # It finds its place by the log: nobody has to ask it whether it can go on.
     goes_on_by_log: ClassVar[bool] = True
+    # What a checkpoint means is up to the script, which finds it as run.resume_from.
+    reads_checkpoints: ClassVar[bool] = True
 
     def __init__(self, script: Script) -> None:
         if not callable(script):

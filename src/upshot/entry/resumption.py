@@ -8,7 +8,7 @@ from ..contract import SPEC_VERSION, Checkpoint, Engine
 from ..errors import Misuse
 from ..runs import Past, Plan
 from ..runs.callback import answer_at_once, is_async, raised
-from ..runs.onward import is_asked, is_under_way, point_of
+from ..runs.onward import is_asked, is_under_way, point_of, reads_checkpoints
 
 __all__ = ["check_checkpoint", "check_onward"]
 
@@ -32,6 +32,8 @@ def check_checkpoint(checkpoint: Checkpoint | None, engine: Engine) -> None:
             f"{SPEC_VERSION!r}"
         )
     if not callable(getattr(engine, "can_resume", None)):
+        if reads_checkpoints(engine):
+            return
         raise Misuse(f"{name} cannot resume: it has no can_resume(checkpoint)")
     if not _can_resume(engine, checkpoint):
         raise Misuse(f"{name} cannot resume from the checkpoint at step {checkpoint.step!r}")

@@ -8,7 +8,7 @@ from typing import Any
 from ..tools.fence import is_fenced
 from .callback import call
 from .equipment import Equipment
-from .onward import starting_over
+from .onward import overlooking, starting_over
 from .scope import current_run
 from .seed import board_of, seed_board
 from .signals import Failed, signal_of
@@ -67,6 +67,9 @@ async def work_on(parts: Equipment) -> None:
     finally:
         # Only now is it known that it did not ask for what the log has.
         warning = starting_over(engine) if parts.run.is_at_top else None
+        is_first = parts.run.attempt == 1
+        if parts.plan.resume_from is not None and is_first and not parts.run.has_looked_back:
+            warning = overlooking(engine)
         if warning is not None and not parts.recorder.is_lost:
             parts.recorder.warn(warning)
     parts.take_returned(returned)

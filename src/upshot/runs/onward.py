@@ -5,12 +5,24 @@ from __future__ import annotations
 from ..contract import Checkpoint, Engine, Origin, RunWarning
 from .past import Past
 
-__all__ = ["is_asked", "is_under_way", "point_of", "starting_over"]
+__all__ = [
+    "is_asked",
+    "is_under_way",
+    "overlooking",
+    "point_of",
+    "reads_checkpoints",
+    "starting_over",
+]
 
 
 def is_asked(engine: Engine) -> bool:
     """Whether *engine* is asked before it goes on; not one that goes on by the log alone."""
     return not _goes_on_by_log(engine) and callable(getattr(engine, "can_resume", None))
+
+
+def reads_checkpoints(engine: Engine) -> bool:
+    """Whether *engine* takes any checkpoint and looks itself what it means."""
+    return bool(getattr(engine, "reads_checkpoints", False))
 
 
 def is_under_way(past: Past) -> bool:
@@ -53,6 +65,21 @@ def starting_over(engine: Engine) -> RunWarning | None:
         f"the engine {type(engine).__name__} cannot resume and was called again from its top, on "
         "the board as it was left: give it can_resume(checkpoint), have it call "
         "run.hand_back(board) first, or set goes_on_by_log = True where it finds its place itself"
+    )
+    return RunWarning(code="engine_starts_over", message=message, origin=Origin.ENGINE)
+
+
+def overlooking(engine: Engine) -> RunWarning | None:
+    """What is told of *engine*, which was given a checkpoint and has not looked at it.
+
+    Returns:
+        None where it had said before that it can go on from there.
+    """
+    if callable(getattr(engine, "can_resume", None)) or not reads_checkpoints(engine):
+        return None
+    message = (
+        f"the engine {type(engine).__name__} was given a checkpoint and began at its top, on the "
+        "board of that: have it look at run.resume_from"
     )
     return RunWarning(code="engine_starts_over", message=message, origin=Origin.ENGINE)
 

@@ -87,8 +87,10 @@ class Run:
         reply: A model reply that an earlier sitting logged and the board does not show.
         asked: What people were asked about calls in it, by call id.
         answers: What they have answered since, by call id.
+        has_looked_back: Whether the engine has looked at ``resume_from``.
     """
 
+    has_looked_back: bool = False
     reply: ModelResponse | None = None
     _attempt: int = 1
     _feedback: str = ""
@@ -189,6 +191,7 @@ class Run:
 
         In a run that goes on, an engine with ``can_resume`` finds there what it was asked about.
         """
+        self.has_looked_back = True
         if self._point is not None:
             return self._point
         return self._ground.plan.resume_from if self._attempt == 1 else None
