@@ -476,23 +476,53 @@ async def test_an_unusable_checkpoint_is_misuse(
         await run(Agent("a", engine=engine), request_, resume_from=point)
 
 
-async def _later(_: object) -> bool:
-    return True
-
-
 def _fail(_: object) -> bool:
     raise ValueError("no idea")
 
 
-@pytest.mark.parametrize(
-    ("can_resume", "said"),
-    [(_later, "can_resume is async"), (_fail, "can_resume raised ValueError: no idea")],
-)
-async def test_a_can_resume_that_gives_no_word_is_misuse(can_resume: Any, said: str) -> None:
+async def _fail_later(_: object) -> bool:
+    raise ValueError("no idea")
+
+
+@pytest.mark.parametrize("can_resume", [_fail, _fail_later])
+async def test_a_can_resume_that_gives_no_word_is_misuse(can_resume: Any) -> None:
     engine = Do(print)
     engine.can_resume = can_resume  # type: ignore[attr-defined]
-    with pytest.raises(Misuse, match=said):
+    with pytest.raises(Misuse, match="can_resume raised ValueError: no idea"):
         await run(Agent("a", engine=engine), "?", resume_from=checkpoint())
+
+
+@pytest.mark.parametrize(("step", "status"), [("known", "completed"), ("odd", None)])
+async def test_an_engine_may_look_elsewhere_whether_it_can_resume(
+    step: str, status: str | None
+) -> None:
+    class Asking(Do):
+        async def can_resume(self, checkpoint: Checkpoint) -> bool:
+            return checkpoint.step == "known"
+
+    agent = Agent("a", engine=Asking(lambda *_: "Done."))
+    if status is None:
+        with pytest.raises(Misuse, match="Asking cannot resume from the checkpoint at step 'odd'"):
+            await run(agent, "?", resume_from=checkpoint(step))
+    else:
+        assert (await run(agent, "?", resume_from=checkpoint(step))).status == status
+
+
+async def test_what_a_checkpoint_does_not_say_is_filled_in() -> None:
+    kept: list[Checkpoint] = []
+
+    class Keeper:
+        checkpoint = staticmethod(kept.append)
+
+    async def name(run: Any, host: Any, board: Any) -> None:
+        await host.checkpoint(Checkpoint(run.id, "known", board.snapshot(), payload=1))
+
+    agent = Agent("a", engine=Resumable(name))
+    first = await run(agent, "?", host=Keeper(), attributes={"k": 1})
+    await run(agent, "?", host=Keeper(), resume_from=kept[0])
+    assert (kept[0].exec_id, kept[0].payload, kept[0].attributes) == (first.run_id, 1, {"k": 1})
+    assert kept[0].timestamp is not None
+    assert kept[0].original_started_at == kept[1].original_started_at == first.started_at
 
 
 # -- start

@@ -357,8 +357,8 @@ class Undecided(ScriptEngine):
     def __init__(self) -> None:
         super().__init__(ask)
 
-    async def can_resume(self, checkpoint: Checkpoint) -> bool:
-        return False
+    async def can_resume(self, checkpoint: Checkpoint) -> Any:
+        return "perhaps"
 
 
 class Bold(ScriptEngine):

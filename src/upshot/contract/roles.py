@@ -236,8 +236,9 @@ class Host(Protocol):
 class Engine(Protocol):
     """Drives the steps of a run.
 
-    An engine may also have ``can_resume(checkpoint) -> bool``; without it, it cannot resume from a
-    checkpoint, unless it has ``reads_checkpoints = True`` and looks at ``run.resume_from`` itself.
+    An engine may also have ``can_resume(checkpoint) -> bool``, sync or async; without it, it
+    cannot resume from a checkpoint, unless it has ``reads_checkpoints = True`` and looks at
+    ``run.resume_from`` itself.
     """
 
     async def execute(self, run: Never, host: Never, board: Never) -> object:

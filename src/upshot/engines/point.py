@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..contract import Checkpoint
-from ..runs import Board, Run, RunHost, current_run
+from ..runs import Board, Run, RunHost
 
 __all__ = ["keeps_points", "save_point"]
 
@@ -23,15 +23,4 @@ async def save_point(run: Run, host: RunHost, board: Board, *, step: str, iterat
         step: Where the engine goes on from there, in its own words.
         iteration: How many steps it has made.
     """
-    scope = current_run.get()
-    now = None if scope is None else scope.clock.now()
-    point = Checkpoint(
-        run.id,
-        step,
-        board.snapshot(),
-        iteration=iteration,
-        attributes=dict(run.attributes),
-        timestamp=now,
-        original_started_at=run.started_at,
-    )
-    await host.checkpoint(point)
+    await host.checkpoint(Checkpoint(run.id, step, board.snapshot(), iteration=iteration))

@@ -240,7 +240,7 @@ async def go_on(
                 # Who had the run until now may have gone on with it meanwhile.
                 await read_on(past, run_id, opened)
                 if not past.ended:
-                    check_onward(past, plan)
+                    await check_onward(past, plan)
                     await hand_down(given, opened, secrets=hidden, take_over=take_over)
                     await read_children(past, opened)
                     told = () if is_known else await left_behind(past, run_id, opened)

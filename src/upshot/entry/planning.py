@@ -92,7 +92,7 @@ async def _plan(
     _check_price(model, budget)
     _check_models(engine, model)
     checkpoint = options.get("resume_from")
-    check_checkpoint(checkpoint, engine)
+    await check_checkpoint(checkpoint, engine)
     run_id = _run_id(request, options)
     parent, near = current_run.get(), _near_parent()
     hidden = secrets_of(options)

@@ -7,13 +7,13 @@ from typing import Any, cast
 from ..contract import SPEC_VERSION, Checkpoint, Engine
 from ..errors import Misuse
 from ..runs import Past, Plan
-from ..runs.callback import answer_at_once, is_async, raised
+from ..runs.callback import call, raised
 from ..runs.onward import is_asked, is_under_way, point_of, reads_checkpoints
 
 __all__ = ["check_checkpoint", "check_onward"]
 
 
-def check_checkpoint(checkpoint: Checkpoint | None, engine: Engine) -> None:
+async def check_checkpoint(checkpoint: Checkpoint | None, engine: Engine) -> None:
     """Ask an engine whether it can begin at a checkpoint.
 
     Args:
@@ -35,11 +35,11 @@ def check_checkpoint(checkpoint: Checkpoint | None, engine: Engine) -> None:
         if reads_checkpoints(engine):
             return
         raise Misuse(f"{name} cannot resume: it has no can_resume(checkpoint)")
-    if not _can_resume(engine, checkpoint):
+    if not await _can_resume(engine, checkpoint):
         raise Misuse(f"{name} cannot resume from the checkpoint at step {checkpoint.step!r}")
 
 
-def check_onward(past: Past, plan: Plan) -> None:
+async def check_onward(past: Past, plan: Plan) -> None:
     """Ask an engine whether it can go on where the log of its run stands.
 
     Args:
@@ -53,7 +53,7 @@ def check_onward(past: Past, plan: Plan) -> None:
     if not is_under_way(past) or not is_asked(engine):
         return
     point = point_of(past)
-    if not _can_resume(engine, point):
+    if not await _can_resume(engine, point):
         name = type(engine).__name__
         place = f"at step {point.step!r}" if point.step else "where no checkpoint was made"
         raise Misuse(
@@ -62,18 +62,15 @@ def check_onward(past: Past, plan: Plan) -> None:
         )
 
 
-def _can_resume(engine: Engine, checkpoint: Checkpoint) -> bool:
+async def _can_resume(engine: Engine, checkpoint: Checkpoint) -> bool:
     """What an engine says that has ``can_resume``.
 
     Raises:
-        Misuse: It is async, or raises.
+        Misuse: It raises.
     """
     name = type(engine).__name__
-    can_resume = cast("Any", engine).can_resume
-    if is_async(can_resume):
-        raise Misuse(f"{name}.can_resume is async: make it a plain function")
     try:
-        return bool(answer_at_once(can_resume, checkpoint))
+        return bool(await call(cast("Any", engine).can_resume, checkpoint))
     except Exception as error:
         # The caller's engine; nothing has begun.
         raise Misuse(raised(f"{name}.can_resume", error)) from error

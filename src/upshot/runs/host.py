@@ -272,6 +272,9 @@ class RunHost:
     async def checkpoint(self, checkpoint: Checkpoint) -> None:
         """Name this point of the log; the user's host gets the whole checkpoint.
 
+        What it does not say is filled in: when it was taken, when the run began, and the
+        attributes of the run.
+
         Raises:
             Misuse: It is no Checkpoint.
         """
@@ -286,7 +289,16 @@ class RunHost:
                 step=checkpoint.step, iteration=checkpoint.iteration, payload=checkpoint.payload
             )
         )
-        await self._ask("checkpoint", checkpoint)
+        if self.keeps_checkpoints:
+            await self._ask("checkpoint", self._completed(checkpoint))
+
+    def _completed(self, point: Checkpoint) -> Checkpoint:
+        return msgspec.structs.replace(
+            point,
+            attributes=point.attributes or dict(self._run.attributes),
+            timestamp=point.timestamp or self._ground.plan.clock.now(),
+            original_started_at=point.original_started_at or self._run.started_at,
+        )
 
     def report_usage(self, delta: ModelResponse | Usage) -> Awaitable[None]:
         """Add what a foreign engine used; who uses more after its budget is spent is ended.

@@ -169,8 +169,8 @@ class EngineContract(Suite):
             async with self._engine() as engine:
                 can_resume = cast("Any", getattr(engine, "can_resume", None))
                 able = can_resume(point) if callable(can_resume) else False
-                if inspect.iscoroutine(able):
-                    able.close()
+                if inspect.isawaitable(able):
+                    able = await able
                 kind = type(able).__name__
                 assert isinstance(able, bool), f"can_resume() gave a {kind} and no bool"
                 assert not (able and point is unknown), "it resumes from a step it does not have"
