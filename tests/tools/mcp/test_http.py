@@ -98,7 +98,7 @@ async def test_a_write_whose_connection_broke_is_not_sent_again():
 async def test_a_stalled_server_times_out():
     async with (
         served() as endpoint,
-        open_mcp("web", url=endpoint.url, timeout_s=2) as tools,
+        open_mcp("web", url=endpoint.url) as tools,
     ):
         outcome = await one([tools["die"].but(timeout_s=0.05)], "web_die", {"how": "stall"})
     assert isinstance(outcome, ToolTimeout)

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import LOADED
 from upshot.contract import Effect, ToolArtifactReference, ToolFailure, ToolProgress, ToolTimeout
 from upshot.errors import Misuse
 from upshot.tools import Toolbox, ToolCall, open_mcp
 
 SERVER = str(Path(__file__).with_name("server.py"))
+NOISY, SILENT = ([sys.executable, SERVER, how] for how in ("noisy", "silent"))
 
 
 @pytest.fixture
@@ -20,7 +22,7 @@ def log(tmp_path):
 
 def small(log, *traits, **options):
     command = [sys.executable, "-S", SERVER, *traits]
-    return open_mcp("s", command=command, env={"MCP_LOG": str(log)}, **options)
+    return open_mcp("s", command=command, env={**LOADED, "MCP_LOG": str(log)}, **options)
 
 
 async def one(tools, name, arguments=None, **options):
@@ -168,7 +170,7 @@ async def test_a_write_whose_connection_broke_is_not_sent_again(log):
 
 
 async def test_a_stalled_server_times_out_and_holds_up_nobody(log):
-    async with small(log, timeout_s=2) as stalled, small(log, trusted=True) as well:
+    async with small(log) as stalled, small(log, trusted=True) as well:
         box = Toolbox([stalled["die"].but(timeout_s=0.05), well["add"].but(name="add")])
         calls = [
             ToolCall("1", "s_die", {"how": "stall"}),
@@ -236,8 +238,8 @@ async def test_the_server_ends_with_the_block(log):
         ({"command": "x", "timeout_s": 0}, "more than 0"),
         ({"command": "x", "include": "x"}, "lists of globs"),
         ({"command": "there-is-no-such-program"}, "there-is-no-such-program"),
-        ({"command": [sys.executable, SERVER, "noisy"]}, "there is no such database"),
-        ({"command": [sys.executable, SERVER, "silent"], "timeout_s": 0.2}, "within 0.2 s"),
+        ({"command": NOISY, "env": LOADED}, "there is no such database"),
+        ({"command": SILENT, "env": LOADED, "timeout_s": 0.2}, "within 0.2 s"),
         ({"url": "http://127.0.0.1:9/mcp"}, "cannot be used"),
     ],
 )

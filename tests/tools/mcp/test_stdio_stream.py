@@ -8,6 +8,7 @@ import pytest
 from anyio import EndOfStream
 from mcp.shared.message import SessionMessage
 
+from tests.processes import LOADED
 from upshot.tools.mcp.server import describe_server
 from upshot.tools.mcp.stdio import StdioReader, open_stdio
 
@@ -57,7 +58,7 @@ async def test_a_program_ends_with_its_children(tmp_path: Path, last: str):
     path = tmp_path / "pid"
     program = PARENT.replace("\n{}\n", f"\n{last}\n")
     command = [sys.executable, "-S", "-c", program, str(path)]
-    server = describe_server(command, None, env=None, cwd=None, headers=None)
+    server = describe_server(command, None, env=LOADED, cwd=None, headers=None)
     with (tmp_path / "err").open("w") as stderr:
         async with open_stdio(server, stderr=stderr) as (reader, _):
             assert isinstance(await reader.receive(), SessionMessage)
