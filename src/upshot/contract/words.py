@@ -52,6 +52,10 @@ class OpenWord(StrEnum):
         word._value_ = value
         return word
 
+    def __reduce_ex__(self, protocol: object) -> tuple[type[Self], tuple[str]]:
+        # Python up to 3.11.3 pickles by the name, which an unknown word has none of.
+        return type(self), (self._value_,)
+
     def __repr__(self) -> str:
         known = self._value_ in type(self)._value2member_map_
         return f"{type(self).__name__}{f'.{self._name_}' if known else f'({self._value_!r})'}"
