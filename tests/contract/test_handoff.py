@@ -39,7 +39,7 @@ def test_a_handoff_passes_the_history_on_unless_told_otherwise() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"to_agent_id": ""}, "a hand-off goes to an agent's id, not ''"),
+        ({"to_agent_id": " "}, "a hand-off goes to an agent's id, not ' '"),
         ({"to_agent_id": 5}, "a hand-off goes to an agent's id, not 5"),
         ({"to_agent_id": Agent("b", tools=[])}, "not the Agent itself: Handoff('b')"),
         ({"to_agent_id": None}, "not None: Handoff('support')"),

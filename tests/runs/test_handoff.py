@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -441,3 +442,27 @@ async def test_what_a_hook_calls_hands_nothing_over(*, inside: bool) -> None:
     assert (result.output, result.handoff, result.state) == ("fine", None, {})
     for summary in await journal.runs():
         assert "handoff" not in kinds(await log_of(journal, summary.run_id))
+
+
+@dataclass
+class Note:
+    """A hook that equals others, and so has no hash."""
+
+    told: list[str] = field(default_factory=list[str], compare=False)
+
+    def __call__(self, info: RunInfo, event: HandoffEvent) -> None:
+        self.told.append(f"{event.run_id} to {event.to_agent_id}")
+
+
+async def test_a_hook_that_equals_another_is_called_itself() -> None:
+    for hook in (Note(), Note()):
+        agent = Agent("triage", handoffs=[Handoff("tech", on_invoke=hook)])
+        result = await handed_over(TO_TECH, agent=agent)
+        assert hook.told == [f"{result.run_id} to tech"]
+
+
+async def test_a_hand_off_to_nobody_in_particular_is_taken() -> None:
+    call = ToolCall("h1", "transfer_to_unknown", {"note": "whoever knows"})
+    result = await handed_over(call, agent=Agent("triage", handoffs=[Handoff("")]))
+    assert (result.handoff.to_agent_id, result.handoff.note) == ("", "whoever knows")
+    assert result.state["finalize_reason"] == "handoff:"

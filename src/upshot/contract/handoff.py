@@ -52,7 +52,7 @@ class Handoff(metaclass=ArgumentsMeta):
     """An agent that a request may be handed to.
 
     Attributes:
-        to_agent_id: Its id.
+        to_agent_id: Its id; "" where it is not known, for a host that looks at the note.
         description: When to hand over, for the model.
         tool_name: The tool's name; None makes one of the id.
         filter: Called with the run's identity and its board; False hides the hand-off.
@@ -62,7 +62,7 @@ class Handoff(metaclass=ArgumentsMeta):
         history: Whether the receiver gets the messages so far.
 
     Raises:
-        Misuse: The id is empty, or a field is of another type.
+        Misuse: The id is blank, or a field is of another type.
     """
 
     to_agent_id: str
@@ -75,7 +75,8 @@ class Handoff(metaclass=ArgumentsMeta):
     def __post_init__(self) -> None:
         given = cast("dict[str, object]", vars(self))
         agent_id = given["to_agent_id"]
-        if not isinstance(agent_id, str) or not agent_id.strip():
+        # An empty one names nobody, and its tool says so: transfer_to_unknown.
+        if not isinstance(agent_id, str) or (agent_id and not agent_id.strip()):
             raise Misuse(f"a hand-off goes to an agent's id, not {_shown(agent_id)}")
         for name in ("description", "tool_name"):
             if not isinstance(given[name], str | None):

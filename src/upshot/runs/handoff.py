@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable, Container, Iterable
 from typing import Any
 
+from msgspec.structs import replace
+
 from ..contract import (
     Agent,
     DeniedReason,
@@ -182,7 +184,7 @@ class _Transfer:
         if around is not None:
             around.check_open()
         if handoff.on_invoke is not None:
-            await call(handoff.on_invoke, info, event)
+            await call(handoff.on_invoke, info, replace(event, run_id=info.run_id))
         if around is not None and context.run_id != info.run_id:
             # A toolbox of the engine's own settled nothing in the run, so that is done here.
             around.check_open()
@@ -190,9 +192,31 @@ class _Transfer:
         return {"handed_over_to": handoff.to_agent_id}
 
 
+class _Same:
+    """A hand-off as a key: hooks may have no hash, and one that equals another is not that."""
+
+    __slots__ = ("_parts", "handoff")
+
+    def __init__(self, handoff: Handoff) -> None:
+        self.handoff = handoff
+        hook = None if handoff.on_invoke is None else id(handoff.on_invoke)
+        self._parts = (handoff.to_agent_id, handoff.description, handoff.tool_name, hook)
+
+    def __hash__(self) -> int:
+        return hash(self._parts)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self._parts == other._parts
+
+
+def _tool_of(handoff: Handoff) -> Tool:
+    return _made_of(_Same(handoff))
+
+
 # Kept, for its argument check is compiled once a tool.
 @functools.lru_cache(maxsize=256)
-def _tool_of(handoff: Handoff) -> Tool:
+def _made_of(same: _Same) -> Tool:
+    handoff = same.handoff
     # One without a hook touches nothing outside: cut off by the end of its process, it is made
     # again. A second one in a turn is told that it is superseded, and not that it was done already.
     is_bare = handoff.on_invoke is None
