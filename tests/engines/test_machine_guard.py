@@ -40,7 +40,9 @@ def nested(macro: str, body: str) -> str:
     ids=["map", "exists", "all", "what an or would take in"],
 )
 def test_macros_inside_of_macros_come_to_an_end(source: str) -> None:
-    with pytest.raises(Failed, match=f"more than {MAX_ITEMS} items") as caught:
+    # On a slow machine the time may be over first.
+    said = rf"more than {MAX_ITEMS} items|computes for over"
+    with pytest.raises(Failed, match=said) as caught:
         value(source)
     assert caught.value.error.code == "invalid_request"
 

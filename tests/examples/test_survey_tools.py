@@ -158,6 +158,7 @@ def test_what_is_no_repository_with_commits_is_told(
     folder = tmp_path / kind
     if kind != "missing":
         folder.mkdir()
+        git(folder, "--version")
     if kind == "empty":
         git(folder, "init", "-q")
     monkeypatch.setenv("DEMO_REPO", str(folder))
