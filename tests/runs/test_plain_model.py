@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from tests.runs.kit import Do, kinds, log_of, measured
-from upshot import Agent, AgentResult, Fallback, Misuse, ModelResponse, TextDelta, run, start
+from upshot import (
+    Agent,
+    AgentResult,
+    Fallback,
+    Misuse,
+    ModelResponse,
+    Status,
+    TextDelta,
+    run,
+    start,
+)
 from upshot.journal import MemoryJournal
 
 
@@ -92,4 +103,31 @@ async def test_what_is_no_reply_is_told_with_the_name_of_the_model() -> None:
     assert result.error is not None
     assert result.error.message == (
         "the model 'Odd' gave a value of type str: return a ModelResponse(content=...)"
+    )
+
+
+class Unclosable(Plain):
+    """Its stream cannot be left in the middle."""
+
+    async def stream(self, request: Any) -> Any:
+        try:
+            for _ in range(1_000):
+                yield TextDelta(text="Hi. ")
+                await asyncio.sleep(0)
+        finally:
+            raise OSError("It is stuck.")
+
+
+async def test_a_run_is_interrupted_in_a_reply_that_cannot_be_left_too() -> None:
+    async with start(of(Unclosable()), "?") as live:
+        async for event in live:
+            if isinstance(event, TextDelta):
+                live.interrupt("user_input")
+        result = await live.result()
+    assert (result.status, result.content) == (Status.INTERRUPTED, "Hi. ")
+    assert result.usage.unmeasured_calls == 1
+    (warning,) = result.warnings
+    assert (warning.code, warning.message) == (
+        "model_failed",
+        "the model 'Unclosable', left in a reply, raised OSError: It is stuck.",
     )

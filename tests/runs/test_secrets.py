@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ from upshot import (
     Request,
     ScriptedModel,
     ScriptEngine,
+    TextDelta,
     ToolCall,
     encode,
     resume,
@@ -69,6 +71,53 @@ async def test_a_secret_is_in_no_event_no_result_and_no_file(got: list[str], tmp
     assert SECRET.encode() not in b"".join(events)
     assert SECRET.encode() not in encode(result)
     assert SECRET.encode() not in bytes_of(journal)
+
+
+class Halting(ScriptedModel):
+    """A model that says the secret in two pieces, with room for others in between."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self.is_between, self.may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def stream(self, request: Any) -> Any:
+        for piece in ("It is ", SECRET[:9]):
+            yield TextDelta(text=piece)
+        self.is_between.set()
+        await self.may_go_on.wait()
+        for piece in (SECRET[9:], "."):
+            yield TextDelta(text=piece)
+        yield ModelResponse(content=f"It is {SECRET}.")
+
+
+async def test_what_happens_between_its_pieces_shows_no_secret():
+    model = Halting()
+
+    async def script(run: Any, host: Any, board: Any) -> Any:
+        asked = asyncio.ensure_future(run.call_model("?"))
+        await model.is_between.wait()
+        board.set("n", 1)
+        model.may_go_on.set()
+        return (await asked).content
+
+    agent = Agent("a", model=model, engine=ScriptEngine(script))
+    async with start(agent, "?", secrets=[SECRET]) as live:
+        told = [event.text async for event in live if isinstance(event, TextDelta)]
+    assert "".join(told) == "It is ***."
+
+
+@pytest.mark.parametrize("stop", ["cancel", "interrupt"])
+async def test_a_reply_that_is_stopped_within_a_secret_shows_none_of_it(stop: str):
+    model, told = Halting(), list[str]()
+    async with start(Agent("a", model=model), "?", secrets=[SECRET]) as live:
+        async for event in live:
+            if isinstance(event, TextDelta):
+                told.append(event.text)
+                await model.is_between.wait()
+                getattr(live, stop)()
+                model.may_go_on.set()
+        result = await live.result()
+    assert (told, result.content) == (["It is "], "It is ")
 
 
 class _Teller:

@@ -91,6 +91,20 @@ def test_pieces_without_a_secret_come_whole(pieces: list[str]):
     assert "".join(d.text for d in deltas if isinstance(d, TextDelta)) == "".join(pieces)
 
 
+@given(
+    st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=3),
+    st.lists(st.text("abc", max_size=5), max_size=8),
+)
+def test_a_reply_that_breaks_off_ends_where_its_pieces_were_shown_to(
+    secrets: list[str], pieces: list[str]
+):
+    veil = Veil(secrets, name=NAME)
+    held = [veil.hold(TextDelta(text=piece)) for piece in pieces]
+    shown = "".join(delta.text for delta in held if isinstance(delta, TextDelta))
+    assert veil.break_off("".join(pieces)) == shown
+    assert not list(veil.release())
+
+
 def test_pieces_of_two_calls_are_kept_apart():
     veil = Veil(["hunter2"], name=NAME)
     assert veil.hold(ToolCallDelta(index=0, arguments="hun")) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any, NoReturn
 
 import msgspec
@@ -26,6 +26,7 @@ from ..contract import (
 )
 from ..models import call_with_retry, name_of, stream_with_retry
 from ..models.raised import reply_of
+from .callback import raised
 from .hooks import Hooks
 from .ledger import Ledger
 from .recorder import Recorder
@@ -177,7 +178,8 @@ class _Asking:
                 on_retry=self._on_retry,
             )
         except asyncio.CancelledError:
-            self._keep_shown()
+            if caller.is_stopped():
+                self._keep_shown()
             if self._in_flight:
                 # The provider may have worked, and nobody will know for how much.
                 caller.ledger.add_unfinished()
@@ -203,34 +205,43 @@ class _Asking:
                 response = item
             else:
                 if caller.interrupt is not self._known_wish:
-                    # Between two pieces nothing is under way but more of the same.
-                    await items.aclose()
-                    self._break_off()
+                    await self._break_off(items)
                 if isinstance(item, TextDelta):
                     self._shown.append(item.text)
                 caller.recorder.emit(item)
         if response.error is not None and response.content is None and self._shown:
             # What people saw of a reply that broke off is kept.
-            response = msgspec.structs.replace(response, content="".join(self._shown))
+            response = msgspec.structs.replace(response, content=self._shown_text())
         return response
 
-    def _break_off(self) -> NoReturn:
+    async def _break_off(self, items: AsyncGenerator[StreamItem]) -> NoReturn:
         """Follow the wish to stop that came while the reply was shown; what was shown stays.
 
         Raises:
             Interrupted: Always.
         """
         caller = self._caller
-        if self._shown:
-            caller.cut.append("".join(self._shown))
+        try:
+            # Between two pieces nothing is under way but more of the same.
+            await items.aclose()
+        except Exception as error:
+            # The promise kept: who wished that the run stop is heard, however its model cleans up.
+            message = raised(f"the model {name_of(self._model)!r}, left in a reply,", error)
+            caller.recorder.warn(
+                RunWarning(code="model_failed", message=message, origin=Origin.MODEL)
+            )
+        self._keep_shown()
         caller.ledger.add_unfinished()
         wish = caller.interrupt or Interrupt()
         raise Interrupted(wish.cause, wish.detail)
 
     def _keep_shown(self) -> None:
-        """Keep the text that people saw, where it is the run that was stopped."""
-        if self._shown and self._caller.is_stopped():
-            self._caller.cut.append("".join(self._shown))
+        """Keep the text that people saw, and that nothing comes after."""
+        if text := self._shown_text():
+            self._caller.cut.append(text)
+
+    def _shown_text(self) -> str:
+        return self._caller.recorder.break_off("".join(self._shown))
 
     def _begin_try(self) -> None:
         """Begin a try, if nobody wished that the run stop while it was waited for.

@@ -12,10 +12,12 @@ from msgspec.structs import force_setattr
 
 from ..contract import (
     DELTAS,
+    AttemptEnded,
     Clock,
     Event,
     HandoffEvent,
     Journal,
+    ModelReplied,
     ModelResponse,
     Origin,
     RunEvent,
@@ -36,6 +38,8 @@ __all__ = ["Recorder"]
 
 _DELTAS = frozenset(DELTAS)
 _KEPT = frozenset({RunSettled, Warned, HandoffEvent})
+# By these the pieces of a foreign engine have ended too, which tells of no reply.
+_ENDS = frozenset({AttemptEnded, RunSettled})
 # What the run itself need not look at.
 _USUAL = frozenset[type](get_args(Event)) - _DELTAS - _KEPT - {Unknown}
 _NONE = frozenset[type]()
@@ -50,6 +54,14 @@ def _without_local(event: RunSettled) -> RunSettled:
     _set(result, "local", None)
     _set(kept, "result", result)
     return kept
+
+
+def _ends_reply(event: Event) -> bool:
+    """Whether no piece comes after *event* that goes on with one before it.
+
+    Others may come between two pieces, and what is kept back of one is shown by its end.
+    """
+    return type(event) in _ENDS or (isinstance(event, ModelReplied) and not event.purpose)
 
 
 class Recorder:
@@ -176,11 +188,18 @@ class Recorder:
         if type(event) in _DELTAS:
             self._show(event)
             return False
-        if self._veil is not None and self._watchers:
+        if self._veil is not None and self._watchers and _ends_reply(event):
             for piece in self._veil.release():
                 # What was kept back of the pieces before.
                 self._show_piece(piece)
         return True
+
+    def break_off(self, text: str) -> str:
+        """What was shown of *text*, a reply that nothing more comes of.
+
+        An end that was kept back, since a secret may begin in it, is not shown any more.
+        """
+        return text if self._veil is None else self._veil.break_off(text)
 
     def _show(self, delta: Event) -> None:
         """Tell watchers of a delta, as far as it is clear that no secret begins in it."""

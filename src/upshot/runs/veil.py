@@ -98,6 +98,14 @@ class Veil:
         held, self._held = self._held, {}
         return held.values()
 
+    def break_off(self, text: str) -> str:
+        """What was shown of *text*, all of a reply that is not gone on with.
+
+        What was kept back is let go: it may be the most of a secret.
+        """
+        kept = [one.text for one in self.release() if isinstance(one, TextDelta)]
+        return text.removesuffix("".join(kept))
+
 
 def name_marks() -> str:
     """A name for the marks of a new log.
