@@ -1,5 +1,7 @@
 """Messages: who said what, in typed parts."""
 
+import copy
+import pickle
 from typing import Any
 
 import pytest
@@ -125,6 +127,20 @@ def test_a_conversation_so_far_stays_as_it_is(said: list[Message], more: list[Me
         with pytest.raises(IndexError):
             kept[len(said)]
     assert so_far.encoded is conversation.encoded
+
+
+@given(st.lists(messages(), max_size=3), messages())
+def test_a_conversation_is_pickled_and_copied_as_its_messages(
+    said: list[Message], more: Message
+) -> None:
+    conversation = Conversation(said)
+    conversation.encoded["a"] = lambda: "what cannot be pickled"
+    so_far = conversation.so_far()
+    conversation.append(more)
+    for made in (pickle.loads(pickle.dumps(so_far)), copy.copy(so_far), copy.deepcopy(so_far)):
+        made.append(more)
+        assert (list(made), made.encoded) == ([*said, more], {})
+    assert (list(so_far), list(conversation)) == (said, [*said, more])
 
 
 @given(st.lists(messages(), max_size=3), messages())

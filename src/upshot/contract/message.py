@@ -266,6 +266,10 @@ class Conversation(Sequence[Message]):
         """The same messages, which then grow apart from these; nothing is made from them yet."""
         return Conversation(self)
 
+    def __reduce__(self) -> tuple[type[Conversation], tuple[list[Message]]]:
+        # Pickled and copied are these messages, and neither later ones nor what was made of them.
+        return Conversation, (self[:],)
+
     def so_far(self) -> Conversation:
         """The messages as they are now, which stay so when these grow.
 
