@@ -53,7 +53,7 @@ class Writer:
         self._queued_bytes = 0
         # Each is a reason to look; how many there are means nothing.
         self._calls: SimpleQueue[None] = SimpleQueue()
-        self.asleep = False
+        self.asleep: bool = False
         self._hurried = self._stopping = False
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
