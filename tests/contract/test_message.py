@@ -154,3 +154,14 @@ def test_adding_to_a_conversation_so_far_leaves_the_whole_as_it_is(
     so_far.extend([more])
     assert (list(conversation), list(so_far)) == (said, [*said, more, more])
     assert (conversation.encoded, so_far.encoded) == ({"a": "made of it"}, {})
+
+
+@given(st.lists(messages(), max_size=3), st.lists(messages(), max_size=3))
+def test_a_conversation_can_be_put_together_with_other_messages(
+    said: list[Message], more: list[Message]
+) -> None:
+    for conversation in (Conversation(said), Conversation(said).so_far()):
+        for kind in (Conversation, list, tuple):
+            assert conversation + kind(more) == [*said, *more]
+            assert kind(more) + conversation == [*more, *said]
+        assert conversation == said

@@ -290,6 +290,12 @@ class Conversation(Sequence[Message]):
     def __iter__(self) -> Iterator[Message]:
         return iter(self._messages)
 
+    def __add__(self, other: Sequence[Message]) -> list[Message]:
+        return [*self, *other]
+
+    def __radd__(self, other: Sequence[Message]) -> list[Message]:
+        return [*other, *self]
+
     # It grows, so it is no key.
     __hash__: ClassVar[None] = None  # pyright: ignore[reportIncompatibleMethodOverride]
 
