@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from pathlib import Path
 
 import pytest
 
 from tests.cli import test_process
-from tests.cli.test_process import JOURNAL, finished, said_in, started_and_waiting
+from tests.cli.test_process import JOURNAL, finished, logged_calls, said_in, started_and_waiting
 from upshot.cli.report import status_words
 from upshot.journal import Holder
 from upshot.journal.holder import this_process
@@ -40,6 +41,8 @@ def test_a_run_in_another_living_process_is_shown_and_left_to_it(folder: Path) -
 
 def test_a_run_is_taken_over_where_that_is_asked_for(folder: Path) -> None:
     process = started_and_waiting(folder)
+    # What is stopped while it writes keeps the file locked.
+    asyncio.run(logged_calls(folder / "runs.db", at_least=2))
     process.send_signal(signal.SIGSTOP)
     (folder / "go.txt").touch()
     code, out, _ = said_in(folder, "resume", "last", "--take-over", *JOURNAL)

@@ -187,12 +187,21 @@ def test_a_run_in_another_living_process_is_left_to_it(
     assert asyncio.run(go_on(tmp_path)).content == "Done."
 
 
+async def all_logged(folder: Path) -> None:
+    """Wait until all is on the disk that a worker logs before it waits for a line."""
+    async with open_journal(folder / "runs.db") as journal, asyncio.timeout(60):
+        while "tool_started" not in [event.kind async for event in journal.events("r1")]:
+            await asyncio.sleep(0.01)
+
+
 @pytest.mark.skipif(this_process().started is None, reason="nothing is told of processes here")
 def test_from_a_suspended_process_a_run_is_taken_and_it_can_write_no_more(
     tmp_path: Path, worker: Callable[..., Worker]
 ) -> None:
     other = worker()
     assert other.line() == "working"
+    # What is stopped while it writes keeps the file locked.
+    asyncio.run(all_logged(tmp_path))
     other.process.send_signal(signal.SIGSTOP)
     os.waitpid(other.pid, os.WUNTRACED)
     assert asyncio.run(go_on(tmp_path)).content == "Done."
