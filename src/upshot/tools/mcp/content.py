@@ -70,13 +70,14 @@ def _repeats(block: _Block, structured: object) -> bool:
     # item may be a block of its own.
     if isinstance(structured, dict):
         fields = list(cast("JsonObject", structured).values())
-        inner = fields[0] if len(fields) == 1 else None
-        said += [inner, *inner] if isinstance(inner, list) else [inner]
+        if len(fields) == 1:
+            inner = fields[0]
+            said += [inner, *inner] if isinstance(inner, list) else [inner]
     if block.text in said:
         return True
     try:
         return msgspec.json.decode(block.text) in said
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):  # no JSON, or too deep to be read
         return False
 
 
