@@ -5,8 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from anyio import EndOfStream
+from anyio import ClosedResourceError, EndOfStream
 from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCNotification
 
 from tests.processes import LOADED
 from upshot.tools.mcp.server import describe_server
@@ -64,6 +65,65 @@ async def test_a_program_ends_with_its_children(tmp_path: Path, last: str):
             assert isinstance(await reader.receive(), SessionMessage)
             child = int(path.read_text())
     assert await is_gone(child)
+
+
+async def test_a_program_inherits_little_and_starts_where_it_is_told(tmp_path, monkeypatch):
+    monkeypatch.setenv("OF_NO_CONCERN", "secret")
+    program = """
+import json, os
+seen = [os.environ.get("GIVEN"), os.environ.get("OF_NO_CONCERN"), os.getcwd(), "PATH" in os.environ]
+print(json.dumps({"jsonrpc": "2.0", "method": "seen", "params": {"it": seen}}), flush=True)
+"""
+    command = [sys.executable, "-S", "-c", program]
+    server = describe_server(command, None, env={"GIVEN": "g"}, cwd=str(tmp_path), headers=None)
+    with (tmp_path / "err").open("w") as stderr:
+        async with open_stdio(server, stderr=stderr) as (reader, _):
+            message = await reader.receive()
+    assert isinstance(message, SessionMessage)
+    assert message.message.params == {"it": ["g", None, str(tmp_path), True]}
+
+
+async def test_what_a_program_does_not_read_any_more_cannot_be_sent(tmp_path):
+    command = [sys.executable, "-S", "-c", "import os; os.close(0); print(flush=True); input()"]
+    server = describe_server(command, None, env=None, cwd=None, headers=None)
+    note = SessionMessage(JSONRPCNotification(jsonrpc="2.0", method="a"))
+    with (tmp_path / "err").open("w") as stderr:
+        async with open_stdio(server, stderr=stderr) as (reader, writer):
+            await reader.receive()
+            with pytest.raises(ClosedResourceError):
+                while True:
+                    await writer.send(note)
+
+
+async def test_a_cancel_while_a_program_ends_waits_for_its_end_and_is_not_lost(tmp_path):
+    log = tmp_path / "log"
+    program = """
+import os, sys, time
+sys.stdin.read()
+with open("log", "w") as file:
+    file.write("ending")
+while not os.path.exists("go"):
+    time.sleep(0.002)
+with open("log", "w") as file:
+    file.write("ended")
+"""
+    command = [sys.executable, "-S", "-c", program]
+    server = describe_server(command, None, env=None, cwd=str(tmp_path), headers=None)
+
+    async def use():
+        with (tmp_path / "err").open("w") as stderr:
+            async with open_stdio(server, stderr=stderr):
+                pass
+
+    task = asyncio.create_task(use())
+    while not log.exists():
+        await asyncio.sleep(0.005)
+    task.cancel()
+    await asyncio.sleep(0)
+    (tmp_path / "go").write_text("")
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert log.read_text() == "ended"
 
 
 async def is_gone(pid: int) -> bool:

@@ -128,11 +128,20 @@ async def open_stdio(
     try:
         yield StdioReader(process.stdout), StdioWriter(process.stdin)
     finally:
-        # Whatever cancels us: a server that is left behind would be there for ever.
-        ending = asyncio.ensure_future(_end(process))
-        while not ending.done():
-            with suppress(asyncio.CancelledError):
-                await asyncio.shield(ending)
+        await _end_for_certain(process)
+
+
+async def _end_for_certain(process: asyncio.subprocess.Process) -> None:
+    """End the program whatever cancels us: left behind, it would be there for ever."""
+    ending = asyncio.ensure_future(_end(process))
+    cancelled: asyncio.CancelledError | None = None
+    while not ending.done():
+        try:
+            await asyncio.shield(ending)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
