@@ -6,7 +6,6 @@
 import json
 import os
 import sys
-import time
 
 PNG = "iVBORw0KGgo="
 
@@ -37,7 +36,11 @@ TOOLS = [
         "annotations": {"destructiveHint": True},
     },
     {"name": "fail", "description": "Fails.", "inputSchema": _schema()},
-    {"name": "refuse", "description": "Is refused.", "inputSchema": _schema()},
+    {
+        "name": "refuse",
+        "description": "Is refused.",
+        "inputSchema": _schema(code={"type": "integer"}, said=TEXT),
+    },
     {"name": "show", "description": "Shows.", "inputSchema": _schema(kind=TEXT)},
     {
         "name": "look",
@@ -49,6 +52,17 @@ TOOLS = [
         "name": "die",
         "description": "Writes, and may end or stall the server.",
         "inputSchema": _schema(how=TEXT),
+    },
+    {
+        "name": "peek",
+        "title": "Peeks.",
+        "inputSchema": _schema(at={"type": "nonsense"}),
+        "annotations": {
+            "readOnlyHint": True,
+            "destructiveHint": True,
+            "idempotentHint": True,
+            "openWorldHint": True,
+        },
     },
 ]
 
@@ -89,7 +103,10 @@ def log(word):
 
 
 def times(word):
-    with open(os.environ["MCP_LOG"]) as file:
+    path = os.environ.get("MCP_LOG", "")
+    if not os.path.exists(path):
+        return 0
+    with open(path) as file:
         return file.read().split("\n").count(word)
 
 
@@ -99,10 +116,10 @@ def end(how, send):
         # Deaf until its input ends, so that it can still be closed at once.
         for line in sys.stdin:
             log("cancelled" if "notifications/cancelled" in line else "unheard")
-    if how == "change":
+    if how in ("change", "mute", "unlist"):
         log("changed")
         send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
-    if how == "always" or (how == "once" and times("once") == 1):
+    if how in ("always", "move") or (how == "once" and times("once") == 1):
         os._exit(1)
 
 
@@ -123,15 +140,22 @@ def call(name, arguments, meta, send):
         case "look" | "die":
             log(arguments["how"])
             end(arguments["how"], send)
-        case "refuse":
-            return None
     return {"content": [text("done")]}
 
 
-def tools():
+def tools(params):
     listed = TOOLS
-    if "MCP_LOG" in os.environ and os.path.exists(os.environ["MCP_LOG"]) and times("changed"):
+    if times("changed"):
         listed = [t | {"description": "Does more."} if t["name"] == "note" else t for t in TOOLS]
+    if "twice" in sys.argv:
+        listed = [listed[0], listed[0]]
+    if "pages" in sys.argv:
+        page = int(params.get("cursor") or 0)
+        more = {"nextCursor": str(page + 1)} if page + 1 < len(listed) else {}
+        return {"tools": [listed[page]]} | more
+    if "endless" in sys.argv:
+        log("page")
+        return {"tools": [], "nextCursor": "more"}
     return {"tools": listed}
 
 
@@ -148,15 +172,20 @@ def answer(message, send):
                 "serverInfo": {"name": "small", "version": "1"},
             }
         case "tools/list":
-            result = tools()
+            if times("mute") > times("muted"):
+                return log("muted")
+            if times("unlist") > times("unlisted"):
+                log("unlisted")
+                return _refusal(message, -32603, "not now")
+            result = tools(params)
+        case "tools/call" if params["name"] == "refuse":
+            return _refusal(message, params["arguments"]["code"], params["arguments"]["said"])
         case "tools/call":
             result = call(params["name"], params["arguments"], params.get("_meta", {}), send)
         case "ping":
             result = {}
         case _:
             return _refusal(message, -32601, "there is no such method")
-    if result is None:
-        return _refusal(message, -32602, "these arguments will not do")
     return {"jsonrpc": "2.0", "id": message["id"], "result": result}
 
 
@@ -170,12 +199,16 @@ def main():
         sys.stdout.write(json.dumps(message) + "\n")
         sys.stdout.flush()
 
-    if "silent" in sys.argv:
-        time.sleep(60)
     if "noisy" in sys.argv:
         sys.exit("there is no such database")
+    if times("move"):
+        sys.exit("it has moved")
     log("start")
+    if "silent" in sys.argv:
+        print("waiting for somebody to log in", file=sys.stderr, flush=True)
     for line in sys.stdin:
+        if "silent" in sys.argv:
+            continue
         reply = answer(json.loads(line), send)
         if reply is not None:
             send(reply)

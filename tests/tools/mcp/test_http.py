@@ -3,11 +3,24 @@
 import asyncio
 from contextlib import asynccontextmanager
 
+import pytest
 from aiohttp import web
 
 from tests.tools.mcp.server import answer
-from upshot.contract import Effect, ToolArtifactReference, ToolTimeout
+from upshot.contract import Effect, ToolArtifactReference, ToolFailure, ToolTimeout
 from upshot.tools import Toolbox, ToolCall, open_mcp
+
+UNREADABLE = {"cut": ('{"jsonrpc', "application/json"), "page": ("<p>Welcome", "text/html")}
+
+
+def forget(code, said):
+    """The answer to a session that nobody knows, in the words of one server or another."""
+
+    def make():
+        error = {"code": code, "message": said}
+        return web.json_response({"jsonrpc": "2.0", "id": None, "error": error}, status=404)
+
+    return make
 
 
 class Endpoint:
@@ -16,31 +29,49 @@ class Endpoint:
     def __init__(self):
         self.calls = []
         self.token = "first"
+        self.headers = set()
+        self.starts = 0
+        self.forget = lambda: web.Response(status=404)
+        self.forgets_a_list = False
 
     async def handle(self, request):
         if request.method != "POST":
             return web.Response(status=405)
+        self.headers.add(request.headers.get("x-key"))
         message = await request.json()
         if "id" not in message:
             return web.Response(status=202)
         if message["method"] == "initialize":
+            self.starts += 1
             reply = answer(message, print)
             return web.json_response(reply, headers={"mcp-session-id": self.token})
         if request.headers.get("mcp-session-id") not in (None, self.token):
-            return web.Response(status=404)
-        if message["method"] == "tools/call":
-            self.calls.append(message["params"]["name"])
-            how = message["params"]["arguments"].get("how")
-            if how == "stall":
-                await asyncio.sleep(60)
-            if how == "once" and len(self.calls) == 1:
-                request.transport.close()
-                return web.Response()
-            message["params"].pop("_meta", None)
-            message["params"]["arguments"].pop("how", None)
-            if how is not None:
-                message["params"]["name"] = "note"
+            return self.forget()
+        if message["method"] == "tools/list" and self.starts == 2 and self.forgets_a_list:
+            self.forgets_a_list = False
+            self.token = "third"
+            return self.forget()
+        if message["method"] == "tools/call" and (reply := await self.call(request, message)):
+            return reply
         return web.json_response(answer(message, print))
+
+    async def call(self, request, message):
+        """Do what a call asks for; None where it is to be answered as ever."""
+        self.calls.append(message["params"]["name"])
+        how = message["params"]["arguments"].get("how")
+        if how == "stall":
+            await asyncio.sleep(60)
+        if how == "once" and len(self.calls) == 1:
+            request.transport.close()
+            return web.Response()
+        message["params"].pop("_meta", None)
+        message["params"]["arguments"].pop("how", None)
+        if how is not None:
+            message["params"]["name"] = "note"
+        if how in UNREADABLE:
+            body, kind = UNREADABLE[how]
+            return web.Response(text=body, content_type=kind)
+        return None
 
 
 @asynccontextmanager
@@ -77,6 +108,48 @@ async def test_a_session_that_the_server_forgot_is_begun_anew():
         outcome = await one(tools, "web_note", {"text": "x"})
     assert outcome.output == {"result": "done"}
     assert endpoint.calls == ["note"]
+
+
+@pytest.mark.parametrize("code", [-32600, -32001, -32603])
+async def test_a_session_that_was_forgotten_with_an_error_is_begun_anew(code):
+    async with served() as endpoint, open_mcp("web", url=endpoint.url) as tools:
+        endpoint.forget = forget(code, "Session not found")
+        endpoint.token = "second"
+        outcome = await one(tools, "web_note", {"text": "x"})
+    assert outcome.output == {"result": "done"}
+    assert (endpoint.calls, endpoint.starts) == (["note"], 2)
+
+
+async def test_a_session_that_was_forgotten_before_the_look_at_its_tools_is_begun_anew():
+    async with served() as endpoint, open_mcp("web", url=endpoint.url) as tools:
+        endpoint.token = "second"
+        endpoint.forgets_a_list = True
+        lost = await one(tools, "web_note", {"text": "x"})
+        outcome = await one(tools, "web_note", {"text": "x"})
+    assert (lost.code, lost.effect, lost.retryable) == ("connection_lost", Effect.NONE, True)
+    assert outcome.output == {"result": "done"}
+    assert endpoint.calls == ["note"]
+
+
+@pytest.mark.parametrize("how", UNREADABLE)
+async def test_a_write_whose_answer_cannot_be_read_is_unknown(how):
+    async with served() as endpoint, open_mcp("web", url=endpoint.url) as tools:
+        outcome = await one(tools, "web_die", {"how": how})
+    assert isinstance(outcome, ToolFailure)
+    assert outcome.effect == Effect.UNKNOWN
+    assert endpoint.calls == ["die"]
+
+
+async def test_a_call_that_a_server_behind_an_address_refuses_had_no_effect():
+    async with served() as endpoint, open_mcp("web", url=endpoint.url) as tools:
+        outcome = await one(tools, "web_refuse", {"code": -32602, "said": "will not do"})
+    assert (outcome.error, outcome.effect) == ("will not do", Effect.NONE)
+
+
+async def test_headers_are_sent_with_every_request():
+    async with served() as endpoint, open_mcp("w", url=endpoint.url, headers={"X-Key": "k"}):
+        pass
+    assert endpoint.headers == {"k"}
 
 
 async def test_a_read_is_sent_again_when_the_connection_broke():

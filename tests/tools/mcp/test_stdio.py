@@ -123,11 +123,32 @@ async def test_an_error_of_the_tool_is_a_failure(log):
     assert (outcome.error, outcome.effect) == ("it is broken", Effect.UNKNOWN)
 
 
-async def test_a_call_that_the_server_refuses_had_no_effect(log):
+@pytest.mark.parametrize(
+    ("code", "effect"),
+    [
+        (-32700, Effect.NONE),
+        (-32600, Effect.NONE),
+        (-32601, Effect.NONE),
+        (-32602, Effect.NONE),
+        (-32603, Effect.UNKNOWN),
+        (-32000, Effect.UNKNOWN),
+    ],
+)
+async def test_only_a_call_that_was_refused_had_no_effect(log, code, effect):
     async with small(log) as tools:
-        outcome = await one(tools, "s_refuse")
+        outcome = await one(tools, "s_refuse", {"code": code, "said": "will not do"})
+        silent = await one(tools, "s_refuse", {"code": code, "said": ""})
     assert isinstance(outcome, ToolFailure)
-    assert outcome.effect == Effect.NONE
+    assert (outcome.error, outcome.effect) == ("will not do", effect)
+    assert str(code) in silent.error
+    assert log.read_text().split().count("start") == 1
+
+
+async def test_words_of_the_sdk_in_the_mouth_of_a_server_are_its_own(log):
+    async with small(log) as tools:
+        outcome = await one(tools, "s_refuse", {"code": -32600, "said": "Session terminated"})
+    assert outcome.error == "Session terminated"
+    assert log.read_text().split().count("start") == 1
 
 
 async def test_progress_of_the_server_is_told(log):
@@ -204,6 +225,121 @@ async def test_a_tool_that_changed_is_not_called(log):
     assert other.output == {"result": 3}
 
 
+async def test_calls_that_run_together_wait_for_the_look_at_what_changed(log):
+    async with small(log) as tools:
+        await one(tools, "s_look", {"how": "change"})
+        outcomes = await asyncio.gather(*(one(tools, "s_note", {"text": "x"}) for _ in range(2)))
+    assert [outcome.code for outcome in outcomes] == ["tool_changed"] * 2
+    assert "note" not in log.read_text().split()
+
+
+async def test_a_change_is_looked_at_though_nobody_waited_for_the_list(log):
+    async with small(log) as tools:
+        await one(tools, "s_look", {"how": "mute"})
+        late = await one([tools["note"].but(timeout_s=0.05)], "s_note", {"text": "x"})
+        outcome = await one(tools, "s_note", {"text": "x"})
+    assert isinstance(late, ToolTimeout)
+    assert outcome.code == "tool_changed"
+
+
+async def test_nothing_is_called_of_a_server_that_does_not_list_its_tools_again(log):
+    async with small(log) as tools:
+        await one(tools, "s_look", {"how": "unlist"})
+        refused = await one(tools, "s_note", {"text": "x"})
+        outcome = await one(tools, "s_note", {"text": "x"})
+    assert (refused.code, refused.effect, refused.retryable) == ("not_available", Effect.NONE, True)
+    assert "not now" in refused.error
+    assert (outcome.code, outcome.retryable) == ("tool_changed", False)
+
+
+async def test_a_server_that_does_not_start_again_cannot_be_reached(log):
+    async with small(log) as tools:
+        lost = await one(tools, "s_die", {"how": "move"})
+        outcome = await one(tools, "s_note", {"text": "x"})
+    assert (lost.code, lost.effect) == ("connection_lost", Effect.UNKNOWN)
+    assert (outcome.code, outcome.effect, outcome.retryable) == ("not_available", Effect.NONE, True)
+    assert "it has moved" in outcome.error
+
+
+async def test_a_tool_whose_block_has_ended_is_a_failure(log):
+    async with small(log) as tools:
+        pass
+    outcome = await one(tools, "s_note", {"text": "x"})
+    assert (outcome.code, outcome.effect) == ("not_available", Effect.NONE)
+    assert "was closed" in outcome.error
+    assert log.read_text().split() == ["start", "end"]
+
+
+async def test_a_start_that_is_cancelled_leaves_no_program(log):
+    async def begin():
+        async with small(log, "silent"):
+            pass
+
+    task = asyncio.create_task(begin())
+    while not log.exists():
+        await asyncio.sleep(0.005)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert log.read_text().split() == ["start", "end"]
+
+
+async def test_a_list_comes_page_by_page(log):
+    async with small(log) as whole, small(log, "pages") as tools:
+        assert [tool.name for tool in tools] == [tool.name for tool in whole]
+
+
+async def test_a_list_without_an_end_is_cut(log):
+    async with small(log, "endless") as tools:
+        assert len(tools) == 0
+    assert log.read_text().split().count("page") == 100
+
+
+async def test_two_tools_of_one_name_are_misuse(log):
+    with pytest.raises(Misuse, match="two tools called 'add'"):
+        async with small(log, "twice"):
+            pass
+
+
+async def test_a_set_may_be_empty_where_nothing_is_asked_for(log):
+    async with small(log, exclude=["*"]) as tools:
+        assert (len(tools), list(tools), repr(tools)) == (0, [], "McpTools([])")
+
+
+async def test_a_tool_is_found_by_either_name(log):
+    async with small(log, include=["add", "drop.all"]) as tools:
+        assert len(tools) == 2
+        assert tools["add"] is tools["s_add"]
+        assert tools["drop.all"] in list(tools)
+        with pytest.raises(KeyError):
+            tools["note"]
+
+
+async def test_a_hint_of_the_open_world_is_taken_from_anybody(log):
+    async with small(log) as tools:
+        assert [tool.name for tool in tools if tool.network] == ["s_peek"]
+
+
+async def test_a_tool_that_only_reads_is_nothing_else(log):
+    async with small(log, trusted=True) as tools:
+        peek = tools["peek"]
+    assert (peek.declared_effect, peek.idempotent) == (Effect.READ, False)
+
+
+async def test_a_tool_is_described_by_its_title_and_takes_any_object_where_nothing_better_is_said(
+    log,
+):
+    async with small(log, include=["peek"]) as tools:
+        (peek,) = Toolbox(tools).schemas()
+    assert peek.description == "Peeks."
+    assert peek.parameters == {"type": "object"}
+
+
+async def test_a_tool_without_a_pin_asks(log):
+    async with small(log, include=["add"], pins={}) as tools:
+        assert [tool.approval for tool in tools] == [True]
+
+
 async def test_a_tool_that_differs_from_its_pin_asks(log):
     async with small(log) as tools:
         pins = tools.pins
@@ -237,6 +373,7 @@ async def test_the_server_ends_with_the_block(log):
         ({"url": "ftp://x"}, "begins with http"),
         ({"command": "x", "timeout_s": 0}, "more than 0"),
         ({"command": "x", "include": "x"}, "lists of globs"),
+        ({"command": "x", "exclude": "x"}, "lists of globs"),
         ({"command": "there-is-no-such-program"}, "there-is-no-such-program"),
         ({"command": NOISY, "env": LOADED}, "there is no such database"),
         ({"command": SILENT, "env": LOADED, "timeout_s": 0.2}, "within 0.2 s"),
@@ -247,6 +384,17 @@ async def test_a_server_that_does_not_start_is_misuse(options, told):
     with pytest.raises(Misuse, match=told):
         async with open_mcp("s", **options):
             pass
+
+
+async def test_what_a_program_wrote_that_does_not_answer_is_told():
+    # Each time with longer to start and to write it.
+    for timeout_s in (0.3, 3, 30):
+        with pytest.raises(Misuse, match=f"within {timeout_s} s") as caught:
+            async with open_mcp("s", command=SILENT, env=LOADED, timeout_s=timeout_s):
+                pass
+        if "it wrote" in str(caught.value):
+            break
+    assert "it wrote: waiting for somebody to log in" in str(caught.value)
 
 
 async def test_thirty_one_megabytes_become_an_artifact(log):

@@ -75,7 +75,9 @@ seen = [os.environ.get("GIVEN"), os.environ.get("OF_NO_CONCERN"), os.getcwd(), "
 print(json.dumps({"jsonrpc": "2.0", "method": "seen", "params": {"it": seen}}), flush=True)
 """
     command = [sys.executable, "-S", "-c", program]
-    server = describe_server(command, None, env={"GIVEN": "g"}, cwd=str(tmp_path), headers=None)
+    server = describe_server(
+        command, None, env={**LOADED, "GIVEN": "g"}, cwd=str(tmp_path), headers=None
+    )
     with (tmp_path / "err").open("w") as stderr:
         async with open_stdio(server, stderr=stderr) as (reader, _):
             message = await reader.receive()
@@ -85,7 +87,7 @@ print(json.dumps({"jsonrpc": "2.0", "method": "seen", "params": {"it": seen}}), 
 
 async def test_what_a_program_does_not_read_any_more_cannot_be_sent(tmp_path):
     command = [sys.executable, "-S", "-c", "import os; os.close(0); print(flush=True); input()"]
-    server = describe_server(command, None, env=None, cwd=None, headers=None)
+    server = describe_server(command, None, env=LOADED, cwd=None, headers=None)
     note = SessionMessage(JSONRPCNotification(jsonrpc="2.0", method="a"))
     with (tmp_path / "err").open("w") as stderr:
         async with open_stdio(server, stderr=stderr) as (reader, writer):
@@ -108,7 +110,7 @@ with open("log", "w") as file:
     file.write("ended")
 """
     command = [sys.executable, "-S", "-c", program]
-    server = describe_server(command, None, env=None, cwd=str(tmp_path), headers=None)
+    server = describe_server(command, None, env=LOADED, cwd=str(tmp_path), headers=None)
 
     async def use():
         with (tmp_path / "err").open("w") as stderr:

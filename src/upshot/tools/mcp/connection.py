@@ -140,7 +140,11 @@ class Connection:
     @asynccontextmanager
     async def _over_http(self, line: Line) -> AsyncGenerator[Client]:
         limits = httpx2.Timeout(self._timeout_s, read=None)
-        async with httpx2.AsyncClient(headers=self._server.headers, timeout=limits) as http:
+        async with httpx2.AsyncClient(
+            headers=self._server.headers,
+            timeout=limits,
+            event_hooks={"response": [_leave_the_status]},
+        ) as http:
             opened = streamable_http_client(
                 self._server.url, http_client=http, max_sse_event_size=MAX_LINE_BYTES
             )
@@ -161,6 +165,16 @@ class Connection:
         self._stderr.seek(0)
         said = " ".join(self._stderr.read().split())[-_STDERR_CHARS:]
         return f"; it wrote: {said}" if said else ""
+
+
+async def _leave_the_status(response: httpx2.Response) -> None:
+    """Hide the words with which a server tells that it has forgotten the session.
+
+    By the protocol status 404 says it, and the SDK tells it so where there is no JSON beside it;
+    but servers put an error of one code or another there, and the SDK then tells that instead.
+    """
+    if response.status_code == 404 and "mcp-session-id" in response.request.headers:
+        response.headers.pop("content-type", None)
 
 
 def _told(error: BaseException) -> str:

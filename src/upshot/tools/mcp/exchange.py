@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mcp import MCPError
-from mcp_types import CONNECTION_CLOSED, CallToolResult
+from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, CallToolResult
 
 from ...contract import Effect, JsonObject
 from ..context import ToolContext
@@ -11,12 +11,14 @@ from ..error import ToolError
 from .connection import CannotConnect, Connection, Line
 from .content import read_error, read_result
 
-__all__ = ["CONNECTION_LOST", "LineLost", "exchange", "not_done", "reach"]
+__all__ = ["CONNECTION_LOST", "LineLost", "exchange", "not_done", "reach", "read_refusal"]
 
 CONNECTION_LOST = "connection_lost"
 _NOT_AVAILABLE = "not_available"
 # JSON-RPC's words for a request that was not carried out.
 _REFUSED = frozenset({-32700, -32600, -32601, -32602})
+# Behind an address the SDK says the others of an answer that it cannot read.
+_REFUSED_OVER_HTTP = frozenset({-32601, -32602})
 # What the SDK says itself; a server may use the same code for an error of its own.
 _CLOSED = "Connection closed"
 _SESSION_GONE = "Session terminated"
@@ -85,7 +87,7 @@ async def exchange(
     try:
         result = await line.client.call_tool(name, dict(arguments), progress_callback=tell)
     except MCPError as error:
-        raise _read_refusal(line, error) from error
+        raise read_refusal(line, error) from error
     return _read(result)
 
 
@@ -94,14 +96,9 @@ def not_done(said: str, *, code: str = _NOT_AVAILABLE, retryable: bool = True) -
     return ToolError(said, code=code, retryable=retryable, effect=Effect.NONE)
 
 
-def _read(result: CallToolResult) -> object:
-    if result.is_error:
-        raise ToolError(read_error(result))
-    return read_result(result)
-
-
-def _read_refusal(line: Line, error: MCPError) -> LineLost | ToolError:
-    if error.message == _SESSION_GONE:
+def read_refusal(line: Line, error: MCPError) -> LineLost | ToolError:
+    """What an error of the protocol means; a line that it says to be lost is dropped."""
+    if not line.watched and error.code == INVALID_REQUEST and error.message == _SESSION_GONE:
         line.drop()
         return LineLost(sent=False)
     if error.code == CONNECTION_CLOSED and (
@@ -110,4 +107,11 @@ def _read_refusal(line: Line, error: MCPError) -> LineLost | ToolError:
         line.drop()
         return LineLost(sent=True)
     said = error.message or f"the server refused the call with code {error.code}"
-    return ToolError(said, effect=Effect.NONE if error.code in _REFUSED else None)
+    refused = _REFUSED if line.watched else _REFUSED_OVER_HTTP
+    return ToolError(said, effect=Effect.NONE if error.code in refused else None)
+
+
+def _read(result: CallToolResult) -> object:
+    if result.is_error:
+        raise ToolError(read_error(result))
+    return read_result(result)

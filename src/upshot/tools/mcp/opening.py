@@ -51,7 +51,7 @@ async def open_mcp(
             write that is not idempotent.
         include: Globs over the server's own names; None takes all.
         exclude: Globs over the server's own names that are left out.
-        timeout_s: Seconds for the start and for each call.
+        timeout_s: Seconds for the start, for the first list of its tools and for each call.
         env: Variables for the program, which inherits only a few harmless ones.
         cwd: The folder that the program starts in.
         headers: Sent with every HTTP request.
@@ -93,24 +93,17 @@ async def open_mcp(
     connection = Connection(server, timeout_s=timeout_s)
     try:
         tools = McpTools(connection, terms)
-        await _load(tools, namespace, server, timeout_s)
+        await _load(tools, namespace, server)
         yield tools
     finally:
         await connection.aclose()
 
 
-async def _load(tools: McpTools, namespace: str, server: Server, timeout_s: float) -> None:
-    import asyncio
-
+async def _load(tools: McpTools, namespace: str, server: Server) -> None:
     where = server.url or " ".join(server.command)
     try:
-        async with asyncio.timeout(timeout_s):
-            await tools.load()
+        await tools.load()
     except Misuse:
         raise
-    except TimeoutError:
-        raise Misuse(
-            f"the MCP server {namespace!r} ({where}) did not list its tools within {timeout_s:g} s"
-        ) from None
     except Exception as error:  # a server may fail in any way; the caller gets one kind of word
         raise Misuse(f"the MCP server {namespace!r} ({where}) cannot be used: {error}") from error

@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from mcp import MCPError
+
 from ...contract import Effect, JsonObject
 from ...errors import Misuse
 from ..canonical import canonical_json
 from ..context import ToolContext
 from ..definition import Tool
 from ..raw_schema import usable_schema
-from .connection import Connection, Line
-from .exchange import LineLost, exchange, not_done, reach
+from .connection import CannotConnect, Connection, Line
+from .exchange import LineLost, exchange, not_done, reach, read_refusal
 
 if TYPE_CHECKING:
     from mcp_types import Tool as Listed
@@ -73,6 +75,7 @@ class McpTools:
         self._prints: dict[str, str] = {}
         self._changed: set[str] = set()
         self._checked: Line | None = None
+        self._comparing = asyncio.Lock()
 
     def __repr__(self) -> str:
         return f"McpTools({list(self._tools)})"
@@ -109,10 +112,17 @@ class McpTools:
 
         Raises:
             Misuse: It has none that is wanted, or two of them with one name.
-            CannotConnect, MCPError, ...: What the connection raises.
+            CannotConnect: The server cannot be reached, or does not list them in time.
+            MCPError, ...: What the connection raises.
         """
         line = await self._connection.open()
-        listed = await list_tools(line)
+        timeout_s = self._terms.timeout_s
+        try:
+            # Apart from the start, whose own wait knows what the server wrote meanwhile.
+            async with asyncio.timeout(timeout_s):
+                listed = await list_tools(line)
+        except TimeoutError:
+            raise CannotConnect(f"it did not list its tools within {timeout_s:g} s") from None
         for one in listed:
             if self._terms.takes(one.name):
                 self._add(one)
@@ -170,15 +180,8 @@ class McpTools:
             raise not_done("its MCP server was opened in another event loop", retryable=False)
         for last in (False, True):
             line = await reach(self._connection)
-            await self._compare(line)
-            if name in self._changed:
-                raise not_done(
-                    f"the server has changed {name} since it was listed; somebody has to look "
-                    "at it and open the tool set anew before it is called",
-                    code=TOOL_CHANGED,
-                    retryable=False,
-                )
             try:
+                await self._check(name, line)
                 return await exchange(line, name, arguments, context)
             except LineLost as lost:
                 # Only what never left, or is as good twice as once, is sent again; and that
@@ -187,15 +190,29 @@ class McpTools:
                     raise lost.told(safe=safe) from lost
         raise AssertionError("the last try returns or raises")
 
+    async def _check(self, name: str, line: Line) -> None:
+        # Calls that run together wait for the one look that says whether they may go.
+        async with self._comparing:
+            await self._compare(line)
+        if name in self._changed:
+            raise not_done(
+                f"the server has changed {name} since it was listed; somebody has to look "
+                "at it and open the tool set anew before it is called",
+                code=TOOL_CHANGED,
+                retryable=False,
+            )
+
     async def _compare(self, line: Line) -> None:
         """Look whether the tools are still what they were when they were first listed."""
         if line is self._checked and not line.stale:
             return
-        line.stale = False
+        # Unchecked until the list is here, whatever ends the wait for it.
+        self._checked, line.stale = None, False
         try:
             listed = await list_tools(line)
         except Exception as error:  # a server may fail in any way; the call was not made
-            line.stale = True
+            if isinstance(error, MCPError) and isinstance(read_refusal(line, error), LineLost):
+                raise LineLost(sent=False) from error
             raise not_done(f"the server does not list its tools: {error}") from error
         now = {one.name: _print_of(one) for one in listed}
         self._changed = {name for name, then in self._prints.items() if now.get(name) != then}
