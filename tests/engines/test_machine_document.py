@@ -194,6 +194,13 @@ def test_data_that_json_cannot_hold_is_a_fault(value: Any, found: str) -> None:
     assert faults[0].mark.path == "a[0]"
 
 
+@pytest.mark.parametrize("digits", [301, 400])
+def test_a_whole_number_of_yaml_is_no_rounded_one(digits: int) -> None:
+    faults = read(f"a: {'1' * digits}")[1]
+    assert [fault.found for fault in faults] == ["a number of more than 300 digits"]
+    assert read(f"a: -{'1' * 300}") == ({"a": -int("1" * 300)}, [])
+
+
 class Word(StrEnum):
     FINAL = "final"
 

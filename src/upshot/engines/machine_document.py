@@ -31,7 +31,9 @@ _MAX_PIECES = 50_000
 
 _INTEGER = re.compile(r"[-+]?[0-9]{1,300}|0o[0-7]{1,300}|0x[0-9a-fA-F]{1,240}")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,4})?")
+_DIGITS = re.compile(r"[-+]?[0-9]+")
 _TOO_LONG = 10**300
+_TOO_MANY_DIGITS = ("a number of more than 300 digits", "one of at most 300")
 _WANTED_NUMBER = "a number that JSON has"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _WANTED_TEXT = "text that can be written in UTF-8"
@@ -220,7 +222,7 @@ class _Pieces:
         if isinstance(value, int):
             if abs(value) < _TOO_LONG:
                 return Scalar(mark, int(value), str(int(value)))
-            self._tell(mark, "a number of more than 300 digits", "one of at most 300")
+            self._tell(mark, *_TOO_MANY_DIGITS)
         elif math.isfinite(value):
             return Scalar(mark, float(value), str(float(value)))
         else:
@@ -367,8 +369,10 @@ class _Composer:
         text = cast("str", event.value)
         plain = style == "" and event.tag is None
         value = _resolve(text) if plain else text
-        if isinstance(value, float) and not math.isfinite(value):
-            self._tell(f"the number {text}", _WANTED_NUMBER)
+        if isinstance(value, float) and _DIGITS.fullmatch(text):
+            self._tell(*_TOO_MANY_DIGITS)
+        elif isinstance(value, float) and not math.isfinite(value):
+            self._tell(f"the number {text:.40}", _WANTED_NUMBER)
         return Scalar(self.mark, value, text, style)
 
     def _alias(self, name: str) -> Piece:

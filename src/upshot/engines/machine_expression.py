@@ -139,7 +139,8 @@ class Expression:
     def misfit(self, kinds: type | UnionType) -> str:
         """Why it never gives one of *kinds*, "" where it may.
 
-        Only what reads nothing and calls nothing is evaluated: it always gives the same, at once.
+        Only what reads nothing, goes through no items and calls nothing but what CEL itself has,
+        such as ``size``, is evaluated: it always gives the same, at once.
         """
         if self._reads or self._functions or self._is_counted:
             return ""
