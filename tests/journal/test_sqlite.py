@@ -3,6 +3,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,16 @@ async def test_a_writer_that_has_nothing_to_do_is_called_for_more(
         while not writer.asleep:
             await asyncio.sleep(0.01)
         await writer.aclose()
+
+
+async def test_a_thread_does_not_sleep_over_what_was_queued_just_before(tmp_path: Path):
+    writer = Writer(str(tmp_path / "runs.db"))
+    # Nobody is called for it, as the thread is not asleep yet.
+    writer.put(to_entry(started("r", 1), "r", 1, 0))
+    thread = threading.Thread(target=writer._sleep, daemon=True)
+    thread.start()
+    await asyncio.to_thread(thread.join, 60)
+    assert not thread.is_alive()
 
 
 async def test_closing_writes_what_is_queued(tmp_path: Path):

@@ -279,10 +279,13 @@ async def test_a_conversation_as_it_was_is_sent_as_it_was(serve, http_reply):
     talk.append(Message("assistant", "two"))
     async with serve(http_reply(CHAT)) as server:
         model = resolve("openai:m", base_url=server.url)
-        for said in (talk, earlier, talk.so_far()):
+        await model.call(talk)
+        (made,) = talk.encoded.values()
+        for said in (earlier, talk.so_far()):
             await model.call(said)
     assert [len(asked.json()["messages"]) for asked in server.asked] == [2, 1, 2]
-    assert len(talk.encoded) == 1
+    # What the longer one is made of goes on to serve.
+    assert [*talk.encoded.values()] == [made]
 
 
 async def test_one_conversation_can_be_put_to_two_providers(serve, http_reply):

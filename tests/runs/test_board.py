@@ -316,6 +316,24 @@ async def test_what_a_seeder_changes_in_place_is_seeded() -> None:
     assert (first[0].seeded, first[0].variables) == (True, {"l": [1]})
 
 
+async def test_each_run_on_one_board_tells_what_json_could_not_hold_of_it() -> None:
+    board = make([("say", "main", "a")], Board())
+    board.set("n", float("nan"))
+    for _ in range(2):
+        result = await run(Agent("a", engine=Do(lambda *_: None)), "Q?", prepare=lambda *_: board)
+        assert [warning.code for warning in result.warnings] == ["lossy_value"]
+
+
+async def test_a_board_of_a_class_of_ones_own_is_the_board() -> None:
+    class Mine(Board):
+        """It may know more than is in a snapshot."""
+
+    board, met = Mine(), list[Any]()
+    engine = Do(lambda run, host, board: met.append(board))
+    await run(Agent("a", engine=engine), "Q?", prepare=lambda *_: board)
+    assert met[0] is board
+
+
 def test_messages_that_were_read_stay_as_they_were() -> None:
     board = make([("say", "main", "a")], Board())
     read = board.messages()
