@@ -8,6 +8,7 @@ from agents import Agent as SdkAgent
 from agents import ModelResponse as SdkResponse
 from agents import Runner, Usage
 from agents.models.interface import Model as SdkModel
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
 from openai.types.responses import (
@@ -15,13 +16,14 @@ from openai.types.responses import (
     ResponseOutputMessage,
     ResponseOutputText,
 )
-from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults
+from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, RunContext
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
+from pydantic_ai.usage import RunUsage
 
 from upshot.contract import ToolExecutionResult
-from upshot.tools import Toolbox, tool
+from upshot.tools import Policy, Toolbox, tool
 
 
 @pytest.fixture
@@ -59,6 +61,38 @@ def box(refunds):
 
 def reasons(box):
     return [getattr(record.outcome, "reason", "ran") for record in box.records]
+
+
+@pytest.fixture
+def together():
+    """How many calls of one kind of tool ran at the same time, at most."""
+    return {"one": 0, "each": 0}
+
+
+@pytest.fixture
+def shelves(together):
+    """Three tools that write: to one shelf, to that which is named, and to nobody knows which."""
+    running = dict.fromkeys(together, 0)
+
+    async def put(name):
+        running[name] += 1
+        together[name] = max(together[name], running[name])
+        await asyncio.sleep(0.01)
+        running[name] -= 1
+
+    @tool(effect="write", resources={"one"})
+    async def one(shelf: int) -> None:
+        await put("one")
+
+    @tool(effect="write", resources=lambda given: {str(given.get("shelf", 0) // 10)})
+    async def each(shelf: int) -> None:
+        await put("each")
+
+    @tool(effect="write", resources=lambda given: {given["no such argument"]})
+    async def broken(shelf: int) -> None:
+        raise AssertionError("nobody knows what it touches")
+
+    return Toolbox([one, each, broken])
 
 
 # Pydantic AI
@@ -126,6 +160,47 @@ async def test_pydantic_ai_writers_run_one_after_the_other(box):
     assert [type(record.outcome) for record in box.records] == [ToolExecutionResult] * 3
 
 
+@pytest.mark.parametrize(
+    ("name", "numbers", "at_once"),
+    [("one", (1, 20), 1), ("each", (1, 20), 2), ("each", (1, 2), 1)],
+)
+async def test_pydantic_ai_writers_of_one_resource_run_one_after_the_other(
+    shelves, together, name, numbers, at_once
+):
+    model = plays(
+        calls(*((name, {"shelf": n}, f"c{n}") for n in numbers)),
+        ModelResponse(parts=[TextPart("done")]),
+    )
+    await Agent(model, tools=shelves.for_pydantic_ai()).run("Go")
+    assert together[name] == at_once
+
+
+async def test_pydantic_ai_is_told_of_a_tool_that_cannot_say_what_it_touches(shelves):
+    model = plays(calls(("broken", {"shelf": 1}, "c1")), ModelResponse(parts=[TextPart("done")]))
+    native = await Agent(model, tools=shelves.for_pydantic_ai()).run("Go")
+    assert "no such argument" in returns(native)[0].content
+
+
+async def test_pydantic_ai_approval_runs_the_call_that_waited_and_makes_no_other(box, refunds):
+    model = plays(calls(("refund", {"order": 7}, "c1")), ModelResponse(parts=[TextPart("done")]))
+    agent = Agent(model, tools=box.for_pydantic_ai(), output_type=[str, DeferredToolRequests])
+    asked = await agent.run("Go")
+    answers = DeferredToolResults(approvals={"c1": True})
+    await agent.run(message_history=asked.all_messages(), deferred_tool_results=answers)
+    assert [(record.call_id, record.tool_name) for record in box.records] == [("c1", "refund")]
+    assert not box.pending
+
+
+async def test_pydantic_ai_need_not_say_which_call_it_is(box):
+    status = box.for_pydantic_ai()[0]
+    context = RunContext(deps=None, model=TestModel(), usage=RunUsage())
+    for order in (7, 8):
+        await status.function(context, order=order)
+    first, second = (record.call_id for record in box.records)
+    assert first
+    assert second not in ("", first)
+
+
 # The OpenAI Agents SDK
 
 
@@ -181,6 +256,79 @@ async def test_openai_agents_approves_in_its_own_way(box, refunds):
     assert (native.final_output, refunds) == ("done", [7])
 
 
+def sdk_agent(box, *replies):
+    return SdkAgent(name="a", model=Plays(*replies), tools=box.for_openai_agents())
+
+
+def test_openai_agents_is_given_the_schema_as_it_is(box):
+    status, _, refund, _ = box.for_openai_agents()
+    assert status.params_json_schema == box.schemas()[0].parameters
+    assert not status.strict_json_schema
+    assert (status.needs_approval, refund.needs_approval) == (False, True)
+
+
+@pytest.mark.parametrize(("approval", "asks"), [(None, True), (False, False), (True, True)])
+def test_openai_agents_asks_before_what_destroys_unless_told_otherwise(approval, asks):
+    @tool(effect="destructive", approval=approval)
+    def drop() -> None: ...
+
+    (native,) = Toolbox([drop]).for_openai_agents()
+    assert native.needs_approval is asks
+
+
+async def test_openai_agents_approval_of_a_call_that_does_not_come_to_wait_is_no_fault(box):
+    agent = sdk_agent(box, [sdk_call("refund", '{"order": "x"}', "c1")], [sdk_text("done")])
+    state = (asked := await Runner.run(agent, "Go")).to_state()
+    state.approve(asked.interruptions[0])
+    assert (await Runner.run(agent, state)).final_output == "done"
+    assert reasons(box) == ["validation"]
+
+
+async def test_openai_agents_is_told_of_a_call_that_waits_for_reasons_of_its_own():
+    @tool(effect="read", trust="untrusted")
+    def fetch() -> str:
+        return "words of a stranger"
+
+    @tool(effect="write")
+    def send() -> str:
+        raise AssertionError("nobody approved")
+
+    box = Toolbox([fetch, send], policy=Policy(taint=True))
+    agent = sdk_agent(
+        box, [sdk_call("fetch", "{}", "c1")], [sdk_call("send", "{}", "c2")], [sdk_text("done")]
+    )
+    await Runner.run(agent, "Go")
+    outputs = [one["output"] for one in agent.model.inputs[-1] if "output" in one]
+    assert json.loads(outputs[1])["blocked"]
+    assert [one.call_id for one in box.pending] == ["c2"]
+
+
+@pytest.mark.parametrize(("names", "at_once"), [(("one", "one"), 1), (("each", "each"), 1)])
+async def test_openai_agents_writers_of_one_resource_or_an_unread_one_run_one_after_the_other(
+    shelves, together, names, at_once
+):
+    asked = [sdk_call(name, f'{{"shelf": {n}0}}', f"c{n}") for n, name in enumerate(names)]
+    await Runner.run(sdk_agent(shelves, asked, [sdk_text("done")]), "Go")
+    assert together[names[0]] == at_once
+
+
+async def test_openai_agents_writers_of_two_resources_run_together():
+    both = asyncio.Barrier(2)
+
+    def make(name):
+        @tool(name=name, effect="write", resources={name})
+        async def write() -> None:
+            await asyncio.wait_for(both.wait(), 20)
+
+        return write
+
+    box = Toolbox([make("a"), make("b")])
+    asked = [sdk_call(name, "{}", f"c-{name}") for name in "ab"]
+    await Runner.run(sdk_agent(box, asked, [sdk_text("done")]), "Go")
+    assert reasons(box) == ["ran", "ran"]
+    assert [type(record.outcome) for record in box.records] == [ToolExecutionResult] * 2
+
+
 # LangChain
 
 
@@ -224,3 +372,29 @@ async def test_langchain_is_told_that_a_call_waits(box, refunds):
     assert "waits for the approval" in message.content
     assert [one.call_id for one in box.pending] == ["c1"]
     assert not refunds
+
+
+async def test_langchain_calls_that_have_no_id_get_one_each(box):
+    status = box.for_langchain()[0]
+    await status.arun({"order": 7}, tool_call_id="c1")
+    await status.ainvoke({"order": 8})
+    await status.ainvoke({"order": 9})
+    ids = [record.call_id for record in box.records]
+    assert ids[0] == "c1"
+    assert len({*ids, ""}) == 4
+
+
+async def test_langchain_callbacks_are_told(box):
+    told = []
+
+    class Handler(BaseCallbackHandler):
+        def on_tool_start(self, serialized, input_str, **kwargs):
+            told.append(serialized["name"])
+
+    await box.for_langchain()[0].ainvoke({"order": 7}, {"callbacks": [Handler()]})
+    assert told == ["status"]
+
+
+def test_langchain_is_told_that_its_plain_calls_do_not_go(box):
+    with pytest.raises(NotImplementedError, match="status is async: use ainvoke"):
+        box.for_langchain()[0].invoke({"order": 7})

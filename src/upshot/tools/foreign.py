@@ -8,7 +8,8 @@ Source:
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from importlib import import_module
 from typing import Any, Protocol
@@ -183,11 +184,10 @@ def _claim_of(tool: Tool | None, arguments: JsonObject | str) -> Claim:
     if tool is None:
         return Claim(writes=False, resources=frozenset())
     resources = None
-    if isinstance(arguments, Mapping) or not callable(tool.resources):
-        try:
-            resources = tool.resources_of(arguments if isinstance(arguments, dict) else {})
-        except Exception:  # the tool's own function may not take arguments that nobody checked
-            resources = None
+    # Nobody has read arguments that are still text: such a call may touch anything.
+    if not (isinstance(arguments, str) and callable(tool.resources)):
+        with suppress(Exception):  # its own function may not take arguments that nobody checked
+            resources = tool.resources_of({} if isinstance(arguments, str) else arguments)
     return Claim(writes=tool.may_write, resources=resources)
 
 
@@ -205,11 +205,8 @@ def _make_langchain_kind(
         self: Any, tool_input: Any, *args: Any, tool_call_id: Any = None, **kwargs: Any
     ) -> object:
         # Its own way hands the call's id to nobody but the message that it makes.
-        token = _CALL_ID.set(tool_call_id or "")
-        try:
-            answer = await base.arun(self, tool_input, *args, tool_call_id=tool_call_id, **kwargs)
-        finally:
-            _CALL_ID.reset(token)
+        _CALL_ID.set(tool_call_id or "")
+        answer = await base.arun(self, tool_input, *args, tool_call_id=tool_call_id, **kwargs)
         outcome = getattr(answer, "artifact", None)
         if isinstance(outcome, ToolDenied | ToolTimeout | ToolFailure):
             answer.status = "error"
