@@ -147,6 +147,8 @@ def tools(params):
     listed = TOOLS
     if times("changed"):
         listed = [t | {"description": "Does more."} if t["name"] == "note" else t for t in TOOLS]
+    if times("emptied"):
+        listed = []
     if "twice" in sys.argv:
         listed = [listed[0], listed[0]]
     if "pages" in sys.argv:

@@ -8,6 +8,7 @@ from aiohttp import web
 
 from tests.tools.mcp.server import answer
 from upshot.contract import Effect, ToolArtifactReference, ToolFailure, ToolTimeout
+from upshot.errors import Misuse
 from upshot.tools import Toolbox, ToolCall, open_mcp
 
 UNREADABLE = {"cut": ('{"jsonrpc', "application/json"), "page": ("<p>Welcome", "text/html")}
@@ -31,6 +32,7 @@ class Endpoint:
         self.token = "first"
         self.headers = set()
         self.starts = 0
+        self.moved = False
         self.forget = lambda: web.Response(status=404)
         self.forgets_a_list = False
 
@@ -41,6 +43,8 @@ class Endpoint:
         message = await request.json()
         if "id" not in message:
             return web.Response(status=202)
+        if self.moved:
+            return forget(-32601, "nobody lives here")()
         if message["method"] == "initialize":
             self.starts += 1
             reply = answer(message, print)
@@ -144,6 +148,14 @@ async def test_a_call_that_a_server_behind_an_address_refuses_had_no_effect():
     async with served() as endpoint, open_mcp("web", url=endpoint.url) as tools:
         outcome = await one(tools, "web_refuse", {"code": -32602, "said": "will not do"})
     assert (outcome.error, outcome.effect) == ("will not do", Effect.NONE)
+
+
+async def test_words_of_an_address_where_no_server_is_are_told():
+    async with served() as endpoint:
+        endpoint.moved = True
+        with pytest.raises(Misuse, match="nobody lives here"):
+            async with open_mcp("web", url=endpoint.url):
+                pass
 
 
 async def test_headers_are_sent_with_every_request():

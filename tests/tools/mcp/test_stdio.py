@@ -64,7 +64,7 @@ async def test_annotations_of_a_stranger_are_not_believed(log):
 async def test_annotations_of_a_trusted_server_are_believed(log):
     async with small(log, trusted=True) as tools:
         effects = {tool.name: tool.effect for tool in tools}
-        assert tools["put"].idempotent
+        assert [tool.name for tool in tools if tool.idempotent] == ["s_put"]
     assert effects["s_add"] == Effect.READ
     assert effects["s_note"] == effects["s_put"] == Effect.WRITE
     assert Effect.DESTRUCTIVE in effects.values()
@@ -340,6 +340,45 @@ async def test_a_tool_without_a_pin_asks(log):
         assert [tool.approval for tool in tools] == [True]
 
 
+async def test_the_tools_of_a_server_that_was_started_anew_are_looked_at(log):
+    async with small(log) as tools:
+        await one(tools, "s_die", {"how": "once"})
+        with log.open("a") as file:
+            file.write("changed\n")
+        outcome = await one(tools, "s_note", {"text": "x"})
+    assert outcome.code == "tool_changed"
+
+
+async def test_a_tool_that_is_there_no_more_is_not_called(log):
+    async with small(log) as tools:
+        await one(tools, "s_look", {"how": "change"})
+        with log.open("a") as file:
+            file.write("emptied\n")
+        outcome = await one(tools, "s_add", {"a": 1, "b": 2})
+        assert tools.changed == {tool.name for tool in tools}
+    assert outcome.code == "tool_changed"
+
+
+async def test_calls_that_run_together_start_a_server_anew_once(log):
+    async with small(log) as tools:
+        await one(tools, "s_die", {"how": "once"})
+        outcomes = await asyncio.gather(*(one(tools, "s_note", {"text": "x"}) for _ in range(2)))
+    assert [outcome.output for outcome in outcomes] == [{"result": "done"}] * 2
+    assert log.read_text().split().count("start") == 2
+
+
+async def test_a_list_that_does_not_come_is_misuse(log):
+    # Each time with longer to start.
+    for timeout_s in (0.3, 3, 30):
+        log.write_text("mute\n")
+        with pytest.raises(Misuse, match=f"within {timeout_s} s") as caught:
+            async with small(log, timeout_s=timeout_s):
+                pass
+        if "did not list its tools" in str(caught.value):
+            break
+    assert "cannot be used: it did not list its tools" in str(caught.value)
+
+
 async def test_a_tool_that_differs_from_its_pin_asks(log):
     async with small(log) as tools:
         pins = tools.pins
@@ -374,10 +413,10 @@ async def test_the_server_ends_with_the_block(log):
         ({"command": "x", "timeout_s": 0}, "more than 0"),
         ({"command": "x", "include": "x"}, "lists of globs"),
         ({"command": "x", "exclude": "x"}, "lists of globs"),
-        ({"command": "there-is-no-such-program"}, "there-is-no-such-program"),
+        ({"command": "there-is-no-such-program"}, "cannot be used: FileNotFoundError: "),
         ({"command": NOISY, "env": LOADED}, "there is no such database"),
         ({"command": SILENT, "env": LOADED, "timeout_s": 0.2}, "within 0.2 s"),
-        ({"url": "http://127.0.0.1:9/mcp"}, "cannot be used"),
+        ({"url": "http://127.0.0.1:9/mcp"}, "cannot be used: [A-Za-z]+: ."),
     ],
 )
 async def test_a_server_that_does_not_start_is_misuse(options, told):

@@ -160,8 +160,6 @@ class Connection:
         return Client(transport, message_handler=listen, cache=None)  # pyright: ignore[reportArgumentType]  # the SDK does not export its own name for it
 
     def _said(self) -> str:
-        if self._server.url:
-            return ""
         self._stderr.seek(0)
         said = " ".join(self._stderr.read().split())[-_STDERR_CHARS:]
         return f"; it wrote: {said}" if said else ""
