@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import threading
 from typing import Any
 
 import pytest
@@ -91,6 +93,22 @@ async def test_a_run_can_be_stopped_from_another_thread(stop: str, status: str) 
         await asked.wait()
         await asyncio.to_thread(getattr(live, stop))
         assert (await live.result()).status == status
+
+
+async def test_a_run_can_be_stopped_in_a_handler_of_a_signal() -> None:
+    async with start(Agent("a", engine=Do(lambda *_: asyncio.sleep(3_600))), "?") as live:
+        before = signal.signal(signal.SIGUSR1, lambda *_: live.cancel())
+        # Later than this the loop waits, and nothing else wakes it.
+        main = threading.main_thread().ident or 0
+        timer = threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGUSR1))
+        timer.start()
+        try:
+            async with asyncio.timeout(60):
+                result = await live.result()
+        finally:
+            timer.join()
+            signal.signal(signal.SIGUSR1, before)
+    assert result.status == "canceled"
 
 
 def test_a_run_whose_loop_is_closed_can_be_told_to_stop() -> None:

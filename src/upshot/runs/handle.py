@@ -98,7 +98,7 @@ class LiveRun(Generic[T]):
     def interrupt(self, cause: str = InterruptCause.USER_CANCEL, detail: str = "") -> None:
         """Wish that the run stop at its next safe point; it ends as interrupted.
 
-        May be called in any thread, as ``cancel`` may.
+        May be called in any thread and in a handler of a signal, as ``cancel`` may.
         """
         wish = Interrupt(InterruptCause(cause), detail)
         self._tell(lambda: None if self._task.done() else self._sitting.interrupt(wish))
@@ -125,10 +125,11 @@ class LiveRun(Generic[T]):
             is_there = False
         if is_there:
             word()
-        elif not self._task.done():
+        if not self._task.done():
             # A loop that is closed meanwhile has nothing under way any more.
             with suppress(RuntimeError):
-                loop.call_soon_threadsafe(word)
+                # The handler of a signal is in its thread too, and does not wake it either.
+                loop.call_soon_threadsafe(_wake_up if is_there else word)
 
     async def __aenter__(self) -> Self:
         return self
@@ -269,6 +270,10 @@ async def conclude(task: asyncio.Task[Any], *, within_s: float) -> None:
             task.cancel()
     if cancelled:
         raise asyncio.CancelledError
+
+
+def _wake_up() -> None:
+    """Have a loop that waits look at what there is to do."""
 
 
 def _lagged(last: RunEvent, missed: int) -> Lagged:
