@@ -85,6 +85,7 @@ def show(kind):
             {"type": "resource_link", "uri": "a:2", "name": "two", "mimeType": "text/html"},
         ],
         "large": [text("0123456789abcde\n" * (31 * 65_536))],
+        "strange": [{"type": "strange"}],
         "none": [],
     }[kind]
     structured = {
@@ -129,8 +130,13 @@ def call(name, arguments, meta, send):
         case "add":
             token = meta.get("progressToken")
             if token is not None:
-                told = {"progressToken": token, "progress": 1, "total": 2, "message": "half"}
-                send({"jsonrpc": "2.0", "method": "notifications/progress", "params": told})
+                for told in (
+                    {"progress": 1, "total": 2, "message": "half"},
+                    {"progress": 1.5, "total": 2},
+                    {"progress": 2},
+                ):
+                    told |= {"progressToken": token}
+                    send({"jsonrpc": "2.0", "method": "notifications/progress", "params": told})
             total = arguments["a"] + arguments["b"]
             return {"content": [text(str(total))], "structuredContent": {"result": total}}
         case "fail":
@@ -202,6 +208,7 @@ def main():
         sys.stdout.flush()
 
     if "noisy" in sys.argv:
+        sys.stderr.buffer.write(b"\xff\n")
         sys.exit("there is no such database")
     if times("move"):
         sys.exit("it has moved")

@@ -72,6 +72,8 @@ class Endpoint:
         message["params"]["arguments"].pop("how", None)
         if how is not None:
             message["params"]["name"] = "note"
+        if how == "stream":
+            return web.Response(text=": it begins\n\n", content_type="text/event-stream")
         if how in UNREADABLE:
             body, kind = UNREADABLE[how]
             return web.Response(text=body, content_type=kind)
@@ -178,6 +180,15 @@ async def test_a_write_whose_connection_broke_is_not_sent_again():
     assert (outcome.code, outcome.effect) == ("connection_lost", Effect.UNKNOWN)
     assert again.output == {"result": "done"}
     assert endpoint.calls == ["die", "note"]
+
+
+async def test_a_stream_that_ends_before_the_answer_is_a_lost_connection():
+    async with served() as endpoint, open_mcp("web", url=endpoint.url) as tools:
+        outcome = await one(tools, "web_die", {"how": "stream"})
+        again = await one(tools, "web_note", {"text": "x"})
+    assert (outcome.code, outcome.effect) == ("connection_lost", Effect.UNKNOWN)
+    assert again.output == {"result": "done"}
+    assert (endpoint.calls, endpoint.starts) == (["die", "note"], 2)
 
 
 async def test_a_stalled_server_times_out():

@@ -144,6 +144,13 @@ async def test_only_a_call_that_was_refused_had_no_effect(log, code, effect):
     assert log.read_text().split().count("start") == 1
 
 
+async def test_an_answer_that_is_none_is_a_failure_whose_effect_nobody_knows(log):
+    async with small(log) as tools:
+        outcome = await one(tools, "s_show", {"kind": "strange"})
+    assert isinstance(outcome, ToolFailure)
+    assert outcome.effect == Effect.UNKNOWN
+
+
 async def test_words_of_the_sdk_in_the_mouth_of_a_server_are_its_own(log):
     async with small(log) as tools:
         outcome = await one(tools, "s_refuse", {"code": -32600, "said": "Session terminated"})
@@ -156,7 +163,11 @@ async def test_progress_of_the_server_is_told(log):
     async with small(log) as tools:
         await one(tools, "s_add", {"a": 1, "b": 2}, emit=events.append)
     told = [event for event in events if isinstance(event, ToolProgress)]
-    assert [(event.text, event.data) for event in told] == [("half", {"progress": 1, "total": 2})]
+    assert [(event.text, event.data) for event in told] == [
+        ("half", {"progress": 1, "total": 2}),
+        ("1.5/2", {"progress": 1.5, "total": 2}),
+        ("2", {"progress": 2, "total": None}),
+    ]
 
 
 async def test_a_read_is_sent_again_when_the_server_died(log):

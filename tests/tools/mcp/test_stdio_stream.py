@@ -97,6 +97,22 @@ async def test_what_a_program_does_not_read_any_more_cannot_be_sent(tmp_path):
                     await writer.send(note)
 
 
+async def test_a_program_that_writes_at_its_end_is_read_to_it(tmp_path):
+    program = """
+import sys
+sys.stdin.read()
+print("x" * 1_000_000, flush=True)
+with open("log", "w") as file:
+    file.write("ended")
+"""
+    command = [sys.executable, "-S", "-c", program]
+    server = describe_server(command, None, env=LOADED, cwd=str(tmp_path), headers=None)
+    with (tmp_path / "err").open("w") as stderr:
+        async with open_stdio(server, stderr=stderr):
+            pass
+    assert (tmp_path / "log").read_text() == "ended"
+
+
 async def test_a_cancel_while_a_program_ends_waits_for_its_end_and_is_not_lost(tmp_path):
     log = tmp_path / "log"
     program = """

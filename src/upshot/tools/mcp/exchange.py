@@ -101,9 +101,7 @@ def read_refusal(line: Line, error: MCPError) -> LineLost | ToolError:
     if not line.watched and error.code == INVALID_REQUEST and error.message == _SESSION_GONE:
         line.drop()
         return LineLost(sent=False)
-    if error.code == CONNECTION_CLOSED and (
-        line.broken or not line.watched or error.message == _CLOSED
-    ):
+    if error.code == CONNECTION_CLOSED and (not line.watched or error.message == _CLOSED):
         line.drop()
         return LineLost(sent=True)
     said = error.message or f"the server refused the call with code {error.code}"
