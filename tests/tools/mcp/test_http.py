@@ -1,12 +1,13 @@
 """Tool sets of a server behind an address."""
 
 import asyncio
+import json
 from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
 
-from tests.tools.mcp.server import answer
+from tests.tools.mcp.server import answer, text
 from upshot.contract import Effect, ToolArtifactReference, ToolFailure, ToolTimeout
 from upshot.errors import Misuse
 from upshot.tools import Toolbox, ToolCall, open_mcp
@@ -72,6 +73,10 @@ class Endpoint:
         message["params"]["arguments"].pop("how", None)
         if how is not None:
             message["params"]["name"] = "note"
+        if how == "event":
+            result = {"content": [text("0123456789abcde\n" * 131_072)]}
+            event = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result})
+            return web.Response(text=f"data: {event}\n\n", content_type="text/event-stream")
         if how == "stream":
             return web.Response(text=": it begins\n\n", content_type="text/event-stream")
         if how in UNREADABLE:
@@ -206,3 +211,10 @@ async def test_thirty_one_megabytes_become_an_artifact():
         outcome = await one(tools, "web_show", {"kind": "large"})
     assert isinstance(outcome, ToolArtifactReference)
     assert outcome.size_bytes == 31 * 1024 * 1024
+
+
+async def test_two_megabytes_in_one_event_are_read():
+    async with served() as endpoint, open_mcp("web", url=endpoint.url) as tools:
+        outcome = await one(tools, "web_look", {"how": "event"})
+    assert isinstance(outcome, ToolArtifactReference)
+    assert outcome.size_bytes == 2 * 1024 * 1024
