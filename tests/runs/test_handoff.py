@@ -466,3 +466,5 @@ async def test_a_hand_off_to_nobody_in_particular_is_taken() -> None:
     result = await handed_over(call, agent=Agent("triage", handoffs=[Handoff("")]))
     assert (result.handoff.to_agent_id, result.handoff.note) == ("", "whoever knows")
     assert result.state["finalize_reason"] == "handoff:"
+    (offered,) = handoff_tools([Handoff("")])
+    assert offered.description == "Hand the request over."

@@ -220,9 +220,10 @@ def _made_of(same: _Same) -> Tool:
     # One without a hook touches nothing outside: cut off by the end of its process, it is made
     # again. A second one in a turn is told that it is superseded, and not that it was done already.
     is_bare = handoff.on_invoke is None
+    whom = f" to {handoff.to_agent_id}" if handoff.to_agent_id else ""
     return Tool.from_schema(
         _name_of(handoff),
-        handoff.description or f"Hand the request over to {handoff.to_agent_id}.",
+        handoff.description or f"Hand the request over{whom}.",
         _PARAMETERS,
         _Transfer(handoff).hand_over,
         effect="write",
