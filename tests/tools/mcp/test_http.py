@@ -151,10 +151,28 @@ async def test_a_write_whose_answer_cannot_be_read_is_unknown(how):
     assert endpoint.calls == ["die"]
 
 
-async def test_a_call_that_a_server_behind_an_address_refuses_had_no_effect():
+@pytest.mark.parametrize(
+    ("code", "effect"),
+    [
+        (-32601, Effect.NONE),
+        (-32602, Effect.NONE),
+        (-32603, Effect.UNKNOWN),
+        (-32600, Effect.UNKNOWN),
+        (-32700, Effect.UNKNOWN),
+    ],
+)
+async def test_only_a_call_that_was_refused_behind_an_address_had_no_effect(code, effect):
     async with served() as endpoint, open_mcp("web", url=endpoint.url) as tools:
-        outcome = await one(tools, "web_refuse", {"code": -32602, "said": "will not do"})
-    assert (outcome.error, outcome.effect) == ("will not do", Effect.NONE)
+        outcome = await one(tools, "web_refuse", {"code": code, "said": "will not do"})
+    assert (outcome.error, outcome.effect) == ("will not do", effect)
+    assert endpoint.starts == 1
+
+
+async def test_words_of_the_sdk_beside_another_code_are_the_servers_own():
+    async with served() as endpoint, open_mcp("web", url=endpoint.url) as tools:
+        outcome = await one(tools, "web_refuse", {"code": -32603, "said": "Session terminated"})
+    assert (outcome.error, outcome.effect) == ("Session terminated", Effect.UNKNOWN)
+    assert endpoint.calls == ["refuse"]
 
 
 async def test_words_of_an_address_where_no_server_is_are_told():

@@ -424,7 +424,7 @@ async def test_the_server_ends_with_the_block(log):
         ({"command": "x", "timeout_s": 0}, "more than 0"),
         ({"command": "x", "include": "x"}, "lists of globs"),
         ({"command": "x", "exclude": "x"}, "lists of globs"),
-        ({"command": "there-is-no-such-program"}, "cannot be used: FileNotFoundError: "),
+        ({"command": "there-is-no-such-program"}, "FileNotFoundError: .*program'$"),
         ({"command": NOISY, "env": LOADED}, "there is no such database"),
         ({"command": SILENT, "env": LOADED, "timeout_s": 0.2}, "within 0.2 s"),
         ({"url": "http://127.0.0.1:9/mcp"}, "cannot be used: [A-Za-z]+: ."),
