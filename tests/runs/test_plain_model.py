@@ -106,6 +106,19 @@ async def test_what_is_no_reply_is_told_with_the_name_of_the_model() -> None:
     )
 
 
+class Rambling(Plain):
+    async def stream(self, request: Any) -> Any:
+        for item in ("Hi.", {"text": "Hi."}, TextDelta(text="Hi."), measured("Hi.")):
+            yield item
+
+
+async def test_what_is_no_piece_of_a_reply_is_passed_over() -> None:
+    async with start(of(Rambling()), "?") as live:
+        told = [text async for text in live.text()]
+        assert (await live.result()).content == "Hi."
+    assert told == ["Hi."]
+
+
 class Unclosable(Plain):
     """Its stream cannot be left in the middle."""
 

@@ -106,6 +106,22 @@ async def test_what_happens_between_its_pieces_shows_no_secret():
     assert "".join(told) == "It is ***."
 
 
+async def test_pieces_of_two_replies_at_once_show_no_secret():
+    model = Halting()
+
+    async def script(run: Any, host: Any, board: Any) -> Any:
+        asked = asyncio.ensure_future(run.call_model("?"))
+        await model.is_between.wait()
+        await run.call_model("?", model=ScriptedModel(["Another. "]))
+        model.may_go_on.set()
+        return (await asked).content
+
+    agent = Agent("a", model=model, engine=ScriptEngine(script))
+    async with start(agent, "?", secrets=[SECRET]) as live:
+        told = [event.text async for event in live if isinstance(event, TextDelta)]
+    assert "".join(told) == "It is Another. ***."
+
+
 @pytest.mark.parametrize("stop", ["cancel", "interrupt"])
 async def test_a_reply_that_is_stopped_within_a_secret_shows_none_of_it(stop: str):
     model, told = Halting(), list[str]()
@@ -118,6 +134,19 @@ async def test_a_reply_that_is_stopped_within_a_secret_shows_none_of_it(stop: st
                 model.may_go_on.set()
         result = await live.result()
     assert (told, result.content) == (["It is "], "It is ")
+
+
+class Breaking(ScriptedModel):
+    async def stream(self, request: Any) -> Any:
+        for piece in ("It is ", SECRET[:9]):
+            yield TextDelta(text=piece)
+        raise ValueError("a bug")
+
+
+async def test_a_reply_that_breaks_within_a_secret_shows_none_of_it():
+    async with start(Agent("a", model=Breaking([])), "?", secrets=[SECRET]) as live:
+        told = [event.text async for event in live if isinstance(event, TextDelta)]
+    assert told == ["It is "]
 
 
 class _Teller:

@@ -178,13 +178,15 @@ class _Asking:
                 on_retry=self._on_retry,
             )
         except asyncio.CancelledError:
-            if caller.is_stopped():
-                self._keep_shown()
+            text = self._shown_text()
+            if text and caller.is_stopped():
+                caller.cut.append(text)
             if self._in_flight:
                 # The provider may have worked, and nobody will know for how much.
                 caller.ledger.add_unfinished()
             raise
         except Exception as error:
+            self._shown_text()
             blame(error, f"the model {name_of(self._model)!r}", caller.recorder.run_id)
             raise
         return response
@@ -208,10 +210,11 @@ class _Asking:
                     await self._break_off(items)
                 if isinstance(item, TextDelta):
                     self._shown.append(item.text)
-                caller.recorder.emit(item)
+                caller.recorder.show(item, self)
         if response.error is not None and response.content is None and self._shown:
             # What people saw of a reply that broke off is kept.
             response = msgspec.structs.replace(response, content=self._shown_text())
+        caller.recorder.end_pieces(self)
         return response
 
     async def _break_off(self, items: AsyncGenerator[StreamItem]) -> NoReturn:
@@ -230,18 +233,15 @@ class _Asking:
             caller.recorder.warn(
                 RunWarning(code="model_failed", message=message, origin=Origin.MODEL)
             )
-        self._keep_shown()
+        if text := self._shown_text():
+            caller.cut.append(text)
         caller.ledger.add_unfinished()
         wish = caller.interrupt or Interrupt()
         raise Interrupted(wish.cause, wish.detail)
 
-    def _keep_shown(self) -> None:
-        """Keep the text that people saw, and that nothing comes after."""
-        if text := self._shown_text():
-            self._caller.cut.append(text)
-
     def _shown_text(self) -> str:
-        return self._caller.recorder.break_off("".join(self._shown))
+        """The text that people saw, and that nothing comes after."""
+        return self._caller.recorder.break_off("".join(self._shown), self)
 
     def _begin_try(self) -> None:
         """Begin a try, if nobody wished that the run stop while it was waited for.

@@ -17,7 +17,6 @@ from ..contract import (
     Event,
     HandoffEvent,
     Journal,
-    ModelReplied,
     ModelResponse,
     Origin,
     RunEvent,
@@ -38,7 +37,6 @@ __all__ = ["Recorder"]
 
 _DELTAS = frozenset(DELTAS)
 _KEPT = frozenset({RunSettled, Warned, HandoffEvent})
-# By these the pieces of a foreign engine have ended too, which tells of no reply.
 _ENDS = frozenset({AttemptEnded, RunSettled})
 # What the run itself need not look at.
 _USUAL = frozenset[type](get_args(Event)) - _DELTAS - _KEPT - {Unknown}
@@ -54,14 +52,6 @@ def _without_local(event: RunSettled) -> RunSettled:
     _set(result, "local", None)
     _set(kept, "result", result)
     return kept
-
-
-def _ends_reply(event: Event) -> bool:
-    """Whether no piece comes after *event* that goes on with one before it.
-
-    Others may come between two pieces, and what is kept back of one is shown by its end.
-    """
-    return type(event) in _ENDS or (isinstance(event, ModelReplied) and not event.purpose)
 
 
 class Recorder:
@@ -186,26 +176,40 @@ class Recorder:
         if self.is_settled or not isinstance(event, RunEvent):
             return False
         if type(event) in _DELTAS:
-            self._show(event)
+            self.show(event)
             return False
-        if self._veil is not None and self._watchers and _ends_reply(event):
-            for piece in self._veil.release():
-                # What was kept back of the pieces before.
-                self._show_piece(piece)
+        if type(event) in _ENDS:
+            # By these the pieces of a foreign engine have ended too, which tells of no reply.
+            self.end_pieces()
         return True
 
-    def break_off(self, text: str) -> str:
-        """What was shown of *text*, a reply that nothing more comes of.
+    def end_pieces(self, reply: object = None) -> None:
+        """Show what was kept back of the pieces of *reply*, None for all: no more of it comes."""
+        if self._veil is not None and self._watchers:
+            for piece in self._veil.release(reply):
+                self._show_piece(piece)
+
+    def break_off(self, text: str, reply: object) -> str:
+        """What was shown of *text*, a *reply* that is not gone on with.
 
         An end that was kept back, since a secret may begin in it, is not shown any more.
         """
-        return text if self._veil is None else self._veil.break_off(text)
+        return text if self._veil is None else self._veil.break_off(text, reply)
 
-    def _show(self, delta: Event) -> None:
-        """Tell watchers of a delta, as far as it is clear that no secret begins in it."""
-        if not self._watchers:
+    def show(self, delta: Event, reply: object = None) -> None:
+        """Tell watchers of a delta, as far as it is clear that no secret begins in it.
+
+        Args:
+            delta: Which nobody else may hold yet.
+            reply: What it is a piece of, which ``end_pieces`` or ``break_off`` are told to end.
+        """
+        if type(delta) not in _DELTAS:
+            # Models of users may yield anything.
+            self.emit(delta)
             return
-        shown = delta if self._veil is None else self._veil.hold(delta)
+        if not self._watchers or self.is_settled:
+            return
+        shown = delta if self._veil is None else self._veil.hold(delta, reply)
         if shown is not None:
             self._show_piece(shown)
 

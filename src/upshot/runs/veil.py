@@ -49,7 +49,7 @@ class Veil:
     def __init__(self, texts: Sequence[str], *, name: str) -> None:
         self._shown = Secrets(texts)
         self._logged = Secrets(in_order(texts), mark=_marks(name))
-        self._held: dict[tuple[type, int], Event] = {}
+        self._held: dict[tuple[object, type, int], Event] = {}
 
     def show(self, value: V) -> V:
         """*value* as people may see it."""
@@ -73,8 +73,12 @@ class Veil:
             result = msgspec.structs.replace(result, local=own)
         return self._shown.mask(result)
 
-    def hold(self, delta: Event) -> Event | None:
+    def hold(self, delta: Event, reply: object = None) -> Event | None:
         """Keep the end of a piece back that may be the beginning of a secret.
+
+        Args:
+            delta: The piece.
+            reply: What it is a piece of; others may come piece by piece at the same time.
 
         Returns:
             What may be shown now of it and of what was kept back before; None for nothing yet.
@@ -82,7 +86,7 @@ class Veil:
         field = _PIECES.get(type(delta))
         if field is None:
             return delta
-        key = (type(delta), getattr(delta, "index", 0))
+        key = (reply, type(delta), getattr(delta, "index", 0))
         before = self._held.pop(key, None)
         text: str = getattr(delta, field)
         if before is not None:
@@ -93,17 +97,17 @@ class Veil:
             text = text[:-kept]
         return msgspec.structs.replace(delta, **{field: text}) if text else None
 
-    def release(self) -> Iterable[Event]:
-        """What was kept back and will not be gone on with."""
-        held, self._held = self._held, {}
-        return held.values()
+    def release(self, reply: object = None) -> Iterable[Event]:
+        """What was kept back of *reply*, None for all, and will not be gone on with."""
+        keys = [key for key in self._held if reply is None or key[0] is reply]
+        return [self._held.pop(key) for key in keys]
 
-    def break_off(self, text: str) -> str:
-        """What was shown of *text*, all of a reply that is not gone on with.
+    def break_off(self, text: str, reply: object = None) -> str:
+        """What was shown of *text*, all of a *reply* that is not gone on with.
 
         What was kept back is let go: it may be the most of a secret.
         """
-        kept = [one.text for one in self.release() if isinstance(one, TextDelta)]
+        kept = [one.text for one in self.release(reply) if isinstance(one, TextDelta)]
         return text.removesuffix("".join(kept))
 
 
