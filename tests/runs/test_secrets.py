@@ -12,6 +12,7 @@ import pytest
 import upshot
 from upshot import (
     Agent,
+    AgentError,
     Approve,
     Deny,
     Failed,
@@ -137,16 +138,36 @@ async def test_a_reply_that_is_stopped_within_a_secret_shows_none_of_it(stop: st
 
 
 class Breaking(ScriptedModel):
+    def __init__(self, end: ModelResponse | ValueError) -> None:
+        super().__init__([])
+        self.end = end
+
     async def stream(self, request: Any) -> Any:
         for piece in ("It is ", SECRET[:9]):
             yield TextDelta(text=piece)
-        raise ValueError("a bug")
+        if isinstance(self.end, ValueError):
+            raise self.end
+        yield self.end
 
 
-async def test_a_reply_that_breaks_within_a_secret_shows_none_of_it():
-    async with start(Agent("a", model=Breaking([])), "?", secrets=[SECRET]) as live:
-        told = [event.text async for event in live if isinstance(event, TextDelta)]
+DOWN = AgentError("server_error", "It is down.")
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        ValueError("a bug"),
+        ModelResponse(error=DOWN),
+        ModelResponse(error=DOWN, content=f"It is {SECRET[:9]}"),
+    ],
+    ids=["raised", "error", "error with the text"],
+)
+async def test_a_reply_that_breaks_within_a_secret_shows_none_of_it(end: Any):
+    async with start(Agent("a", model=Breaking(end)), "?", secrets=[SECRET], retry=None) as live:
+        events = [event async for event in live]
+    told = [event.text for event in events if isinstance(event, TextDelta)]
     assert told == ["It is "]
+    assert SECRET[:9].encode() not in b"".join(map(encode, events))
 
 
 class _Teller:

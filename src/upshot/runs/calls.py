@@ -211,9 +211,11 @@ class _Asking:
                 if isinstance(item, TextDelta):
                     self._shown.append(item.text)
                 caller.recorder.show(item, self)
-        if response.error is not None and response.content is None and self._shown:
-            # What people saw of a reply that broke off is kept.
-            response = msgspec.structs.replace(response, content=self._shown_text())
+        if response.error is not None and self._shown:
+            whole, seen = "".join(self._shown), self._shown_text()
+            if response.content in (None, whole):
+                # What people saw of a reply that broke off is kept.
+                response = msgspec.structs.replace(response, content=seen)
         caller.recorder.end_pieces(self)
         return response
 
