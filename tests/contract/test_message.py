@@ -15,11 +15,14 @@ from upshot.contract import (
     Data,
     Image,
     Message,
+    ModelRequest,
     Part,
     Reasoning,
     Role,
     Text,
     ToolCall,
+    decode,
+    encode,
 )
 from upshot.errors import Misuse
 
@@ -165,3 +168,11 @@ def test_a_conversation_can_be_put_together_with_other_messages(
             assert conversation + kind(more) == [*said, *more]
             assert kind(more) + conversation == [*more, *said]
         assert conversation == said
+
+
+@given(st.lists(messages(), max_size=3))
+def test_a_conversation_is_written_as_the_list_of_its_messages(said: list[Message]) -> None:
+    conversation = Conversation(said)
+    assert encode(conversation.so_far()) == encode(conversation) == encode(said)
+    request = ModelRequest(conversation.so_far())
+    assert decode(encode(request), ModelRequest) == request

@@ -128,6 +128,9 @@ def encode_other(value: object) -> object:
     """
     if isinstance(value, Local):
         return None
+    if hasattr(type(value), "so_far"):
+        # A conversation, whose module is above this one.
+        return [*cast("Any", value)]
     if hasattr(type(value), "model_dump"):
         # A pydantic model, as typed outputs may be; told by its method, for it is not imported.
         return cast("Any", value).model_dump(mode="json")
