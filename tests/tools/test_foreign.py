@@ -9,15 +9,15 @@ from upshot.tools import Toolbox
 
 
 @pytest.mark.parametrize(
-    ("method", "module"),
+    ("method", "module", "package"),
     [
-        ("for_pydantic_ai", "pydantic_ai"),
-        ("for_openai_agents", "agents"),
-        ("for_langchain", "langchain_core"),
+        ("for_pydantic_ai", "pydantic_ai", "pydantic-ai-slim"),
+        ("for_openai_agents", "agents", "openai-agents"),
+        ("for_langchain", "langchain_core", "langchain-core"),
     ],
 )
-def test_a_framework_that_is_missing_is_named(method, module):
+def test_a_framework_that_is_missing_is_named(method, module, package):
     if importlib.util.find_spec(module) is not None:
         pytest.skip(f"{module} is installed")
-    with pytest.raises(Misuse, match="pip install"):
+    with pytest.raises(Misuse, match=rf"is not installed: pip install {package}$"):
         getattr(Toolbox([]), method)()
