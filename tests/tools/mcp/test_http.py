@@ -33,6 +33,7 @@ class Endpoint:
         self.token = "first"
         self.headers = set()
         self.starts = 0
+        self.lists = 0
         self.moved = False
         self.forget = lambda: web.Response(status=404)
         self.forgets_a_list = False
@@ -52,6 +53,7 @@ class Endpoint:
             return web.json_response(reply, headers={"mcp-session-id": self.token})
         if request.headers.get("mcp-session-id") not in (None, self.token):
             return self.forget()
+        self.lists += message["method"] == "tools/list"
         if message["method"] == "tools/list" and self.starts == 2 and self.forgets_a_list:
             self.forgets_a_list = False
             self.token = "third"
@@ -140,6 +142,15 @@ async def test_a_session_that_was_forgotten_before_the_look_at_its_tools_is_begu
     assert (lost.code, lost.effect, lost.retryable) == ("connection_lost", Effect.NONE, True)
     assert outcome.output == {"result": "done"}
     assert endpoint.calls == ["note"]
+
+
+async def test_reads_that_run_together_look_at_the_tools_once():
+    async with served() as endpoint, open_mcp("web", url=endpoint.url, trusted=True) as tools:
+        endpoint.token = "second"
+        sums = [one(tools, "web_add", {"a": 1, "b": n}) for n in range(5)]
+        outcomes = await asyncio.gather(*sums)
+    assert [outcome.output for outcome in outcomes] == [{"result": n + 1} for n in range(5)]
+    assert (endpoint.starts, endpoint.lists) == (2, 2)
 
 
 @pytest.mark.parametrize("how", UNREADABLE)

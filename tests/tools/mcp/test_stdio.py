@@ -331,6 +331,11 @@ async def test_a_hint_of_the_open_world_is_taken_from_anybody(log):
         assert [tool.name for tool in tools if tool.network] == ["s_peek"]
 
 
+async def test_a_call_has_the_time_of_its_server_and_fails_by_its_word_only(log):
+    async with small(log, timeout_s=31) as tools:
+        assert {(tool.timeout_s, tool.error_key) for tool in tools} == {(31, None)}
+
+
 async def test_a_tool_that_only_reads_is_nothing_else(log):
     async with small(log, trusted=True) as tools:
         peek = tools["peek"]
