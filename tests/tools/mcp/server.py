@@ -143,6 +143,9 @@ def call(name, arguments, meta, send):
             return {"content": [text("it is broken")], "isError": True}
         case "show":
             return show(arguments["kind"])
+        case "put":
+            log(arguments["text"])
+            end(arguments["text"], send)
         case "look" | "die":
             log(arguments["how"])
             end(arguments["how"], send)

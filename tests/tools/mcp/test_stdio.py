@@ -188,6 +188,13 @@ async def test_a_read_that_the_server_dies_of_is_sent_twice_only(log):
     assert log.read_text().split().count("look") == 2
 
 
+async def test_a_write_that_may_be_repeated_is_sent_again_when_the_server_died(log):
+    async with small(log, trusted=True) as tools:
+        outcome = await one(tools, "s_put", {"text": "once"})
+    assert outcome.output == {"result": "done"}
+    assert log.read_text().split().count("put") == 2
+
+
 async def test_a_write_whose_connection_broke_is_not_sent_again(log):
     async with small(log) as tools:
         outcome = await one(tools, "s_die", {"how": "once"})
@@ -411,6 +418,7 @@ async def test_a_tool_set_of_another_loop_is_a_failure(log):
 
         outcome = await asyncio.to_thread(elsewhere)
     assert (outcome.code, outcome.effect) == ("not_available", Effect.NONE)
+    assert not outcome.retryable
 
 
 async def test_the_server_ends_with_the_block(log):
