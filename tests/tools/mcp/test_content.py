@@ -109,3 +109,12 @@ def test_a_text_that_says_something_else_stands_beside_structured_content(said, 
 )
 def test_an_error_says_what_the_tool_said(failed, told):
     assert read_error(failed) == told
+
+
+def test_what_is_no_text_stands_beside_structured_content():
+    block = {"type": "image", "data": "AAA=", "mimeType": "image/png"}
+    answer = read_result(result(text("1"), block, structuredContent={"result": 1}))
+    assert answer == {
+        "structured": {"result": 1},
+        "content": [Image(data=b"\0\0", media_type="image/png")],
+    }
