@@ -100,7 +100,7 @@ class Connection:
             return self._line
 
     async def aclose(self) -> None:
-        """Close every line and end the server's process; done within a few seconds."""
+        """Close every line and end the server; one that keeps silent is given up after 10 s."""
         self._closed = True
         if self._line is not None:
             self._line.drop()
