@@ -220,6 +220,7 @@ def main():
         print("waiting for somebody to log in", file=sys.stderr, flush=True)
     for line in sys.stdin:
         if "silent" in sys.argv:
+            log("asked")
             continue
         reply = answer(json.loads(line), send)
         if reply is not None:

@@ -294,12 +294,13 @@ async def test_a_start_that_is_cancelled_leaves_no_program(log):
             pass
 
     task = asyncio.create_task(begin())
-    while not log.exists():
+    # One that was asked something is in hand; one that only runs may still be killed at once.
+    while not log.exists() or "asked" not in log.read_text():
         await asyncio.sleep(0.005)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert log.read_text().split() == ["start", "end"]
+    assert log.read_text().split()[-1] == "end"
 
 
 async def test_a_list_comes_page_by_page(log):
