@@ -5,7 +5,7 @@ import pickle
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.contract.strategies import messages, parts
@@ -21,6 +21,7 @@ from upshot.contract import (
     Role,
     Text,
     ToolCall,
+    Unknown,
     decode,
     encode,
 )
@@ -171,6 +172,7 @@ def test_a_conversation_can_be_put_together_with_other_messages(
 
 
 @given(st.lists(messages(), max_size=3))
+@example([Message("system", (Unknown(raw={"kind": "hologram"}),))])
 def test_a_conversation_is_written_as_the_list_of_its_messages(said: list[Message]) -> None:
     conversation = Conversation(said)
     assert encode(conversation.so_far()) == encode(conversation) == encode(said)

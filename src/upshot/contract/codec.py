@@ -20,7 +20,7 @@ from .card import AgentCard
 from .checkpoint import Checkpoint
 from .event import Event
 from .free_json import to_json, to_plain
-from .message import UNKNOWN_TAG, Message, Part, Unknown
+from .message import UNKNOWN_TAG, Conversation, Message, Part, Unknown
 from .outcome import ToolOutcome
 from .record import ToolRecord
 from .request import Request
@@ -212,7 +212,7 @@ def _unfold(value: Any, plain: Any) -> Any:
         for name in value.__struct_fields__:
             if name in plain:
                 plain[name] = _unfold(getattr(value, name), plain[name])
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, list | tuple | Conversation):
         pairs = zip(cast("list[Any]", value), cast("list[Any]", plain), strict=True)
         return [_unfold(item, form) for item, form in pairs]
     elif isinstance(value, dict) and isinstance(plain, dict):
