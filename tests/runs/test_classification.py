@@ -199,15 +199,18 @@ async def test_our_own_cancel_is_canceled() -> None:
 
 
 async def test_an_engine_that_refuses_its_cancel_and_answers_has_completed() -> None:
+    at_work = asyncio.Event()
+
     async def work(run: Any, host: Any, board: Any) -> str:
+        at_work.set()
         try:
-            await asyncio.sleep(5)
+            await asyncio.sleep(60)
         except asyncio.CancelledError:
             return "anyway"
         return "never"
 
     async with start(Agent("a", engine=Do(work)), "?") as live:
-        await asyncio.sleep(0.01)
+        await at_work.wait()
         live.cancel()
         assert (await live.result()).output == "anyway"
 

@@ -151,16 +151,17 @@ async def test_a_stream_is_not_tried_again_after_its_first_delta() -> None:
 
 
 async def test_leaving_early_cancels_the_run() -> None:
-    ended = asyncio.Event()
+    at_work, ended = asyncio.Event(), asyncio.Event()
 
     async def work(run: Any, host: Any, board: Any) -> None:
+        at_work.set()
         try:
             await asyncio.sleep(60)
         finally:
             ended.set()
 
     async with start(Agent("a", engine=Do(work)), "?") as live:
-        await asyncio.sleep(0.01)
+        await at_work.wait()
     assert ended.is_set()
     assert live.done
     assert (await live.result()).status is Status.CANCELED

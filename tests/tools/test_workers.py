@@ -51,11 +51,13 @@ def run(workers: Workers) -> int:
 
 
 def until_idle(workers: Workers) -> None:
-    # The end of a job is told before its thread has gone back.
-    for _ in range(20_000):
-        if workers._idle:
-            return
+    """Wait until no thread has work: a job tells its end before its thread has gone back."""
+    for _ in range(60_000):
+        with workers._lock:
+            if len(workers._idle) == workers.alive:
+                return
         threading.Event().wait(0.001)
+    raise AssertionError("a thread never went back")
 
 
 def test_a_thread_is_used_again():
@@ -103,8 +105,8 @@ def test_a_lost_thread_is_counted_until_it_comes_back(gate: threading.Event):
     gate.set()
     assert ended.wait(PATIENCE_S)
     until_idle(workers)
-    run(workers)
     assert workers.lost == 0
+    assert run(workers)
 
 
 def test_a_job_that_has_just_ended_is_not_counted_as_lost():
