@@ -6,12 +6,13 @@ would. ``make_assistant("openai:gpt-5")`` is the same with a real one.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import re
 from collections.abc import Sequence
 from typing import Any
 
-from upshot import Agent, Message, Role, ScriptedModel, ToolCall, ToolContext, tool
+from upshot import Agent, Message, Misuse, Role, ScriptedModel, ToolCall, ToolContext, resolve, tool
 
 SHELVES = 40
 
@@ -34,13 +35,27 @@ async def send_parcel(order: int) -> str:
 
 
 def make_assistant(model: str | None = None) -> Agent[Any]:
-    """The assistant, with a model by name or the scripted one."""
+    """The assistant, with a model by name or the scripted one.
+
+    Raises:
+        Misuse: *model* names none.
+    """
     return Agent(
         "assistant",
-        model=model or ScriptedModel(answer, name="scripted:assistant"),
+        model=resolve(model) if model else ScriptedModel(answer, name="scripted:assistant"),
         instructions="Find parcels and send them, when the customer wants it.",
         tools=[find_parcel, send_parcel],
     )
+
+
+def chosen_assistant() -> Agent[Any]:
+    """The assistant that the command line names."""
+    parser = argparse.ArgumentParser(description="A terminal chat. Ctrl-C stops the reply only.")
+    parser.add_argument("--model", help="a real one, such as openai:gpt-5; else scripted")
+    try:
+        return make_assistant(parser.parse_args().model)
+    except Misuse as error:
+        parser.error(str(error))
 
 
 def answer(messages: Sequence[Message]) -> str | ToolCall:

@@ -27,8 +27,10 @@ from upshot import (
     Graph,
     GraphEngine,
     Message,
+    Misuse,
     Request,
     ScriptedModel,
+    resolve,
 )
 from upshot import run as start_run
 
@@ -93,7 +95,7 @@ def make_graph(model: str | None = None) -> Graph:
     """
     scripted = ScriptedModel([lambda messages: f"# What the pages share\n\n{messages[-1].text}"])
     instructions = "Report in Markdown, with a heading, which words the pages share."
-    writer = Agent("writer", model=model or scripted, instructions=instructions)
+    writer = Agent("writer", model=resolve(model) if model else scripted, instructions=instructions)
     return Graph(
         nodes={
             "find": find_pages,
@@ -122,11 +124,19 @@ async def report(folder: Path, *, model: str | None = None, **options: Any) -> A
 def main() -> None:
     """Report on a folder, the project's own documents by default."""
     parser = argparse.ArgumentParser(description="Which words do the pages of a folder share?")
-    parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "docs")
+    parser.add_argument(
+        "folder", nargs="?", type=Path, default=ROOT / "docs", help="of *.md files; default: docs"
+    )
     parser.add_argument("--model", help="a real one, such as openai:gpt-5; else scripted")
     parser.add_argument("--journal", help="where the log goes; without it there is none")
     given = parser.parse_args()
-    result = asyncio.run(report(given.folder, model=given.model, journal=given.journal))
+    if not given.folder.is_dir():
+        parser.error(f"{given.folder} is no folder: give one with Markdown pages")
+    try:
+        result = asyncio.run(report(given.folder, model=given.model, journal=given.journal))
+    except Misuse as error:
+        # Such as a model that is none.
+        parser.error(str(error))
     if result.error is not None:
         sys.exit(f"{result.status}: {result.error}")
     print(result.content)

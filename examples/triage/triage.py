@@ -22,11 +22,14 @@ from upshot import (
     Approve,
     Deny,
     Journal,
+    Misuse,
     Observer,
+    PendingApproval,
     RunInfo,
     Status,
     ToolExecutionResult,
     ToolOutcome,
+    ToolRecord,
     open_journal,
     resume,
     run_with_handoffs,
@@ -76,25 +79,27 @@ def ask_supervisor(question: str) -> bool:
     return True
 
 
-async def work_on(ticket: str, journal: Journal, clerk: Clerk, model: str | None) -> None:
-    """One ticket from the customer's words to the answer."""
+async def work_on(ticket: str, journal: Journal, clerk: Clerk, model: str | None) -> bool:
+    """One ticket from the customer's words to the answer; returns whether there is one."""
     desk = make_desk(model)
     options: dict[str, Any] = {"journal": journal, "observers": [clerk], "approve": within_limit}
     result = await run_with_handoffs(desk, ticket, **options)
     while result.status is Status.INPUT_REQUIRED:
         answers: list[Approve | Deny] = []
         for asked in result.pending:
+            assert isinstance(asked, PendingApproval), "nothing here asks anything else"
             say(result.agent_id, f"waits for a person: {call_of(asked)}")
             agreed = ask_supervisor("Pay it back?")
             answers.append(Approve(asked.id) if agreed else Deny(asked.id, "not this time"))
         agent = next(agent for agent in desk if agent.id == result.agent_id)
         result = await resume(result.run_id, agent, answers=answers, **options)
     say("answer", result.content or f"{result.status}: {result.error}")
+    return result.success
 
 
-def call_of(call: Any) -> str:
+def call_of(call: ToolRecord | PendingApproval) -> str:
     """A tool call as it would be written."""
-    given = getattr(call, "arguments", None) or getattr(call, "arguments_validated", None) or {}
+    given = call.arguments if isinstance(call, PendingApproval) else call.arguments_validated or {}
     named = ", ".join(f"{name}={value}" for name, value in given.items())
     return f"{call.tool_name}({named})"
 
@@ -112,24 +117,33 @@ def say(who: str, text: str) -> None:
     print(f"   {who:<11} {lines[0]}", *(f"{'':15}{line}" for line in lines[1:]), sep="\n")
 
 
-async def main() -> None:
-    """Work on all tickets, one after the other."""
+async def work_on_all(journal_path: str, model: str | None) -> int:
+    """Work on all tickets, one after the other; returns how many got an answer."""
+    clerk, answered = Clerk(), 0
+    async with open_journal(journal_path) as journal:
+        for number, ticket in enumerate(TICKETS, start=1):
+            print(f'{number}  "{ticket}"')
+            answered += await work_on(ticket, journal, clerk, model)
+            print()
+    paid = sum(cents for _, cents in refunds) / 100
+    print(f"{answered} of {len(TICKETS)} tickets, {clerk.runs} sittings of agents,", end=" ")
+    print(f"{len(refunds)} refunds, {paid:.2f} in all.")
+    return answered
+
+
+def main() -> None:
+    """Open the desk."""
     parser = argparse.ArgumentParser(description="A triage desk.")
     parser.add_argument("--model", help="a real one, such as openai:gpt-5; else scripted")
     parser.add_argument("--journal", default="memory:", help="where the log goes")
     given = parser.parse_args()
-    clerk = Clerk()
-    async with open_journal(given.journal) as journal:
-        for number, ticket in enumerate(TICKETS, start=1):
-            print(f'{number}  "{ticket}"')
-            await work_on(ticket, journal, clerk, given.model)
-            print()
-    paid = sum(cents for _, cents in refunds) / 100
-    print(
-        f"{len(TICKETS)} tickets, {clerk.runs} sittings of agents, {len(refunds)} refunds,", end=" "
-    )
-    print(f"{paid:.2f} in all, each paid once.")
+    try:
+        answered = asyncio.run(work_on_all(given.journal, given.model))
+    except Misuse as error:
+        # Such as a model that is none.
+        parser.error(str(error))
+    sys.exit(0 if answered == len(TICKETS) else 1)
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()

@@ -24,6 +24,7 @@ from upshot import (
     Clock,
     MachineEngine,
     Misuse,
+    PendingQuestion,
     Request,
     Status,
     load_machine,
@@ -82,6 +83,7 @@ async def ask_all(
         result = await run(patient, request, journal=journal)
         while result.status is Status.INPUT_REQUIRED:
             (quota,) = result.pending
+            assert isinstance(quota, PendingQuestion)
             parked_s.append(float(quota.question))
             await clock.sleep(parked_s[-1])
             answers = [Answer(quota.id, True)]

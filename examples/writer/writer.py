@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import json
 import re
+import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +27,7 @@ from upshot import (
     Decider,
     FinalizeDecision,
     Message,
+    Misuse,
     Request,
     RunInfo,
     ScriptedModel,
@@ -167,16 +169,23 @@ def report(result: AgentResult[str], critic: Critic) -> None:
 def main() -> None:
     """Summarise a file, this project's own start page by default."""
     parser = argparse.ArgumentParser(description="A writer and a critic.")
-    parser.add_argument("file", nargs="?", type=Path, default=ROOT / "README.md")
+    parser.add_argument(
+        "file", nargs="?", type=Path, default=ROOT / "README.md", help="a text; default: README.md"
+    )
     parser.add_argument("--model", help="a real one, such as openai:gpt-5; else scripted")
     parser.add_argument("--attempts", type=int, default=4, help="how many drafts at most")
     given = parser.parse_args()
     try:
         text = given.file.read_text("utf-8")
-    except OSError as error:
-        parser.error(f"{given.file}: {error.strerror}: give a text file to summarise")
-    result, critic = asyncio.run(summarise(text, model=given.model, attempts=given.attempts))
+        result, critic = asyncio.run(summarise(text, model=given.model, attempts=given.attempts))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        parser.error(f"{given.file}: {reason}: give a text file to summarise")
+    except Misuse as error:
+        # Such as a model that is none.
+        parser.error(str(error))
     report(result, critic)
+    sys.exit(0 if result.success else 1)
 
 
 if __name__ == "__main__":

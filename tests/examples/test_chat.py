@@ -30,6 +30,15 @@ def read_until(process: subprocess.Popen[str], word: str) -> None:
     assert any(word in line for line in process.stdout), f"it never said {word}"
 
 
+def read_prompt(process: subprocess.Popen[str], prompt: str) -> None:
+    assert process.stdout is not None
+    shown = ""
+    while prompt not in shown:
+        piece = process.stdout.read(1)
+        assert piece, f"it ended with {shown}"
+        shown += piece
+
+
 def said(*lines: str) -> str:
     with chat() as process:
         out, err = process.communicate("".join(f"{line}\n" for line in lines))
@@ -66,6 +75,24 @@ def test_ctrl_c_stops_the_reply_and_not_the_chat() -> None:
         out, err = process.communicate("hello\n")
     assert (process.returncode, err) == (0, "")
     assert "Ask me where the parcel of an order is" in out
+
+
+def test_ctrl_c_at_a_question_is_a_no_and_the_chat_goes_on() -> None:
+    with chat() as process:
+        assert process.stdin is not None
+        process.stdin.write("Send order 3.\n")
+        process.stdin.flush()
+        read_prompt(process, "[y/N] ")
+        process.send_signal(signal.SIGINT)
+        # The first line is for a signal that came right before the reading began.
+        out, err = process.communicate("y\nhello\n")
+    assert (process.returncode, err) == (0, "")
+    assert "The parcel of order 3 is sent." not in out
+    assert "Ask me where the parcel of an order is" in out
+
+
+def test_the_end_of_the_input_leaves_the_shell_on_a_line_of_its_own() -> None:
+    assert said().endswith("> \n")
 
 
 def test_every_line_fits_80_columns() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -30,3 +31,40 @@ def test_an_example_tells_its_options_and_takes_a_model_where_one_can_be_chosen(
         timeout=60,
     )
     assert ("--model" in done.stdout) is (name not in WITHOUT_MODEL)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMED if name not in WITHOUT_MODEL])
+def test_a_model_that_is_none_is_told_in_a_line(name: str, tmp_path: Path) -> None:
+    (tmp_path / "page.md").write_text("A page.\n")
+    done = started(name, "--model", "gpt-5", folder=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].endswith(
+        'error: \'gpt-5\' names no model: write "provider:model", such as "openai:gpt-5" or '
+        '"anthropic:claude-sonnet-4-5"'
+    )
+
+
+def test_a_folder_that_is_not_there_is_told_in_a_line(tmp_path: Path) -> None:
+    done = started("examples/mapreduce/mapreduce.py", "nowhere", folder=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.endswith("error: nowhere is no folder: give one with Markdown pages\n")
+
+
+def test_a_desk_that_answers_nobody_fails(tmp_path: Path) -> None:
+    script = tmp_path / "none.json"
+    script.write_text("[]")
+    done = started("examples/triage/triage.py", "--model", f"scripted:{script}", folder=tmp_path)
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-1].startswith("0 of 5 tickets, ")
+
+
+def started(name: str, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", ROOT / name, *arguments],
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        cwd=folder,
+        text=True,
+        check=False,
+        timeout=60,
+    )
