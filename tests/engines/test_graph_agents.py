@@ -18,6 +18,7 @@ from upshot import (
     Interrupted,
     Misuse,
     ModelResponse,
+    Retry,
     ScriptedModel,
     ScriptEngine,
     run,
@@ -124,6 +125,23 @@ async def test_a_model_of_the_run_is_lent_to_all() -> None:
 
 
 # -- an agent that was given up, or followed a wish to stop
+
+
+@pytest.mark.parametrize("retry", [None, Retry(max_tries=1)], ids=["off", "one"])
+async def test_what_the_call_says_about_tries_holds_for_agents_in_nodes(
+    retry: Retry | None,
+) -> None:
+    busy = ModelResponse(error=AgentError(ErrorCode.SERVER_ERROR, "busy", retryable=True))
+    clock = FakeClock()
+    result = await walk(Graph({"a": Graph({"b": says(busy, "hi")})}), retry=retry, clock=clock)
+    assert (result.error and result.error.code, clock.sleeps) == (ErrorCode.SERVER_ERROR, [])
+
+
+async def test_an_agent_in_a_node_keeps_its_own_tries_where_the_call_says_nothing() -> None:
+    busy = ModelResponse(error=AgentError(ErrorCode.SERVER_ERROR, "busy", retryable=True))
+    result = await walk(Graph({"a": says(busy, "hi", retry=None)}))
+    assert result.error is not None
+    assert result.error.code == ErrorCode.SERVER_ERROR
 
 
 def giving_up(asked: list[str] | None = None) -> Agent[Any]:

@@ -388,6 +388,15 @@ async def test_a_state_that_retries_leaves_no_retry_to_the_model_call() -> None:
     assert result.output == {"code": "rate_limit", "message": "again"}
 
 
+async def test_what_the_call_says_about_tries_holds_for_agents_in_states() -> None:
+    clock = FakeClock()
+    again = AgentError("rate_limit", "again", retryable=True)
+    agent: Agent[Any] = Agent("talker", model=ScriptedModel([again, "late"]))
+    result = await go(asking("on_error: other", agents={"talker": agent}), retry=None, clock=clock)
+    assert result.output == {"code": "rate_limit", "message": "again"}
+    assert clock.sleeps == []
+
+
 async def test_what_will_not_pass_is_not_tried_again() -> None:
     clock = FakeClock()
     agents = {"talker": talker(AgentError("auth_error", "no"), "never")}

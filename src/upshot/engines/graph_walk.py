@@ -14,6 +14,7 @@ from ..contract.article import kind_of
 from ..errors import Misuse
 from ..runs import Aborted, Board, Failed, Interrupted, Parked, blame
 from ..tools import ToolError
+from .asked import ask_about, asked_in
 from .bug import error_of_tool
 from .graph import Graph
 from .graph_board import BoardCopy, Change, apply, read_change
@@ -22,12 +23,10 @@ from .graph_crowd import together
 from .graph_node import AgentTask, ForEach, Node, Parallel, Question, ToolTask, members_of
 from .graph_trip import Trip
 from .graph_work import (
-    ask_about,
     ask_person,
     call_tool,
     evaluate,
     keep_value,
-    last_text,
     run_agent,
 )
 from .handing import warn_of_unread
@@ -390,7 +389,7 @@ class _Step:
         if not listed:
             return []
         _, node = next(members_of(work))
-        said = board.asked or last_text(board)
+        said = board.asked or asked_in(board.messages(), self._trip.run.feedback)
         works: list[Any] = []
         for number, item in enumerate(listed):
             mine = BoardCopy(board)

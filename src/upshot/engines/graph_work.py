@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-import msgspec
 from msgspec.structs import replace
 
 from ..contract import (
@@ -32,19 +31,18 @@ from ..contract import (
 from ..contract.article import kind_of
 from ..errors import Misuse
 from ..runs import Board, Failed, Parked, read_returned
+from .asked import asked_in
 from .graph_board import BoardCopy
 from .graph_node import AgentTask, Question, ToolTask
 from .graph_trip import Trip
 from .handing import form_of
-from .lent_model import model_for
+from .lent_model import lent_options
 
 __all__ = [
-    "ask_about",
     "ask_person",
     "call_tool",
     "evaluate",
     "keep_value",
-    "last_text",
     "run_agent",
 ]
 
@@ -81,12 +79,9 @@ async def run_agent(
     if callable(asked):
         asked = await evaluate(asked, board)
     if asked is None:
-        asked = board.asked or last_text(board)
+        asked = board.asked or asked_in(board.messages(), trip.run.feedback)
     request = asked if isinstance(asked, Request) else Request(str(asked))
-    given = trip.run.dependencies
-    options: dict[str, Any] = {} if given is None else {"dependencies": given}
-    if (model := model_for(task.agent, trip.run)) is not None:
-        options["model"] = model
+    options = lent_options(task.agent, trip.run)
     if is_retried:
         options["retry"] = None
     result: AgentResult[Any] = await trip.run.child(task.agent, request, key=key, **options)
@@ -100,18 +95,6 @@ async def run_agent(
         # An earlier hand-off is over where this agent made none.
         board.set(HANDOFF_STATE_KEY, handoff)
     return result.output if result.output is not None else result.content, handoff
-
-
-def last_text(board: Board) -> str:
-    """The text of the last message on the main channel, "" where there is none."""
-    messages = board.messages()
-    return messages[-1].text if messages else ""
-
-
-def ask_about(item: Json, text: str) -> str:
-    """What an agent is asked that works on *item*, where *text* is all that was said."""
-    written = item if isinstance(item, str) else msgspec.json.encode(item).decode()
-    return f"{text}\n\n{written}" if text else written
 
 
 async def call_tool(trip: Trip, task: ToolTask, board: Board, call_id: str) -> Json:

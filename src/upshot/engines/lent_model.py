@@ -1,4 +1,4 @@
-"""Lent model: which model an agent inside a graph or machine works with."""
+"""Lent model: with what of the run an agent works inside its graph or machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,25 @@ from ..models import name_of
 from ..runs import Run
 from .loop import LoopEngine
 
-__all__ = ["check_models", "model_for"]
+__all__ = ["check_models", "lent_options", "model_for"]
+
+
+def lent_options(agent: Agent[Any], run: Run) -> dict[str, Any]:
+    """The options of the run that hold for *agent* inside of it too.
+
+    Returns:
+        Its dependencies; its model, where ``model_for`` gives one; and how model calls are tried
+        again, where the call said it: an option of the call wins over that of any agent.
+    """
+    options: dict[str, Any] = {}
+    if run.dependencies is not None:
+        options["dependencies"] = run.dependencies
+    model = model_for(agent, run)
+    if model is not None:
+        options["model"] = model
+    if run.retry != run.agent.retry:
+        options["retry"] = run.retry
+    return options
 
 
 def model_for(agent: Agent[Any], run: Run) -> Model | None:

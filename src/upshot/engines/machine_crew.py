@@ -26,7 +26,7 @@ from ..errors import Misuse
 from ..runs import Aborted, Failed, Interrupted, Parked, Run, RunHost
 from ..tools import resolve_tools
 from .graph_trip import Trip
-from .lent_model import check_models, model_for
+from .lent_model import check_models, lent_options
 from .machine_fault import nearest
 from .machine_outcome import Outcome
 from .machine_state import Machine, Task
@@ -181,17 +181,12 @@ class Crew:
         agent, run = self._agents[id(task)], trip.run
         if not isinstance(agent, Agent):
             return await _execute(agent, given, deepcopy(dict(context)), run=run, host=trip.host)
-        options: dict[str, Any] = {}
-        if run.dependencies is not None:
-            options["dependencies"] = run.dependencies
+        options = lent_options(agent, run)
         if self._tools and any(isinstance(tool, str) for tool in agent.tools or ()):
             options["tools"] = self._tools
         if task.retry is not None:
             # Retry lives in one place: a state that says how leaves none to the model call.
             options["retry"] = None
-        model = model_for(agent, run)
-        if model is not None:
-            options["model"] = model
         result = await run.child(agent, _request(given), key=key, **options)
         if result.status is Status.INPUT_REQUIRED:
             raise Parked(*result.pending)

@@ -22,6 +22,7 @@ from ..contract import (
 from ..contract.article import kind_of
 from ..errors import Misuse
 from ..runs import Board, Run, RunHost
+from .asked import asked_in
 from .graph_trip import Trip
 from .handing import hand_over
 from .machine_crew import Crew, MachineAgent
@@ -147,5 +148,5 @@ class MachineEngine:
 def _given(run: Run, board: Board, variables: JsonObject) -> JsonObject:
     """What expressions see as ``input``: what the request names, and its text as message."""
     asked = [message for message in board.messages(MAIN_CHANNEL) if message.role is Role.USER]
-    text = asked[-1].text if asked else run.request.to_message().text
+    text = asked_in(asked, run.feedback, otherwise=run.request.to_message().text)
     return {"message": text, **run.request.inputs}

@@ -16,9 +16,9 @@ from ..contract import (
 )
 from ..contract.article import kind_of
 from ..runs import Failed
+from .asked import ask_about
 from .graph_crowd import together
 from .graph_trip import Trip
-from .graph_work import ask_about
 from .machine_crew import Crew
 from .machine_outcome import Outcome, summed
 from .machine_scope import Scope

@@ -25,6 +25,7 @@ from ..contract import (
     Origin,
     PendingApproval,
     Request,
+    Retry,
     RunInfo,
     RunWarning,
     Status,
@@ -166,6 +167,11 @@ class Run:
     def settings(self) -> ModelSettings | None:
         """How the model is asked."""
         return self._ground.plan.settings
+
+    @_fact
+    def retry(self) -> Retry | None:
+        """How its failed model calls are tried again, None for not at all."""
+        return self._ground.plan.retry
 
     @_fact
     def output(self) -> OutputType:
