@@ -62,7 +62,7 @@ class ResumeOptions(TypedDict, total=False):
         parent_run_id: Wins over the run that this one is started in.
         resume_from: A checkpoint for an engine that keeps none.
         max_attempts: How often a decider may have it done, the first included; at least 1.
-        retry: Of failed model calls; None is off.
+        retry: Of failed model calls, those of agents in its graph or machine too; None is off.
         budget: Limits; wins over the agent's as a whole.
         dependencies: One object for tools and engines, ``ToolContext.dependencies``.
         approve: Asked before a tool that needs approval; True, False, or None to defer.
