@@ -40,7 +40,7 @@ from upshot import (
     tool,
 )
 from upshot.entry.answering import keep_answers
-from upshot.journal import SqliteJournal
+from upshot.journal import MemoryJournal, SqliteJournal
 from upshot.journal.holder import this_process
 
 PROGRAM = '''
@@ -306,7 +306,7 @@ def test_of_two_that_resume_a_dead_run_at_once_one_goes_on(
 
 CLAIMER = """
 import asyncio, sys
-from upshot.journal import SqliteJournal
+from upshot.journal import MemoryJournal, SqliteJournal
 
 async def main(path):
     journal = await SqliteJournal.open(path)
@@ -369,7 +369,12 @@ class Outrun(SqliteJournal):
     """Another one begins and ends a run with the same id just before it is claimed."""
 
     async def claim_free(self, run_id: str) -> int:
-        await run(Agent("other", model=ScriptedModel(["Other."])), asked(run_id), journal=self.path)
+        # As from another process: in this one, it is known who works on what.
+        elsewhere, lines = MemoryJournal(), f"{self.path}.jsonl"
+        await run(Agent("other", model=ScriptedModel(["Other."])), asked(run_id), journal=elsewhere)
+        await elsewhere.export(run_id, lines)
+        async with open_journal(self.path) as other:
+            await other.import_(lines)
         return await super().claim_free(run_id)
 
 

@@ -7,6 +7,7 @@ is there once, whatever ends the process then.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 
 import msgspec
 from msgspec.structs import replace
@@ -72,18 +73,18 @@ async def keep_answers(run_id: str, answers: Sequence[AnyAnswer], *, journal: Wh
 
     Raises:
         Misuse: There is no such run, it is not parked, or nobody waits for such an answer.
-        JournalError: The journal cannot be read or written, or another process works on the run.
+        JournalError: The journal cannot be read or written, or a run is being worked on.
     """
     async with open_journal(journal, create=False) as opened:
         # First without taking it: from who works on it nothing is taken to tell the caller so.
         await _sort_parked(answers, run_id, opened)
-        async with taken(run_id, opened, take_over=False) as epoch:
+        async with taken(run_id, opened, take_over=False) as hold:
             # Who had the run until now may have gone on with it meanwhile.
             given = await _sort_parked(answers, run_id, opened)
             own = given.pop(run_id, [])
             for gone in await hand_down(given, opened):
                 raise _not_waiting(gone)
-            await _write(own, run_id, opened, epoch, ())
+            await _write(own, run_id, opened, hold.epoch, ())
 
 
 async def sort_answers(
@@ -133,18 +134,23 @@ async def hand_down(
         answers: By run, as ``sort_answers`` gives them.
         journal: Where the logs are.
         secrets: What is masked in them.
-        take_over: Whether to take a run from another process that lives.
+        take_over: Whether to take runs from who works on them.
 
     Returns:
         The runs that have ended meanwhile; nothing is written into their logs.
 
     Raises:
-        JournalError: A log cannot be written, or another process works on the run.
+        JournalError: A log cannot be written, or a run is being worked on; nothing is written then.
     """
     gone: list[str] = []
-    for run_id, given in answers.items():
-        async with taken(run_id, journal, take_over=take_over) as epoch:
-            if not await _write(given, run_id, journal, epoch, secrets):
+    async with AsyncExitStack() as stack:
+        # All before the first is written: where one is refused, no answer is kept.
+        holds = {
+            run_id: await stack.enter_async_context(taken(run_id, journal, take_over=take_over))
+            for run_id in answers
+        }
+        for run_id, given in answers.items():
+            if not await _write(given, run_id, journal, holds[run_id].epoch, secrets):
                 gone.append(run_id)
     return gone
 

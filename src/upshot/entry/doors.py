@@ -128,7 +128,8 @@ async def resume(
     """Go on with a run that is parked, or whose process died.
 
     Finished calls are not made again. A run that has ended gives its result, and nothing
-    is written. A run that another living process on this machine works on is left to it.
+    is written. A run that this process, or another living one on this machine, works on is left
+    to it.
 
     Args:
         run_id: The run.
@@ -139,8 +140,9 @@ async def resume(
         journal: Where its log is.
         answers: What people answered, for runs inside it too; the others stay pending. An id that
             several runs use is ``<run_id>/<id>``.
-        take_over: Take the run also from another living process, which then fails at its next
-            write to the log; what it does until then is done twice.
+        take_over: Take the run also from who works on it, in this process or in another living
+            one, which then fails at its next write to the log; what it does until then is done
+            twice.
         options: See ``ResumeOptions``; attributes, artifacts, budget and max_attempts are taken
             from the log where they are not given.
 
@@ -149,7 +151,7 @@ async def resume(
 
     Raises:
         Misuse: There is no such run, or an argument is wrong.
-        JournalError: The journal cannot be opened or read, or another process works on the run.
+        JournalError: The journal cannot be opened or read, or the run is being worked on.
     """
     from .opening import run_child
     from .relay import resume_any
@@ -175,7 +177,7 @@ def reopen(
 
     Raises:
         Misuse: There is no such run, it has ended, or an argument is wrong.
-        JournalError: The journal cannot be opened or read, or another process works on the run.
+        JournalError: The journal cannot be opened or read, or the run is being worked on.
     """
     from ..block import Block
     from .opening import reopened

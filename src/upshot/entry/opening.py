@@ -44,7 +44,7 @@ from .outer import left_behind
 from .planning import plan_again, plan_run, secrets_of
 from .resumption import check_onward
 from .spec import to_agent
-from .taking import taken
+from .taking import Hold, is_at_work, taken
 
 __all__ = [
     "KnownRun",
@@ -58,10 +58,6 @@ __all__ = [
     "started",
     "typed",
 ]
-
-
-# New runs in this process whose log may have no event yet, by journal and id.
-_begun: set[tuple[int, str]] = set()
 
 
 class KnownRun(Misuse):
@@ -107,8 +103,8 @@ async def begin(
         return
     async with open_journal(where) as journal:
         plan = await _plan_new(agent, request, options, journal, **more)
-        async with _taken_anew(plan, journal) as epoch:
-            yield LiveRun(Sitting(plan, epoch=epoch), watch=watch)
+        async with _taken_anew(plan, journal) as hold:
+            yield LiveRun(hold.give(Sitting(plan, epoch=hold.epoch)), watch=watch)
 
 
 async def run_whole(
@@ -130,17 +126,23 @@ async def run_whole(
         return await outer.stand_in(agent, request, **options)
     check_options(options)
     where = options.get("journal") if outer is None else place_of(options)
-    if where is None or isinstance(where, MemoryJournal):
+    if where is None or type(where) is MemoryJournal:
         plan = usual_plan(agent, request, options, where) if outer is None else None
         if plan is None:
             plan = await _plan_new(agent, request, options, where, child=child)
-        # Nobody else has it: it need not be let go.
-        epoch = None if where is None else await where.claim(plan.run_id)
-        return await live_through(Sitting(plan, epoch=epoch))
+        if where is None:
+            return await live_through(Sitting(plan))
+        # What settles need not be let go, and all that ends does, but for what is cut off.
+        epoch = where.begin(plan.run_id)
+        try:
+            return await live_through(Sitting(plan, epoch=epoch))
+        except BaseException:
+            where.release(plan.run_id, epoch)
+            raise
     async with open_journal(where) as journal:
         plan = await _plan_new(agent, request, options, journal, child=child)
-        async with _taken_anew(plan, journal) as epoch:
-            return await live_through(Sitting(plan, epoch=epoch))
+        async with _taken_anew(plan, journal) as hold:
+            return await live_through(hold.give(Sitting(plan, epoch=hold.epoch)))
 
 
 async def run_child(
@@ -219,7 +221,7 @@ async def go_on(
     Args:
         is_known: Whether the run round it has counted what it used until now; it then belongs to
             who has that one.
-        take_over: Whether to take it from another process that lives.
+        take_over: Whether to take it from who works on it.
 
     The others: see ``resume``.
 
@@ -236,7 +238,7 @@ async def go_on(
             given = await sort_answers(answers, past, run_id, opened)
             own = tuple(given.pop(run_id, ()))
             plan = await plan_again(past, run_id, agent, {**options}, opened, child=child)
-            async with taken(run_id, opened, take_over=take_over or is_known) as epoch:
+            async with taken(run_id, opened, take_over=take_over or is_known) as hold:
                 # Who had the run until now may have gone on with it meanwhile.
                 await read_on(past, run_id, opened)
                 if not past.ended:
@@ -245,8 +247,8 @@ async def go_on(
                     await read_children(past, opened)
                     told = () if is_known else await left_behind(past, run_id, opened)
                     plan = replace(plan, is_known=is_known, seed=tuple(past.seed), warnings=told)
-                    sitting = Sitting(plan, past=past, answers=own, epoch=epoch)
-                    yield LiveRun(sitting, watch=watch)
+                    sitting = Sitting(plan, past=past, answers=own, epoch=hold.epoch)
+                    yield LiveRun(hold.give(sitting), watch=watch)
                     return
         if past.result is not None:
             yield typed(past.result, to_agent(agent, options.get("engine")))
@@ -268,23 +270,20 @@ async def _plan_new(
         plan = replace(plan, noted=noted)
     if journal is not None:
         await _refuse_known(plan, journal)
+        if _is_chosen(plan) and is_at_work(plan.run_id, journal):
+            # It is about to begin, and its log has no event yet.
+            raise Misuse(_known(plan.run_id))
     return plan
 
 
 @asynccontextmanager
-async def _taken_anew(plan: Plan, journal: Journal) -> AsyncGenerator[int]:
+async def _taken_anew(plan: Plan, journal: Journal) -> AsyncGenerator[Hold]:
     """Take the log of a new run; a run inside another one belongs to who has that one."""
-    place = id(journal), plan.run_id
-    if place in _begun:
-        raise Misuse(_known(plan.run_id))
-    _begun.add(place)
-    try:
-        async with taken(plan.run_id, journal, take_over=plan.parent is not None) as epoch:
-            # Another process may have begun it, and be through with it, since it was looked up.
-            await _refuse_known(plan, journal)
-            yield epoch
-    finally:
-        _begun.discard(place)
+    is_inside = plan.parent is not None
+    async with taken(plan.run_id, journal, take_over=False, is_owned=is_inside) as hold:
+        # Another process may have begun it, and be through with it, since it was looked up.
+        await _refuse_known(plan, journal)
+        yield hold
 
 
 def place_of(options: RunOptions) -> Where | None:
@@ -313,10 +312,13 @@ async def has_log(run_id: str, journal: Journal) -> bool:
 
 
 async def _refuse_known(plan: Plan, journal: Journal) -> None:
-    is_chosen = plan.request.run_id or plan.resume_from is not None
-    # An id of ours is random, and need not be looked up.
-    if is_chosen and await has_log(plan.run_id, journal):
+    if _is_chosen(plan) and await has_log(plan.run_id, journal):
         raise KnownRun(plan.run_id)
+
+
+def _is_chosen(plan: Plan) -> bool:
+    # An id of ours is random, and need not be looked up.
+    return bool(plan.request.run_id) or plan.resume_from is not None
 
 
 def _known(run_id: str) -> str:

@@ -77,7 +77,7 @@ class _Relay:
 
     Attributes:
         answers: What people answered, until a run goes on with it.
-        take_over: Whether to take runs from another process that lives.
+        take_over: Whether to take runs from who works on them.
     """
 
     def __init__(
@@ -222,7 +222,7 @@ async def resume_any(
     Args:
         agents: Who worked on it; or all who may get the request.
         child: Starts a run inside it.
-        take_over: Whether to take it from another process that lives.
+        take_over: Whether to take it from who works on it.
 
     The others, what it returns and raises: see ``resume``.
     """

@@ -1,38 +1,140 @@
-"""Taking: a run's log is taken for as long as it is worked on here."""
+"""Taking: a run's log is taken for as long as it is worked on here.
+
+A journal's file tells which process has a run, and an epoch who had it last. What is told neither
+by, two that want one run in one process, is told by a table of those who are at work in it.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import os
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from weakref import ref
 
 from ..contract import Journal
+from ..errors import JournalError
+from ..journal import MemoryJournal
+from ..runs import Sitting
 
-__all__ = ["taken"]
+__all__ = ["Hold", "is_at_work", "taken"]
+
+# The place of a log, and the run.
+_Place = tuple[str | int, str]
+
+_holds: dict[_Place, Hold] = {}
+# Loops of several threads may work on the runs of one file.
+_lock = threading.Lock()
+
+
+class Hold:
+    """That somebody in this process has a run.
+
+    Attributes:
+        epoch: Under which the log was claimed; 0 before.
+    """
+
+    __slots__ = ("_loop", "_sitting", "epoch")
+
+    def __init__(self) -> None:
+        self.epoch: int = 0
+        # What was left behind in a loop that is closed is not kept alive by this.
+        self._loop = ref(asyncio.get_running_loop())
+        self._sitting: ref[Sitting] | None = None
+
+    def give(self, sitting: Sitting) -> Sitting:
+        """Note that *sitting* is what works on it; returns it."""
+        self._sitting = ref(sitting)
+        return sitting
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether the run is worked on, and has neither settled nor lost its log."""
+        loop = self._loop()
+        if loop is None or not loop.is_running():
+            # Like a process that is suspended: should it go on, its epoch is an old one.
+            return False
+        if self._sitting is None:
+            return True
+        sitting = self._sitting()
+        recorder = sitting and sitting.recorder
+        return recorder is not None and not (recorder.is_settled or recorder.is_lost)
 
 
 @asynccontextmanager
-async def taken(run_id: str, journal: Journal, *, take_over: bool) -> AsyncGenerator[int]:
+async def taken(
+    run_id: str, journal: Journal, *, take_over: bool, is_owned: bool = False
+) -> AsyncGenerator[Hold]:
     """Take a run, and let it go in the end, however that comes.
 
-    A journal that more than one process may have open has ``claim_free``, which leaves a run to
-    a living process, and ``release``; of any other one each claim takes over.
+    It is left to who works on it in this process. A journal that more than one process may have
+    open has ``claim_free``, which leaves it to another living one too, and ``release``.
 
     Args:
         run_id: The run.
         journal: Where its log is.
-        take_over: Whether to take it from another process that lives.
+        take_over: Whether to take it from who is at work on it.
+        is_owned: Whether to take it from another process, but not from within this one.
 
     Yields:
-        The epoch.
+        The hold, which is to be told what works on the run.
 
     Raises:
-        JournalError: Another process works on the run, or its log cannot be used.
+        JournalError: The run is worked on, or its log cannot be used.
     """
-    claim_free = None if take_over else getattr(journal, "claim_free", None)
-    epoch = await (claim_free or journal.claim)(run_id)
+    place, hold = _place_of(journal, run_id), Hold()
+    with _lock:
+        if not take_over and is_at_work(run_id, journal):
+            raise _busy(run_id)
+        _holds[place] = hold
     try:
-        yield epoch
+        claim_free = None if take_over or is_owned else getattr(journal, "claim_free", None)
+        hold.epoch = await (claim_free or journal.claim)(run_id)
+        try:
+            yield hold
+        finally:
+            release = getattr(journal, "release", None)
+            if release is not None:
+                release(run_id, hold.epoch)
     finally:
-        release = getattr(journal, "release", None)
-        if release is not None:
-            release(run_id, epoch)
+        with _lock:
+            # Who took it over since keeps it.
+            if _holds.get(place) is hold:
+                del _holds[place]
+
+
+def is_at_work(run_id: str, journal: Journal) -> bool:
+    """Whether somebody in this process works on a run.
+
+    Args:
+        run_id: The run.
+        journal: Where its log is; another one that is open at the same path is the same place.
+    """
+    hold = _holds.get(_place_of(journal, run_id))
+    if hold is not None and hold.is_at_work:
+        return True
+    return isinstance(journal, MemoryJournal) and journal.is_begun(run_id)
+
+
+def _place_of(journal: Journal, run_id: str) -> _Place:
+    path = getattr(journal, "path", None)
+    return (os.path.realpath(path) if isinstance(path, str) else id(journal)), run_id
+
+
+def _busy(run_id: str) -> JournalError:
+    return JournalError(
+        f"run {run_id} is being worked on in this process: wait for its result and then answer "
+        "what it still waits for, or give take_over=True",
+        run_id=run_id,
+    )
+
+
+def _after_fork() -> None:
+    global _lock  # noqa: PLW0603  # of the process, which is another one now
+    _lock = threading.Lock()
+    _holds.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

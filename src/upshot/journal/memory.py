@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from asyncio import get_running_loop
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from os import PathLike, fspath
 
-from ..contract import Event, RunSummary, encode
+from ..contract import Event, RunSettled, RunSummary, encode
 from ..errors import JournalError
 from .artifacts import MemoryArtifactStore, StoredArtifact
 from .damage import Damage
@@ -36,15 +37,18 @@ _NO_ENDS: dict[int, int] = {}
 class _Log:
     """One run."""
 
-    __slots__ = ("ends", "epoch", "events")
+    __slots__ = ("ends", "epoch", "events", "loop")
 
     # Shared by all that have been claimed once, which are nearly all.
     ends: dict[int, int]
+    # Where it was begun, None once somebody has claimed or released it.
+    loop: asyncio.AbstractEventLoop | None
 
     def __init__(self) -> None:
         self.epoch = 0
         self.events: list[Event] = []
         self.ends = _NO_ENDS
+        self.loop = None
 
     def summary(self, run_id: str) -> RunSummary:
         times = (getattr(event, "time", None) for event in reversed(self.events))
@@ -115,7 +119,43 @@ class MemoryJournal:
         elif log.events:
             log.ends = {**log.ends, log.epoch: len(log.events)}
         log.epoch += 1
+        log.loop = None
         return log.epoch
+
+    def begin(self, run_id: str) -> int:
+        """Take a run that is new, and is worked on from now on in the event loop that runs.
+
+        Args:
+            run_id: The run, which has no event.
+
+        Returns:
+            The epoch; ``claim`` takes over from it as from any other.
+        """
+        logs = self._open()
+        log = logs.get(run_id)
+        if log is None:
+            log = logs[checked_id(run_id)] = _Log()
+        log.epoch += 1
+        log.loop = get_running_loop()
+        return log.epoch
+
+    def is_begun(self, run_id: str) -> bool:
+        """Whether a run that ``begin`` took is worked on: not settled, released or taken since."""
+        log = self._logs.get(run_id)
+        if log is None or log.loop is None or not log.loop.is_running():
+            return False
+        return not log.events or type(log.events[-1]) is not RunSettled
+
+    def release(self, run_id: str, epoch: int) -> None:
+        """Note that a run is not worked on any more; returns at once.
+
+        Args:
+            run_id: The run.
+            epoch: Under which it was taken; where somebody has taken it since, nothing is done.
+        """
+        log = self._logs.get(run_id)
+        if log is not None and log.epoch == epoch:
+            log.loop = None
 
     def append(self, event: Event, *, epoch: int | None = None) -> None:
         """Take a durable event; returns at once.
