@@ -96,6 +96,27 @@ def test_answers_are_kept_for_a_later_sitting(command: Command) -> None:
     assert done() == "ab"
 
 
+def test_what_is_answered_for_later_does_not_wait_any_more(command: Command) -> None:
+    command("approve", "last", "--approve", "1", "--no-resume")
+    _, out, _ = command("show", "last")
+    assert '\nwaits for   approval of wipe {"disk":"b"' in out
+    assert "(call_one): approved by ann\n" in " ".join(out.split("  ")).replace("\n ", " ")
+    assert "\ngo on       upshot approve run-1\n" in out
+    assert "1 is answered already" in command("approve", "last", "--deny", "1")[2]
+
+
+def test_a_run_whose_questions_are_all_answered_leads_to_resume(command: Command) -> None:
+    command("approve", "last", "--all", "--no-resume")
+    assert "\ngo on       upshot resume run-1\n" in command("show", "last")[1]
+    code, _, err = command("approve", "last")
+    assert code == 2
+    assert err.endswith("waits for is answered: go on, upshot resume run-1\n")
+
+
+def test_an_option_without_its_value_leads_to_the_help_of_its_command(command: Command) -> None:
+    assert "(see upshot approve --help)" in command("approve", "last", "--edit", "1")[2]
+
+
 def test_a_yes_for_the_tool_covers_what_is_asked_next(command: Command) -> None:
     assert command("approve", "last", "--approve", "1", "--deny", "2", "--always", "tool")[0] == 0
     assert shown(command)["tool_records"][0]["approval"]["scope"] == "tool"
@@ -168,7 +189,7 @@ def test_a_run_that_has_ended_waits_for_nobody(command: Command) -> None:
     command("approve", "last", "--all")
     code, _, err = command("approve", "last")
     assert code == 2
-    assert "waits for nobody: it is completed" in err
+    assert "waits for nobody: it has completed" in err
 
 
 def test_on_a_terminal_each_is_asked_for(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.shell_completion import BashComplete
 
 import upshot
 from tests.cli.conftest import Command
+from upshot.cli.command import upshot as commands
 from upshot.journal import open_journal
 
 AGENT = """\
@@ -313,3 +315,10 @@ def test_what_is_printed_for_people_is_json_too(command: Command) -> None:
     typescript = json.loads(command("schema", "--typescript", "--json")[1])["typescript"]
     assert command("schema", "--typescript")[1] == typescript
     assert json.loads(command("schema", "--machine", "--json")[1])
+
+
+@pytest.mark.parametrize("typed", [["run"], ["run", "--journal"], ["check"], ["resume", "run-1"]])
+def test_a_shell_completes_files_where_one_is_wanted(typed: list[str]) -> None:
+    completion = BashComplete(commands, {}, "upshot", "_UPSHOT_COMPLETE")
+    (item,) = completion.get_completions(typed, "ag")
+    assert (item.type, item.value) == ("file", "ag")

@@ -101,8 +101,11 @@ def test_what_a_python_file_has_is_drawn(command: Command, name: str, node: str)
 @pytest.mark.parametrize(
     ("target", "said"),
     [
-        ("program.py", "say which graph or machine, program.py:NAME; there is agent, graph, other"),
-        ("program.py:number", "no graph or machine but a int"),
+        (
+            "program.py",
+            "program.py:NAME; there are agent, graph, other",
+        ),
+        ("program.py:number", "no graph or machine but an int"),
         ("program.py:zz", "has no 'zz'"),
         ("nowhere.yml", "there is no file nowhere.yml"),
         ("notes.txt", "ends in .py"),

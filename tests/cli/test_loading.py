@@ -78,8 +78,8 @@ def test_tools_of_a_file_are_found() -> None:
     ("name", "text", "target", "sentence"),
     [
         ("a.py", TWO, "a.py", "a.py has several agents, first, second: say which, a.py:first"),
-        ("a.py", TWO, "a.py:third", "a.py has no agent 'third': there is first, second"),
-        ("a.py", "x = 1", "a.py:x", "'x' in a.py is no agent but a int: there is none"),
+        ("a.py", TWO, "a.py:third", "a.py has no agent 'third': there are first, second"),
+        ("a.py", "x = 1", "a.py:x", "'x' in a.py is no agent but an int: there is none"),
         ("a.py", "x = 1", "a.py", "a.py has no agent: define one, agent = upshot.Agent(...)"),
         ("a.py", "x = 1\nif:\n", "a.py", "a.py, line 2: invalid syntax"),
         ("a.py", "\nimport nope\n", "a.py", "a.py, line 2: ModuleNotFoundError: No module named"),

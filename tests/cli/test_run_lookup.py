@@ -97,3 +97,12 @@ def test_a_journal_that_is_not_there_is_told(
     with pytest.raises(Misuse, match=sentence):
         existing_journal(where)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_made_is_told_with_a_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(".upshot").write_text("a file")
+    with pytest.raises(Misuse, match=r"folder \.upshot .* cannot be made: File exists: give --jou"):
+        new_journal(".upshot/runs.db")

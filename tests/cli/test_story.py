@@ -6,18 +6,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cli.made_up import RUN_ID, a_whole_run, began_call, replied, started, story_of
+from tests.cli.made_up import RUN_ID, Timed, a_whole_run, began_call, replied, started, story_of
 from upshot.cli.story import RUNNING
 from upshot.contract import (
+    AgentError,
     AgentResult,
+    ApprovalAnswered,
+    ApprovalRequested,
+    Approve,
     Event,
     Interrupt,
     InterruptCause,
     ModelRetried,
     ModelStarted,
+    PendingApproval,
     RunInterrupted,
     RunResumed,
     RunSettled,
+    Status,
     StepSettled,
     StepStarted,
     TextDelta,
@@ -122,3 +128,34 @@ def test_an_event_of_an_unknown_kind_is_passed_over() -> None:
     story = story_of(a_whole_run()[:3])
     story.add(Unknown(raw={"kind": "from_the_future"}))
     assert len(story.steps) == 2
+
+
+def test_the_time_until_an_answer_that_is_kept_is_no_work() -> None:
+    pending = PendingApproval(call_id="c1", tool_name="pay")
+    parked = AgentResult[str](
+        status=Status.INPUT_REQUIRED,
+        error=AgentError("input_required", "It waits."),
+        pending=(pending,),
+    )
+    answer = Approve("c1", by="ann")
+    kept: list[Timed] = [
+        (0, started()),
+        (1, ApprovalRequested(pending=pending)),
+        (2, RunSettled(result=parked)),
+        (3600, ApprovalAnswered(answer=answer)),
+    ]
+    story = story_of(kept)
+    assert (story.length_s, story.answered) == (2.0, {("", "c1"): "approved by ann"})
+    story = story_of([*kept, (7200, RunResumed()), (7201, ApprovalAnswered(answer=answer))])
+    assert (story.length_s, story.answered) == (3.0, {})
+    marks = [(step.name, step.ended.detail) for step in story.steps if step.ended]
+    assert marks == [("asked", "pay"), ("answered", "pay approved by ann"), ("resumed", "")]
+
+
+def test_a_run_inside_is_called_as_it_is_named_before_or_after_it_begins() -> None:
+    story = story_of([(0, started()), (1, StepStarted(key="child:run-a"))])
+    assert story.steps[0].title == "run-a"
+    story.name_run("run-a", "writer")
+    story.name_run("run-b", "critic")
+    story.add(StepStarted(run_id=RUN_ID, key="child:run-b"))
+    assert [step.title for step in story.steps] == ["writer", "critic"]

@@ -26,22 +26,24 @@ from ..contract import (
 )
 from ..entry.answering import keep_answers
 from ..errors import Misuse
-from ..journal import open_journal
-from .conclusion import command_line
+from ..journal import Holder, open_journal
+from .command_line import command_line
 from .editing import Editing
 from .exit_code import EXIT_CODES
 from .figures import clean_lines
 from .given import Given
 from .launching import Asked, Launching
 from .question import show_question
-from .report import status_words
+from .report import DIED, status_words
 from .run_lookup import existing_journal, find_run, read_story
 from .running import Shown, resume_agent
+from .story import Story
 from .terminal import Terminal
 from .waiting import Waiting
 
 __all__ = ["answer_run"]
 
+_BY_OTHERS = (Status.INTERRUPTED, Status.CANCELED, Status.ABORTED)
 _KEYS = "[y]es, yes [a]lways, [n]o, [e]dit, [l]ater"
 
 
@@ -85,11 +87,12 @@ async def answer_run(
         story = await read_story(log, run_id)
         holders = await log.holders()
     if not story.pending or story.result is None:
-        status = status_words(story.status, holders.get(run_id))
-        verb = "" if status == "died" else "is "
-        raise Misuse(f"run {run_id} waits for nobody: it {verb}{status}")
+        raise Misuse(_nobody(story, holders.get(run_id), journal))
     launching = Launching(story, asked)
     waiting = Waiting(story)
+    if not waiting.items:
+        again = command_line("resume", run_id, journal=journal)
+        raise Misuse(f"all that run {run_id} waits for is answered: go on, {again}")
     editing = Editing(launching, terminal, is_sure=goes_on)
     answers = given.read(waiting, editing)
     if not answers:
@@ -114,6 +117,16 @@ async def answer_run(
         launching=launching,
         take_over=take_over,
     )
+
+
+def _nobody(story: Story, holder: Holder | None, journal: str) -> str:
+    """Why there is nothing to answer, and what leads on where it died."""
+    status = status_words(story.status, holder)
+    verb = "was " if story.status in _BY_OTHERS else "has " if story.result is not None else "is "
+    if status == DIED:
+        again = command_line("resume", story.run_id, journal=journal)
+        return f"run {story.run_id} waits for nobody: it died; go on with it, {again}"
+    return f"run {story.run_id} waits for nobody: it {verb}{status}"
 
 
 def _hints(waiting: Waiting, run_id: str, journal: str) -> Iterator[str]:

@@ -18,10 +18,15 @@ from ..contract import (
     InterruptCause,
     ModelReplied,
     ModelRetried,
+    RunStarted,
+    StepSettled,
+    StepStarted,
     TextDelta,
     ToolStarted,
 )
-from ..runs import LiveRun
+from ..journal import open_journal
+from ..runs import LiveRun, Where
+from ..runs.kin import child_of
 from .progress import Mode, Progress
 from .story import Story
 from .terminal import Terminal
@@ -63,7 +68,12 @@ class TextStream:
 
 
 async def attend(
-    live: LiveRun[Any], terminal: Terminal, *, mode: Mode, stream: TextStream | None = None
+    live: LiveRun[Any],
+    terminal: Terminal,
+    *,
+    mode: Mode,
+    stream: TextStream | None = None,
+    journal: Where | None = None,
 ) -> tuple[AgentResult[Any], Story]:
     """Watch a run to its end.
 
@@ -75,6 +85,7 @@ async def attend(
         terminal: Where it is shown.
         mode: How its progress is shown.
         stream: Gets its text as it comes, None where it is not wanted.
+        journal: Where its log is, for the names of the runs inside it; None calls them by id.
 
     Returns:
         What came of it, and its story.
@@ -85,11 +96,25 @@ async def attend(
             async for event in live:
                 if stream is not None:
                     stream.take(event)
+                if isinstance(event, StepStarted | StepSettled) and mode != "none":
+                    await _name_inner(event.key, story, journal)
                 progress.take(event)
         result = await live.result()
     if stream is not None:
         stream.end_line()
     return result, story
+
+
+async def _name_inner(key: str, story: Story, journal: Where | None) -> None:
+    """Have a step that is a run inside called as its agent, as soon as its log says who that is."""
+    run_id = child_of(key)
+    if journal is None or run_id is None:
+        return
+    async with open_journal(journal) as log:
+        async for event in log.events(run_id):
+            if isinstance(event, RunStarted):
+                story.name_run(run_id, event.agent.id)
+            return
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import json
 from ..contract import encode
 from ..entry import Replay, fork, replay
 from ..journal import open_journal
-from .conclusion import command_line
+from .command_line import command_line
 from .launching import Asked, Launching
 from .model_source import named_model
 from .run_lookup import existing_journal, find_run, read_story

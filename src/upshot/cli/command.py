@@ -29,6 +29,7 @@ from .option import (
     JSON,
     MARKDOWN,
     MODEL,
+    PATH,
     PROGRESS,
     TAKE_OVER,
     TOOLS,
@@ -57,7 +58,7 @@ def invoke(arguments: Sequence[str]) -> int:
     except click.exceptions.NoArgsIsHelpError as error:
         return _complain(error.format_message())
     except click.UsageError as error:
-        path = "upshot" if error.ctx is None else error.ctx.command_path
+        path = _asked_for(arguments) if error.ctx is None else error.ctx.command_path
         return _complain(f"upshot: {error.format_message().rstrip('.')} (see {path} --help)")
     except (click.ClickException, Misuse, JournalError) as error:
         return _complain(f"upshot: {error}")
@@ -77,7 +78,7 @@ def upshot() -> None:
 
 
 @upshot.command(short_help="Have an agent work on a request.")
-@click.argument("target", metavar="FILE.py:AGENT")
+@click.argument("target", metavar="FILE.py:AGENT", type=PATH)
 @click.argument("request", metavar="[REQUEST]", default="")
 @MODEL
 @BASE_URL
@@ -88,7 +89,7 @@ def upshot() -> None:
     "inputs",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A variable that the run starts with; VALUE is JSON, or else a text.",
+    help="A variable that the run starts with; VALUE is JSON, or else a text. May be given again.",
 )
 @click.option("--run-id", default="", metavar="ID", help="The id that the run shall have.")
 @click.option("--stream", is_flag=True, help="Print text as it comes.")
@@ -129,7 +130,7 @@ def run(
 
 @upshot.command(short_help="Go on with a run that died or waits.")
 @click.argument("wanted", metavar="RUN")
-@click.argument("target", metavar="[FILE.py:AGENT]", default="")
+@click.argument("target", metavar="[FILE.py:AGENT]", default="", type=PATH)
 @MODEL
 @BASE_URL
 @TOOLS
@@ -205,7 +206,7 @@ def fork(*, wanted: str, at: int, journal: str, as_json: bool) -> int:
 
 @upshot.command(short_help="Try an agent against what was recorded.")
 @click.argument("wanted", metavar="RUN")
-@click.argument("target", metavar="[FILE.py:AGENT]", default="")
+@click.argument("target", metavar="[FILE.py:AGENT]", default="", type=PATH)
 @MODEL
 @BASE_URL
 @TOOLS
@@ -235,7 +236,7 @@ def replay(
 
 @upshot.command()
 @click.argument("wanted", metavar="RUN")
-@click.argument("target", metavar="[FILE.py:AGENT]", default="")
+@click.argument("target", metavar="[FILE.py:AGENT]", default="", type=PATH)
 @click.option("--approve", multiple=True, metavar="ID", help="Let this call run.")
 @click.option("--all", "approve_all", is_flag=True, help="Let all run that are not named.")
 @click.option(
@@ -280,7 +281,8 @@ def approve(
     """Show what RUN waits for, take answers, and go on with it.
 
     RUN is an id, a beginning of one, or last. An ID is that of a call or question, a beginning
-    of it, or its number. Without answers here they are asked for on a terminal.
+    of it, or its number; --approve, --deny, --edit and --answer may be given again for others.
+    Without answers here they are asked for on a terminal.
     """
     given = Given(
         approve=approve, approve_all=approve_all, always=always or "", deny=deny, reason=reason,
@@ -339,7 +341,7 @@ def runs(*, journal: str, status: str | None, as_json: bool) -> int:
 
 
 @upshot.command(short_help="Tell all that is wrong with a machine.")
-@click.argument("target", metavar="FILE")
+@click.argument("target", metavar="FILE", type=PATH)
 @TOOLS
 @JSON
 def check(*, target: str, tools: tuple[str, ...], as_json: bool) -> int:
@@ -352,7 +354,7 @@ def check(*, target: str, tools: tuple[str, ...], as_json: bool) -> int:
 
 
 @upshot.command(short_help="Draw a machine or graph as Mermaid text.")
-@click.argument("target", metavar="FILE")
+@click.argument("target", metavar="FILE", type=PATH)
 @JSON
 def graph(*, target: str, as_json: bool) -> int:
     """Draw a machine or a graph as Mermaid text, which many tools show as a picture.
@@ -369,7 +371,9 @@ def graph(*, target: str, as_json: bool) -> int:
 
 
 @upshot.command(short_help="Serve a model provider that plays a scenario.")
-@click.option("--scenario", default="", metavar="FILE", help="Default: every answer is ok.")
+@click.option(
+    "--scenario", default="", type=PATH, metavar="FILE", help="Default: every answer is ok."
+)
 @click.option(
     "--port", type=number_from(0, 65535), default=0, metavar="N", help="0 takes a free one."
 )
@@ -445,6 +449,12 @@ def _run(work: Callable[[Terminal], Coroutine[Any, Any, int]]) -> int:
     # What an agent's file or its tools print must not get between the answers.
     with redirect_stdout(sys.stderr):
         return run_in_own_loop(lambda: work(terminal), closing=aclose_transports)
+
+
+def _asked_for(arguments: Sequence[str]) -> str:
+    """The command that was typed, for errors that click does not know the command of."""
+    named = next((one for one in arguments if one in upshot.commands), "")
+    return f"upshot {named}".rstrip()
 
 
 def _complain(message: str) -> int:

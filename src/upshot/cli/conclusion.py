@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,13 +9,14 @@ from rich.markdown import Markdown
 from rich.text import Text
 
 from ..contract import AgentError, AgentResult, Status, encode
+from .command_line import command_line
 from .figures import clean_lines, count, duration, money, tokens
 from .glyphs import glyphs_for
 from .report import answer_text, error_text, pending_text, status_style, trail_text
-from .run_lookup import DEFAULT_JOURNAL, MEMORY
+from .run_lookup import MEMORY
 from .terminal import Terminal
 
-__all__ = ["command_line", "print_answer", "print_result"]
+__all__ = ["print_answer", "print_result"]
 
 _MAX_TOLD = 3
 
@@ -31,6 +31,7 @@ def print_result(
     markdown: bool = False,
     summary: bool = True,
     fork_at: int = 0,
+    worked_s: float | None = None,
 ) -> None:
     """Print what came of a run: its answer on stdout, the rest on stderr.
 
@@ -43,6 +44,8 @@ def print_result(
         markdown: Lay the answer out where stdout is a terminal.
         summary: Tell figures where stderr is a terminal, also if all went well.
         fork_at: From which event a run that was stopped can go on as another; 0 is from none.
+        worked_s: Seconds of work to tell, without those in which it waited; None is all of the
+            time since it began.
     """
     if as_json:
         terminal.put_json(encode(result))
@@ -55,7 +58,7 @@ def print_result(
         terminal.tell(*(Text(line, style) for line in _what_came(result, result.error)))
         terminal.hint(*_what_next(result, journal, fork_at))
     elif summary:
-        terminal.tell("", _summary(result, terminal))
+        terminal.tell("", _summary(result, terminal, worked_s))
 
 
 def print_answer(output: object, terminal: Terminal, *, markdown: bool = False) -> None:
@@ -65,12 +68,6 @@ def print_answer(output: object, terminal: Terminal, *, markdown: bool = False) 
         terminal.say(Markdown(clean_lines(text)))
     elif text:
         terminal.put(text if text.endswith("\n") else text + "\n")
-
-
-def command_line(*words: str, journal: str) -> str:
-    """An ``upshot`` command as it can be typed, with the journal where it is not the default."""
-    named = () if journal == DEFAULT_JOURNAL else ("--journal", journal)
-    return shlex.join(("upshot", *words, *named))
 
 
 def _what_came(result: AgentResult[Any], error: AgentError) -> Iterator[str]:
@@ -99,10 +96,10 @@ def _what_next(result: AgentResult[Any], journal: str, fork_at: int) -> Iterator
         yield f"go on from there, as a new run: {command_line(*words, journal=journal)}"
 
 
-def _summary(result: AgentResult[Any], terminal: Terminal) -> Text:
+def _summary(result: AgentResult[Any], terminal: Terminal, worked_s: float | None) -> Text:
     dot = f" {glyphs_for(terminal.err.encoding).dot} "
     figures = (
-        duration(result.duration_ms / 1000),
+        duration(result.duration_ms / 1000 if worked_s is None else worked_s),
         f"{tokens(result.usage)} tokens",
         f"cost {money(result.cost)}",
         count(len(result.tool_records), "tool call"),

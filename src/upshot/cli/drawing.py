@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from ..contract import Agent
+from ..contract.article import kind_of
 from ..engines import (
     Graph,
     GraphEngine,
@@ -54,13 +55,14 @@ def _choose(target: Target) -> Graph | Machine:
             raise Misuse(f"{path} has no {target.name!r}")
         found = _subject(named[target.name])
         if found is None:
-            kind = type(named[target.name]).__name__
-            raise Misuse(f"{target.name!r} in {path} is no graph or machine but a {kind}")
+            kind = kind_of(named[target.name])
+            raise Misuse(f"{target.name!r} in {path} is no graph or machine but {kind}")
         return found
     subjects = {name: one for name, value in named.items() if (one := _subject(value)) is not None}
     if len({id(one) for one in subjects.values()}) != 1:
         there = ", ".join(sorted(subjects)) or "none"
-        raise Misuse(f"{path}: say which graph or machine, {path}:NAME; there is {there}")
+        are = "are" if len(subjects) > 1 else "is"
+        raise Misuse(f"{path}: say which graph or machine, {path}:NAME; there {are} {there}")
     return next(iter(subjects.values()))
 
 

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any, TypeAlias, cast
 
 from ..contract import Agent, AgentSpec
+from ..contract.article import kind_of
 from ..errors import Misuse
 from ..tools import Tool
 from .agent_file import AGENT_FILES, read_agent_file
@@ -112,9 +113,10 @@ def _choose(module: ModuleType, target: Target) -> AnyAgent:
         problem = (
             f"{path} has no agent {target.name!r}"
             if what is None
-            else f"{target.name!r} in {path} is no agent but a {type(what).__name__}"
+            else f"{target.name!r} in {path} is no agent but {kind_of(what)}"
         )
-        raise Misuse(f"{problem}: there is {there or 'none'}")
+        are = "are" if len(agents) > 1 else "is"
+        raise Misuse(f"{problem}: there {are} {there or 'none'}")
     if not agents:
         raise Misuse(f"{path} has no agent: define one, agent = upshot.Agent(...)")
     if len({id(agent) for agent in agents.values()}) > 1:

@@ -13,16 +13,20 @@ __all__ = [
     "JSON",
     "MARKDOWN",
     "MODEL",
+    "PATH",
     "PROGRESS",
     "TAKE_OVER",
     "TOOLS",
 ]
 
+# Nothing is checked of it here: it is what has a shell complete the names of files.
+PATH = click.Path()
 MODEL = click.option(
     "--model",
     default="",
     metavar="NAME",
-    help="provider:model; sim:FILE plays a scenario. Default: the agent's own.",
+    help="provider:model; sim:FILE plays a scenario, scripted:FILE a list of replies. Default: the "
+    "agent's own.",
 )
 BASE_URL = click.option(
     "--base-url",
@@ -33,12 +37,14 @@ BASE_URL = click.option(
 TOOLS = click.option(
     "--tools",
     multiple=True,
+    type=PATH,
     metavar="FILE.py",
-    help="Where the tools, functions and agents are that a file names.",
+    help="Where the tools, functions and agents are that a file names; may be given again.",
 )
 JOURNAL = click.option(
     "--journal",
     default=DEFAULT_JOURNAL,
+    type=PATH,
     metavar="FILE",
     envvar="UPSHOT_JOURNAL",
     show_default=True,

@@ -45,7 +45,11 @@ async def show_run(
     async with open_journal(existing_journal(journal), create=False) as log:
         holders = await log.holders()
         story = await read_story(log, await find_run(log, wanted))
-        left = left_behind(await log.runs())
+        runs = await log.runs()
+        left = left_behind(runs)
+    for run in runs:
+        if run.parent_run_id == story.run_id:
+            story.name_run(run.run_id, run.agent_id)
     if as_json:
         terminal.put_json(to_json(story))
         return 0

@@ -19,6 +19,8 @@ from ..contract import (
     encode,
 )
 from ..journal import Holder
+from ..runs.kin import bare_id
+from .command_line import command_line
 from .figures import clean, count, duration, moment, money, size, tokens
 from .glyphs import Glyphs
 from .step import Tone, ending_of_tool
@@ -26,6 +28,7 @@ from .story import RUNNING, Story
 from .timeline import STYLES, timeline
 
 __all__ = [
+    "DIED",
     "LEFT_BEHIND",
     "RUNNING_OR_DIED",
     "answer_text",
@@ -37,6 +40,7 @@ __all__ = [
     "trail_text",
 ]
 
+DIED = "died"
 RUNNING_OR_DIED = "running or died"
 # Of a run that is open while the one round it, which would have taken its result, has ended.
 LEFT_BEHIND = "left behind"
@@ -73,7 +77,7 @@ def report(
         Lines to print, in order.
     """
     yield _title(story, holder)
-    for name, text, style in _facts(story, journal, is_left=is_left):
+    for name, text, style in _facts(story, journal, holder, is_left=is_left):
         yield _line(name, text, style, width)
     if story.steps:
         yield Text()
@@ -94,7 +98,7 @@ def status_words(status: str, holder: Holder | None = None) -> str:
         return f"running (process {holder.pid})"
     if holder is not None and state == "stopped":
         return f"suspended (process {holder.pid})"
-    return "died" if state == "gone" else RUNNING_OR_DIED
+    return DIED if state == "gone" else RUNNING_OR_DIED
 
 
 def status_style(status: str) -> str:
@@ -150,7 +154,9 @@ def _title(story: Story, holder: Holder | None) -> Text:
     return Text.assemble((story.run_id, "bold"), "  ", agent, "  ", status)
 
 
-def _facts(story: Story, journal: str, *, is_left: bool) -> Iterator[tuple[str, str, str]]:
+def _facts(
+    story: Story, journal: str, holder: Holder | None, *, is_left: bool
+) -> Iterator[tuple[str, str, str]]:
     """Name, text and style of every line of the head."""
     started, result = story.started, story.result
     if started is not None:
@@ -168,12 +174,31 @@ def _facts(story: Story, journal: str, *, is_left: bool) -> Iterator[tuple[str, 
     if result is not None and result.error is not None and not story.pending:
         yield "error", error_text(result.error, result.status), "red"
     for pending in story.pending:
-        yield "waits for", pending_text(pending), "yellow"
+        said = story.answered.get((pending.run_id, bare_id(pending)))
+        if said is None:
+            yield "waits for", pending_text(pending), "yellow"
+        else:
+            yield "answered", f"{pending_text(pending)}: {said}", "green"
     for warning in story.warnings:
         yield "warning", clean(f"{warning.code}: {warning.message}", _MAX_TEXT_CHARS), "yellow"
     for artifact in story.artifacts:
         yield "artifact", _artifact(artifact), ""
     yield "journal", journal, ""
+    if onward := _onward(story, holder):
+        yield "go on", command_line(*onward, journal=journal), ""
+
+
+def _onward(story: Story, holder: Holder | None) -> tuple[str, ...]:
+    """The words of the command that leads on; none where the run has ended, or is at work."""
+    status, run_id = story.status, story.run_id
+    if status == Status.INPUT_REQUIRED:
+        waits = any((one.run_id, bare_id(one)) not in story.answered for one in story.pending)
+        return ("approve" if waits else "resume", run_id)
+    if status in (Status.INTERRUPTED, Status.CANCELED) and story.whole_until:
+        return ("fork", run_id, "--at", str(story.whole_until))
+    # One inside another goes on with that.
+    is_inside = story.started is not None and story.started.parent_run_id
+    return ("resume", run_id) if status_words(status, holder) == DIED and not is_inside else ()
 
 
 def _line(name: str, text: str, style: str, width: int) -> Text:

@@ -38,16 +38,30 @@ def new_journal(where: str) -> str:
 
     Returns:
         The same, a path made absolute, so that a change of folder does not lose it.
+
+    Raises:
+        Misuse: That folder cannot be made, or nothing be written in it.
     """
     if _is_no_path(where):
         return where
     path = Path(where).absolute()
     if where == DEFAULT_JOURNAL:
-        path.parent.mkdir(exist_ok=True)
-        ignore = path.parent / ".gitignore"
-        if not ignore.exists():
-            ignore.write_text("*\n", "utf-8")
+        try:
+            _make_folder(path.parent)
+        except OSError as error:
+            folder = Path(where).parent
+            raise Misuse(
+                f"the folder {folder} for the journal cannot be made: {error.strerror}: give "
+                f"--journal FILE elsewhere, or --journal {MEMORY}, which keeps none"
+            ) from error
     return str(path)
+
+
+def _make_folder(folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    ignore = folder / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n", "utf-8")
 
 
 def existing_journal(where: str) -> str:

@@ -14,8 +14,10 @@ from ..entry import reopen, start
 from ..entry.opening import has_log
 from ..errors import Misuse
 from ..journal import open_journal
+from ..runs import Where
 from .attendance import TextStream, attend
-from .conclusion import command_line, print_result
+from .command_line import command_line
+from .conclusion import print_result
 from .exit_code import EXIT_CODES
 from .launching import Asked, Launching, load_launch, new_launch
 from .loading import AnyAgent
@@ -78,7 +80,7 @@ async def run_agent(
         where = new_journal(journal)
         await _refuse_taken(request.run_id, where, journal)
         live = await stack.enter_async_context(start(agent, request, **options, journal=where))
-        return await _attend(live, terminal, journal=journal, shown=shown)
+        return await _attend(live, terminal, log=where, journal=journal, shown=shown)
 
 
 def _is_asked(agent: AnyAgent) -> bool:
@@ -126,6 +128,7 @@ async def resume_agent(
             print_result(
                 result, terminal, journal=journal, as_json=shown.as_json, markdown=shown.markdown,
                 summary=terminal.err.is_terminal, fork_at=story.whole_until,
+                worked_s=story.length_s,
             )  # fmt: skip
             return EXIT_CODES[result.status]
         launching = launching or Launching(story, asked)
@@ -140,7 +143,7 @@ async def resume_agent(
         live = await stack.enter_async_context(
             reopen(run_id, agent, **options, journal=log, answers=answers, take_over=take_over)
         )
-        return await _attend(live, terminal, journal=journal, shown=shown)
+        return await _attend(live, terminal, log=log, journal=journal, shown=shown)
 
 
 async def _refuse_taken(run_id: str, where: str, journal: str) -> None:
@@ -154,16 +157,17 @@ async def _refuse_taken(run_id: str, where: str, journal: str) -> None:
             )
 
 
-async def _attend(live: Any, terminal: Terminal, *, journal: str, shown: Shown) -> int:
+async def _attend(live: Any, terminal: Terminal, *, log: Where, journal: str, shown: Shown) -> int:
     mode = choose_mode(shown.progress, terminal, streaming=shown.stream)
     stream = TextStream(terminal) if shown.stream else None
     result: AgentResult[Any]
-    result, story = await attend(live, terminal, mode=mode, stream=stream)
+    result, story = await attend(live, terminal, mode=mode, stream=stream, journal=log)
     streamed = stream is not None and stream.wrote
     if mode != "none" and not streamed:
         terminal.tell("")
     print_result(
         result, terminal, journal=journal, as_json=shown.as_json, markdown=shown.markdown,
         streamed=streamed, summary=mode != "none", fork_at=story.whole_until,
+        worked_s=story.length_s,
     )  # fmt: skip
     return EXIT_CODES[result.status]

@@ -10,12 +10,16 @@ from typing import Any
 from ..clock import SYSTEM_CLOCK
 from ..contract import (
     AgentResult,
+    AnyAnswer,
+    ApprovalAnswered,
     ApprovalRequested,
     ArtifactStored,
     AttemptEnded,
     AttemptStarted,
     Budget,
     Cost,
+    Deny,
+    Edit,
     Event,
     File,
     HandoffEvent,
@@ -24,6 +28,8 @@ from ..contract import (
     ModelRetried,
     ModelStarted,
     Pending,
+    PendingApproval,
+    QuestionAnswered,
     QuestionAsked,
     RunEvent,
     RunInterrupted,
@@ -41,9 +47,9 @@ from ..contract import (
     Usage,
     Warned,
 )
-from ..runs.kin import bare_id
+from ..runs.kin import bare_id, child_of, step_of
 from ..runs.ledger import Ledger
-from .figures import count, duration
+from .figures import clean, count, duration
 from .step import Ended, Step, ending_of_error, ending_of_reply, ending_of_tool
 from .step_title import step_title
 
@@ -67,7 +73,10 @@ class Story:
         records: Settled tool calls, in order of settling.
         artifacts: What was stored.
         warnings: What was told.
-        pending: What people were asked for and have not answered.
+        pending: What people were asked for and the run has not gone on from.
+        answered: What was answered of that since the last sitting, in a few words, by the run
+            that asks ("" is this one) and the id that it has there. Answers for runs inside
+            stand in their logs alone.
         numbers: The number of all that people were ever asked for, from 1 in the order in which
             they were asked, by the run that asks ("" is this one) and the id that it has there.
         result: What the last sitting ended with, None while it runs or where it was cut off.
@@ -87,6 +96,7 @@ class Story:
         self.artifacts: list[File] = []
         self.warnings: list[RunWarning] = []
         self.pending: tuple[Pending, ...] = ()
+        self.answered: dict[tuple[str, str], str] = {}
         self.numbers: dict[tuple[str, str], int] = {}
         self.result: AgentResult[Json] | None = None
         self.whole_until: int = 0
@@ -97,6 +107,8 @@ class Story:
         self._last: datetime | None = None
         self._away = timedelta()
         self._open: dict[str, Step] = {}
+        self._names: dict[str, str] = {}
+        self._asked_for: dict[str, Pending] = {}
         self._apply: dict[type[Any], Callable[[Any, float], None]] = {
             RunStarted: self._run_started,
             RunResumed: self._run_resumed,
@@ -114,6 +126,8 @@ class Story:
             StepSettled: self._step_settled,
             ApprovalRequested: self._asked,
             QuestionAsked: self._asked,
+            ApprovalAnswered: self._approval_answered,
+            QuestionAnswered: self._question_answered,
             RunInterrupted: self._interrupted,
             HandoffEvent: self._handoff,
             Warned: self._warned,
@@ -157,7 +171,8 @@ class Story:
             return
         self.run_id = event.run_id
         time = event.time or self._last
-        if time is not None:
+        # What is logged of a run that has settled, such as an answer that is kept, is no work.
+        if time is not None and (self.result is None or isinstance(event, RunResumed)):
             self._origin = self._origin or time
             if isinstance(event, RunResumed) and self._last is not None:
                 self._away += time - self._last
@@ -165,6 +180,13 @@ class Story:
         apply = self._apply.get(type(event))
         if apply is not None:
             apply(event, self.length_s)
+
+    def name_run(self, run_id: str, name: str) -> None:
+        """Have the step that a run inside is called *name*, also where it comes later."""
+        self._names[run_id] = name
+        for step in self.steps:
+            if step.name == step_of(run_id):
+                step.title = name
 
     # -- the run
 
@@ -181,6 +203,7 @@ class Story:
         self._open.clear()
         self.result = None
         self.pending = ()
+        self.answered = {}
         lost = count(len(event.interrupted_calls), "call") if event.interrupted_calls else ""
         self._mark("resumed", at_s, f"{lost} had no outcome" if lost else "")
 
@@ -200,9 +223,26 @@ class Story:
 
     def _asked(self, event: ApprovalRequested | QuestionAsked, at_s: float) -> None:
         self.pending = (*self.pending, event.pending)
+        self._asked_for[bare_id(event.pending)] = event.pending
         self._number(event.pending)
         asked = event.pending
         self._mark("asked", at_s, getattr(asked, "tool_name", "") or getattr(asked, "question", ""))
+
+    def _approval_answered(self, event: ApprovalAnswered, at_s: float) -> None:
+        said = _said(event.answer)
+        asked = self._asked_for.get(event.call_id)
+        tool = asked.tool_name if isinstance(asked, PendingApproval) else event.call_id
+        self._answer(event.call_id, said, at_s, f"{tool} {said}")
+
+    def _question_answered(self, event: QuestionAnswered, at_s: float) -> None:
+        self._answer(event.id, "answered", at_s, clean(str(event.value), 60))
+
+    def _answer(self, id: str, said: str, at_s: float, detail: str) -> None:
+        # One that was kept for later is logged when it is given, and again when it is taken.
+        if self._asked_for.pop(id, None) is not None:
+            self._mark("answered", at_s, detail)
+        if self.result is not None:
+            self.answered["", id] = said
 
     def _number(self, pending: Pending) -> None:
         self.numbers.setdefault((pending.run_id, bare_id(pending)), len(self.numbers) + 1)
@@ -270,7 +310,7 @@ class Story:
         self._end(key, began_s + record.run_ms / 1000 if record.run_ms else at_s, ended)
 
     def _step_started(self, event: StepStarted, at_s: float) -> None:
-        title = step_title(event.key)
+        title = self._names.get(child_of(event.key) or "") or step_title(event.key)
         if title:
             self._begin(f"step {event.key}", Step("step", event.key, at_s, title=title))
 
@@ -303,6 +343,12 @@ class Story:
         else:
             # A further try was put down before its time had come.
             insort(self.steps, step, key=lambda other: other.start_s)
+
+
+def _said(answer: AnyAnswer) -> str:
+    """What became of a call by an answer, and by whom where that is known."""
+    word = "denied" if isinstance(answer, Deny) else "edited" if isinstance(answer, Edit) else ""
+    return f"{word or 'approved'}{f' by {clean(answer.by, 40)}' if answer.by else ''}"
 
 
 def _close(step: Step, at_s: float) -> None:

@@ -25,7 +25,8 @@ class Waiting:
 
     def __init__(self, story: Story) -> None:
         self._numbers = story.numbers
-        numbered = {self._numbers[one.run_id, bare_id(one)]: one for one in story.pending}
+        open_ = [one for one in story.pending if _key(one) not in story.answered]
+        numbered = {self._numbers[_key(one)]: one for one in open_}
         self.items: dict[int, Pending] = dict(sorted(numbered.items()))
 
     @property
@@ -77,6 +78,10 @@ class Waiting:
 
     def _listed(self, numbers: Sequence[int]) -> list[str]:
         return [_described(number, self.items[number]) for number in numbers]
+
+
+def _key(pending: Pending) -> tuple[str, str]:
+    return pending.run_id, bare_id(pending)
 
 
 def _described(number: int, pending: Pending) -> str:

@@ -25,6 +25,7 @@ from ..contract import (
     QuestionAnswered,
     Status,
 )
+from ..contract.article import kind_of
 from ..errors import Misuse
 from ..journal import open_journal
 from ..runs import Past, Where
@@ -197,8 +198,7 @@ def _check_types(answers: Sequence[AnyAnswer]) -> None:
         raise Misuse(f"answers is one {type(answers).__name__}: give a list: answers=[...]")
     for answer in answers:
         if not isinstance(answer, Approve | Deny | Edit | Answer):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
-            kind = type(answer).__name__
-            raise Misuse(f"answers hold a {kind}: give Approve, Deny, Edit or Answer")
+            raise Misuse(f"answers hold {kind_of(answer)}: give Approve, Deny, Edit or Answer")
 
 
 def _find(answer: AnyAnswer, waits: Sequence[_Wait], past: Past) -> _Wait:

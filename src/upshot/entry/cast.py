@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from ..contract import Agent, HandoffEvent, handoffs_of
+from ..contract.article import kind_of
 from ..errors import Misuse
 
 __all__ = ["Cast"]
@@ -55,7 +56,7 @@ class Cast:
 
     def _add(self, agent: object) -> None:
         if not isinstance(agent, Agent):
-            raise Misuse(f"agents hold a {type(agent).__name__}: give Agents")
+            raise Misuse(f"agents hold {kind_of(agent)}: give Agents")
         known = cast("Agent[Any]", agent)
         if self._by_id.setdefault(known.id, known) is not known:
             raise Misuse(f"two agents are called {known.id!r}: give one of them another id")

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import cast
 
 from ..contract import AgentResult, Journal, Message, Request
+from ..contract.article import kind_of
 from ..errors import Misuse
 from ..runs import Past, RunOptions, spent_in
 
@@ -86,7 +87,9 @@ def _messages(history: object) -> tuple[Message, ...]:
     )
     for item in items:
         if not isinstance(item, Message):
-            raise Misuse(f"history holds a {type(item).__name__}: give messages")
+            hint = "give messages, such as Message('user', 'Hi')"
+            held = "holds" if isinstance(history, Iterable) else "is"
+            raise Misuse(f"history {held} {kind_of(item)}: {hint}")
     return cast("tuple[Message, ...]", items)
 
 

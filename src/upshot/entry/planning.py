@@ -204,6 +204,8 @@ def _model(agent: Agent[Any], engine: Engine, options: RunOptions) -> Model | No
         return None
     if isinstance(named, str):
         return resolve(named, prices=options.get("prices"))
+    if isinstance(named, type):
+        raise Misuse(f"model is the class {named.__name__}: make one: {named.__name__}(...)")
     if not callable(getattr(named, "call", None)):
         raise Misuse(f"model is of type {type(named).__name__}: give 'provider:name' or a Model")
     return named

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 from ..block import Block
 from ..contract import Journal
+from ..contract.article import kind_of
 from ..errors import Misuse
 from .memory import MemoryJournal
 
@@ -75,8 +76,8 @@ def open_journal(
     if isinstance(where, type):
         raise Misuse(f"journal is the class {where.__name__}: give a path or an open journal")
     if not hasattr(where, "append") or not hasattr(where, "durable"):
-        kind = type(cast("object", where)).__name__
-        raise Misuse(f'a journal is a path, "memory:" or an open journal, and no {kind}')
+        kind = kind_of(cast("object", where))
+        raise Misuse(f'a journal is a path, "memory:" or an open journal, not {kind}')
     return _block(_lend(where))
 
 

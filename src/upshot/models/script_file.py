@@ -8,6 +8,7 @@ from typing import cast
 import msgspec
 
 from ..contract import AgentError, ModelResponse, ToolCall
+from ..contract.article import kind_of
 from ..errors import Misuse
 from .scripted import Reply, ScriptedModel
 
@@ -73,7 +74,7 @@ def _to_reply(item: object, place: int, what: str) -> Reply:
             return _to_other(cast("dict[str, object]", item), place)
     except msgspec.ValidationError as error:
         raise Misuse(f"reply {place} of {what} cannot be read: {error}") from error
-    raise Misuse(f"reply {place} of {what} is a {type(item).__name__}: a reply is {_FORMS}")
+    raise Misuse(f"reply {place} of {what} is {kind_of(item)}: a reply is {_FORMS}")
 
 
 def _to_other(fields: dict[str, object], place: int) -> Reply:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from ..contract.article import kind_of
 from ..tools.fence import is_fenced
 from .callback import call
 from .equipment import Equipment
@@ -88,8 +89,8 @@ async def _instructions(parts: Equipment) -> str | None:
     try:
         told = await call(asked, parts.run) if callable(asked) else asked
         if not isinstance(told, str | None):
-            kind = type(told).__name__
-            raise TypeError(f"the agent's instructions gave a {kind}, not a text")
+            given = kind_of(told)
+            raise TypeError(f"the agent's instructions gave {given}, not a text")
     except Exception as error:
         blame(error, "the agent's instructions", parts.info.run_id)
         raise

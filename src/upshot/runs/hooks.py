@@ -24,6 +24,7 @@ from ..contract import (
     RunWarning,
     to_free_json,
 )
+from ..contract.article import with_article
 from .callback import call, kind_of, method, raised
 from .elsewhere import ask_elsewhere
 from .ground import Ground
@@ -126,7 +127,7 @@ class Hooks:
             try:
                 changed = await call(asked, asks, request)
                 if not isinstance(changed, ModelRequest | None):
-                    raise TypeError(f"it gave a {type(changed).__name__} and no ModelRequest")
+                    raise TypeError(f"it gave {_kind(changed)} and no ModelRequest")
             except Exception as error:
                 # Deciders fail closed: nothing is sent that a broken one has not seen.
                 who = f"{type(decider).__name__}.before_model"
@@ -168,8 +169,7 @@ class Hooks:
                 if decision is None:
                     continue
                 if not isinstance(decision, FinalizeDecision):
-                    kind = type(decision).__name__
-                    raise TypeError(f"it gave a {kind} and no FinalizeDecision")
+                    raise TypeError(f"it gave {_kind(decision)} and no FinalizeDecision")
                 if decision.state:
                     facts = cast("JsonObject", to_free_json(decision.state)[0])
                     decision = msgspec.structs.replace(decision, state=facts)
@@ -232,3 +232,7 @@ def _deciders_of(run: Parent | None) -> tuple[object, ...]:
 def _is_among(decider: object, deciders: Iterable[object]) -> bool:
     """Whether it is one of them itself; one that is equal is another."""
     return any(decider is one for one in deciders)
+
+
+def _kind(given: object) -> str:
+    return with_article(type(given).__name__)
