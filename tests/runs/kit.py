@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -35,15 +34,6 @@ class Do:
     async def execute(self, run: Any, host: Any, board: Any) -> Any:
         value = self._work(run, host, board)
         return await value if inspect.isawaitable(value) else value
-
-
-class Leaping(asyncio.SelectorEventLoop):
-    """A loop whose time can be moved on."""
-
-    leapt_s: float = 0.0
-
-    def time(self) -> float:
-        return super().time() + self.leapt_s
 
 
 def raising(error: BaseException) -> Do:

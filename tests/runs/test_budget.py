@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.runs.kit import ADD, Do, Leaping, add, log_of, measured
+from tests.leaping import Leaping, leap, run_leaping
+from tests.runs.kit import ADD, Do, add, log_of, measured
 from upshot import (
     Agent,
     AgentError,
@@ -289,27 +290,30 @@ async def test_calls_of_a_reply_that_spent_the_tokens_do_not_run() -> None:
     assert kinds == ["tool_execution_result", "tool_denied"]
 
 
-async def test_a_call_that_runs_at_the_deadline_ran_past_it() -> None:
+def at_work_when_the_deadline_comes(*calls: ToolCall) -> Any:
+    """The result of a run that asks for *calls* of `hang` and has 30 s."""
+    clock = FakeClock()
+
     @tool(effect="write")
-    async def hang() -> None:
+    async def hang(a: int = 0) -> None:
+        clock.advance(60)
+        leap(60)
         await asyncio.Event().wait()
 
-    model = ScriptedModel([ToolCall("1", "hang"), "done"])
-    result = await run(Agent("a", model=model, tools=[hang]), "?", budget=Budget(deadline_s=0.05))
-    assert result.error is not None
+    agent = Agent("a", model=ScriptedModel([calls, "done"]), tools=[hang])
+    return run_leaping(run(agent, "?", budget=Budget(deadline_s=30), clock=clock))
+
+
+def test_a_call_that_runs_at_the_deadline_ran_past_it() -> None:
+    result = at_work_when_the_deadline_comes(ToolCall("1", "hang"))
     assert result.error.code == "timeout"
     (outcome,) = result.tool_outcomes
     assert (outcome.kind, outcome.effect) == ("tool_timeout", "unknown")
 
 
-async def test_calls_in_line_at_the_deadline_say_so() -> None:
-    @tool(effect="write")
-    async def hang(a: int) -> None:
-        await asyncio.Event().wait()
-
+def test_calls_in_line_at_the_deadline_say_so() -> None:
     calls = [ToolCall(str(n), "hang", {"a": n}) for n in range(3)]
-    model = ScriptedModel([calls, "done"])
-    result = await run(Agent("a", model=model, tools=[hang]), "?", budget=Budget(deadline_s=0.05))
+    result = at_work_when_the_deadline_comes(*calls)
     told = [getattr(outcome, "reason", outcome.kind) for outcome in result.tool_outcomes]
     assert told == ["tool_timeout", "deadline", "deadline"]
 
@@ -344,7 +348,7 @@ def test_what_is_reported_while_a_run_is_concluded_cuts_none_of_its_hooks_short(
     async def commit(*_: Any) -> None:
         for _ in range(3):
             hosts[0].report_usage(measured())
-        loop.leapt_s += 60
+        loop.leap(60)
         for _ in range(5):
             await asyncio.sleep(0)
 

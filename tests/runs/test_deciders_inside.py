@@ -23,6 +23,7 @@ from upshot import (
     ScriptEngine,
     run,
     run_sync,
+    start,
 )
 from upshot.models import ScriptedModel
 
@@ -119,25 +120,27 @@ async def test_a_decider_is_asked_in_the_loop_of_its_own_run() -> None:
 
 
 async def test_a_decider_that_waits_is_cancelled_with_the_run_in_another_thread() -> None:
-    ended: list[str] = []
-
     class Slow:
         async def before_model(self, *_: Any) -> None:
+            lives[0].cancel()
             try:
                 await asyncio.Event().wait()
             finally:
-                ended.append("ended")
+                ended.set()
 
-    inner = Agent("inner", model=ScriptedModel(["Hi."]), budget=Budget(deadline_s=0.02))
+    async def inner() -> Any:
+        async with start(Agent("inner", model=ScriptedModel(["Hi."])), "?") as live:
+            lives.append(live)
+            return await live.result()
 
     async def work(run: Any, host: Any, board: Any) -> Any:
-        result = await asyncio.to_thread(run_sync, inner, "?")
-        while not ended:
-            await asyncio.sleep(0)
+        result = await asyncio.to_thread(asyncio.run, inner())
+        await ended.wait()
         return result.error.code
 
+    ended, lives = asyncio.Event(), list[Any]()
     result = await run(Agent("outer", engine=Do(work)), "?", deciders=[Slow()])
-    assert (result.output, ended) == ("timeout", ["ended"])
+    assert (result.output, ended.is_set()) == ("canceled", True)
 
 
 async def test_nothing_is_sent_where_the_loop_of_the_run_round_it_has_ended() -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.runs.kit import Do, Leaping
+from tests.leaping import Leaping
+from tests.runs.kit import Do
 from upshot import Agent, Interrupted, start
 from upshot.models import ScriptedModel
 
@@ -61,7 +62,7 @@ def test_an_engine_that_ignores_its_cancel_is_left_behind_and_told() -> None:
                 try:
                     await over.wait()
                 except asyncio.CancelledError:
-                    loop.leapt_s += 60
+                    loop.leap(60)
 
         async with start(Agent("a", engine=Do(work)), "?") as live:
             await begun.wait()

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.runs.kit import ADD, Do, Leaping, Witness, add, kinds, log_of, measured, raising, say
+from tests.leaping import Leaping
+from tests.runs.kit import ADD, Do, Witness, add, kinds, log_of, measured, raising, say
 from upshot import (
     Agent,
     AgentError,
@@ -364,7 +365,7 @@ def test_a_committer_that_goes_on_and_on_is_ended_by_the_deadline_and_its_grace(
     loop = Leaping()
 
     async def commit(*_: Any) -> None:
-        loop.leapt_s += 60
+        loop.leap(60)
         for _ in range(20):
             await asyncio.sleep(0)
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.runs.kit import Do, Leaping, log_of
+from tests.leaping import leap, run_leaping
+from tests.runs.kit import Do, log_of
 from upshot import (
     Agent,
     AgentResult,
@@ -49,9 +50,7 @@ class Shop:
 
         @tool(effect="destructive")
         async def hang(number: int) -> int:
-            loop = asyncio.get_running_loop()
-            assert isinstance(loop, Leaping)
-            loop.leapt_s += 60
+            leap(60)
             self.clock.advance(60)
             await asyncio.sleep(60)
             return number
@@ -98,8 +97,7 @@ def test_calls_without_an_answer_are_settled_when_the_time_is_over() -> None:
         more = {"answers": [Approve("1")], "budget": limits, "clock": shop.clock}
         return await resume("run-1", shop.agent(), journal=journal, **more)
 
-    with asyncio.Runner(loop_factory=Leaping) as runner:
-        result = runner.run(gone_on_with())
+    result = run_leaping(gone_on_with())
     assert (result.status, reasons(result)) == ("failed", ["tool_timeout", "deadline"])
     assert shown(result) == [None, "1", "2"]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.leaping import Leaping
 from upshot.contract import (
     Budget,
     DeniedReason,
@@ -15,6 +16,7 @@ from upshot.contract import (
     ToolDenied,
     ToolExecutionResult,
     ToolFailure,
+    ToolOutcome,
     ToolSettled,
     ToolTimeout,
     Warned,
@@ -278,17 +280,26 @@ async def test_calls_without_an_id_are_no_duplicates():
     assert meeting.order == ["a", "b"]
 
 
-async def test_a_body_that_waits_for_its_resource_past_the_deadline_is_denied():
+def test_a_body_that_waits_for_its_resource_past_the_deadline_is_denied():
     @tool(effect="write", timeout_s=5)
     def hold() -> None:
+        loop.call_soon_threadsafe(at_work.set)
         release.wait(60)
 
     @tool(effect="write")
     async def next_in_line() -> None: ...
 
-    release = threading.Event()
-    box = Toolbox([hold, next_in_line], budget=Budget(deadline_s=0.1), workers=Workers())
-    outcomes = await box.dispatch([ToolCall("1", "hold"), ToolCall("2", "next_in_line")])
+    async def main() -> list[ToolOutcome]:
+        calls = [ToolCall("1", "hold"), ToolCall("2", "next_in_line")]
+        told = asyncio.ensure_future(box.dispatch(calls))
+        await at_work.wait()
+        loop.leap(60)
+        return await told
+
+    loop, at_work, release = Leaping(), asyncio.Event(), threading.Event()
+    box = Toolbox([hold, next_in_line], budget=Budget(deadline_s=30), workers=Workers())
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        outcomes = runner.run(main())
     release.set()
     assert isinstance(outcomes[0], ToolTimeout)
     assert isinstance(outcomes[1], ToolDenied)

@@ -2,13 +2,14 @@
 
 import asyncio
 import contextvars
+import inspect
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
-from upshot.tools import CancelToken
+from upshot.tools import CancelToken, executor
 from upshot.tools.executor import Ending, Raised, Returned, Stopped, run_async, run_thread
 from upshot.tools.workers import Workers
 
@@ -30,6 +31,12 @@ def in_thread(
         workers=workers or Workers(),
         late=late,
     )
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A grace that a thread meets on a machine that stalls too."""
+    monkeypatch.setattr(executor, "_THREAD_GRACE_S", 60.0)
 
 
 async def hang() -> None:
@@ -111,10 +118,34 @@ async def test_a_thread_past_its_time_is_written_off_and_its_late_end_told():
     await asyncio.wait_for(told.wait(), 60)
 
 
-async def test_a_thread_that_looks_at_its_token_ends_in_time():
+async def test_a_thread_that_looks_at_its_token_ends_in_time(patient: None):
     token = CancelToken()
     ending = await in_thread(lambda: token.wait(60), timeout_s=0.01, token=token)
     assert ending == Stopped(cancelled=False, ended=True)
+
+
+async def test_what_a_thread_gives_to_be_waited_for_within_the_grace_is_closed(patient: None):
+    token, given = CancelToken(), hang()
+
+    def body() -> object:
+        token.wait(60)
+        return given
+
+    assert await in_thread(body, timeout_s=0.01, token=token) == Stopped(cancelled=False)
+    assert inspect.getcoroutinestate(given) == inspect.CORO_CLOSED
+
+
+async def test_what_a_thread_gives_to_be_waited_for_too_late_is_closed():
+    release, told, given = threading.Event(), asyncio.Event(), hang()
+
+    def body() -> object:
+        release.wait(60)
+        return given
+
+    await in_thread(body, timeout_s=0.01, late=told.set)
+    release.set()
+    await asyncio.wait_for(told.wait(), 60)
+    assert inspect.getcoroutinestate(given) == inspect.CORO_CLOSED
 
 
 async def test_a_call_that_never_got_a_thread_has_not_started():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import cast, get_args
 
 import msgspec
@@ -24,7 +23,7 @@ from ..contract import (
 from .case import Case
 from .definition import Tool
 from .error import ToolError, seconds
-from .executor import Died, Ending, Raised, Returned, Stopped, Unusable
+from .executor import Died, Ending, Raised, Returned, Stopped, Unusable, discard
 from .sentence import named, one_line, without_traceback
 
 __all__ = [
@@ -131,7 +130,7 @@ def _conclude_value(case: Case, value: object, elapsed_ms: int) -> ToolOutcome:
     try:
         converted, case.lossy = to_free_json(value)
     except UnserializableError as error:
-        _close(value)
+        discard(value)
         return _unserializable(case, str(error), elapsed_ms)
     except Exception as error:  # objects of a tool's own may fail at any of their methods
         return _unserializable(case, named(error), elapsed_ms)
@@ -151,12 +150,6 @@ def _conclude_value(case: Case, value: object, elapsed_ms: int) -> ToolOutcome:
         was_coerced=bool(case.coercions),
         effect=effect_after(tool, done=True),
     )
-
-
-def _close(value: object) -> None:
-    # A coroutine that nobody awaits would warn when it is collected.
-    if inspect.iscoroutine(value) or inspect.isgenerator(value):
-        value.close()
 
 
 def _unserializable(case: Case, text: str, elapsed_ms: int) -> ToolFailure:

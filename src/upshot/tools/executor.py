@@ -24,6 +24,7 @@ __all__ = [
     "Returned",
     "Stopped",
     "Unusable",
+    "discard",
     "run_async",
     "run_thread",
 ]
@@ -179,6 +180,7 @@ async def run_thread(
         nonlocal found
         if given_up:
             late()
+            _drop(ending)
         found = ending
         _wake(over)
 
@@ -188,7 +190,7 @@ async def run_thread(
             loop.call_soon_threadsafe(deliver, ending)
         except RuntimeError:
             # The loop was closed while the body ran: nobody is left to be told.
-            return
+            _drop(ending)
 
     job = Job(work)
     workers.submit(job)
@@ -201,10 +203,26 @@ async def run_thread(
     over = loop.create_future()
     await _until(over, _THREAD_GRACE_S)
     if found is not None:
+        _drop(found)
         return Stopped(cancelled)
     given_up = True
     workers.write_off(job)
     return Stopped(cancelled, ended=False)
+
+
+def discard(value: object) -> None:
+    """Close *value* if it is a coroutine or generator; it would warn when it is collected.
+
+    Args:
+        value: What a body gave and nobody will wait for.
+    """
+    if inspect.iscoroutine(value) or inspect.isgenerator(value):
+        value.close()
+
+
+def _drop(ending: Ending) -> None:
+    if isinstance(ending, Returned):
+        discard(ending.value)
 
 
 async def _guard(body: Callable[[], object], over: asyncio.Future[Ending | None]) -> Ending:
