@@ -1,4 +1,4 @@
-"""Attempt: one pass of the engine: the board that it starts with, and its work."""
+"""Attempt: one pass of the engine: the board that it starts with, its work, and how it ended."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from ..contract.article import kind_of
 from ..tools.fence import is_fenced
 from .callback import call
+from .ending import COMPLETED, Ending, classify
 from .equipment import Equipment
 from .onward import overlooking, starting_over
 from .scope import current_run
@@ -15,7 +16,7 @@ from .seed import board_of, seed_board
 from .signals import Failed, signal_of
 from .trail import blame
 
-__all__ = ["seed", "work_on"]
+__all__ = ["ending_of", "seed", "work_on"]
 
 
 async def seed(parts: Equipment, attempt: int, feedback: str) -> None:
@@ -74,6 +75,25 @@ async def work_on(parts: Equipment) -> None:
         if warning is not None and not parts.recorder.is_lost:
             parts.recorder.warn(warning)
     parts.take_returned(returned)
+
+
+def ending_of(parts: Equipment, error: BaseException | None) -> Ending:
+    """How a pass of the engine ended, or the run where it stands.
+
+    Args:
+        parts: Of the run.
+        error: What was raised, None for a clean return.
+    """
+    if error is None and not parts.scope.was_cut:
+        return COMPLETED
+    return classify(
+        error,
+        stop=parts.scope.stop,
+        was_cut=parts.scope.was_cut,
+        interrupt=parts.host.interrupt,
+        limit=parts.host.overrun or parts.ledger.time_error(parts.scope.stop),
+        questions=parts.host.questions,
+    )
 
 
 def _warn_of_lost(parts: Equipment, error: Exception) -> None:

@@ -28,12 +28,14 @@ from ..contract import (
 )
 from ..errors import JournalError
 from ..journal.memory import MemoryJournal
-from .attempt import seed, work_on
+from .attempt import ending_of, seed, work_on
 from .callback import is_closing
-from .disposition import note_verdict, reason_against, wants_revision, with_verdict
-from .ending import COMPLETED, Ending, StopReason, classify, internal_error
+from .conclusion import hear_host, with_loss
+from .disposition import note_verdict, reason_against
+from .ending import COMPLETED, Ending, StopReason, internal_error
 from .equipment import Equipment
 from .hooks import ACCEPTED, Verdict
+from .judging import judge
 from .listeners import anybody_listens
 from .modes import refused_modes
 from .past import Past
@@ -54,13 +56,11 @@ from .phase import (
     Cue,
     Phase,
     cue_of_ending,
-    cue_of_verdict,
 )
 from .plan import Plan
 from .recorder import Recorder
 from .recording import Recording
 from .scope import current_run
-from .signals import Interrupted
 from .tie import Tie
 from .trail import forget_way
 
@@ -203,22 +203,14 @@ class Sitting:
             recorder.leave_journal()
         if not is_told:
             self._parts.need_board()
-            result = self._parts.result(self._classify(error))
+            result = self._parts.result(ending_of(self._parts, error))
             lines = tuple(self._parts.report.lines)
             self._hold(msgspec.structs.replace(result, attempt_log=lines))
             return BROKEN
         result = self._told
         if not isinstance(error, asyncio.CancelledError):
-            origin = Origin.JOURNAL if isinstance(error, JournalError) else Origin.HOST
-            lost = RunWarning(code="journal_failed", message=str(error), origin=origin)
-            recorder.warn(lost)
-            # A recorder that has told of the end takes no warning any more.
-            facts: dict[str, Any] = {
-                "committed": self._committed,
-                "attempt_log": tuple(self._parts.report.lines),
-                "warnings": tuple(dict.fromkeys((*recorder.warnings, lost))),
-            }
-            result = self._hold(msgspec.structs.replace(result, **facts))
+            lost = with_loss(self._parts, result, error, committed=self._committed)
+            result = self._hold(lost)
         if self.phase is Phase.CLOSING and not recorder.is_settled:
             recorder.emit(RunSettled(result=result))
         return BROKEN
@@ -290,7 +282,7 @@ class Sitting:
                 raise
             # The host prepares the board; what it raises ends the run and nothing else.
             if isinstance(error, TimeoutError) and parts.scope.stop:
-                return self._unprepared(self._classify(error))
+                return self._unprepared(ending_of(parts, error))
             failed = internal_error(error, Origin.HOST)
             forget_way(error, __file__, seed.__code__.co_filename)
             return self._unprepared(Ending(status=Status.FAILED, error=failed, exception=error))
@@ -311,7 +303,7 @@ class Sitting:
             self.recorder.warn(RunWarning(code="abandoned", message=message, origin=Origin.ENGINE))
         if self._tie is not None:
             self._tie.bequeath_distrust()
-        self._ending = ending = self._classify(parts.conclude_board(error))
+        self._ending = ending = ending_of(parts, parts.conclude_board(error))
         if ending.status not in _WHOLE:
             await parts.close_calls()
         if ending.interrupt is not None:
@@ -326,19 +318,6 @@ class Sitting:
             result = self._hold(msgspec.structs.replace(result, state=dict(state)))
             await self._end_attempt(result)
         return cue
-
-    def _classify(self, error: BaseException | None) -> Ending:
-        parts = self._parts
-        if error is None and not parts.scope.was_cut:
-            return COMPLETED
-        return classify(
-            error,
-            stop=parts.scope.stop,
-            was_cut=parts.scope.was_cut,
-            interrupt=parts.host.interrupt,
-            limit=parts.host.overrun or parts.ledger.time_error(parts.scope.stop),
-            questions=parts.host.questions,
-        )
 
     def _note_interrupt(self, interrupt: Interrupt) -> None:
         if interrupt != self._interrupt:
@@ -363,42 +342,20 @@ class Sitting:
     async def _judge(self, result: AgentResult[Any]) -> Cue:
         """Do what deciders want."""
         parts, verdict = self._parts, self._verdict
-        is_last, state = self._attempt >= self.plan.max_attempts, parts.report.state
-        note_verdict(state, verdict, result, is_last=is_last)
-        stopped = self._classify(TimeoutError()) if parts.scope.stop else None
-        self._warn_of_replaced(result)
-        result = self._hold(with_verdict(result, verdict, state, stopped=stopped))
-        revises = wants_revision(verdict, result)
-        cue = cue_of_verdict(wants_revision=revises, is_last=is_last)
-        if cue is REVISED and (parts.scope.stop or parts.host.interrupt is not None):
-            cue, result = DECIDED, await self._stop_revising(result)
-        again = cue is REVISED
+        is_last = self._attempt >= self.plan.max_attempts
+        judged = judge(parts, result, verdict, is_last=is_last)
+        result = self._hold(judged.result)
+        if judged.stopped is not None and (wish := judged.stopped.interrupt) is not None:
+            self._note_interrupt(wish)
+            await parts.hooks.tell("on_interrupt", wish)
+        again = judged.cue is REVISED
         self._feedback = verdict.feedback if again else ""
         reason = verdict.why or "revise" if again else ""
         await self._end_attempt(result, reason=reason, feedback=self._feedback)
         if again:
             await parts.hooks.tell("on_run_revise", result, self._attempt + 1)
             self._attempt += 1
-        return cue
-
-    def _warn_of_replaced(self, result: AgentResult[Any]) -> None:
-        """Tell of the error of *result*, where that of a decider that raised takes its place."""
-        error = result.error
-        if error is not None and self._verdict.error is not None and not self._verdict.was_cut:
-            warning = RunWarning(code=error.code, message=error.message, origin=error.origin)
-            self.recorder.warn(warning)
-
-    async def _stop_revising(self, result: AgentResult[Any]) -> AgentResult[Any]:
-        """Make no further attempt, since the run was stopped before this one was accepted."""
-        wish = self._parts.host.interrupt
-        why = Interrupted() if wish is None else Interrupted(wish.cause, wish.detail)
-        ending = self._classify(TimeoutError() if self._parts.scope.stop else why)
-        facts: dict[str, Any] = {"status": ending.status, "error": ending.error}
-        if ending.interrupt is not None:
-            facts |= {"cause": ending.interrupt.cause, "detail": ending.interrupt.detail}
-            self._note_interrupt(ending.interrupt)
-            await self._parts.hooks.tell("on_interrupt", ending.interrupt)
-        return self._hold(msgspec.structs.replace(result, **facts))
+        return judged.cue
 
     async def _end_attempt(
         self, result: AgentResult[Any], *, reason: str = "", feedback: str = ""
@@ -430,7 +387,7 @@ class Sitting:
         parts = self._parts
         parts.scope.is_final = True
         if self.plan.host is not None:
-            await self._hear_host()
+            await hear_host(parts)
         parts.box.warn_of_leftovers()
         if (config := self.plan.request.config) is not None:
             for warning in refused_modes(self._told.artifacts, config):
@@ -447,18 +404,6 @@ class Sitting:
         if self._has_begun and self._has_hooks:
             await parts.hooks.tell("on_run_end", result)
         return TOLD
-
-    async def _hear_host(self) -> None:
-        """Let the user's host finish, so that what it raised of the run is in the result."""
-        scope = self._parts.scope
-        # The time that is left to a stopped run is its observers'.
-        if scope.is_stopped():
-            return
-        try:
-            await self._parts.host.hear_out(scope.wait)
-        except asyncio.CancelledError:
-            # A closing loop's; observers hear of the end all the same.
-            scope.end("caller")
 
     async def _close(self) -> Cue:
         """Tell watchers and log of the end, once."""
