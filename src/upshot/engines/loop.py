@@ -24,6 +24,7 @@ from ..contract import (
     ToolOutcome,
 )
 from ..runs import Board, Failed, Interrupted, Parked, Run, RunHost
+from .call_order import InCallOrder
 from .point import keeps_points, save_point
 
 __all__ = ["LoopEngine"]
@@ -91,6 +92,7 @@ class _Turns:
         self._corrections = corrections - roles.count(Role.USER)
         self._number = roles.count(Role.ASSISTANT)
         self._keeps_points = keeps_points(host)
+        self._order = InCallOrder()
 
     def fail_again(self) -> None:
         """End as an earlier sitting was about to, whose last reply was an error.
@@ -150,7 +152,7 @@ class _Turns:
 
     def _request(self) -> ModelRequest:
         return ModelRequest(
-            self._board.messages(),
+            self._order.of(self._board.messages()),
             system=self._run.instructions,
             tools=self._run.tools.schemas(),
             output_schema=self._run.output.schema,
