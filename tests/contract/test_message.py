@@ -33,10 +33,22 @@ def test_a_message_is_made_of_role_and_content() -> None:
     assert (message.role, message.content, message.text) == (Role.USER, "Hello", "Hello")
 
 
-def test_a_role_that_nobody_has_is_misuse() -> None:
-    role: Any = "robot"
-    with pytest.raises(Misuse, match="'robot' is no role"):
+@pytest.mark.parametrize("role", ["robot", None, 3, ""], ids=repr)
+def test_a_role_that_nobody_has_is_misuse(role: Any) -> None:
+    with pytest.raises(Misuse, match=f"{role!r} is no role"):
         Message(role, "Hello")
+
+
+@pytest.mark.parametrize("part", ["Hello", None, 3, {"kind": "text"}, Text], ids=repr)
+def test_a_part_that_is_none_is_misuse(part: Any) -> None:
+    with pytest.raises(Misuse, match="a part of a message is"):
+        Message("user", (Text("a"), part))
+
+
+def test_a_bare_text_among_parts_is_told_how_to_write_it() -> None:
+    texts: Any = ["Hello"]
+    with pytest.raises(Misuse, match=r"give Text\('Hello'\)"):
+        Message("user", texts)
 
 
 def test_content_of_another_type_is_misuse() -> None:

@@ -176,6 +176,17 @@ def test_unwrap_gives_the_output(output: Json) -> None:
     assert AgentResult[Json](output=output).unwrap() == output
 
 
+@pytest.mark.parametrize(
+    ("fields", "value"),
+    [({"content": "text"}, "text"), ({"content": "0", "output": 0}, 0), ({}, None)],
+    ids=["text", "both", "nothing"],
+)
+def test_unwrap_gives_the_text_where_there_is_no_other_output(
+    fields: dict[str, Any], value: Json
+) -> None:
+    assert AgentResult[Json](**fields).unwrap() == value
+
+
 @pytest.mark.parametrize("status", [s for s in Status if s is not Status.COMPLETED])
 def test_unwrap_of_any_other_status_raises_with_the_result(status: Status) -> None:
     result: AgentResult[str] = AgentResult(status=status, error=FAILED, output="half")

@@ -17,6 +17,7 @@ from upshot import (
     Interrupt,
     Interrupted,
     Message,
+    Misuse,
     ModelResponse,
     Parked,
     PendingQuestion,
@@ -24,6 +25,8 @@ from upshot import (
     Status,
     ToolCall,
     Usage,
+    decode,
+    encode,
     resume,
     run,
     start,
@@ -442,3 +445,50 @@ async def test_usage_that_was_reported_counts_over_all_sittings(make: Any) -> No
     assert (parked.usage.api_calls, result.usage.api_calls, len(told)) == (1, calls, calls)
     again = await resume(parked.run_id, agent, journal=journal)
     assert again.usage == result.usage
+
+
+async def saved_point(**fields: Any) -> tuple[Any, list[Checkpoint]]:
+    """A run whose engine saves one point; its result, and what its host was given."""
+    kept: list[Checkpoint] = []
+
+    class Keeper:
+        def checkpoint(self, checkpoint: Checkpoint) -> None:
+            kept.append(checkpoint)
+
+    async def work(run: Any, host: Any, board: Any) -> None:
+        given = {name: run.attributes if value is ... else value for name, value in fields.items()}
+        await host.checkpoint(Checkpoint(run.id, "half", board, **given))
+
+    options: dict[str, Any] = {"host": Keeper(), "attributes": {"desk": 3}}
+    return await run(Agent("a", engine=Do(work)), "?", **options), kept
+
+
+async def test_the_attributes_of_a_run_may_be_those_of_its_checkpoint() -> None:
+    result, (kept,) = await saved_point(attributes=...)
+    assert result.success
+    assert kept.attributes == {"desk": 3}
+    assert decode(encode(kept)) == kept
+
+
+async def test_what_json_cannot_hold_is_replaced_in_a_checkpoint_and_told() -> None:
+    result, (kept,) = await saved_point(payload={"n": float("nan"), "seen": {1}})
+    assert kept.payload == {"n": None, "seen": [1]}
+    (warning,) = result.warnings
+    assert warning.code == "lossy_value"
+    assert "checkpoint 'half'/n" in warning.message
+
+
+async def test_a_checkpoint_without_a_json_form_is_the_engines_fault_also_without_a_log() -> None:
+    result, kept = await saved_point(payload=object())
+    assert result.error is not None
+    assert "checkpoint 'half' cannot be saved" in result.error.message
+    assert kept == []
+
+
+@pytest.mark.parametrize("key", ["", None, 3, ["a"]], ids=repr)
+async def test_a_step_without_a_key_is_the_scripts_fault(key: Any) -> None:
+    async def work(run: Any, host: Any, board: Any) -> None:
+        with pytest.raises(Misuse, match="give a text"):
+            await host.once(key, "read", lambda: 1)
+
+    assert (await run(Agent("a", engine=Do(work)), "?")).success

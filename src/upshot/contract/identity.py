@@ -7,7 +7,7 @@ from .value import Value
 __all__ = ["RunInfo"]
 
 
-class RunInfo(Value, frozen=True, kw_only=True):
+class RunInfo(Value, frozen=True):
     """The identity of a run; the first argument of every hook.
 
     Attributes:

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import ClassVar, TypeAlias, cast, overload
 
 from ..errors import Misuse
+from .article import kind_of
 from .call import ToolCall
 from .free_json import clean_fields, force_json
 from .value import Json, JsonObject, Tagged, freeze, set_field, written
@@ -202,7 +203,7 @@ class Message(_Said, frozen=True, kw_only=True, gc=False):
     metadata: JsonObject = {}
 
     def __post_init__(self) -> None:
-        if type(self.role) is str:
+        if type(self.role) is not Role:
             set_field(self, "role", Role(self.role))
         text = self.content
         if type(text) is str and text.isascii() and self.tool_calls == () and not self.metadata:
@@ -216,6 +217,8 @@ class Message(_Said, frozen=True, kw_only=True, gc=False):
             raise Misuse(f"the content of a message is a string or parts, not {given}")
         if type(content) is list or type(calls) is list:
             freeze(self, "content", "tool_calls")
+        if type(self.content) is tuple:
+            _check_parts(self.content)
         if isinstance(content, str) and not content.isascii():
             clean_fields(self, "content")
         if self.metadata:
@@ -234,6 +237,13 @@ class Message(_Said, frozen=True, kw_only=True, gc=False):
         if not isinstance(self.content, str):
             return self.content
         return (Text(self.content),) if self.content else ()
+
+
+def _check_parts(parts: tuple[object, ...]) -> None:
+    for part in parts:
+        if not isinstance(part, Tagged):
+            hint = f": give Text({part!r})" if isinstance(part, str) else ""
+            raise Misuse(f"a part of a message is {kind_of(part)}{hint}")
 
 
 class Conversation(Sequence[Message]):

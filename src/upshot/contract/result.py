@@ -231,7 +231,7 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
         return (*cast("tuple[Message, ...]", seeded), *self.messages)
 
     def unwrap(self) -> T:
-        """The output; the text where no output type was asked for.
+        """The output; the text where there is no other.
 
         Raises:
             RunFailed: The run did not complete; it carries this result.
@@ -241,7 +241,8 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
             if isinstance(raw, BaseException):
                 raise RunFailed(self) from raw
             raise RunFailed(self)
-        return self.output  # pyright: ignore[reportReturnType]  # T includes None where a run may give none
+        # T is str where there is no output type, and includes None where a run may give none.
+        return self.content if self.output is None else self.output  # pyright: ignore[reportReturnType]
 
     def output_payload(self) -> JsonObject:
         """The output where it is a mapping in JSON, else ``{"content": ...}``, else empty."""

@@ -35,7 +35,9 @@ from ..contract import (
     RunSettled,
     RunStarted,
     RunWarning,
+    UnserializableError,
     Usage,
+    to_free_json,
 )
 from ..errors import Misuse
 from .asking import Asking
@@ -276,7 +278,7 @@ class RunHost:
         attributes of the run.
 
         Raises:
-            Misuse: It is no Checkpoint.
+            Misuse: It is no Checkpoint, or its payload or attributes have no JSON form.
         """
         if not isinstance(checkpoint, Checkpoint):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
             kind = type(checkpoint).__name__
@@ -284,6 +286,7 @@ class RunHost:
                 f"host.checkpoint was given a value of type {kind}: give a "
                 "Checkpoint(run.id, step, board.snapshot())"
             )
+        checkpoint = self._in_json(checkpoint)
         self._recorder.emit(
             CheckpointSaved(
                 step=checkpoint.step, iteration=checkpoint.iteration, payload=checkpoint.payload
@@ -291,6 +294,21 @@ class RunHost:
         )
         if self.keeps_checkpoints:
             await self._ask("checkpoint", self._completed(checkpoint))
+
+    def _in_json(self, point: Checkpoint) -> Checkpoint:
+        """*point* with what JSON holds of its payload and attributes; a warning tells what is lost.
+
+        Raises:
+            Misuse: One of them has no JSON form.
+        """
+        name = f"checkpoint {point.step!r}"
+        try:
+            payload, lossy = to_free_json(point.payload)
+            attributes, also_lossy = to_free_json(dict(point.attributes))
+        except UnserializableError as error:
+            raise Misuse(f"{name} cannot be saved: {error}") from error
+        self._recorder.warn_of_losses(name, (*lossy, *also_lossy))
+        return msgspec.structs.replace(point, payload=payload, attributes=attributes)
 
     def _completed(self, point: Checkpoint) -> Checkpoint:
         return msgspec.structs.replace(
@@ -364,7 +382,7 @@ class RunHost:
         It goes on while anybody waits for it, in a task of its own.
 
         Args:
-            key: Unique in the run.
+            key: Unique in the run, not empty.
             effect: "read", "write" or "destructive".
             body: Sync or async; gives a JSON value. One that asks a person and parks is called
                 again from its top once people have answered.
@@ -379,7 +397,10 @@ class RunHost:
                 built-in error too (``except ValueError``); of a class of your own ``error.type``
                 has the name and ``error.details["module"]`` its module.
             Failed: It began in an earlier sitting and what came of it is unknown.
+            Misuse: The key is no text or empty, or the effect is none.
         """
+        if not isinstance(key, str) or not key:  # pyright: ignore[reportUnnecessaryIsInstance]  # scripts may be untyped
+            raise Misuse(f"host.once was given the key {key!r}: give a text, unique in the run")
         known = self._steps.settled.get(key)
         if known is not None:
             return self._steps.recall(known)
