@@ -25,6 +25,12 @@ def test_run_failed_tells_status_code_and_message() -> None:
     assert error.result is RESULT
 
 
+def test_run_failed_says_a_code_that_is_the_status_once() -> None:
+    error = AgentError(ErrorCode.INPUT_REQUIRED, "It waits.")
+    parked = AgentResult[str](status=Status.INPUT_REQUIRED, error=error)
+    assert str(RunFailed(parked)) == "input_required: It waits."
+
+
 @pytest.mark.parametrize(
     "error",
     [

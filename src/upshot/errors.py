@@ -65,7 +65,9 @@ class RunFailed(UpshotError):
     def __init__(self, result: _Failure) -> None:
         error = result.error
         code = getattr(error, "code", "internal")
-        super().__init__(f"{result.status}: {code}: {getattr(error, 'message', '')}")
+        # Some errors have the code that the status has.
+        why = result.status if code == result.status else f"{result.status}: {code}"
+        super().__init__(f"{why}: {getattr(error, 'message', '')}")
         self.result = result
 
     def __reduce__(self) -> tuple[type[Self], tuple[_Failure]]:

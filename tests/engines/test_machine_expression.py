@@ -146,6 +146,11 @@ def test_a_condition_that_gives_no_truth_value_is_broken(source: str) -> None:
     ("source", "found", "expected", "column"),
     [
         ("context.n <", "broken", "in CEL", 12), ("1 +* 2", "broken", "in CEL", 4),
+        ("context.s == 'x", "a text is not closed", "in CEL", 14),
+        ("b c", "('c' is too much)", "in CEL", 3),
+        ("context.(", "(it cannot be read on from '.(')", "in CEL", 9),
+        ("len(context.l)", "the function 'len'", "did you mean 'size'?", 1),
+        ("context.l.lenght()", "the function 'lenght'", "did you mean 'size'?", 11),
         ("", "broken", "in CEL", 1), ("contxt.n > 1", "'contxt'", "did you mean 'context'?", 1),
         ("context.n > foo", "'foo'", "a name that is there", 13),
         ("result.eror", "result.eror", "did you mean 'error'?", 1),

@@ -131,16 +131,16 @@ async def test_a_value_of_any_kind_is_a_fault_with_its_place_or_does_no_harm(pla
         ("transitions: [{when: @5, to: b}]", "the number '5'", "true or false"),
         ("transitions: [{when: @, to: b}]", "nothing", "true or false"),
         ("transitions: [{when: @[x], to: b}]", "a list", "true or false"),
-        ("transitions: [{when: @'5', to: b}]", "always gives the int 5", "true or false"),
+        ("transitions: [{when: @'5', to: b}]", "always gives the number 5", "true or false"),
         ("transitions: [{when: @1 / 0 > 1, to: b}]", "cannot be evaluated", "true or false"),
         ("foreach: @5, agent: w", "the number '5'", "a list or mapping of items"),
-        ("foreach: @'5', agent: w", "always gives the int 5", "a list or mapping of items"),
+        ("foreach: @'5', agent: w", "always gives the number 5", "a list or mapping of items"),
         ("foreach: context.l, key: @true, agent: w", "the truth value 'true'", "item.id"),
         ("foreach: context.l, key: @'5', agent: w", "the same for all items", "item.id"),
         ("foreach: context.l, as: @'', agent: w", "an empty text", "a name for the item"),
         ("function: f, input: @5", "the number '5'", "the keywords of the function"),
         ("function: f, input: @[1]", "a list", "the keywords of the function"),
-        ("function: f, input: @'5'", "always gives the int 5", "the keywords of the function"),
+        ("function: f, input: @'5'", "always gives the number 5", "the keywords of the function"),
         ("function: f, input: {x: @1 / 0}", "cannot be evaluated", "a value"),
         ("machine: @'', input: {}", "an empty text", "the file of a machine"),
         ("agent: w, input: @~", "nothing", "what the agent is asked"),
@@ -179,3 +179,18 @@ def test_a_setting_of_another_kind_is_told_where_it_stands() -> None:
 async def test_the_list_of_a_final_state_is_its_output() -> None:
     text = whole("a: {type: initial, transitions: [{to: b}]}\nb: {type: final, output: [1, 2]}")
     assert (await go(MachineEngine(load_machine(text)))).output == [1, 2]
+
+
+@pytest.mark.parametrize("agent", ["gpt-5", "{model: gpt-5}"])
+def test_a_model_without_its_provider_is_a_warning(agent: str) -> None:
+    (told,) = check_machine(
+        f"""
+spec: upshot.machine/1
+agents: {{w: {agent}}}
+states:
+  a: {{type: initial, agent: w, transitions: [{{to: b}}]}}
+  b: {{type: final}}
+"""
+    )
+    assert (told.severity, told.found) == ("warning", "the model 'gpt-5'")
+    assert told.expected == "provider:model, such as openai:gpt-5"

@@ -10,6 +10,7 @@ import msgspec
 from rich.text import Text
 
 from ..contract import Agent, AgentSpec, JsonObject, PendingApproval
+from ..contract.json_fault import json_fault
 from ..engines import MachineEngine
 from ..errors import Misuse
 from ..tools import Tool, resolve_tools
@@ -98,7 +99,7 @@ def _parse(text: str) -> JsonObject:
     try:
         found: object = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
-        raise Misuse(f"the new arguments are no JSON: {error}") from error
+        raise Misuse(f"the new arguments are no JSON: {json_fault(error)}") from error
     if not isinstance(found, dict):
         raise Misuse("the new arguments are no JSON object: give all of them, such as '{\"n\": 1}'")
     return cast("JsonObject", found)

@@ -20,6 +20,7 @@ from .card import AgentCard
 from .checkpoint import Checkpoint
 from .event import Event
 from .free_json import to_json, to_plain
+from .json_fault import json_fault
 from .message import UNKNOWN_TAG, Conversation, Message, Part, Unknown
 from .outcome import ToolOutcome
 from .record import ToolRecord
@@ -104,7 +105,7 @@ def decode(data: bytes | str, type: Any = None) -> object:
         except msgspec.ValidationError as error:
             return _decode_unknown(data, decoder, error, root_may_be_unknown=type is not None)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise Misuse(f"this is no JSON: {error}") from error
+        raise Misuse(f"this is no JSON: {json_fault(error)}") from error
 
 
 class _Any:

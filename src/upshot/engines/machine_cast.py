@@ -41,7 +41,7 @@ def _agent(name: str, piece: Piece, reader: TableReader) -> Agent[Any] | None:
     if isinstance(piece, Scalar):
         if piece.value is None:
             return None
-        model = reader.text(piece, "a model, such as openai:gpt-5")
+        model = _model(piece, "a model, such as openai:gpt-5", reader)
         return _made(name, piece, {"model": model or None}, reader)
     table = reader.table(piece, "agent", "an agent")
     return None if table is None else _made(name, table, _fields(table, reader), reader)
@@ -49,7 +49,9 @@ def _agent(name: str, piece: Piece, reader: TableReader) -> Agent[Any] | None:
 
 def _fields(table: Table, reader: TableReader) -> dict[str, Any]:
     items, given = table.items, dict[str, Any]()
-    for key in ("model", "name", "instructions"):
+    if "model" in items:
+        given["model"] = _model(items["model"], "the model of an agent", reader) or None
+    for key in ("name", "instructions"):
         if key in items:
             given[key] = reader.text(items[key], f"the {key} of an agent") or None
     if "tools" in items:
@@ -62,6 +64,15 @@ def _fields(table: Table, reader: TableReader) -> dict[str, Any]:
     if "settings" in items:
         given["settings"] = _settings(items["settings"], reader)
     return given
+
+
+def _model(piece: Piece, what: str, reader: TableReader) -> str:
+    model = reader.text(piece, what)
+    if model and ":" not in model:
+        # No fault: a model that the call names wins over it.
+        wanted = "provider:model, such as openai:gpt-5"
+        reader.warn(piece.mark, f"the model {model!r}", wanted, kind="model")
+    return model
 
 
 def _settings(piece: Piece, reader: TableReader) -> ModelSettings | None:

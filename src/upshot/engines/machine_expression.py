@@ -7,6 +7,7 @@ fault before anything runs.
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import logging
 import re
@@ -46,6 +47,21 @@ _TOO_MUCH = f"it goes through more than {MAX_ITEMS} items in all, or computes fo
 _AT = re.compile(r"<input>:(\d+):(\d+): (?:Syntax error: )?(.*)")
 # Names were looked at before, so what it does not find is a form of the function.
 _MISFIT = re.compile(r"Undefined variable or function: '(\w+)'")
+# What the parser's generator says, for people.
+_PARSER_WORDS = (
+    (re.compile(r"token recognition error at: '([\"'].*)'"), "a text is not closed"),
+    (re.compile(r"token recognition error at: (.*)"), "{} means nothing here"),
+    (re.compile(r"extraneous input (.*)"), "{} is too much"),
+    (re.compile(r"mismatched input (.*)"), "{} cannot stand here"),
+    (re.compile(r"no viable alternative at input (.*)"), "it cannot be read on from {}"),
+    (re.compile(r"missing (.*) at (.*)"), "{} is missing before {}"),
+)
+# As other languages call them.
+_MEANT = {
+    "count": "size", "includes": "contains", "len": "size", "length": "size",
+    "lower": "lowerAscii", "toLowerCase": "lowerAscii", "toUpperCase": "upperAscii",
+    "upper": "upperAscii",
+}  # fmt: skip
 _RAISED = re.compile(
     r"^Function '\w+' error: Python function call failed: \w+: |"
     r" Check function arguments and their types\.$"
@@ -300,8 +316,13 @@ def _parse(source: str) -> Any:
 
 def _short(said: str) -> str:
     """What the parser says without the list of all that could stand there."""
-    short = " ".join(said.partition(" expecting {")[0].split())[:_MAX_SAID]
-    return "it ends too soon" if "'<EOF>'" in short else short
+    short = " ".join(said.partition(" expecting ")[0].split())[:_MAX_SAID]
+    if "'<EOF>'" in short:
+        return "it ends too soon"
+    for form, words in _PARSER_WORDS:
+        if found := form.fullmatch(short):
+            return words.format(*found.groups())
+    return short
 
 
 def _check_functions(program: Any, source: str) -> Mapping[str, Any]:
@@ -315,10 +336,18 @@ def _check_functions(program: Any, source: str) -> Mapping[str, Any]:
     known = _short_names()
     for name in called:
         if name not in known:
-            wanted = nearest(name, sorted(_NATIVE | known), "a function of CEL")
+            wanted = _nearest_function(name, _NATIVE | known)
             line, column = _place_of(source, name)
             raise BadExpression(f"the function {name!r}", wanted, line, column)
     return {**_of_library(called), **native}
+
+
+def _nearest_function(name: str, known: frozenset[str]) -> str:
+    """What is expected instead of the function *name*, also where it has another name elsewhere."""
+    meant = difflib.get_close_matches(name, _MEANT, n=1, cutoff=0.8)
+    if meant and _MEANT[meant[0]] in known:
+        return f"a function of CEL; did you mean {_MEANT[meant[0]]!r}?"
+    return nearest(name, sorted(known), "a function of CEL")
 
 
 def _of_library(called: Collection[str]) -> Mapping[str, Any]:
@@ -373,4 +402,5 @@ def _shown(value: object) -> str:
     }
     if value is None:
         return "null"
-    return names.get(type(value), f"the {type(value).__name__} {value!r:.40}")
+    kind = "number" if isinstance(value, int | float) else type(value).__name__
+    return names.get(type(value), f"the {kind} {value!r:.40}")

@@ -9,6 +9,7 @@ import msgspec
 
 from ..contract import AgentError, ModelResponse, ToolCall
 from ..contract.article import kind_of
+from ..contract.json_fault import json_fault
 from ..errors import Misuse
 from .scripted import Reply, ScriptedModel
 
@@ -60,7 +61,7 @@ def _parse(data: bytes | str, what: str) -> object:
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeError) as error:
-        raise Misuse(f"{what} is no JSON: {error}") from error
+        raise Misuse(f"{what} is no JSON: {json_fault(error)}") from error
 
 
 def _to_reply(item: object, place: int, what: str) -> Reply:

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from ..contract import AgentError, ErrorCode, Interrupt, Origin, Pending, Status
+from ..contract import AgentError, ErrorCode, Interrupt, Origin, Pending, PendingApproval, Status
 from ..errors import JournalError
 from .callback import kind_of, said_by
 from .kin import told_apart
@@ -147,7 +147,13 @@ def _is_of_interrupted_run(error: AgentError) -> bool:
 
 def _parked(pending: tuple[Pending, ...]) -> Ending:
     pending = told_apart(pending)
-    waits = ", ".join(f"{item.kind.removeprefix('pending_')} {item.id}" for item in pending)
+    waits = ", ".join(map(_wanted, pending))
     message = f"The run waits for people: {waits}." if waits else _UNASKED
     error = AgentError(ErrorCode.INPUT_REQUIRED, message, origin=Origin.HOST)
     return Ending(status=Status.INPUT_REQUIRED, error=error, pending=pending)
+
+
+def _wanted(item: Pending) -> str:
+    if isinstance(item, PendingApproval):
+        return f"approval of {item.tool_name} ({item.id})"
+    return f"{item.kind.removeprefix('pending_')} {item.id}"

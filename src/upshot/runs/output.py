@@ -9,6 +9,7 @@ from typing import Any, cast
 import msgspec
 
 from ..contract import Json, JsonObject
+from ..contract.json_fault import json_fault
 from ..errors import Misuse
 
 __all__ = ["OutputType"]
@@ -69,7 +70,7 @@ class OutputType:
         try:
             value: Json = msgspec.json.decode(_without_fence(text))
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-            raise ValueError(f"the answer is no JSON: {error}") from error
+            raise ValueError(f"the answer is no JSON: {json_fault(error)}") from error
         self.build(value)
         return value
 
