@@ -23,7 +23,9 @@ def test_the_article_is_that_of_the_sound(said: str) -> None:
     assert with_article(said.partition(" ")[2]) == said
 
 
-@pytest.mark.parametrize(("value", "said"), [(3, "an int"), ([], "a list"), (None, "None")])
+@pytest.mark.parametrize(
+    ("value", "said"), [(3, "an int"), ([], "a list"), (None, "None"), (b"", "bytes")]
+)
 def test_a_value_is_called_by_its_type(value: Any, said: str) -> None:
     assert kind_of(value) == said
 

@@ -9,8 +9,10 @@ _CONSONANT_SOUNDS = ("eu", "one", "uni", "us", "ut", "uu")
 
 
 def kind_of(value: object) -> str:
-    """The type of *value* with its article, such as "an int"; "None" for None."""
-    return "None" if value is None else with_article(type(value).__name__)
+    """The type of *value* with its article, such as "an int"; "None" and "bytes" have none."""
+    if value is None:
+        return "None"
+    return "bytes" if type(value) is bytes else with_article(type(value).__name__)
 
 
 def with_article(word: str) -> str:
