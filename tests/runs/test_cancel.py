@@ -486,3 +486,44 @@ async def test_the_text_that_was_shown_stays_in_the_result(stop: str) -> None:
     log = await log_of(journal, result.run_id)
     changes = [event for event in log if event.kind == "board_changed"]
     assert changes[-1].messages == result.messages  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("how", ["thread", "signal"])
+async def test_a_tool_call_is_ended_from_another_thread_and_in_a_handler_of_a_signal(
+    how: str, *, alone: bool
+) -> None:
+    # In this mode a loop refuses whoever touches it from another thread.
+    asyncio.get_running_loop().set_debug(True)
+    running, found = asyncio.Event(), list[bool]()
+    ids = ["c-1"] if alone else ["c-1", "c-2"]
+
+    @tool(effect="read")
+    async def wait() -> None:
+        running.set()
+        await asyncio.Event().wait()
+
+    model = ScriptedModel([[ToolCall(id, "wait") for id in ids], "Well then."])
+    async with start(Agent("a", model=model, tools=[wait]), "?") as live, asyncio.timeout(60):
+
+        def end(*_: Any) -> None:
+            found.extend(live.cancel_call(id) for id in (*ids, "c-3"))
+
+        await running.wait()
+        if how == "thread":
+            await asyncio.to_thread(end)
+        else:
+            before = signal.signal(signal.SIGUSR1, end)
+            main = threading.main_thread().ident or 0
+            # Later than this the loop waits, and nothing else wakes it.
+            timer = threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGUSR1))
+            timer.start()
+            try:
+                await live.result()
+            finally:
+                timer.join()
+                signal.signal(signal.SIGUSR1, before)
+        result = await live.result()
+    assert (result.content, found) == ("Well then.", [*(True for _ in ids), False])
+    assert [outcome.code for outcome in result.tool_outcomes] == ["cancelled"] * len(ids)
+    assert not live.cancel_call("c-1")

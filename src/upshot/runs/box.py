@@ -158,6 +158,10 @@ class Box:
         """End one tool call; returns whether there was one under way."""
         return self._made is not None and self._made.cancel_call(call_id)
 
+    def has_call(self, call_id: str) -> bool:
+        """Whether such a call is under way; may be asked in any thread."""
+        return self._made is not None and self._made.has_call(call_id)
+
     async def ask_filters(self) -> None:
         """Ask the async filters of hand-offs."""
         if self._handoffs:

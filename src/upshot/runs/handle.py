@@ -106,16 +106,21 @@ class LiveRun(Generic[T]):
     def cancel_call(self, call_id: str) -> bool:
         """End one tool call; the run goes on with a failure ``cancelled`` as its outcome.
 
+        May be called in any thread and in a handler of a signal, as ``cancel`` may.
+
         Returns:
-            Whether such a call was under way.
+            Whether such a call was under way. From another thread it is ended soon after, if it
+            has not come to its own end by then.
         """
-        return self._sitting.cancel_call(call_id)
+        found = self._sitting.has_call(call_id)
+        self._tell(lambda: self._sitting.cancel_call(call_id))
+        return found
 
     def cancel(self) -> None:
         """Stop the run at once; it ends as canceled."""
         self._tell(lambda: self._sitting.end("cancel"))
 
-    def _tell(self, word: Callable[[], None]) -> None:
+    def _tell(self, word: Callable[[], object]) -> None:
         """Say *word* in the loop of the run: at once there, soon from another thread."""
         loop = self._task.get_loop()
         try:

@@ -137,6 +137,10 @@ class Sitting:
         """End one tool call; returns whether there was one under way."""
         return self._parts.box.cancel_call(call_id)
 
+    def has_call(self, call_id: str) -> bool:
+        """Whether such a tool call is under way; may be asked in any thread."""
+        return self._parts.box.has_call(call_id)
+
     def end(self, reason: StopReason) -> None:
         """Cancel the engine; the run ends as *reason* says."""
         self._parts.scope.end(reason)

@@ -100,6 +100,15 @@ class Batch:
             if _ends(case, running):
                 task.cancel()
 
+    def has_call(self, call_id: str) -> bool:
+        """Whether there is such a call to end; may be asked in any thread."""
+        lone = self._lone
+        if lone is not None and lone.call_id == call_id:
+            return True
+        # A copy, for the thread of the loop may begin and end calls meanwhile.
+        tasks = list(self._tasks.items())
+        return any(case.call_id == call_id and not task.done() for task, case in tasks)
+
     def cancel_call(self, call_id: str) -> bool:
         """End one call; returns whether there was one to end."""
         if self._lone is not None and self._lone.call_id == call_id:

@@ -221,7 +221,11 @@ class Toolbox(Lending):
         Returns:
             Whether there was one. A parked call is answered instead, with ``Deny``.
         """
-        return any(batch.cancel_call(call_id) for batch in self._batches)
+        return any(batch.cancel_call(call_id) for batch in tuple(self._batches))
+
+    def has_call(self, call_id: str) -> bool:
+        """Whether ``cancel_call`` would find such a call; may be asked in any thread."""
+        return any(batch.has_call(call_id) for batch in tuple(self._batches))
 
     def warn_of_leftovers(self) -> None:
         """Tell which bodies go on though nobody waits for them."""
