@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from itertools import pairwise
 from typing import Any
 
@@ -658,3 +659,31 @@ async def test_what_functions_of_items_set_themselves_still_meets() -> None:
     result = await walk(over(lambda board: board.set("total", board.get("item"))))
     assert result.error is not None
     assert (result.error.code, result.error.details["key"]) == ("conflict", "total")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "edges", "said"),
+    [
+        ({"a": lambda: None}, [], "the function of node 'a' is called with (board)"),
+        ({"a": lambda x, y, z: None}, [], "the function of node 'a' is called with (board, run)"),
+        (
+            {"a": lambda board: None, "b": lambda board: None},
+            [("a", "b", lambda: True)],
+            "the condition from 'a' to 'b' is called with (board)",
+        ),
+    ],
+)
+def test_a_function_that_takes_other_arguments_is_misuse_at_once(
+    nodes: Any, edges: Any, said: str
+) -> None:
+    with pytest.raises(Misuse, match=re.escape(said)):
+        Graph(nodes, edges)
+
+
+async def test_a_condition_that_raises_is_named() -> None:
+    graph = Graph(
+        {"a": lambda board: None, "b": lambda board: None}, [("a", "b", lambda board: 1 / 0)]
+    )
+    result = await run(Agent("g"), "x", engine=GraphEngine(graph))
+    assert result.error is not None
+    assert result.error.details["raised_by"] == "the condition from 'a' to 'b'"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -102,3 +103,24 @@ async def test_a_script_cannot_change_what_its_run_is(name: str) -> None:
     agent = Agent("a", model=ScriptedModel([]), engine=ScriptEngine(script))
     result = await run(agent, "?", dependencies={"x": 1})
     assert result.error is None
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (lambda: None, "too many positional arguments"),
+        (lambda run, host: None, "too many positional arguments"),
+        (lambda run, host, board, more: None, "missing a required argument: 'more'"),
+    ],
+)
+def test_a_script_that_takes_other_arguments_is_misuse_at_once(script: Any, said: str) -> None:
+    with pytest.raises(Misuse, match="a script is called with .run, host, board.; .*" + said):
+        ScriptEngine(script)
+
+
+def test_a_script_may_be_any_callable_that_takes_them() -> None:
+    class Callable_:
+        def __call__(self, run: Any, host: Any, board: Any = None) -> None: ...
+
+    for script in (Callable_(), lambda *given: None, functools.partial(lambda a, *b: None, 1)):
+        assert ScriptEngine(script)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
 from traceback import extract_tb, walk_tb
@@ -149,6 +150,8 @@ async def test_a_file_elsewhere_is_told_without_its_home(
 async def test_what_upshot_itself_refuses_has_no_place_of_the_user() -> None:
     def lacking(run: Any, host: Any) -> None: ...
 
+    # So that it is found out when it is called, and not before.
+    vars(lacking)["__signature__"] = inspect.signature(lambda run, host, board: None)
     script: Any = lacking
     result = await run(AGENT, "?", engine=ScriptEngine(script))
     assert result.error is not None

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self, TypeAlias
 from ..contract import Agent
 from ..contract.keyword import ArgumentsMeta
 from ..errors import Misuse
+from .fitting import check_fit
 from .graph_branch import MERGES, Merge
 from .graph_chart import draw
 from .graph_data import read_graph
@@ -170,6 +171,8 @@ def _read_edge(edge: Sequence[Any]) -> Edge:
             f"the condition from {read.source!r} to {read.target!r} is a "
             f"{type(read.condition).__name__}: give a function of the board"
         )
+    if read.condition is not None:
+        check_fit(read.condition, f"the condition from {read.source!r} to {read.target!r}", "board")
     return read
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, cast
 from ..contract import OUTPUT_VAR, Agent, Effect, Json, Request
 from ..contract.article import kind_of
 from ..errors import Misuse
+from .fitting import check_fit
 
 __all__ = [
     "AgentTask",
@@ -187,7 +188,11 @@ def as_node(name: str, work: object) -> Node:
         return work
     known = isinstance(work, _WORKS)
     if known or callable(work) or hasattr(work, "nodes"):
-        return Node(work)
+        node = Node(work)
+        if callable(work) and not known:
+            taken = ("board", "run") if node.wants_run else ("board",)
+            check_fit(work, f"the function of node {name!r}", *taken)
+        return node
     raise Misuse(
         f"node {name!r} is {kind_of(work)}: give a function of the board, an Agent, a "
         "Graph, or a Node, AgentTask, ToolTask, Question, Parallel or ForEach"

@@ -212,7 +212,13 @@ class _Walk:
             if condition is not None:
                 # A condition looks only: what it changed would not be in the log.
                 shown = shown or BoardCopy(board)
-                if not await evaluate(condition, shown):
+                try:
+                    holds = await evaluate(condition, shown)
+                except Exception as error:
+                    # The run's edge says what it means; here is known whose it is.
+                    blame(error, f"the condition from {name!r} to {target!r}", self._trip.run.id)
+                    raise
+                if not holds:
                     continue
             if target not in targets:
                 targets.append(target)

@@ -80,5 +80,5 @@ def _task(task: Any) -> Node:
     return Node(AgentTask(Agent(task.name)) if task.kind == "agent" else _nothing)
 
 
-def _nothing() -> None:
+def _nothing(_: object) -> None:
     """Stands for a function, which is not looked at."""

@@ -10,6 +10,7 @@ from ..contract import Host
 from ..contract.article import kind_of
 from ..errors import Misuse
 from ..runs import Board, Run, RunHost, blame
+from .fitting import check_fit
 
 __all__ = ["Script", "ScriptEngine"]
 
@@ -34,7 +35,7 @@ class ScriptEngine:
         script: An async function.
 
     Raises:
-        Misuse: It is no function.
+        Misuse: It is no function, or takes other arguments.
     """
 
     # It finds its place by the log: nobody has to ask it whether it can go on.
@@ -46,6 +47,7 @@ class ScriptEngine:
         if not callable(script):
             found = kind_of(script)
             raise Misuse(f"a script is an async function of (run, host, board), not {found}")
+        check_fit(cast("_Script", script), "a script", "run", "host", "board")
         self._script = cast("_Script", script)
 
     def __repr__(self) -> str:
