@@ -7,7 +7,23 @@ from typing import Any
 
 import pytest
 
-from upshot import Aborted, Agent, AgentResult, Failed, ScriptEngine, Status, decode, encode, run
+from upshot import (
+    Aborted,
+    Agent,
+    AgentResult,
+    Failed,
+    Interrupt,
+    Interrupted,
+    Misuse,
+    Parked,
+    PendingQuestion,
+    ScriptEngine,
+    Status,
+    decode,
+    encode,
+    run,
+    start,
+)
 
 
 class Odd: ...
@@ -70,3 +86,89 @@ async def test_an_exception_as_message_is_its_text(signal: Any) -> None:
     assert result.error is not None
     assert result.status in (Status.FAILED, Status.ABORTED)
     assert (result.error.code, result.error.message) == ("sold_out", "None is left.")
+
+
+QUESTION = PendingQuestion(id="q", question="Who?")
+
+
+@pytest.mark.parametrize(
+    ("given", "pending", "message"),
+    [
+        (("nobody is here",), (), "The run was parked: nobody is here"),
+        ((QUESTION,), (QUESTION,), "The run waits for people: question q."),
+        (((QUESTION,),), (QUESTION,), "The run waits for people: question q."),
+        (("later", QUESTION), (QUESTION,), "The run waits for people: question q."),
+        (((),), (), "The run was parked without a question"),
+    ],
+    ids=["text", "question", "tuple", "both", "nothing"],
+)
+async def test_a_run_is_parked_whatever_is_said_with_it(
+    given: Any, pending: Any, message: str
+) -> None:
+    result = await ended_by(Parked(*given))
+    assert result.error is not None
+    assert (result.status, result.pending) == (Status.INPUT_REQUIRED, pending)
+    assert result.error.message.startswith(message)
+    assert decode(encode(result)) == result
+
+
+async def test_a_host_may_say_why_it_does_not_answer_now() -> None:
+    class Away:
+        def ask_user(self, question: str) -> str:
+            raise Parked("nobody is here")
+
+    async def script(run: Any, host: Any, board: Any) -> Any:
+        return await host.ask_user("Who?")
+
+    result = await run(Agent[Any]("a", engine=ScriptEngine(script)), "Go.", host=Away())
+    (pending,) = result.pending
+    assert isinstance(pending, PendingQuestion)
+    assert pending.question == "Who?"
+
+
+async def test_the_reasons_of_tasks_that_park_are_kept() -> None:
+    async def script(run: Any, host: Any, board: Any) -> None:
+        raise ExceptionGroup("both", [Parked("one"), Parked("two")])
+
+    result = await run(Agent[Any]("a", engine=ScriptEngine(script)), "Go.")
+    assert result.error is not None
+    assert result.error.message == "The run was parked: one two"
+
+
+@pytest.mark.parametrize("given", [None, 3, [3], object], ids=repr)
+def test_what_nobody_can_answer_is_misuse(given: Any) -> None:
+    with pytest.raises(Misuse, match="give what is waited for"):
+        Parked(given)
+
+
+@pytest.mark.parametrize(
+    ("signal", "cause", "detail"),
+    [
+        (Interrupted("user_cancel", None), "user_cancel", ""),  # type: ignore[arg-type]
+        (Interrupted(None), "", ""),  # type: ignore[arg-type]
+        (Interrupted("user_cancel", 3), "user_cancel", "3"),  # type: ignore[arg-type]
+    ],
+    ids=["no detail", "no cause", "number"],
+)
+async def test_an_interrupt_can_be_read_back_whatever_it_was_given(
+    signal: Interrupted, cause: str, detail: str
+) -> None:
+    result = await ended_by(signal)
+    assert (result.status, result.cause, result.detail) == (Status.INTERRUPTED, cause, detail)
+    assert decode(encode(result)) == result
+
+
+def test_an_interrupt_made_by_hand_is_text() -> None:
+    wish = Interrupt(None, None)  # type: ignore[arg-type]
+    assert (wish.cause, wish.detail) == ("", "")
+
+
+@pytest.mark.parametrize("cause", [None, 3], ids=repr)
+async def test_who_interrupts_names_a_cause(cause: Any) -> None:
+    async def script(run: Any, host: Any, board: Any) -> str:
+        return "done"
+
+    async with start(Agent[Any]("a", engine=ScriptEngine(script)), "Go.") as live:
+        with pytest.raises(Misuse, match="the cause of an interrupt is a text"):
+            live.interrupt(cause)
+        assert (await live.result()).output == "done"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from .free_json import clean_fields
 from .value import Value, set_field
 from .word_field import CauseField, word
@@ -22,6 +24,10 @@ class Interrupt(Value, frozen=True, kw_only=False):
     detail: str = ""
 
     def __post_init__(self) -> None:
-        if type(self.cause) is str:
-            set_field(self, "cause", InterruptCause(self.cause))
+        # Whoever stops a run is not to lose that over a word: what is no text is written as one.
+        cause, detail = cast("tuple[object, object]", (self.cause, self.detail))
+        if type(cause) is not InterruptCause:
+            set_field(self, "cause", InterruptCause("" if cause is None else str(cause)))
+        if type(detail) is not str:
+            set_field(self, "detail", "" if detail is None else str(detail))
         clean_fields(self, "detail")

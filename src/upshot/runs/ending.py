@@ -77,8 +77,8 @@ def classify(
             return COMPLETED
         case Interrupted(interrupt=wish):
             return _interrupted(interrupt or wish, exception)
-        case Parked(pending=pending):
-            return _parked((*pending, *questions))
+        case Parked(pending=pending, reason=reason):
+            return _parked((*pending, *questions), reason)
         case Aborted(error=error):
             return Ending(status=Status.ABORTED, error=error, exception=exception)
         case Failed(error=error) if interrupt and _is_of_interrupted_run(error):
@@ -145,10 +145,11 @@ def _is_of_interrupted_run(error: AgentError) -> bool:
     return error.code is ErrorCode.INTERRUPTED and error.origin is Origin.HOST
 
 
-def _parked(pending: tuple[Pending, ...]) -> Ending:
+def _parked(pending: tuple[Pending, ...], reason: str) -> Ending:
     pending = told_apart(pending)
     waits = ", ".join(map(_wanted, pending))
-    message = f"The run waits for people: {waits}." if waits else _UNASKED
+    unasked = f"The run was parked: {reason}" if reason else _UNASKED
+    message = f"The run waits for people: {waits}." if waits else unasked
     error = AgentError(ErrorCode.INPUT_REQUIRED, message, origin=Origin.HOST)
     return Ending(status=Status.INPUT_REQUIRED, error=error, pending=pending)
 

@@ -99,8 +99,13 @@ class LiveRun(Generic[T]):
         """Wish that the run stop at its next safe point; it ends as interrupted.
 
         May be called in any thread and in a handler of a signal, as ``cancel`` may.
+
+        Raises:
+            Misuse: The cause is no text.
         """
-        wish = Interrupt(InterruptCause(cause), detail)
+        if not isinstance(cause, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+            raise Misuse(f"the cause of an interrupt is a text, and no {type(cause).__name__}")
+        wish = Interrupt(cause, detail)
         self._tell(lambda: None if self._task.done() else self._sitting.interrupt(wish))
 
     def cancel_call(self, call_id: str) -> bool:

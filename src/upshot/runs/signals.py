@@ -6,7 +6,7 @@ error of the result, and nothing escapes to the caller.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import cast, overload
 
 from ..contract import (
@@ -21,6 +21,7 @@ from ..contract import (
     to_free_json,
 )
 from ..contract.article import kind_of
+from ..errors import Misuse
 
 __all__ = ["Aborted", "Failed", "Interrupted", "Parked", "Signal", "signal_of"]
 
@@ -107,7 +108,7 @@ class Failed(Signal):
             error = AgentError(
                 ErrorCode(error),
                 str(message),
-                retryable=retryable,
+                retryable=bool(retryable),
                 details=facts,
                 origin=Origin.ENGINE,
             )
@@ -120,13 +121,29 @@ class Parked(Signal):
 
     Engines let it through.
 
+    Args:
+        pending: What is waited for, one by one or as a tuple such as ``result.pending``; a text
+            says why, for people, and is no question.
+
     Attributes:
         pending: What is waited for.
+        reason: Why, "" where nothing was said.
+
+    Raises:
+        Misuse: It is given something else.
     """
 
-    def __init__(self, *pending: Pending) -> None:
-        super().__init__(f"waiting for {len(pending)} answer(s)")
-        self.pending = pending
+    def __init__(self, *pending: Pending | Iterable[Pending] | str) -> None:
+        waits: list[Pending] = []
+        reasons: list[str] = []
+        for given in pending:
+            if isinstance(given, str):
+                reasons.append(clean_text(given))
+            else:
+                waits += [given] if isinstance(given, Pending) else _all_pending(given)
+        self.pending = tuple(waits)
+        self.reason = " ".join(reasons)
+        super().__init__(self.reason or f"waiting for {len(waits)} answer(s)")
 
 
 def signal_of(error: BaseException) -> Signal | None:
@@ -142,11 +159,24 @@ def signal_of(error: BaseException) -> Signal | None:
     if len(signals) < len(leaves):
         return None
     pending: list[Pending] = []
+    reasons: list[str] = []
     for signal in signals:
         if not isinstance(signal, Parked):
             return signal
         pending += signal.pending
-    return Parked(*{item.id: item for item in pending}.values())
+        reasons += [signal.reason] if signal.reason else []
+    return Parked(*{item.id: item for item in pending}.values(), *reasons)
+
+
+def _all_pending(given: object) -> list[Pending]:
+    items = cast("list[object]", [*given] if isinstance(given, list | tuple) else [given])
+    for item in items:
+        if not isinstance(item, Pending):
+            raise Misuse(
+                f"Parked was given {kind_of(item)}: give what is waited for, such as "
+                "PendingQuestion(id=..., question=...), or a text that says why"
+            )
+    return cast("list[Pending]", items)
 
 
 def _to_facts(details: object) -> tuple[JsonObject, tuple[str, ...]]:
