@@ -89,6 +89,8 @@ def _contested(branches: Sequence[Branch]) -> dict[str, list[Change]]:
                 last.setdefault(name, {})[number] = change
     found: dict[str, list[Change]] = {}
     for name, by_branch in last.items():
+        # Where one branch that has a change has set the variable again, the change was known there,
+        # and is superseded for all.
         writers = [
             change
             for change in dict.fromkeys(by_branch.values())
@@ -126,6 +128,7 @@ def _merge(
         return merge(values)
     common = set(branches[0].story).intersection(*(branch.story for branch in branches[1:]))
     before = base.get(name)
+    # What all of them have in common was before they parted, and so belongs to the base.
     for change in branches[0].story:
         if change in common and name in change.variables:
             before = change.variables[name]
@@ -139,6 +142,7 @@ def _add(base: Any, values: list[Any]) -> Any:
     """Sum up what each added, to numbers or lists."""
     if all(isinstance(value, list) for value in values):
         start = cast("list[Any]", base) if isinstance(base, list) else []
+        # One that does not begin with the former list was made anew: all of it is added.
         tails = [value[len(start) :] if value[: len(start)] == start else value for value in values]
         return [*start, *(item for tail in tails for item in tail)]
     numbers = all(isinstance(value, int | float) for value in values)

@@ -96,6 +96,8 @@ class _Walk:
         self._steps = 0
         limit = graph.max_steps
         if limit is None and trip.run.budget.max_turns is not None:
+            # The budget counts calls of models. A graph that goes through each node once is no
+            # runaway, however many it has.
             limit = max(trip.run.budget.max_turns, len(graph.nodes))
         self._limit = limit
         self._places = {name: place for place, name in enumerate(graph.nodes)}
@@ -108,12 +110,17 @@ class _Walk:
         handoff: JsonObject | None = None
         while arrived:
             self._settle_fork(arrived, ended)
+            # All that can be done is done before anybody goes on, so that what meets where does not
+            # depend on who was faster.
             ready = self._ready(arrived)
             branches = [self._join(arrived.pop(name), name) for name in ready]
             is_alone = len(branches) == 1 and not arrived and not ended
+            # Not before: while others are under way, or have ended, a join has to see what this one
+            # changed since they parted.
             if is_alone:
                 branches = [self._settle(branches[0])]
             await self._trip.stop_if_asked()
+            # A run can begin again at one node of the outermost graph, and nowhere else.
             if is_alone and self._key == self._trip.key:
                 visit = self._visits.get(ready[0], 0) + 1
                 key = f"{self._key}{ready[0]}#{visit}"
@@ -139,6 +146,7 @@ class _Walk:
         raise Failed(ErrorCode.DEAD_END, message, details={"node": name})
 
     def _ready(self, arrived: Mapping[str, object]) -> list[str]:
+        # There is nobody to wait for, though in a cycle it may lie ahead of itself.
         if len(arrived) == 1:
             return [*arrived]
         ahead = self._graph.ahead
@@ -152,7 +160,9 @@ class _Walk:
     def _join(self, arrived: list[tuple[int, Branch]], name: str) -> Branch:
         if len(arrived) == 1:
             return arrived[0][1]
+        # In the order of the nodes, whoever was first: messages stand the same way in each sitting.
         arrived.sort(key=lambda one: one[0])
+        # One branch comes twice where two edges of a node lead here by different ways.
         branches = list(dict.fromkeys(branch for _, branch in arrived))
         return join(self._base, branches, self._graph.merges, name)
 
@@ -194,6 +204,8 @@ class _Walk:
         return await together(works)
 
     async def _visit(self, name: str, branch: Branch) -> _Done:
+        # Counted while walking and not read from the log: a resumed run walks the same way from the
+        # start, and so finds the same keys.
         visit = self._visits[name] = self._visits.get(name, 0) + 1
         step = _Step(self._trip, f"{self._key}{name}#{visit}", self._graph.merges)
         return await step.take(
@@ -265,6 +277,7 @@ class _Step:
         """Do what the node does, or hand back what the log says came of it."""
 
         async def body() -> dict[str, object]:
+            # What came before has to stand in the log ahead of this step.
             self._trip.flush()
             board, value = await self._try(name, node, branch.board)
             self._board = board
@@ -290,6 +303,7 @@ class _Step:
 
     def _done(self, name: str, branch: Branch, form: JsonObject) -> _Done:
         board = self._board
+        # Handed back from the log: nothing was worked on in this sitting.
         if board is None:
             after = branch.after(read_change(name, form))
         else:
@@ -305,6 +319,7 @@ class _Step:
             key = self._key if tries == 1 else f"{self._key}~{tries}"
             try:
                 value = await self._work(name, node, board, key)
+            # No failure of the node's: a further try would come to the same.
             except (Parked, Interrupted, Aborted, Misuse):
                 raise
             except Exception as error:
@@ -375,6 +390,7 @@ class _Step:
         return board.get(OUTPUT_VAR) if any(OUTPUT_VAR in one.variables for one in story) else None
 
     async def _parallel(self, work: Parallel, board: BoardCopy, key: str) -> Json:
+        # The branches start from a copy, since their changes are made on *board* by the join alone.
         base = Branch(board=BoardCopy(board))
         members = dict(members_of(work))
         works = [
@@ -389,6 +405,7 @@ class _Step:
     async def _foreach(self, work: ForEach, board: BoardCopy, key: str) -> Json:
         items = work.items
         found = board.get(items) if isinstance(items, str) else await evaluate(items, board)
+        # As they stand in a log, so that each sitting goes through the same items.
         listed = to_free_json(found)[0]
         if not isinstance(listed, list):
             raise Misuse(f"ForEach found no list but {kind_of(listed)}: {items!r}")
@@ -399,6 +416,7 @@ class _Step:
         works: list[Any] = []
         for number, item in enumerate(listed):
             mine = BoardCopy(board)
+            # Only lent: set by each branch, it would be a conflict where they meet.
             mine.lend(work.name, item)
             mine.asked = ask_about(item, said)
             step = _Step(self._trip, f"{key}/{number}", self._merges, keeps=False)

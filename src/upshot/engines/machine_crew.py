@@ -77,6 +77,7 @@ class Crew:
         for name, function in self._functions.items():
             if not callable(cast("object", function)):
                 raise Misuse(f"functions[{name!r}] is {kind_of(function)}: give a function")
+        # By task, since a name may stand for another agent in a sub-machine.
         self._agents: dict[int, Agent[Any] | Executor] = {}
         self._find_all(machine)
 
@@ -139,6 +140,7 @@ class Crew:
         Raises:
             Failed: Its input is no mapping.
         """
+        # What the machine was asked is for agents; functions would not know these names.
         keywords = {} if task.input is None else given
         if not isinstance(keywords, dict):
             message = f"{task.mark}: the input of the function {task.name!r} is no mapping"

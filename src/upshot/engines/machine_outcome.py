@@ -102,6 +102,7 @@ class Outcome:
         outcome = cls(form.get("output"))
         result = form.get("result")
         if isinstance(result, dict):
+            # Kept as it was logged: few results are looked at again, and reading one costs.
             outcome._form = result
             outcome._handoff = read_handoff(form.get("handoff"))
         return outcome
@@ -148,6 +149,7 @@ class Outcome:
         if self.handoff is not None and not self.payload:
             # Whoever hands over has no answer.
             return None
+        # The mapping is for expressions; whoever asked the machine gets the text.
         if self.payload == {"content": self.result.content}:
             return self.result.content
         return None if self.error is not None else self.payload

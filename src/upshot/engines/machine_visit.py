@@ -120,6 +120,7 @@ class Visit:
             outcome = asked or await work(state, self._key, self._scope(self._last))
             return await self._leave(outcome)
 
+        # What a hook does outside is not known, so any hook makes it a step that writes.
         effect = Effect.WRITE if state.works or self._hooks else Effect.READ
         form = await host.step(self._key, effect, stay, idempotent=True)
         return self._done(entered, cast("JsonObject", form))
@@ -135,6 +136,7 @@ class Visit:
         )
         outcome = self._outcome
         if outcome is None:
+            # From the log, where the outcome of a state that did nothing does not stand twice.
             outcome = self._last if form.get("same") else Outcome.read(form)
         return Done(change, outcome, str(form.get("to", "")), form.get("answer"))
 
@@ -156,6 +158,8 @@ class Visit:
         """What becomes of the outcome: hooks, what is kept, and the way on."""
         context = self._context
         to = ""
+        # Finding out what somebody else changed takes a copy of all of it; without hooks nobody
+        # does.
         if self._hooks:
             context.lend()
             outcome, to = await self._ask_hooks(outcome)
@@ -270,6 +274,7 @@ class Visit:
         Raises:
             Failed: There is no such state; code dead_end.
         """
+        # Hooks are told whole names, such as `research/draft`, and may answer with these too.
         prefix = self._name[: len(self._name) - len(self._state.name)]
         to = to.removeprefix(prefix)
         self._check(to)

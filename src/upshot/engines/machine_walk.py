@@ -108,6 +108,8 @@ class _Walk:
         )
         limit, most = machine.max_steps, around.trip.run.budget.max_turns
         if limit is None and most is not None:
+            # The budget counts calls of models. A machine that goes through each state once is no
+            # runaway, however many it has.
             limit = max(most, len(machine.states))
         self._limit = limit
 
@@ -117,6 +119,7 @@ class _Walk:
         while True:
             trip = self._around.trip
             await trip.stop_if_asked()
+            # A run can begin again at a state of the outermost machine only.
             if self._key == trip.key:
                 visit = self._visits.get(name, 0) + 1
                 await trip.name_point(name, f"{self._key}{name}#{visit}", steps)
@@ -133,6 +136,7 @@ class _Walk:
                 commit((done.change,))
             if done.outcome is not self._last and done.outcome.spent is not None:
                 outcomes.append(done.outcome)
+            # What the last agent said is the content of the whole, whatever states come after it.
             said = next((m.text for _, added in done.change.messages for m in added), said)
             self._last = done.outcome
             if not done.to:
@@ -146,6 +150,7 @@ class _Walk:
             self._unread = ""
         elif state.works:
             visit = self._visits.get(state.name, 0) + 1
+            # A sitting that walks over what is done already has told of it then.
             if not host.is_settled(f"{self._key}{state.name}#{visit}"):
                 how = "a condition can look at result.handoff"
                 place = f"the state {self._unread!r}"
@@ -191,6 +196,7 @@ class _Walk:
                 machine,
                 key=key,
                 given=given,
+                # States change it, and the machine may be gone through again, at the same time too.
                 context=deepcopy(machine.context),
                 prefix=prefix,
             )

@@ -129,6 +129,7 @@ class Worker:
         if each.key is not None:
             names = [_key_of(each.key.value(one)) for one in scopes]
             _refuse_twins(names, str(each.key.mark))
+        # Their steps are called by place, for the key of an item may be any text.
         works = [
             self._one(
                 task, f"{key}/{number}", one, f"{self._prefix}{state.name}", name, given=asked
@@ -173,6 +174,7 @@ class Worker:
             made.append(outcome)
             return outcome.to_form()
 
+        # What it does outside is not known. Cut off, it is done again all the same, as a state is.
         form = await self._trip.host.step(key, Effect.WRITE, body, idempotent=True)
         return made[0] if made else Outcome.read(cast("JsonObject", form))
 
@@ -180,12 +182,14 @@ class Worker:
         self, task: Task, key: str, scope: Scope, name: str, *, given: JsonObject | None = None
     ) -> Outcome:
         """Do *task* as often as it may be tried; without an input it is given *given*."""
+        # Found out once, so that each try is asked the same.
         if task.input is None:
             asked = to_free_json(self._given if given is None else given)[0]
         else:
             asked = task.input.value(scope)
         retry, tries = task.retry or _ONCE, 1
         while True:
+            # A run inside that failed has ended for good, so a further try is another run.
             outcome = await self._do(task, key if tries == 1 else f"{key}~{tries}", asked, name)
             if outcome.error is None or tries >= retry.max_attempts:
                 return outcome
@@ -197,6 +201,7 @@ class Worker:
     async def _wait(self, outcome: Outcome, retry: Retrying, tries: int) -> bool:
         """Wait before the next try; False where it would not help or there is no time."""
         error = outcome.error
+        # Of an exception nobody has said that a further try would be of no use.
         if error is None or not (error.retryable or outcome.exception is not None):
             return False
         limits = outcome.result.rate_limit

@@ -71,11 +71,14 @@ class Batch:
         """
         connection = self._connection
         try:
+            # With the lock from the start: SQLite refuses it at once to who has read and then wants
+            # to write.
             connection.execute("BEGIN IMMEDIATE")
             for item in items:
                 if isinstance(item, Entry):
                     self._groups.setdefault(item.run_id, []).append(item)
                 else:
+                    # A job sees all that was queued before it.
                     self._flush()
                     self._do(item)
             self._flush()
@@ -143,6 +146,7 @@ def _advance(
     moved = (last.seq, last.time, run_id, first.epoch, first.seq - 1)
     if connection.execute(_ADVANCE, moved).rowcount:
         return None
+    # Why it did not fit is looked up only here; a run that nobody claimed has no row yet.
     row = connection.execute("SELECT epoch, last_seq FROM runs WHERE run_id = ?", (run_id,))
     epoch, last_seq = row.fetchone() or (None, 0)
     if (epoch or 0) != first.epoch:

@@ -112,6 +112,7 @@ def _other_holder(connection: sqlite3.Connection, run_id: str) -> Holder | None:
 
 def _cut(connection: sqlite3.Connection, run_id: str, last_seq: int) -> None:
     connection.execute("DELETE FROM events WHERE run_id = ? AND seq > ?", (run_id, last_seq))
+    # How the run stands may have been said by what was cut off.
     row = connection.execute(_TURN, (run_id,)).fetchone()
     event = decode_event(row[0]) if row else None
     status = event.result.status.value if isinstance(event, RunSettled) else RUNNING

@@ -210,6 +210,7 @@ class MemoryJournal:
         """The run's durable events with a seq above *after*, in order."""
         log = self._open().get(run_id)
         place = max(after, 0)
+        # By place, since events may be appended between two that are handed out.
         while log is not None and place < len(log.events):
             yield log.events[place]
             place += 1
@@ -268,6 +269,7 @@ class MemoryJournal:
                 log.events.append(decode_event(line.body))
             else:
                 artifacts.append(line)
+        # Looked at only now, for others may have come while the file was read.
         known = self._open().get(run_id)
         if known is not None and known.events:
             raise JournalError(f"run {run_id} is in the journal already", run_id=run_id)

@@ -177,6 +177,7 @@ class SqliteJournal:
             raise
 
     async def _take(self, run_id: str, *, cut: bool, take_over: bool) -> Claim | Holder:
+        # In a loop, for of several who waited only the first finds the place free.
         while (before := self._takings.get(run_id)) is not None:
             await before.ended.wait()
         taking = self._takings[run_id] = Taking()
@@ -190,6 +191,7 @@ class SqliteJournal:
                 self._hold(run_id, claim, entries)
         finally:
             del self._takings[run_id]
+            # Only here is known under which epoch they count.
             for entry in entries:
                 self._writer.put(entry)
             taking.ended.set()
@@ -204,6 +206,8 @@ class SqliteJournal:
         self._writer.written[run_id] = claim.last_seq
         last_seq = entries[-1].seq if entries else claim.last_seq
         hold, before = _Hold(claim.epoch, last_seq, taken=True), self._holds.get(run_id)
+        # Nobody else had the run in between. So what was appended under the epochs before is known
+        # to be there, without a look into the file.
         if before and (before.epoch + 1, before.last_seq) == (claim.epoch, last_seq):
             hold.ends = {**before.ends, before.epoch: last_seq}
         self._holds[run_id] = hold
@@ -235,6 +239,8 @@ class SqliteJournal:
         self._check(run_id)
         hold = self._holds.get(run_id)
         if hold is None:
+            # Of a run that was not claimed here only the file knows the last seq, and the writer
+            # looks there.
             hold = self._holds[run_id] = _Hold(epoch or 0, max(seq - 1, 0))
         if epoch is not None and epoch != hold.epoch:
             raise epoch_error(run_id, epoch, hold.epoch, hold.last_seq)
@@ -267,6 +273,7 @@ class SqliteJournal:
             taking = self._takings.get(run_id)
             if taking is not None:
                 await taking.wait()
+            # Checked again after it: it may be what finds out that nothing can be written.
             await writer.flush()
             self._check(run_id)
             if writer.written.get(run_id, 0) < seq:
@@ -285,6 +292,7 @@ class SqliteJournal:
         Raises:
             JournalError: Sound events stand after a damaged one, or the file cannot be read.
         """
+        # Readers see what is in the file, and the last appends may be in the queue.
         await self._settle(run_id)
         last, more = max(after, 0), True
         while more:

@@ -67,6 +67,8 @@ class Writer:
         """
         opened: asyncio.Future[None] = self._loop.create_future()
         work = (partial(open_database, self._path, create=create), resolve(opened))
+        # A daemon, so that a program that forgot to close its journal can end. Whatever somebody
+        # waited for is on disk by then.
         threading.Thread(target=self._run, args=work, name="upshot-journal", daemon=True).start()
         try:
             await opened
@@ -119,6 +121,7 @@ class Writer:
         self._queued_bytes += size_bytes
         if self._queued_bytes > _QUEUE_BYTES:
             self._hurry()
+        # To wake it for each event would cost more than to write it; awake, it looks by itself.
         elif self.asleep:
             self.asleep = False
             self._calls.put(None)
@@ -191,6 +194,7 @@ class Writer:
             return
         batch = Batch(connection)
         try:
+            # SQLite writes into a file that was deleted or replaced without a word.
             batch.write(items)
             connection.check_place()
         # The promise kept: whatever stops the writing is told to all who wait for it.
@@ -202,8 +206,10 @@ class Writer:
             logger.error("%s", message)
             _refuse(items, self.broken)
             return
+        # The first failure is the cause; what comes after follows from it.
         for run_id, failure in batch.failed.items():
             self.failed.setdefault(run_id, failure)
+        # Ahead of the waking of those who wait, since this is where they look.
         self.written.update(batch.written)
         batch.settle_jobs()
 

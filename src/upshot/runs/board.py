@@ -97,6 +97,7 @@ class Board:
         for message in added:
             if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
                 raise Misuse(f"a board takes Message values, not {type(message).__name__}")
+        # What was changed in place until now came before these messages, and is logged before them.
         if self._lent:
             self.notice()
         if self._again:
@@ -123,6 +124,8 @@ class Board:
             return value
         lent = self._lent.get(name)
         if lent is None:
+            # Who gets it may change it in place, which `notice` can tell only beside the former
+            # value.
             lent = self._lent[name] = _copy(value)
         return lent
 
@@ -139,6 +142,7 @@ class Board:
 
     def put(self, name: str, value: Json) -> None:
         """Set the variable *name* to what is JSON and nobody else holds."""
+        # A copy that was handed out is one of the former value: what is done to it counts no more.
         if self._lent:
             self._lent.pop(name, None)
         self._write(name, value)

@@ -37,6 +37,7 @@ class Box:
         stored: Large outputs that were stored.
     """
 
+    # On the class: a run that never needs a tool shall not pay for them.
     _is_cancelled: bool = False
     _source: str = ""
     _known: int = 0
@@ -94,6 +95,7 @@ class Box:
         """The Toolbox itself."""
         if self._made is None:
             self._made = self._make()
+            # Both may have been told before there was a toolbox that could hear of it.
             if self._is_cancelled:
                 self._made.cancel(running=False)
             if self._source:
@@ -201,6 +203,7 @@ class Box:
             dependencies=plan.dependencies,
             emit=clerk.emit,
             barrier=self.recorder.barrier,
+            # Without a filter nothing is ever hidden, and nobody has to be asked at each call.
             offered=handoffs.offered if handoffs.are_filtered else None,
             at_start=clerk.judge if clerk.has_judgement else None,
             repair=clerk.repair if any(tool.repair for tool in plan.tools) else None,

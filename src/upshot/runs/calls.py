@@ -100,12 +100,14 @@ class ModelCaller:
         """
         self.recorder.check_open()
         known_wish = self.interrupt
+        # Ahead of the deciders, who need not be asked about what cannot be sent anyway.
         spent = self.ledger.spent()
         if spent is not None:
             raise Failed(spent)
         request, name = await self._hooks.before_model(request), name_of(model)
         self.ledger.turns += 1
         if turn is None:
+            # Counted anew in each attempt, while the budget counts those of all.
             turn = self.ledger.turns - self.ledger.turns_before
         self.recorder.emit(
             ModelStarted(
@@ -279,6 +281,7 @@ class _Asking:
         return self._model.stream(self._request)
 
     def _on_retry(self, tries: int, wait_s: float, response: ModelResponse) -> None:
+        # While it waits for the next try nothing is under way that somebody might charge for.
         self.failed_tries, self._in_flight = tries, False
         self._caller.ledger.note(response, purpose=self._purpose)
         self._caller.recorder.emit(

@@ -78,6 +78,7 @@ class Ledger:
             nobody.
     """
 
+    # On the class, so that a run that sets none of them pays for none.
     turns: int = 0
     turns_before: int = 0
     is_known: bool = False
@@ -107,6 +108,8 @@ class Ledger:
         self.working: WorkingTime | None = outer
         if budget.working_s is not None:
             self.working = WorkingTime(clock, budget.working_s, spent_s=spent_s, outer=outer)
+        # Told in errors. What siblings use later is no part of it: for that `spent` asks the runs
+        # round this one each time.
         self.allowed: Budget = budget if parent is None else _within(budget, parent.left())
 
     @property
@@ -173,6 +176,7 @@ class Ledger:
 
     def add_spent(self, usage: Usage, cost: Cost | None, tools: Mapping[str, int]) -> None:
         """Count what a run inside this one used in earlier sittings."""
+        # The log has the sum and not each call, so without a price none of them had one.
         self._add(_Call(usage, cost, usage.api_calls))
         for name, calls in tools.items():
             self.count_tool(name, calls)
@@ -222,6 +226,7 @@ class Ledger:
             left["max_cost_usd"] = own.max_cost_usd - self._money()
         for name, limit in left.items():
             if limit is not None:
+                # Never below 0, which a Budget refuses: a limit that was passed leaves as little.
                 found[name] = max(0, min(limit, found.get(name, limit)))
         return found
 

@@ -186,6 +186,8 @@ class Past:
         if isinstance(event, RunStarted):
             self._lifting = lift(self._secrets, event)
         if self._lifting is not None:
+            # The other way round than usual: marks become the secrets that they stand for, since
+            # tools and models work with the real ones.
             event = self._lifting.mask(event)
         self.seq = event.seq
         self._count_time(event)
@@ -208,6 +210,8 @@ class Past:
 
     def _count_time(self, event: RunEvent) -> None:
         last, self._last_time = self._last_time, event.time
+        # In the time before a RunResumed nobody worked. Clocks may be set back, or be another
+        # machine's.
         if last is not None and event.time is not None and not isinstance(event, RunResumed):
             self.spent_s += max(0.0, (event.time - last).total_seconds())
 
@@ -239,6 +243,8 @@ class Past:
         # Taken back by the answer.
         self.lost_calls += 1
         if not event.purpose:
+            # A turn whose process ended is begun a second time; its place in the order is the
+            # first.
             self.models.setdefault(event.turn, event.model)
             if event.step:
                 self.bodies[event.turn] = event.step
@@ -288,12 +294,15 @@ class Past:
             self.settled.pop(message.tool_call_id or "", None)
         if event.seeded:
             if self.attempt == 1:
+                # A seed that was cut off is sown again as a whole, so its pieces from before count
+                # no more.
                 self.seed = [*self.seed, event] if self._is_seeding else [event]
             self._is_seeding = True
             self.board.mark_seeded()
         elif any(message.role is Role.ASSISTANT for message in event.messages):
             # Providers use call ids again, so outcomes count for the latest reply only.
             self.settled, self.unsettled = {}, {}
+            # An error stays, for it is no message: the attempt ended with it.
             if self.reply is not None and self.reply.success:
                 self.reply = None
 

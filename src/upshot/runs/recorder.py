@@ -153,6 +153,7 @@ class Recorder:
             except JournalError:
                 self.is_lost = True
                 raise
+        # Only now: an event that the log did not take has no place in it.
         self.seq += 1
         self._part = 0
         self._keep(event)

@@ -78,6 +78,7 @@ class _Attempt:
         By the ``host.once`` in whose body, "" for none.
         """
         found: dict[str, deque[tuple[int, ModelResponse]]] = {}
+        # Calls that were made side by side may have been answered in another order than asked.
         for turn in self.models:
             if turn in self.replies:
                 replies = found.setdefault(self.bodies.get(turn, ""), deque())
@@ -196,6 +197,8 @@ class Recording:
         Raises:
             Failed: It was not made, or with other arguments.
         """
+        # Providers use ids again, so several calls may have one: they are handed out in their
+        # order.
         found = self._now.calls.get((call.id, call.name))
         said = self._shown(call.arguments)
         if found and self._shown(found[0].record.arguments_given) == said:
@@ -249,6 +252,7 @@ class Recording:
         if span is None:
             return
         start, end = span
+        # A step without an end is the one in which the attempt ended: all that follows is of it.
         self._left_out.update(range(start + 1, end or self.past.seq + 1))
 
     def _skip(self, key: str) -> None:
@@ -313,6 +317,7 @@ class Recording:
             case QuestionAnswered():
                 self.steps.answers[event.id] = event.value
             case RunResumed():
+                # Read as a resumed run reads them, so that both take an answer for the same.
                 answers = Past()
                 answers.take_answers(event.answers)
                 self.steps.answers.update(answers.steps.answers)
@@ -320,6 +325,8 @@ class Recording:
                 if child not in self.children:
                     self.children.append(child)
             case StepStarted():
+                # Where it is begun again in a later sitting, what its first try did is of it as
+                # well.
                 start, _ = self._spans.get(event.key, (event.seq, None))
                 self._spans[event.key] = start, None
             case StepSettled() if child_of(event.key) is None:

@@ -372,6 +372,7 @@ class Run:
                 self._children[key] = result
             return result
 
+        # Two who ask for one key at the same time share one run.
         if self._running is None:
             self._running = Jobs()
         return await self._running.do(key, work)
@@ -388,6 +389,7 @@ class Run:
             self._places = Places(self._attempt)
         body, veil = body_of(self.id), self._ground.veil
         places = self._places if body is None else body.places
+        # Masked, so that an id does not depend on a secret, nor tell of it.
         shown = asked if veil is None else veil.show(asked)
         key = places.key(getattr(agent, "id", ""), shown)
         return replace(asked, run_id=self._child_id(key)), self.is_again

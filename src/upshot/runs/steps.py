@@ -88,6 +88,7 @@ class Steps:
             )
         recorder.check_open()
         recorder.emit(StepStarted(key=key, effect=effect))
+        # Intent before effect: after a crash the log has to say that this may have happened.
         if effect is not Effect.READ:
             await recorder.barrier()
         try:
@@ -118,6 +119,7 @@ class Steps:
     def take(self, settled: StepSettled) -> None:
         """Take in what the log says of the end of a step."""
         self.started.pop(settled.key, None)
+        # One that was put off, to ask a person, is done anew.
         if settled.error is None or settled.error.code is not ErrorCode.INPUT_REQUIRED:
             self.settled[settled.key] = settled
 
