@@ -313,5 +313,5 @@ def test_a_function_in_a_function_is_misuse():
 def test_limits_are_for_processes():
     with pytest.raises(Misuse, match="isolation='process'"):
         tool(limits=ProcessLimits(cpu_s=1))(isolated.plain)
-    with pytest.raises(Misuse, match="more than 0"):
+    with pytest.raises(Misuse, match="above 0"):
         ProcessLimits(cpu_s=0)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self, TypeAlias
 
 from ..contract import Agent
 from ..contract.keyword import ArgumentsMeta
+from ..contract.number import check_whole
 from ..errors import Misuse
 from .fitting import check_fit
 from .graph_branch import MERGES, Merge
@@ -133,8 +134,7 @@ class Graph(metaclass=ArgumentsMeta):
         for name in (*self.ends, *(end for edge in self.edges for end in edge[:2])):
             if name not in self.nodes:
                 raise Misuse(f"the graph has no node {name!r}: {_names(self.nodes)}")
-        if self.max_steps is not None and self.max_steps < 1:
-            raise Misuse(f"max_steps is {self.max_steps}: give at least 1, or None")
+        check_whole("max_steps", self.max_steps, least=1, none="the run's max_turns")
         for name, merge in self.merges.items():
             if merge not in MERGES if isinstance(merge, str) else not callable(merge):
                 known = ", ".join(map(repr, MERGES))

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, cast
 
 from ..contract import OUTPUT_VAR, Agent, Effect, Json, Request
 from ..contract.article import kind_of
+from ..contract.number import check_amount, check_whole
 from ..errors import Misuse
 from .fitting import check_fit
 
@@ -112,8 +113,7 @@ class ForEach:
     at_once: int | None = None
 
     def __post_init__(self) -> None:
-        if self.at_once is not None and self.at_once < 1:
-            raise Misuse(f"ForEach(at_once={self.at_once}): give at least 1, or None")
+        check_whole("ForEach.at_once", self.at_once, least=1, none="all")
         object.__setattr__(self, "work", as_node("work", self.work))
 
     @cached_property
@@ -159,8 +159,8 @@ class Node:
     wants_run: bool = field(init=False, default=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.attempts < 1:
-            raise Misuse(f"Node(attempts={self.attempts}): give at least 1")
+        check_whole("Node.attempts", self.attempts, least=1)
+        check_amount("Node.backoff_s", self.backoff_s, is_endless=False)
         work = self.work
         if isinstance(work, Agent):
             object.__setattr__(self, "work", AgentTask(cast("Agent[Any]", work)))

@@ -23,6 +23,7 @@ from ..contract import (
     ToolCall,
     ToolOutcome,
 )
+from ..contract.number import check_whole
 from ..runs import Board, Failed, Interrupted, Parked, Run, RunHost
 from .call_order import InCallOrder
 from .point import keeps_points, save_point
@@ -49,6 +50,7 @@ class LoopEngine:
     def __init__(
         self, model: Model | None = None, *, corrective_turns: int = _CORRECTIVE_TURNS
     ) -> None:
+        check_whole("corrective_turns", corrective_turns)
         self.model = model
         self._corrective_turns = corrective_turns
 

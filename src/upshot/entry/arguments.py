@@ -29,6 +29,7 @@ from ..contract import (
 )
 from ..contract.article import kind_of, with_article
 from ..contract.hint import engine_hint
+from ..contract.number import check_whole
 from ..errors import Misuse
 from ..runs import RunOptions
 
@@ -91,9 +92,9 @@ def check_options(options: Mapping[str, object], *, also: Collection[str] = ()) 
             hint = f"did you mean {near[0]!r}?" if near else f"there are {told}"
             raise Misuse(f"a run has no option {name!r}: {hint}")
         if value is not None and name in _JUDGED:
+            if name == "max_attempts":
+                check_whole(name, value, least=1)
             _check_kind(name, value)
-            if name == "max_attempts" and cast("int", value) < 1:
-                raise Misuse(f"max_attempts is {value}: give at least 1")
             if isinstance(value, Iterator) and name in _LISTS:
                 kept = tuple(cast("Iterator[object]", value))
                 cast("dict[str, object]", options)[name] = kept

@@ -31,6 +31,7 @@ from ..contract import (
     Status,
     handoffs_of,
 )
+from ..contract.number import check_whole
 from ..errors import Misuse
 from ..journal import open_journal
 from ..runs import Child, ResumeOptions, RunOptions, Where
@@ -65,8 +66,7 @@ async def relay(
 
     The others, what it returns and raises: see ``run_with_handoffs``.
     """
-    if max_depth < 0:
-        raise Misuse(f"max_depth is {max_depth}: give 0 or more")
+    check_whole("max_depth", max_depth)
     check_options(options)
     way = Way(max_depth=max_depth, budget=options.get("budget"))
     return await _Relay(Cast(agents, start), request, way, options, child).go()

@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from ..clock import SYSTEM_CLOCK
 from ..contract import File, JsonObject, read_page
+from ..contract.number import check_whole
 from ..contract.value import Tagged
 from .retention import Kept, Pruned, check_limits, choose_old
 
@@ -96,6 +97,7 @@ class MemoryArtifactStore:
     """
 
     def __init__(self, *, max_bytes: int = MAX_BYTES_IN_MEMORY) -> None:
+        check_whole("max_bytes", max_bytes)
         self._max_bytes = max_bytes
         self._size_bytes = 0
         self._kept: dict[str, StoredArtifact] = {}

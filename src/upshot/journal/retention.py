@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from ..contract.number import check_amount, check_whole
 from ..contract.value import Value
 from ..errors import Misuse
 
@@ -50,10 +51,8 @@ def check_limits(max_age_s: float | None, max_bytes: int | None) -> None:
     """
     if max_age_s is None and max_bytes is None:
         raise Misuse("prune needs a limit: give max_age_s, max_bytes, or both")
-    for name, limit in (("max_age_s", max_age_s), ("max_bytes", max_bytes)):
-        # NaN is not at least anything.
-        if limit is not None and not limit >= 0:
-            raise Misuse(f"{name} is {limit}: give 0 or more")
+    check_amount("max_age_s", max_age_s, none="any age")
+    check_whole("max_bytes", max_bytes, none="no limit")
 
 
 def choose_old(

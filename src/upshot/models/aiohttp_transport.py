@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
 
+from ..contract.number import check_amount
 from ..errors import Misuse
 from .transport import Answered, Timeouts
 
@@ -54,6 +55,7 @@ class AiohttpTransport:
         ssl_context: ssl.SSLContext | None = None,
         keepalive_s: float = 30,
     ) -> None:
+        check_amount("keepalive_s", keepalive_s)
         self._proxy = proxy
         self._trust_env = trust_env
         self._ssl = _tls(verify=verify, ca_file=ca_file, context=ssl_context)

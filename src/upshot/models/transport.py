@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from ..errors import Misuse
+from ..contract.number import check_amount
 
 __all__ = ["Answered", "Timeouts", "Transport"]
 
@@ -29,9 +29,7 @@ class Timeouts(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
-            limit = getattr(self, name)
-            if limit is not None and not limit > 0:
-                raise Misuse(f"{name} is {limit}: give seconds above 0, or None for no limit")
+            check_amount(name, getattr(self, name), above=0, none="no limit")
 
 
 Answered: TypeAlias = tuple[int, Iterable[tuple[str, str]], AsyncIterator[bytes]]

@@ -11,6 +11,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from ..contract.value import check_types
 from ..errors import Misuse
 
 __all__ = ["BucketReading", "LimitGauge", "Limits", "OverLimit", "Resource", "TokenBucket"]
@@ -33,6 +34,7 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tokens_per_minute: int | None = None
 
     def __post_init__(self) -> None:
+        check_types(self)
         for name in ("requests_per_minute", "tokens_per_minute"):
             value = getattr(self, name)
             if value is not None and value < 1:

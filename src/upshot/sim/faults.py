@@ -13,6 +13,7 @@ from typing import TypeAlias, cast
 import msgspec
 from msgspec import Struct
 
+from ..contract.value import check_types
 from ..errors import Misuse
 
 __all__ = [
@@ -44,8 +45,13 @@ class _Selected(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, t
     times: int | None = 1
 
     def __post_init__(self) -> None:
+        check_types(self)
         if self.times is not None and self.times < 1:
             raise Misuse(f"times must be at least 1, or null for always, got {self.times}")
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if isinstance(value, int | float) and not value >= 0:
+                raise Misuse(f"{name} must be 0 or more, got {value}")
 
     def chooses(self, reply: int) -> bool:
         """Whether it may happen to the reply with that index."""

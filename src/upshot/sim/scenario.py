@@ -33,6 +33,7 @@ from ..contract.article import kind_of
 from ..contract.call import ToolCall
 from ..contract.error import AgentError
 from ..contract.response import ModelResponse
+from ..contract.value import check_types
 from ..errors import Misuse, need_of_extra
 from .bucket import Limits
 from .faults import Fault, StatusFault
@@ -61,6 +62,7 @@ class Latency(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     between_chunks_ms: int = 0
 
     def __post_init__(self) -> None:
+        check_types(self)
         if self.first_byte_ms < 0 or self.between_chunks_ms < 0:
             raise Misuse("a latency cannot be negative")
 
@@ -84,6 +86,12 @@ class Tokens(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     reasoning_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        for name in self.__struct_fields__:
+            if (getattr(self, name) or 0) < 0:
+                raise Misuse(f"{name} must be 0 or more, got {getattr(self, name)}")
 
 
 class ScriptedCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -135,6 +143,7 @@ class Reply(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if any(fault.at is not None for fault in self.faults):
             raise Misuse("a fault inside a reply is of that reply: leave out its `at`")
+        check_types(self, "chunk_chars")
         _check_chunk_chars(self.chunk_chars)
 
 
@@ -168,6 +177,7 @@ class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise Misuse("a scenario needs `replies` (or `models` with replies)")
         if not all(self.models.values()):
             raise Misuse("each of `models` needs at least one reply")
+        check_types(self, "chunk_chars")
         _check_chunk_chars(self.chunk_chars)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ..clock import SYSTEM_CLOCK
+from ..contract.number import check_whole
 from ..contract.roles import Clock
 from ..errors import Misuse
 from .bucket import Limits
@@ -70,6 +71,8 @@ class Simulator:
         keep_requests: int = 10_000,
         clock: Clock | None = None,
     ) -> None:
+        check_whole("port", port)
+        check_whole("keep_requests", keep_requests)
         self._clock = clock or SYSTEM_CLOCK
         self._source: Source = Provider(
             _OK if script is None else read_scenario(script),

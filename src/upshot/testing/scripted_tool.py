@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..contract import JsonObject
+from ..contract.number import check_amount
 from ..errors import Misuse
 from ..tools import Tool
 from ..tools.definition import EffectWord
@@ -46,6 +47,9 @@ class LateReturn:
 
     value: object = None
     delay_s: float = 0.05
+
+    def __post_init__(self) -> None:
+        check_amount("delay_s", self.delay_s, is_endless=False)
 
 
 ToolStep: TypeAlias = object

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..contract.number import check_amount, check_whole
 from ..errors import Misuse
 
 __all__ = ["Address", "ProcessLimits", "address_of"]
@@ -26,10 +27,9 @@ class ProcessLimits:
     memory_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        for field in ("cpu_s", "memory_bytes"):
-            value: float | None = getattr(self, field)
-            if value is not None and value <= 0:
-                raise Misuse(f"ProcessLimits({field}={value}) has to be more than 0")
+        none, whose = "no limit", "ProcessLimits"
+        check_amount(f"{whose}.cpu_s", self.cpu_s, above=0, is_endless=False, none=none)
+        check_whole(f"{whose}.memory_bytes", self.memory_bytes, least=1, none=none)
 
 
 @dataclass(frozen=True, slots=True)

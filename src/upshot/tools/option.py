@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import cast
 
 from ..contract import Effect
+from ..contract.number import is_amount, is_whole
 from ..errors import Misuse
 
 __all__ = ["check_known", "check_options", "read_resources", "to_effect"]
@@ -117,17 +118,14 @@ def _check_number(fields: Mapping[str, object], field: str) -> None:
     value = fields[field]
     if value is None and field in _OPTIONAL:
         return
-    # NaN is not at least anything.
-    right = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
-    _check(fields, field, right, "at least 0, in seconds")
+    _check(fields, field, is_amount(value), "at least 0, in seconds")
 
 
 def _check_count(fields: Mapping[str, object], field: str, least: int) -> None:
     value = fields[field]
     if value is None and field in _OPTIONAL:
         return
-    right = isinstance(value, int) and not isinstance(value, bool) and value >= least
-    _check(fields, field, right, f"at least {least}, a whole number")
+    _check(fields, field, is_whole(value, least), f"at least {least}, a whole number")
 
 
 def _check_structs(fields: Mapping[str, object]) -> None:

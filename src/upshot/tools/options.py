@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import TypeVar, cast
 
 import msgspec
 
 from ..contract import Budget, Policy, RunInfo, ToolCall
+from ..contract.number import is_amount, is_whole
 from ..errors import Misuse
 from .workers import Workers
 
@@ -45,7 +47,9 @@ def check_options(**options: object) -> None:
             raise Misuse(f"{name} is {option!r:.60}: give {due}")
 
 
-def check_choices(*, replay_scope: str, parallel: object, secrets: object) -> None:
+def check_choices(
+    replay_scope: str, *, parallel: object, secrets: object, deadline: object
+) -> None:
     """Find choices that there are not.
 
     Raises:
@@ -53,8 +57,10 @@ def check_choices(*, replay_scope: str, parallel: object, secrets: object) -> No
     """
     if replay_scope not in _SCOPES:
         raise Misuse(f"replay_scope is {replay_scope!r}: give {', '.join(_SCOPES)}")
-    if not isinstance(parallel, bool) and not (isinstance(parallel, int) and parallel >= 1):
+    if not isinstance(parallel, bool) and not is_whole(parallel, 1):
         raise Misuse(f"parallel is {parallel!r}: give True, False, or how many at a time")
+    if deadline is not None and not is_amount(deadline, above=-math.inf):
+        raise Misuse(f"deadline is {deadline!r:.60}: give a moment of the clock, or None")
     if isinstance(secrets, str) or not isinstance(secrets, Iterable):
         raise Misuse("secrets are a list of strings: secrets=[...]")
 

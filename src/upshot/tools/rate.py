@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..errors import Misuse
+from ..contract.number import check_amount, check_whole
 
 __all__ = ["Circuit", "Rate"]
 
@@ -25,8 +25,8 @@ class Rate:
     per_s: float = 60.0
 
     def __post_init__(self) -> None:
-        if self.calls < 1 or not self.per_s > 0:
-            raise Misuse(f"{self}: calls has to be at least 1, and per_s more than 0")
+        check_whole("Rate.calls", self.calls, least=1)
+        check_amount("Rate.per_s", self.per_s, above=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,5 +45,5 @@ class Circuit:
     open_s: float = 30.0
 
     def __post_init__(self) -> None:
-        if self.failures < 1 or not self.open_s > 0:
-            raise Misuse(f"{self}: failures has to be at least 1, and open_s more than 0")
+        check_whole("Circuit.failures", self.failures, least=1)
+        check_amount("Circuit.open_s", self.open_s, above=0)

@@ -138,7 +138,7 @@ class Toolbox(Lending):
         check_options(artifacts=artifacts, journal=journal, clock=clock, gates=gates, emit=emit)
         check_options(approve=approve, on_pre_tool_use=on_pre_tool_use, repair=repair)
         kit = kit_of(resolve_tools(tools))
-        check_choices(replay_scope=replay_scope, parallel=parallel, secrets=secrets)
+        check_choices(replay_scope, parallel=parallel, secrets=secrets, deadline=deadline)
         policy, clock = settle_policy(policy, web_mode=web_mode), clock or SYSTEM_CLOCK
         run_id = (identity.run_id if identity else "") or f"box-{random.token_hex(8)}"
         self._scope, self._batches, self.records = replay_scope, set[Batch](), []

@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
+from ..contract.number import check_whole
+
 __all__ = ["MAX_WORKERS", "WORKERS", "Job", "Workers"]
 
 MAX_WORKERS = 128
@@ -49,6 +51,7 @@ class Workers:
     """
 
     def __init__(self, cap: int = MAX_WORKERS) -> None:
+        check_whole("cap", cap, least=1)
         self.cap = cap
         self._lock = threading.Lock()
         self._reset()

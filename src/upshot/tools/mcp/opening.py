@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Literal
 
+from ...contract.number import check_amount
 from ...errors import Misuse, need_of_extra
 from ..fence import UNTRUSTED
 from .server import Server, describe_server
@@ -69,8 +70,7 @@ async def open_mcp(
             matches *include*; or an argument cannot be used.
     """
     server = describe_server(command, url, env=env, cwd=cwd, headers=headers)
-    if timeout_s <= 0:
-        raise Misuse(f"open_mcp(timeout_s={timeout_s!r}): give more than 0 seconds")
+    check_amount("open_mcp(timeout_s=)", timeout_s, above=0)
     if trust not in (None, "", UNTRUSTED):
         raise Misuse(f'open_mcp(trust={trust!r}): give "untrusted", "" or None')
     if isinstance(include, str) or isinstance(exclude, str):
