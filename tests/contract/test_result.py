@@ -178,8 +178,13 @@ def test_unwrap_gives_the_output(output: Json) -> None:
 
 @pytest.mark.parametrize(
     ("fields", "value"),
-    [({"content": "text"}, "text"), ({"content": "0", "output": 0}, 0), ({}, None)],
-    ids=["text", "both", "nothing"],
+    [
+        ({"content": "text"}, "text"),
+        ({"content": "0", "output": 0}, 0),
+        ({}, None),
+        ({"content": "null"}, None),
+    ],
+    ids=["text", "both", "nothing", "null"],
 )
 def test_unwrap_gives_the_text_where_there_is_no_other_output(
     fields: dict[str, Any], value: Json

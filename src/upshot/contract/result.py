@@ -241,8 +241,11 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
             if isinstance(raw, BaseException):
                 raise RunFailed(self) from raw
             raise RunFailed(self)
-        # T is str where there is no output type, and includes None where a run may give none.
-        return self.content if self.output is None else self.output  # pyright: ignore[reportReturnType]
+        value: object = self.output
+        if value is None and (self.content or "").strip() != "null":
+            # Made by hand, or by others, who have no output; a null that was asked for is one.
+            value = self.content
+        return value  # pyright: ignore[reportReturnType]  # T is str without an output type, and may include None
 
     def output_payload(self) -> JsonObject:
         """The output where it is a mapping in JSON, else ``{"content": ...}``, else empty."""
