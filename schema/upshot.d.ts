@@ -249,7 +249,8 @@ export interface AgentResult {
   /** started_at + duration_ms. */
   ended_at?: Moment | null;
   /**
-   * From the monotonic clock.
+   * Milliseconds from started_at until this result; of a resumed run also those in which it waited,
+   * or nobody worked on it.
    * @defaultValue `0`
    */
   duration_ms?: number;

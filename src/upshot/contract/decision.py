@@ -33,24 +33,45 @@ class FinalizeDecision(Value, frozen=True, kw_only=True):
 
     @staticmethod
     def accept(reason: str = "", *, state: JsonObject | None = None) -> FinalizeDecision:
-        """Take the attempt as it is."""
+        """Take the attempt as it is.
+
+        Args:
+            reason: Why, for the log; "" for no reason.
+            state: Facts for ``result.state``; None for none.
+        """
         return FinalizeDecision(verdict="accept", reason=reason, state=state or {})
 
     @staticmethod
     def discard(reason: str, *, state: JsonObject | None = None) -> FinalizeDecision:
-        """Do not commit it, whatever came of it."""
+        """Do not commit it, whatever came of it.
+
+        Args:
+            reason: Why, which is told as the reason of ``Committed``.
+            state: Facts for ``result.state``; None for none.
+        """
         return FinalizeDecision(verdict="discard", reason=reason, state=state or {})
 
     @staticmethod
     def keep_partial(reason: str, *, state: JsonObject | None = None) -> FinalizeDecision:
-        """Commit what an interrupted attempt has got so far."""
+        """Commit what an interrupted attempt has got so far.
+
+        Args:
+            reason: Why, for the log.
+            state: Facts for ``result.state``; None for none.
+        """
         return FinalizeDecision(verdict="keep_partial", reason=reason, state=state or {})
 
     @staticmethod
     def revise(
         feedback: str, reason: str = "", *, state: JsonObject | None = None
     ) -> FinalizeDecision:
-        """Have it done again with *feedback*, if attempts are left."""
+        """Have it done again with *feedback*, if attempts are left.
+
+        Args:
+            feedback: What the next attempt is told to do better.
+            reason: Why, for the log; "" is the feedback.
+            state: Facts for ``result.state``; None for none.
+        """
         return FinalizeDecision(
             verdict="revise", reason=reason or feedback, feedback=feedback, state=state or {}
         )

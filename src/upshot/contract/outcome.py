@@ -163,7 +163,11 @@ def outcome_is_error(outcome: ToolOutcome) -> bool:
 
 
 def outcome_is_retryable(outcome: ToolOutcome) -> bool:
-    """Whether the same call may be made again after a timeout or a failure."""
+    """Whether the same call may be made again after a timeout or a failure.
+
+    Args:
+        outcome: Of a call; False for a result, a denial and a reference to an artifact.
+    """
     return isinstance(outcome, ToolTimeout | ToolFailure) and outcome.retryable
 
 

@@ -126,7 +126,8 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
         agent_id: The agent that worked on it.
         started_at: When it began, UTC; None where not measured.
         ended_at: started_at + duration_ms.
-        duration_ms: From the monotonic clock.
+        duration_ms: Milliseconds from started_at until this result; of a resumed run also those in
+            which it waited, or nobody worked on it.
         metadata: Free JSON of the caller and of hooks.
         local: In process only: ``raw``, ``last_board``, ``seeded``.
     """

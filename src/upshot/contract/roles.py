@@ -302,6 +302,10 @@ class Journal(Protocol):
     def append(self, event: Event, *, epoch: int | None = None) -> None:
         """Take a durable event; returns at once.
 
+        Args:
+            event: Its seq is the next of its run, from 1.
+            epoch: What ``claim`` gave; None takes the latest.
+
         Raises:
             JournalError: The epoch is old, or the journal is closed.
         """
@@ -321,7 +325,7 @@ class Journal(Protocol):
         ...
 
     def events(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
-        """The run's durable events with a seq above *after*, in order."""
+        """The run's durable events with a seq above *after*, in order; 0 gives all."""
         ...
 
     async def runs(self, status: str | None = None) -> Sequence[RunSummary]:
@@ -347,6 +351,12 @@ class ArtifactStore(Protocol):
     async def put(self, run_id: str, call_id: str, data: bytes, media_type: str) -> File:
         """Store *data*.
 
+        Args:
+            run_id: The run that it is of.
+            call_id: The call that it came of.
+            data: The bytes; of a text in UTF-8.
+            media_type: What they are, such as "text/plain".
+
         Returns:
             The reference to it: id, media_type, size_bytes, sha256, lines.
 
@@ -366,6 +376,13 @@ class ArtifactStore(Protocol):
     ) -> JsonObject:
         """Read a page, or the lines that match *pattern*.
 
+        Args:
+            id: Of the reference.
+            run_id: The run that asks.
+            offset: The first character, from 0.
+            limit: How many characters at most; None leaves it to the store.
+            pattern: A regular expression; None reads the page as it is.
+
         Returns:
             ``{"text": ..., "next_offset": int | None}``; offsets in characters.
 
@@ -380,24 +397,31 @@ class Observer:
 
     Any object with some of these methods is accepted too; each may be sync or async. One
     that raises is logged and listed in the result's warnings, and the next still runs.
+    *info* is the identity of the run that it happens in.
     """
 
     def on_run_start(self, info: RunInfo, request: Request) -> Awaitable[None] | None:
         """The run begins; once a run."""
 
     def on_attempt_start(self, info: RunInfo, attempt: int) -> Awaitable[None] | None:
-        """A pass of the engine begins, from 1."""
+        """A pass of the engine begins; *attempt* is its number, from 1."""
 
     def on_interrupt(self, info: RunInfo, interrupt: Interrupt) -> Awaitable[None] | None:
-        """The run is interrupted."""
+        """Somebody wants the run to stop; *interrupt* says who, and why."""
 
     def on_run_revise(
         self, info: RunInfo, previous: AnyResult, next_attempt: int
     ) -> Awaitable[None] | None:
-        """An attempt is done again."""
+        """An attempt is done again.
+
+        Args:
+            info: The run.
+            previous: What came of the attempt that a decider sent back.
+            next_attempt: The number of the one that begins now, from 2.
+        """
 
     def on_attempt_end(self, info: RunInfo, result: AnyResult) -> Awaitable[None] | None:
-        """A pass of the engine ended."""
+        """A pass of the engine ended; *result* is what came of it and of what deciders said."""
 
     def on_run_end(self, info: RunInfo, result: AnyResult) -> Awaitable[None] | None:
         """The run ends with *result*; once a run."""
@@ -415,11 +439,26 @@ class Decider:
     ) -> Awaitable[ModelRequest | None] | ModelRequest | None:
         """May rewrite what is sent; None leaves it as it is.
 
-        Asked for the model calls of runs inside too, after their own deciders; *info* is the run
-        that asks the model.
+        Asked for the model calls of runs inside too, after their own deciders.
+
+        Args:
+            info: The run that asks the model.
+            request: What it would send, which may have been rewritten by deciders before.
+
+        Returns:
+            What is sent in its place, made with ``msgspec.structs.replace``; None leaves it.
         """
 
     def before_finalize(
         self, info: RunInfo, request: Request, result: AnyResult
     ) -> Awaitable[FinalizeDecision | None] | FinalizeDecision | None:
-        """Says what shall be done with an attempt; None accepts it."""
+        """Says what shall be done with an attempt.
+
+        Args:
+            info: The run.
+            request: What was asked.
+            result: What came of the attempt.
+
+        Returns:
+            The decision; None accepts it.
+        """

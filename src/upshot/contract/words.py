@@ -62,7 +62,16 @@ class OpenWord(StrEnum):
 
 
 class Status(ClosedWord):
-    """How a run ended, or that it waits. Closed."""
+    """How a run ended, or that it waits. Closed.
+
+    Attributes:
+        COMPLETED: There is an answer, or a hand-off.
+        INTERRUPTED: It followed a wish to stop.
+        CANCELED: It was cancelled, by ``live.cancel()``, its block or its caller's task.
+        FAILED: Something went wrong; the error says what.
+        ABORTED: The engine gave it up.
+        INPUT_REQUIRED: People are waited for; ``resume`` goes on with it. All others are ends.
+    """
 
     COMPLETED = "completed"
     INTERRUPTED = "interrupted"
@@ -73,7 +82,16 @@ class Status(ClosedWord):
 
 
 class FinishReason(ClosedWord):
-    """Why a model stopped. Closed; the provider's own word is kept beside it."""
+    """Why a model stopped. Closed; the provider's own word is kept beside it.
+
+    Attributes:
+        STOP: It was done, or met a stop sequence.
+        LENGTH: The limit of tokens was reached; the answer is cut.
+        TOOL_USE: It wants tools to be called.
+        ERROR: The provider failed.
+        CONTENT_FILTER: The provider withheld it.
+        ABORTED: The reply was broken off.
+    """
 
     STOP = "stop"
     LENGTH = "length"
@@ -84,7 +102,16 @@ class FinishReason(ClosedWord):
 
 
 class Effect(ClosedWord):
-    """What a tool may do (read, write, destructive) or did (none, applied, unknown). Closed."""
+    """What a tool may do (read, write, destructive) or did (none, applied, unknown). Closed.
+
+    Attributes:
+        READ: It changes nothing outside.
+        WRITE: It may change something outside.
+        DESTRUCTIVE: It may change what cannot be brought back; people are asked first.
+        NONE: Nothing outside was changed.
+        APPLIED: What it does was done.
+        UNKNOWN: Nobody knows whether it was done, as after a timeout of a write.
+    """
 
     READ = "read"
     WRITE = "write"
@@ -95,7 +122,14 @@ class Effect(ClosedWord):
 
 
 class Role(ClosedWord):
-    """Who speaks in a message. Closed."""
+    """Who speaks in a message. Closed.
+
+    Attributes:
+        SYSTEM: Whoever instructs the model.
+        USER: Whoever asks.
+        ASSISTANT: The model.
+        TOOL: A tool, with the outcome of a call.
+    """
 
     SYSTEM = "system"
     USER = "user"
@@ -131,7 +165,19 @@ class ErrorCode(OpenWord):
 
 
 class Origin(OpenWord):
-    """Where an error or a warning arose. Open."""
+    """Where an error or a warning arose. Open.
+
+    Attributes:
+        MODEL: In the model or its provider.
+        TOOL: In a tool.
+        DECIDER: In a decider.
+        ENGINE: In the engine, and what it runs: scripts, nodes, states.
+        LIMIT: A budget is spent.
+        HOST: In what surrounds the run: its host, ``prepare``, a wish to stop.
+        CALLER: In how upshot was called.
+        OBSERVER: In an observer, or another listener.
+        JOURNAL: In the log.
+    """
 
     MODEL = "model"
     TOOL = "tool"
@@ -154,7 +200,23 @@ class Resource(OpenWord):
 
 
 class DeniedReason(OpenWord):
-    """Which gate refused a tool call. Open."""
+    """Which gate refused a tool call. Open.
+
+    Attributes:
+        DUPLICATE: An idempotent call that succeeded already.
+        BLOCKED: The tool, or this call, failed for good earlier in the turn.
+        PRE_HOOK: The hook ``on_pre_tool_use`` refused it.
+        VALIDATION: The arguments do not fit the schema.
+        DEADLINE: Too little time is left.
+        WRITE_DENIED: It was not approved.
+        CANCELLED: The run is being stopped.
+        BUDGET: A limit of tool calls is spent.
+        UNKNOWN_TOOL: There is no tool of that name.
+        POLICY: A rule forbids it.
+        RATE_LIMITED: The tool's own rate is used up.
+        CIRCUIT_OPEN: The tool has failed too often, and is left alone for a while.
+        SUPERSEDED: A hand-off was made already in this attempt; only the first one counts.
+    """
 
     DUPLICATE = "duplicate"
     BLOCKED = "blocked"

@@ -64,6 +64,14 @@ def run_sync(
 
     Work that ignores its cancellation is left behind at the end and named in a warning.
 
+    Args:
+        agent: Who works on it, as for ``run``.
+        request: What is asked.
+        options: See ``RunOptions``.
+
+    Returns:
+        What came of it, as of ``run``.
+
     Raises:
         Misuse: An argument is wrong, or an event loop is running: await ``run`` there.
         JournalError: The journal cannot be opened.
@@ -81,6 +89,11 @@ def start(
     """Begin a run and watch it: ``async with start(...) as live: async for event in live: ...``.
 
     Leaving the block early cancels the run and waits for its end.
+
+    Args:
+        agent: Who works on it, as for ``run``.
+        request: What is asked.
+        options: See ``RunOptions``.
 
     Returns:
         An async context manager of the run in flight; ``await live.result()`` gives what comes
@@ -171,6 +184,14 @@ def reopen(
     **options: Unpack[ResumeOptions],
 ) -> AbstractAsyncContextManager[LiveRun[T]]:
     """Like ``resume``, but watched like ``start``.
+
+    Args:
+        run_id: A run that is parked, or whose process died.
+        agent: Who works on it, as for ``resume``.
+        journal: Where its log is: a path or an open journal.
+        answers: What people answered.
+        take_over: Take the run also from who works on it, as for ``resume``.
+        options: See ``ResumeOptions``.
 
     Returns:
         An async context manager of the run in flight.

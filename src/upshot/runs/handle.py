@@ -100,6 +100,10 @@ class LiveRun(Generic[T]):
 
         May be called in any thread and in a handler of a signal, as ``cancel`` may.
 
+        Args:
+            cause: Whose wish it is: a word of ``InterruptCause`` or one of your own.
+            detail: More of it, for people.
+
         Raises:
             Misuse: The cause is no text.
         """
