@@ -6,10 +6,20 @@ import difflib
 from collections.abc import Iterable, Sequence
 from typing import cast
 
-from ..contract import AgentResult, Journal, Message, Request
+from ..contract import (
+    AgentResult,
+    DeniedReason,
+    Journal,
+    Message,
+    Request,
+    Role,
+    ToolCall,
+    ToolDenied,
+)
 from ..contract.article import kind_of
 from ..errors import Misuse
 from ..runs import Past, RunOptions, spent_in
+from ..tools import outcome_to_model_content
 
 __all__ = ["history_of", "read_children", "read_on", "read_past"]
 
@@ -61,6 +71,9 @@ async def history_of(
 ) -> Sequence[Message]:
     """The messages that a run begins with, as its options say.
 
+    A call that nobody made, such as one that still waits for approval, is told as cancelled: no
+    provider takes a conversation in which a call has no outcome.
+
     Args:
         request: What is asked; its context is whose messages are meant by "context".
         options: Of the call.
@@ -71,14 +84,14 @@ async def history_of(
     """
     history = options.get("history") or ()
     if isinstance(history, AgentResult):
-        return history.all_messages()
+        return _with_outcomes(history.all_messages())
     if not isinstance(history, str):
-        return _messages(history)
+        return _with_outcomes(_messages(history)) if history else ()
     if history != "context":
         raise Misuse(f"history is {history!r}: give messages, an AgentResult, or 'context'")
     if journal is None or not request.context_id:
         raise Misuse("history='context' needs a journal and a Request with a context_id")
-    return await _context_messages(request.context_id, journal)
+    return _with_outcomes(await _context_messages(request.context_id, journal))
 
 
 def _messages(history: object) -> tuple[Message, ...]:
@@ -105,3 +118,32 @@ async def _context_messages(context_id: str, journal: Journal) -> Sequence[Messa
         if past.result is not None and past.result.committed:
             messages += [past.started.request.to_message(), *past.result.messages]
     return messages
+
+
+def _with_outcomes(messages: Sequence[Message]) -> Sequence[Message]:
+    """*messages* with an outcome after every reply for each call of it that has none."""
+    closed: list[Message] = []
+    waiting: dict[str, ToolCall] = {}
+    for message in messages:
+        if message.role is Role.TOOL:
+            waiting.pop(message.tool_call_id or "", None)
+        elif waiting:
+            closed += map(_cancelled, waiting.values())
+            waiting = {}
+        if message.tool_calls:
+            waiting = {call.id: call for call in message.tool_calls}
+        closed.append(message)
+    closed += map(_cancelled, waiting.values())
+    return messages if len(closed) == len(messages) else closed
+
+
+def _cancelled(call: ToolCall) -> Message:
+    outcome = ToolDenied(
+        call_id=call.id,
+        tool_name=call.name,
+        reason=DeniedReason.CANCELLED,
+        details="the conversation went on without it",
+    )
+    return Message(
+        Role.TOOL, outcome_to_model_content(outcome), tool_call_id=call.id, name=call.name
+    )
