@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tests.contract.strategies import STRUCTS, TAGGED, structs
 from tests.searching import examples
 from upshot.contract import AgentResult, Local, Unknown, encode
-from upshot.contract.value import freeze, settle_moments, to_snake
+from upshot.contract.value import Formed, freeze, settle_moments, to_snake
+from upshot.errors import Misuse
 
 
 def by_name(kind: Any) -> str:
@@ -110,3 +111,18 @@ def test_an_unknown_event_tells_its_run_and_place() -> None:
     assert (event.run_id, event.seq) == ("run-1", 7)
     assert (Unknown().run_id, Unknown().seq) == ("", 0)
     assert Unknown(raw={"kind": "new", "seq": "x"}).seq == 0
+
+
+class Pair(Formed):
+    def json_form(self) -> object:
+        return {"first": 1, "last": Local()}
+
+
+def test_what_has_a_form_of_its_own_is_written_by_it() -> None:
+    assert encode({"pair": Pair()}) == b'{"pair":{"first":1,"last":null}}'
+
+
+def test_what_is_no_json_is_told_by_no_method_that_it_has_by_chance() -> None:
+    odd = type("Odd", (), {"so_far": lambda self: None, "__iter__": lambda self: iter("ab")})
+    with pytest.raises(Misuse, match="Odd"):
+        encode({"odd": odd()})

@@ -10,7 +10,7 @@ from ..errors import Misuse
 from .article import kind_of
 from .call import ToolCall
 from .free_json import clean_fields, force_json
-from .value import Json, JsonObject, Tagged, freeze, set_field, written
+from .value import Formed, Json, JsonObject, Tagged, freeze, set_field, written
 from .word_field import RoleField
 from .words import Role
 
@@ -246,7 +246,7 @@ def _check_parts(parts: tuple[object, ...]) -> None:
             raise Misuse(f"a part of a message is {kind_of(part)}{hint}")
 
 
-class Conversation(Sequence[Message]):
+class Conversation(Formed, Sequence[Message]):
     """Messages that only ever grow, with room for what was made from them.
 
     It is a sequence of messages like any other, and equals a list or tuple of the
@@ -279,6 +279,10 @@ class Conversation(Sequence[Message]):
     def __reduce__(self) -> tuple[type[Conversation], tuple[list[Message]]]:
         # Pickled and copied are these messages, and neither later ones nor what was made of them.
         return Conversation, (self[:],)
+
+    def json_form(self) -> list[Message]:
+        """The messages as a list."""
+        return self[:]
 
     def so_far(self) -> Conversation:
         """The messages as they are now, which stay so when these grow.

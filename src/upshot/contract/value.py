@@ -18,6 +18,7 @@ from ..errors import Misuse
 __all__ = [
     "JSON",
     "SCHEMA_VERSION",
+    "Formed",
     "Json",
     "JsonObject",
     "Local",
@@ -120,17 +121,24 @@ def settle_moments(value: msgspec.Struct, *names: str) -> None:
             raise Misuse(f"{name} is out of range: {moment}") from error
 
 
+class Formed:
+    """What is no struct, and says itself what stands for it in JSON."""
+
+    __slots__ = ()
+
+    def json_form(self) -> object:
+        """One step towards JSON: plain values, and structs within them."""
+        raise NotImplementedError
+
+
 def encode_other(value: object) -> object:
     """One step towards JSON from what msgspec does not know.
 
     Raises:
         TypeError: *value* has no JSON form.
     """
-    if isinstance(value, Local):
-        return None
-    if hasattr(type(value), "so_far"):
-        # A conversation, whose module is above this one.
-        return [*cast("Any", value)]
+    if isinstance(value, Formed):
+        return value.json_form()
     if hasattr(type(value), "model_dump"):
         # A pydantic model, as typed outputs may be; told by its method, for it is not imported.
         return cast("Any", value).model_dump(mode="json")
@@ -192,7 +200,7 @@ class Root(Tagged, frozen=True, kw_only=True):
     schema_version: int = written(SCHEMA_VERSION)
 
 
-class Local:
+class Local(Formed):
     """What lives in this process only: equal to any other, and null in JSON.
 
     Attributes:
@@ -210,6 +218,9 @@ class Local:
         local = cls.__new__(cls)
         local.values = values
         return local
+
+    def json_form(self) -> None:
+        """Nothing: nobody else could have it."""
 
     def __eq__(self, other: object) -> bool:
         return other is None or isinstance(other, Local)
