@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import wraps
 from types import TracebackType
-from typing import NoReturn, TypeVar
+from typing import NoReturn, ParamSpec, TypeVar
 
 from .errors import Misuse
 
-__all__ = ["Block", "NotEntered"]
+__all__ = ["Block", "NotEntered", "block"]
 
+P = ParamSpec("P")
+T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -82,3 +86,25 @@ class Block(AbstractAsyncContextManager[T_co]):
 
     def __exit__(self, *_: object) -> NoReturn:
         self.refuse()
+
+
+def block(
+    call: str, name: str
+) -> Callable[[Callable[P, AsyncGenerator[T]]], Callable[P, AbstractAsyncContextManager[T]]]:
+    """What makes a function of a generator that yields once give a Block.
+
+    Args:
+        call: As for ``Block``.
+        name: As for ``Block``.
+    """
+
+    def of(function: Callable[P, AsyncGenerator[T]]) -> Callable[P, Block[T]]:
+        manage = asynccontextmanager(function)
+
+        @wraps(function)
+        def opening(*args: P.args, **kwargs: P.kwargs) -> Block[T]:
+            return Block(manage(*args, **kwargs), call=call, name=name)
+
+        return opening
+
+    return of

@@ -119,7 +119,7 @@ def _to_text(output: JsonObject) -> tuple[str, str]:
 def _summarise(text: str, output: JsonObject, media_type: str) -> str:
     lines = text.count("\n") + 1
     if media_type == _TEXT:
-        told = f"{len(text):,} characters of text in {lines:,} lines, beginning: "
+        told = f"{len(text):,} characters of text in {lines:,} line{'s' * (lines > 1)}, beginning: "
         shown = " ".join(text[:_SUMMARY_CHARS].split())
     else:
         told = f"{len(text):,} characters of JSON: "

@@ -1,7 +1,13 @@
 """open_mcp without what it needs."""
 
+import re
 import subprocess
 import sys
+from typing import Any
+
+import pytest
+
+from upshot import Misuse, Toolbox, open_mcp
 
 
 def test_without_the_extra_it_is_named():
@@ -15,3 +21,12 @@ def test_without_the_extra_it_is_named():
     command = [sys.executable, "-W", "error", "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert "pip install 'upshot[mcp]'" in done.stdout
+
+
+def test_a_server_that_is_not_opened_says_how() -> None:
+    tools: Any = open_mcp("files", command="server")
+    assert repr(tools) == "<upshot.open_mcp(...), to be entered by async with>"
+    with pytest.raises(
+        Misuse, match=re.escape("enter it: async with upshot.open_mcp(...) as tools")
+    ):
+        Toolbox([tools])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Literal
 
+from ...block import block
 from ...contract.number import check_amount
 from ...errors import Misuse, need_of_extra
 from ..fence import UNTRUSTED
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["open_mcp"]
 
 
-@asynccontextmanager
+@block("upshot.open_mcp(...)", "tools")
 async def open_mcp(
     namespace: str,
     *,
