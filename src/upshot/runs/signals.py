@@ -141,8 +141,8 @@ class Parked(Signal):
                 reasons.append(clean_text(given))
             else:
                 waits += [given] if isinstance(given, Pending) else _all_pending(given)
-        self.pending = tuple(waits)
-        self.reason = " ".join(reasons)
+        self.pending: tuple[Pending, ...] = tuple(waits)
+        self.reason: str = " ".join(reasons)
         super().__init__(self.reason or f"waiting for {len(waits)} answer(s)")
 
 
