@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,7 @@ def test_one_question_after_the_other_is_answered(command: Command) -> None:
 
 def test_an_answer_is_kept_for_a_later_sitting(command: Command) -> None:
     assert command("approve", "last", "--answer", "1", "Ann", "--no-resume")[0] == 0
+    assert re.search(r"^answered +.+\? \(.+\): Ann$", command("show", "last")[1], re.MULTILINE)
     assert command("resume", "last")[0] == 3
     assert shown(command)["pending"][0]["question"] == "How large?"
 

@@ -128,6 +128,7 @@ def test_a_code_that_is_the_status_is_not_said_twice() -> None:
             {"file": "app.py", "line": 7, "function": "work"},
             "KeyError raised at app.py:7, in work",
         ),
+        ({"file": "machine.yml", "line": 7, "column": 3}, ""),
     ],
 )
 def test_an_exception_is_told_with_its_owner_and_its_place(details: Any, text: str) -> None:

@@ -15,6 +15,7 @@ from ..contract import (
     Pending,
     PendingApproval,
     PendingExternal,
+    PendingQuestion,
     Status,
     encode,
 )
@@ -131,8 +132,10 @@ def trail_text(error: AgentError) -> str:
     """Whose exception an error was and where it was raised, "" where nobody knows."""
     told = error.details
     who, file = told.get("raised_by"), told.get("file")
-    whose = f"raised by {who}" if who else "raised" if file else ""
-    place = f" at {file}:{told.get('line')}, in {told.get('function')}" if file else ""
+    # Without a function it is a place in a document, which the message has.
+    function = told.get("function")
+    place = f" at {file}:{told.get('line')}, in {function}" if file and function else ""
+    whose = f"raised by {who}" if who else "raised" if place else ""
     kind = f"{error.type} " if whose and error.type else ""
     return clean(f"{kind}{whose}{place}", _MAX_TEXT_CHARS)
 
@@ -146,6 +149,12 @@ def pending_text(pending: Pending) -> str:
             return clean(f"a result: {description} ({id})")
         case _:
             return clean(f"an answer: {pending.question} ({pending.id})")
+
+
+def _asked_text(pending: Pending) -> str:
+    if isinstance(pending, PendingQuestion):
+        return f"{pending.question} ({pending.id})"
+    return pending_text(pending)
 
 
 def _title(story: Story, holder: Holder | None) -> Text:
@@ -178,7 +187,7 @@ def _facts(
         if said is None:
             yield "waits for", pending_text(pending), "yellow"
         else:
-            yield "answered", f"{pending_text(pending)}: {said}", "green"
+            yield "answered", clean(f"{_asked_text(pending)}: {said}", _MAX_TEXT_CHARS), "green"
     for warning in story.warnings:
         yield "warning", clean(f"{warning.code}: {warning.message}", _MAX_TEXT_CHARS), "yellow"
     for artifact in story.artifacts:

@@ -235,7 +235,8 @@ class Story:
         self._answer(event.call_id, said, at_s, f"{tool} {said}")
 
     def _question_answered(self, event: QuestionAnswered, at_s: float) -> None:
-        self._answer(event.id, "answered", at_s, clean(str(event.value), 60))
+        said = clean(str(event.value), 60)
+        self._answer(event.id, said, at_s, said)
 
     def _answer(self, id: str, said: str, at_s: float, detail: str) -> None:
         # One that was kept for later is logged when it is given, and again when it is taken.
