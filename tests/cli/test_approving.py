@@ -102,6 +102,7 @@ def test_what_is_answered_for_later_does_not_wait_any_more(command: Command) -> 
     assert '\nwaits for   approval of wipe {"disk":"b"' in out
     assert "(call_one): approved by ann\n" in " ".join(out.split("  ")).replace("\n ", " ")
     assert "\ngo on       upshot approve run-1\n" in out
+    assert shown(command)["answered"] == {"call_one": "approved by ann"}
     assert "1 is answered already" in command("approve", "last", "--deny", "1")[2]
 
 

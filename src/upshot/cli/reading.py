@@ -109,7 +109,8 @@ async def list_runs(terminal: Terminal, *, journal: str, status: str, as_json: b
 def to_json(story: Story) -> bytes:
     """A run as one JSON object.
 
-    Of a run that settled it is its AgentResult, and beside its fields ``timeline``. A run that
+    Of a run that settled it is its AgentResult, and beside its fields ``request``, ``answered``
+    (what was answered of what is pending, by id) and ``timeline``. A run that
     is under way or whose process died has the same fields as far as they are known, the
     status "running" and the kind "unsettled_run".
     """
@@ -134,7 +135,9 @@ def to_json(story: Story) -> bytes:
             "duration_ms": round(story.length_s * 1000),
         }
     request = "" if story.started is None else story.started.request.text
-    return encode({**known, "request": request, "timeline": _timeline(story)})
+    answered = {id: said for (run_id, id), said in story.answered.items() if not run_id}
+    more = {"request": request, "answered": answered, "timeline": _timeline(story)}
+    return encode({**known, **more})
 
 
 def _timeline(story: Story) -> list[dict[str, Any]]:
