@@ -275,6 +275,15 @@ async def test_an_ended_failure_is_given_too() -> None:
     assert (result, after) == (whole, log)
 
 
+async def test_an_ended_run_that_handed_over_has_no_other_output_type() -> None:
+    model = ScriptedModel([ToolCall("h", "transfer_to_b", {})])
+    agent = Agent[Pair]("a", model=model, handoffs=["b"], output_type=Pair)
+    journal = MemoryJournal()
+    whole = await run(agent, Request("Go.", run_id="run-1"), journal=journal)
+    assert whole.handoff is not None
+    assert await resume("run-1", agent, journal=journal) == whole
+
+
 async def test_a_second_sitting_opens_with_run_resumed() -> None:
     _, log = await whole_log(WORLDS["one tool"]())
     cut = kinds(log).index("tool_started") + 1

@@ -22,6 +22,7 @@ from ..contract import (
     Edit,
     Journal,
     PendingExternal,
+    PendingQuestion,
     QuestionAnswered,
     Status,
 )
@@ -245,8 +246,17 @@ def _waits_of(past: Past, run_id: str, outer_id: str = "") -> list[_Wait]:
         for one in past.pending
         if isinstance(one, PendingExternal) and one.run_id in ("", run_id)
     ]
+    # What an engine has raised itself, in Parked, was not asked through its host.
+    raised = [
+        _Wait(run_id, outer_id, bare_id(one), is_question=True, choices=one.choices)
+        for one in past.pending
+        if isinstance(one, PendingQuestion)
+        and one.run_id in ("", run_id)
+        and bare_id(one) not in past.questions
+        and bare_id(one) not in past.steps.answers
+    ]
     calls = [_Wait(run_id, outer_id, id, is_question=False) for id in past.asked]
-    return questions + results + calls
+    return questions + results + raised + calls
 
 
 async def _waits_inside(past: Past, run_id: str, journal: Journal) -> list[_Wait]:

@@ -327,7 +327,8 @@ def _known(run_id: str) -> str:
 
 def typed(result: AgentResult[Json], agent: Agent[Any]) -> AgentResult[Any]:
     """*result*, read from JSON, with its output as the type that *agent* asks for."""
-    if not result.success:
+    if not result.success or (result.output is None and result.handoff is not None):
+        # Who hands over gives no answer.
         return result
     try:
         output = OutputType.of(agent.output_type).build(result.output)
