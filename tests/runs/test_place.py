@@ -224,3 +224,75 @@ def test_places_are_told_apart_by_attempt_agent_request_and_number() -> None:
     ]
     assert len(set(keys)) == len(keys)
     assert Places(1).key("a", Request("?")) == keys[0]
+
+
+# -- runs that a script begins otherwise
+
+
+async def warned(work: Any) -> list[str]:
+    """What a script is warned of that does *work*, waits for people and goes on."""
+
+    async def script(run: Any, host: Any, board: Any) -> Any:
+        await work(run)
+        return await host.ask_user("And now?")
+
+    journal = Ordered()
+    first = await run(scripted(script), Request("?", run_id="o"), journal=journal)
+    assert not first.warnings
+    result = await resume("o", scripted(script), journal=journal)
+    return [one.message for one in result.warnings if one.code == "run_begun_anew"]
+
+
+async def test_a_run_that_a_script_begins_by_itself_is_begun_anew_and_told() -> None:
+    async def work(within: Any) -> None:
+        result = await run(payer([]), "Pay.")
+        ids.append(result.run_id)
+        await run(payer([]), "Pay something else.")
+
+    ids: list[str] = []
+    told = await warned(work)
+    assert len(set(ids)) == 2
+    assert told[0] == (
+        f"the script goes on, and asks agent 'payer' by run(...) what run {ids[0]} was asked "
+        "before: it is asked anew. Use run.child(...), which finds that run again"
+    )
+    assert len(told) == 2
+
+
+async def test_a_run_that_a_script_asks_something_else_is_not_told() -> None:
+    asked = iter(range(10))
+
+    async def work(within: Any) -> None:
+        await within.child(payer([]), "Pay.")
+        await run(payer([]), f"Pay {next(asked)}.")
+
+    assert await warned(work) == []
+
+
+async def test_a_run_that_is_the_child_of_a_script_is_not_told() -> None:
+    async def work(within: Any) -> None:
+        await within.child(payer([]), "Pay.", key="k")
+        await within.child(payer([]), "Pay.")
+
+    assert await warned(work) == []
+
+
+async def test_a_run_that_the_body_of_a_call_begins_is_not_told() -> None:
+    @tool(effect="read")
+    async def ask() -> str:
+        return (await run(payer([]), "Pay.")).content
+
+    async def work(within: Any) -> None:
+        await within.tools.dispatch([ToolCall(f"c{next(count)}", "ask")])
+
+    count = iter(range(10))
+
+    async def script(run: Any, host: Any, board: Any) -> Any:
+        await work(run)
+        return await host.ask_user("And now?")
+
+    journal = Ordered()
+    agent = Agent("outer", engine=ScriptEngine(script), tools=[ask])
+    await run(agent, Request("?", run_id="o"), journal=journal)
+    result = await resume("o", agent, journal=journal)
+    assert [one.code for one in result.warnings] == []
