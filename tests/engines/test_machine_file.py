@@ -454,3 +454,9 @@ def test_a_broken_condition_is_none_that_always_holds() -> None:
     states = f"a: {{type: initial, transitions: {ways}}}\nb: {{type: final}}\nc: {{type: final}}"
     told = [fault for fault in check_machine(whole(states)) if fault.kind == "never_tried"]
     assert [fault.found for fault in told] == ["a transition to 'c' that is never tried"]
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n"])
+def test_an_empty_text_is_no_machine_and_no_folder(text: str) -> None:
+    with pytest.raises(Misuse, match="a mapping, not an empty text"):
+        load_machine(text)

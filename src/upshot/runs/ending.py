@@ -108,7 +108,7 @@ def _stopped(
         case "interrupt":
             return _interrupted(interrupt or Interrupt(), exception)
         case "cancel" | "caller":
-            message = "The run was cancelled."
+            message = "The run was canceled."
             error = AgentError(ErrorCode.CANCELED, message, origin=Origin.CALLER)
             return Ending(status=Status.CANCELED, error=error, exception=exception)
         case "":
