@@ -5,9 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.runs.kit import ADD, Do, add, say
-from upshot import Agent, AgentError, Message, ModelRequest, ModelResponse, ScriptedModel, start
+from upshot import (
+    Agent,
+    AgentError,
+    Message,
+    ModelRequest,
+    ModelResponse,
+    ScriptedModel,
+    start,
+)
 
 
 class Whole:
@@ -30,7 +39,7 @@ async def text_of(agent: Agent[Any], **options: Any) -> list[str]:
 async def test_the_text_of_a_model_that_gives_it_whole() -> None:
     replies = ModelResponse(content="Well.", tool_calls=(ADD,)), ModelResponse(content="It is 3.")
     agent = Agent("a", model=Whole(*replies), tools=[add])
-    assert await text_of(agent) == ["Well.", "It is 3."]
+    assert await text_of(agent) == ["Well.", "\n\n", "It is 3."]
 
 
 async def test_text_that_came_in_pieces_does_not_come_again() -> None:
@@ -48,7 +57,21 @@ async def test_pieces_and_whole_replies_come_in_their_order() -> None:
         for model in models:
             await run.call_model(ModelRequest((Message("user", "?"),)), model=model)
 
-    assert "".join(await text_of(Agent("a", engine=Do(work)))) == "One. Two. Three."
+    assert "".join(await text_of(Agent("a", engine=Do(work)))) == "One. \n\nTwo. \n\nThree."
+
+
+@pytest.mark.parametrize(
+    ("end", "between"), [("", "\n\n"), ("\n", "\n"), ("\n\n", ""), ("\n\n\n", ""), (" \n", "\n")]
+)
+@pytest.mark.parametrize("kind", [Whole, lambda *replies: ScriptedModel(replies)])
+async def test_two_replies_stand_a_blank_line_apart(kind: Any, end: str, between: str) -> None:
+    replies = [
+        ModelResponse(content=f"One.{end}", tool_calls=(ADD,)),
+        ModelResponse(content=None, tool_calls=(replace(ADD, id="call-2"),)),
+        ModelResponse(content="Two."),
+    ]
+    pieces = await text_of(Agent("a", model=kind(*replies), tools=[add]))
+    assert "".join(pieces) == f"One.{end}{between}Two."
 
 
 async def test_the_answer_of_an_engine_that_asks_no_model() -> None:

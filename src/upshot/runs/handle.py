@@ -169,26 +169,31 @@ class LiveRun(Generic[T]):
     async def text(self) -> AsyncIterator[str]:
         """The visible text as it comes, piece by piece.
 
-        A reply that a model gives whole is one piece. Where no model of this run said anything,
-        the answer comes at the end; runs inside have watchers of their own.
+        A reply that a model gives whole is one piece. Between two replies that say something comes
+        a blank line as a piece of its own, less the line breaks that the first one ends with. Where
+        no model of this run said anything, the answer comes at the end; runs inside have watchers
+        of their own.
         """
-        # Whether the model call under way, and whether any, has said something.
-        is_streamed = is_said = False
+        # Whether the model call under way has said something, and how it all ends that was said.
+        is_streamed, end = False, ""
         async for event in self._events():
             match event:
                 case TextDelta(text=text):
-                    is_streamed = True
+                    pass
                 case ModelStarted():
                     is_streamed, text = False, ""
                 case ModelReplied(response=response, purpose=""):
                     text = "" if is_streamed else response.content
                 case RunSettled(result=result):
-                    text = "" if is_said else result.content
+                    text = "" if end else result.content
                 case _:
                     text = ""
-            if text:
-                is_said = True
-                yield text
+            if not text:
+                continue
+            if not is_streamed and end and (rest := _up_to_blank_line(end)):
+                yield rest
+            is_streamed, end = True, (end + text)[-2:]
+            yield text
 
     async def _events(self) -> AsyncIterator[Event]:
         if self._wake is None:
@@ -284,6 +289,11 @@ async def conclude(task: asyncio.Task[Any], *, within_s: float) -> None:
             task.cancel()
     if cancelled:
         raise asyncio.CancelledError
+
+
+def _up_to_blank_line(end: str) -> str:
+    """The line breaks that are wanting between what ends so and what comes next."""
+    return "\n" * (2 - len(end) + len(end.rstrip("\n")))
 
 
 def _wake_up() -> None:
