@@ -383,3 +383,27 @@ async def test_a_tool_of_the_call_that_is_not_given_again_is_a_difference() -> N
     told = (await replay(done.run_id, agent, journal=journal)).difference
     assert told is not None
     assert (told.kind, told.replayed) == ("tool_settled", None)
+
+
+async def test_outcomes_that_came_before_one_that_waited_for_people_are_no_difference() -> None:
+    calls = [ToolCall("1", "remove", {"what": "it"}), ToolCall("2", "add", {"a": 1, "b": 2})]
+    agent = adding(calls, "3.")
+    journal = Ordered()
+    await run(agent, Request("?", run_id="r"), journal=journal)
+    done = await resume("r", agent, journal=journal, answers=[Approve("1")])
+    assert [m.tool_call_id for m in done.messages if m.role == "tool"] == ["2", "1"]
+    assert (await replay("r", adding(calls, "3."), journal=journal)).difference is None
+
+
+async def test_outcomes_that_came_so_and_are_others_now_are_told() -> None:
+    @tool
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a - b
+
+    calls = [ToolCall("1", "remove", {"what": "it"}), ToolCall("2", "add", {"a": 1, "b": 2})]
+    journal = Ordered()
+    await run(adding(calls, "3."), Request("?", run_id="r"), journal=journal)
+    await resume("r", adding(calls, "3."), journal=journal, answers=[Approve("1")])
+    changed = adding(calls, "3.").but(tools=[add, remove])
+    assert (await replay("r", changed, journal=journal)).difference is not None

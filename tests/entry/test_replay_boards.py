@@ -234,6 +234,33 @@ async def test_a_run_that_ended_within_a_step_ends_so_in_a_replay(last: Any) -> 
     assert (await replay("r", mended(), journal=journal)).difference is not None
 
 
+def wordy() -> Agent[Any]:
+    """Says something that is no answer, and fails over it."""
+    return Agent("w", model=ScriptedModel(["Well, ...", "No."]), output_type=int)
+
+
+def wordy_machine() -> Agent[Any]:
+    states = {
+        "s": {"type": "initial", "agent": "w", "transitions": [{"to": "end"}]},
+        "end": {"type": "final"},
+    }
+    document: Any = {"spec": "upshot.machine/1", "name": "m", "states": states}
+    return Agent("a", engine=MachineEngine(load_machine(document), agents={"w": wordy()}))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [graph({"s": one, "t": Node(wordy())}, ("s", "t")), wordy_machine],
+    ids=["graph", "machine"],
+)
+async def test_what_an_agent_said_that_failed_in_a_step_is_said_in_a_replay(make: Make) -> None:
+    journal = Ordered()
+    done = await run(make(), Request("?", run_id="r"), journal=journal)
+    told = await replay("r", make(), journal=journal)
+    assert done.content == "No."
+    assert (told.difference, told.result.content) == (None, "No.")
+
+
 async def test_what_runs_after_a_question_in_a_graph_is_replayed() -> None:
     nodes = {"s": one, "q": Node(Question("Who?"), output="who"), "w": worker(), "e": two}
     make = graph(nodes, ("s", "q"), ("q", "w"), ("w", "e"))

@@ -17,6 +17,7 @@ from ..contract import (
     JsonObject,
     ModelReplied,
     ModelStarted,
+    Role,
     RunResumed,
     RunSettled,
     Status,
@@ -169,9 +170,8 @@ class _Reader:
             # Waits of earlier sittings are none in a replay, which has the answers.
             self._see(last, "wait")
         lost = {fact.seq for fact in self._asked.values()} if is_record else set[int]()
-        return Facts(
-            _without_stop([fact for fact in self._facts if fact.seq not in lost]), self._seen
-        )
+        kept = [fact for fact in self._facts if fact.seq not in lost]
+        return Facts(_without_stop(_in_call_order(kept)), self._seen)
 
     def _begin(self, event: AttemptStarted) -> None:
         if event.attempt == self._attempt:
@@ -201,6 +201,37 @@ def _without_stop(facts: list[Fact]) -> list[Fact]:
     if last is None or last.kind != "run_settled" or _object(last.said)["status"] not in _STOPPED:
         return facts
     return [fact for fact in facts if fact.kind not in ("run_settled", "attempt_ended")]
+
+
+def _in_call_order(facts: list[Fact]) -> list[Fact]:
+    """Outcomes of one reply in the order of its calls.
+
+    Where one waited for people, the board shows those of others before it; a replay has the
+    answers and waits for nobody.
+    """
+    ordered: list[Fact] = []
+    told: list[Fact] = []
+    places: dict[Json, int] = {}
+
+    def place(fact: Fact) -> int:
+        return places.get(_message_of(fact).get("tool_call_id"), len(places))
+
+    for fact in facts:
+        message = _message_of(fact)
+        if message.get("role") == Role.TOOL:
+            told.append(fact)
+            continue
+        ordered += sorted(told, key=place)
+        told = []
+        calls = message.get("tool_calls")
+        if isinstance(calls, list):
+            places = {_object(call).get("id"): number for number, call in enumerate(calls)}
+        ordered.append(fact)
+    return ordered + sorted(told, key=place)
+
+
+def _message_of(fact: Fact) -> JsonObject:
+    return _object(_object(fact.said).get("message"))
 
 
 def _said_by(event: Event) -> Iterator[JsonObject]:

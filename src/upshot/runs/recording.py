@@ -273,10 +273,15 @@ class Recording:
         line = self._now.line
         if line is None or line.error is None:
             return
+        ending: Failed | Aborted | None = None
         if line.status is Status.FAILED:
-            raise Failed(line.error)
-        if line.status is Status.ABORTED:
-            raise Aborted(line.error.message, line.error.code)
+            ending = Failed(line.error)
+        elif line.status is Status.ABORTED:
+            ending = Aborted(line.error.message, line.error.code)
+        if ending is not None:
+            # What a run inside of the step said last is put on the board by the end of the run.
+            ending.said = line.content or ""
+            raise ending
 
     # -- reading
 
