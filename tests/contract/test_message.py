@@ -190,3 +190,19 @@ def test_a_conversation_is_written_as_the_list_of_its_messages(said: list[Messag
     assert encode(conversation.so_far()) == encode(conversation) == encode(said)
     request = ModelRequest(conversation.so_far())
     assert decode(encode(request), ModelRequest) == request
+
+
+def test_an_unknown_part_is_made_of_its_kind_and_its_object() -> None:
+    make: Any = Unknown
+    part = Unknown(raw={"kind": "hologram", "depth": 3})
+    assert make("hologram", {"depth": 3}) == part
+    assert make(kind="hologram", raw={"kind": "hologram", "depth": 3}) == part
+    assert (part.kind, make("hologram").raw) == ("hologram", {"kind": "hologram"})
+    assert make().kind == "unknown"
+
+
+def test_an_unknown_part_is_copied_and_read_back_as_it_is() -> None:
+    part = Unknown(raw={"kind": "hologram", "depth": 3})
+    message = Message("user", (part,))
+    assert pickle.loads(pickle.dumps(part)) == copy.deepcopy(part) == part
+    assert decode(encode(message)) == message

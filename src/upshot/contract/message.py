@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import ClassVar, TypeAlias, cast, overload
+from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast, overload
+
+import msgspec
 
 from ..errors import Misuse
 from .article import kind_of
@@ -147,7 +149,19 @@ class Reasoning(Tagged, frozen=True, kw_only=True):
         clean_fields(self, "text")
 
 
-class Unknown(Tagged, frozen=True, kw_only=True, tag=UNKNOWN_TAG):
+class _UnknownMeta(msgspec.StructMeta):
+    """Makes an ``Unknown`` of its kind and its object too, ``Unknown(kind, raw)``."""
+
+    # A type checker reads the field itself.
+    if not TYPE_CHECKING:
+
+        def __call__(cls, kind=None, raw=None):
+            """Make it; a kind that is given stands in *raw* too."""
+            whole = {} if raw is None else raw
+            return super().__call__(raw=whole if kind is None else {**whole, "kind": kind})
+
+
+class Unknown(Tagged, frozen=True, kw_only=True, tag=UNKNOWN_TAG, metaclass=_UnknownMeta):
     """A part or an event of a kind that this version does not know, kept as it came.
 
     Attributes:
