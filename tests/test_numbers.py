@@ -36,6 +36,9 @@ from upshot.tools import Workers
 async def work() -> None: ...
 
 
+async def step(board: object) -> None: ...
+
+
 def asked(**options: Any) -> Any:
     return run_sync(Agent("a", model=ScriptedModel(["Done."])), "?", **options)
 
@@ -49,9 +52,9 @@ WHOLE: dict[str, tuple[Callable[[Any], Any], int]] = {
     "Circuit.failures": (Circuit, 1),
     "tool.retries": (lambda value: tool(effect="read", retries=value)(work), 0),
     "tool.concurrency": (lambda value: tool(effect="read", concurrency=value)(work), 1),
-    "Graph.max_steps": (lambda value: Graph({"a": work}, max_steps=value), 1),
-    "ForEach.at_once": (lambda value: ForEach("items", work, at_once=value), 1),
-    "Node.attempts": (lambda value: Node(work, attempts=value), 1),
+    "Graph.max_steps": (lambda value: Graph({"a": step}, max_steps=value), 1),
+    "ForEach.at_once": (lambda value: ForEach("items", step, at_once=value), 1),
+    "Node.attempts": (lambda value: Node(step, attempts=value), 1),
     "LoopEngine": (lambda value: LoopEngine(corrective_turns=value), 0),
     "Workers": (Workers, 1),
     "ProcessLimits": (lambda value: ProcessLimits(memory_bytes=value), 1),
@@ -80,7 +83,7 @@ AMOUNTS: dict[str, tuple[Callable[[Any], Any], float]] = {
     "ProcessLimits.cpu_s": (lambda value: ProcessLimits(cpu_s=value), 0),
     "Timeouts.read_s": (lambda value: Timeouts(read_s=value), 0),
     "keepalive_s": (lambda value: AiohttpTransport(keepalive_s=value), -0.1),
-    "Node.backoff_s": (lambda value: Node(work, backoff_s=value), -0.1),
+    "Node.backoff_s": (lambda value: Node(step, backoff_s=value), -0.1),
     "prune": (lambda value: check_limits(value, 1), -0.1),
     "LateReturn": (lambda value: LateReturn(delay_s=value), -0.1),
     "retry_after_s": (lambda value: StatusFault(status=500, retry_after_s=value), -0.1),
@@ -116,7 +119,7 @@ def test_a_moment_that_is_none_is_no_deadline(value: Any) -> None:
 
 def test_what_cannot_be_waited_for_is_refused() -> None:
     for give in (
-        lambda: Node(work, backoff_s=math.inf),
+        lambda: Node(step, backoff_s=math.inf),
         lambda: ProcessLimits(cpu_s=math.inf),
         lambda: LateReturn(delay_s=math.inf),
     ):
@@ -129,7 +132,7 @@ def test_the_message_says_what_to_give() -> None:
         asked(max_attempts=True)
     assert str(caught.value) == "max_attempts is True: give at least 1, a whole number"
     with pytest.raises(Misuse) as caught:
-        Node(work, backoff_s=10**9999)
+        Node(step, backoff_s=10**9999)
     said = "Node.backoff_s is a number of too many digits: give seconds, 0 or more"
     assert str(caught.value) == said
     with pytest.raises(Misuse) as caught:
