@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from upshot import (
     Aborted,
     Agent,
+    AgentError,
     AgentResult,
     Failed,
     Interrupt,
@@ -172,3 +174,19 @@ async def test_who_interrupts_names_a_cause(cause: Any) -> None:
         with pytest.raises(Misuse, match="the cause of an interrupt is a text"):
             live.interrupt(cause)
         assert (await live.result()).output == "done"
+
+
+@pytest.mark.parametrize(
+    ("signal", "code"),
+    [
+        (Aborted("no"), "internal"),
+        (Aborted("no", code="sold_out"), "sold_out"),
+        (Failed("conflict", "both"), "conflict"),
+        (Failed(AgentError("timeout", "late")), "timeout"),
+    ],
+    ids=str,
+)
+def test_what_ends_a_run_with_an_error_tells_its_code(signal: Aborted | Failed, code: str) -> None:
+    again = pickle.loads(pickle.dumps(signal))
+    assert (signal.code, again.code, again.error) == (code, code, signal.error)
+    assert str(again) == str(signal)

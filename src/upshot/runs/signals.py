@@ -69,6 +69,11 @@ class Aborted(Signal):
         super().__init__(message)
         self.error: AgentError = AgentError(ErrorCode(code), str(message), origin=Origin.ENGINE)
 
+    @property
+    def code(self) -> ErrorCode:
+        """That of the error."""
+        return self.error.code
+
 
 class Failed(Signal):
     """The run ends as failed with this error: ``Failed(error)`` or ``Failed(code, message)``.
@@ -114,6 +119,15 @@ class Failed(Signal):
             )
         super().__init__(str(error))
         self.error = error
+
+    @property
+    def code(self) -> ErrorCode:
+        """That of the error."""
+        return self.error.code
+
+    def __reduce__(self) -> tuple[type[Failed], tuple[AgentError], dict[str, object]]:
+        # Its text alone would be taken for a code.
+        return type(self), (self.error,), self.__dict__
 
 
 class Parked(Signal):
