@@ -3,9 +3,11 @@
 import asyncio
 import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,9 +15,17 @@ from tests.searching import examples
 from tests.tools import isolated
 from tests.tools.test_properties import assert_recorded, assert_sound, play
 from upshot.contract import Approve, Deny, Edit, Effect, ToolCall
-from upshot.tools import Toolbox, ToolContext, ToolError, Workers, tool
+from upshot.tools import Toolbox, ToolContext, ToolError, Workers, executor, tool
 
 WORKERS = Workers(cap=4)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def patience() -> Iterator[None]:
+    """A grace that bodies which look at their token meet on a machine that stalls too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(executor, "_THREAD_GRACE_S", 60.0)
+        yield
 
 
 class Bank:
