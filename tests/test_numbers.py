@@ -17,6 +17,7 @@ from upshot import (
     LoopEngine,
     Misuse,
     Node,
+    Price,
     ProcessLimits,
     Rate,
     Retry,
@@ -125,6 +126,14 @@ def test_what_cannot_be_waited_for_is_refused() -> None:
     ):
         with pytest.raises(Misuse):
             give()
+
+
+def test_a_price_has_the_two_rates_that_every_call_needs() -> None:
+    needed: Any = {"input_per_mtok": 1, "output_per_mtok": 1}
+    for name in needed:
+        for value in (None, True, math.nan, -1, "dear"):
+            with pytest.raises(Misuse):
+                Price(**{**needed, name: value})
 
 
 def test_the_message_says_what_to_give() -> None:

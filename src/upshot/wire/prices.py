@@ -19,6 +19,7 @@ __all__ = ["Billing", "Price", "Rate", "price_usage", "read_billing"]
 Rate: TypeAlias = "Decimal | float | str"
 """A rate as it may be given: a number, or its text, which is exact."""
 
+_NEEDED = ("input_per_mtok", "output_per_mtok")
 _RATES = (
     "input_per_mtok",
     "output_per_mtok",
@@ -106,6 +107,8 @@ class Price(Value, frozen=True, kw_only=True):
             amount = getattr(self, name)
             if amount is not None:
                 set_field(self, name, _to_rate(name, amount))
+            elif name in _NEEDED:
+                raise Misuse(f"{name} is None: give dollars, 0 or more")
 
     def for_prompt(self, tokens: int) -> Price:
         """The price of a call whose prompt has *tokens* tokens."""
