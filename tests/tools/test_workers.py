@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from queue import SimpleQueue
 
 import pytest
 
@@ -20,8 +21,13 @@ def gate() -> Iterator[threading.Event]:
     event.set()
 
 
-def hang(workers: Workers, gate: threading.Event) -> tuple[Job, threading.Event]:
-    """A job that runs until the gate opens, and the event that tells its end."""
+def hang(
+    workers: Workers, gate: threading.Event, *, waits: bool = False
+) -> tuple[Job, threading.Event]:
+    """A job that runs until the gate opens, and the event that tells its end.
+
+    It has begun, but where it *waits* for a thread.
+    """
     running, ended = threading.Event(), threading.Event()
 
     def work() -> None:
@@ -31,7 +37,7 @@ def hang(workers: Workers, gate: threading.Event) -> tuple[Job, threading.Event]
 
     job = Job(work)
     workers.submit(job)
-    if job.started:
+    if not waits:
         assert running.wait(PATIENCE_S)
     return job, ended
 
@@ -75,7 +81,7 @@ def test_threads_do_not_keep_the_process_alive():
 
 def test_no_more_threads_than_the_cap(gate: threading.Event):
     workers = Workers(cap=2)
-    jobs = [hang(workers, gate)[0] for _ in range(5)]
+    jobs = [hang(workers, gate, waits=number >= 2)[0] for number in range(5)]
     assert workers.alive == 2
     assert [job.started for job in jobs] == [True, True, False, False, False]
 
@@ -83,7 +89,7 @@ def test_no_more_threads_than_the_cap(gate: threading.Event):
 def test_a_waiting_job_runs_when_a_thread_is_free(gate: threading.Event):
     workers = Workers(cap=1)
     hang(workers, gate)
-    _, ended = hang(workers, gate)
+    _, ended = hang(workers, gate, waits=True)
     gate.set()
     assert ended.wait(PATIENCE_S)
 
@@ -91,9 +97,25 @@ def test_a_waiting_job_runs_when_a_thread_is_free(gate: threading.Event):
 def test_a_waiting_job_can_be_taken_back(gate: threading.Event):
     workers = Workers(cap=1)
     running, _ = hang(workers, gate)
-    waiting, _ = hang(workers, gate)
+    waiting, _ = hang(workers, gate, waits=True)
     assert workers.withdraw(waiting)
     assert not workers.withdraw(running)
+
+
+def test_a_job_that_its_thread_has_not_begun_with_can_be_taken_back(gate: threading.Event):
+    class Sluggish(Workers):
+        def _work(self, worker: SimpleQueue[Job]) -> None:
+            gate.wait(PATIENCE_S)
+            super()._work(worker)
+
+    workers, ran = Sluggish(), list[str]()
+    job = Job(lambda: ran.append("ran"))
+    workers.submit(job)
+    assert workers.withdraw(job)
+    gate.set()
+    until_idle(workers)
+    assert (ran, job.started, workers.lost) == ([], False, 0)
+    assert run(workers)
 
 
 def test_a_lost_thread_is_counted_until_it_comes_back(gate: threading.Event):

@@ -198,7 +198,7 @@ async def run_thread(
     if found is not None:
         return found
     token.set()
-    if not job.started and workers.withdraw(job):
+    if workers.withdraw(job):
         return Stopped(cancelled, started=False)
     over = loop.create_future()
     await _until(over, _THREAD_GRACE_S)

@@ -25,18 +25,20 @@ class Job:
 
     Attributes:
         run: The work; it must not raise.
-        started: Whether a worker has taken it.
+        started: Whether a thread has begun with it.
         ended: Whether its work is over.
         lost: Whether it was written off.
+        withdrawn: Whether it was taken back before a thread had begun with it.
     """
 
-    __slots__ = ("ended", "lost", "run", "started")
+    __slots__ = ("ended", "lost", "run", "started", "withdrawn")
 
     def __init__(self, run: Callable[[], None]) -> None:
         self.run: Callable[[], None] = run
         self.started: bool = False
         self.ended: bool = False
         self.lost: bool = False
+        self.withdrawn: bool = False
 
 
 class Workers:
@@ -74,11 +76,11 @@ class Workers:
                 self._reset()
             if self._idle:
                 # The one that was idle last: the others may come to their end.
-                self._give(self._idle.pop(), job)
+                self._idle.pop().put(job)
             elif self._alive < self.cap:
                 self._alive += 1
                 worker: SimpleQueue[Job] = SimpleQueue()
-                self._give(worker, job)
+                worker.put(job)
                 thread = threading.Thread(
                     target=self._work, args=(worker,), name="upshot-tool", daemon=True
                 )
@@ -87,11 +89,14 @@ class Workers:
                 self._waiting.append(job)
 
     def withdraw(self, job: Job) -> bool:
-        """Take back a job that no thread has taken yet; returns whether it could be."""
+        """Take back a job that no thread has begun with; returns whether it could be."""
         with self._lock:
             if job.started:
                 return False
-            self._waiting.remove(job)
+            job.withdrawn = True
+            # A thread that has it already passes over it.
+            if job in self._waiting:
+                self._waiting.remove(job)
             return True
 
     def write_off(self, job: Job) -> None:
@@ -108,10 +113,6 @@ class Workers:
         self._alive = 0
         self._lost = 0
 
-    def _give(self, worker: SimpleQueue[Job], job: Job) -> None:
-        job.started = True
-        worker.put(job)
-
     def _work(self, worker: SimpleQueue[Job]) -> None:
         while True:
             try:
@@ -124,13 +125,16 @@ class Workers:
                     self._idle.remove(worker)
                     self._alive -= 1
                     return
-            job.run()
+            with self._lock:
+                job.started = not job.withdrawn
+            if job.started:
+                job.run()
             with self._lock:
                 job.ended = True
                 if job.lost:
                     self._lost -= 1
                 if self._waiting:
-                    self._give(worker, self._waiting.popleft())
+                    worker.put(self._waiting.popleft())
                 else:
                     self._idle.append(worker)
             # Its arguments and result must not live as long as the idle thread.
