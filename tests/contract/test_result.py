@@ -182,9 +182,9 @@ def test_unwrap_gives_the_output(output: Json) -> None:
         ({"content": "text"}, "text"),
         ({"content": "0", "output": 0}, 0),
         ({}, None),
-        ({"content": "null"}, None),
+        ({"content": "null", "run_id": "r"}, None),
     ],
-    ids=["text", "both", "nothing", "null"],
+    ids=["text", "both", "nothing", "of a run"],
 )
 def test_unwrap_gives_the_text_where_there_is_no_other_output(
     fields: dict[str, Any], value: Json

@@ -135,3 +135,12 @@ def test_nothing_is_lost_and_everything_stands_at_its_place(
 @pytest.mark.parametrize("messages", [[], [Message("user", "x")], [told("1")]], ids=len)
 def test_messages_without_calls_are_in_order(messages: list[Message]) -> None:
     assert in_call_order(messages) is messages
+
+
+async def test_a_script_for_each_conversation_keeps_its_place_in_another_order() -> None:
+    replies = [[ToolCall("1", "pay", {"amount": 1}), ToolCall("2", "look", {"name": "x"})], "Done."]
+    agent = Agent("a", model=ScriptedModel(replies, per_conversation=True), tools=[pay, look])
+    async with open_journal("memory:") as journal:
+        parked = await run(agent, "Pay.", journal=journal)
+        result = await resume(parked.run_id, agent, journal=journal, answers=[Approve("1")])
+    assert (result.content, len(result.tool_outcomes)) == ("Done.", 2)

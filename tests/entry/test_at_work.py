@@ -30,7 +30,6 @@ from upshot import (
     Status,
     ToolCall,
     open_journal,
-    reopen,
     resume,
     run,
     start,
@@ -138,12 +137,9 @@ async def test_of_two_approvals_at_the_same_moment_the_second_is_refused_whole(
     assert done == ["ann", "bob"]
 
 
-@pytest.mark.parametrize("begin", ["run", "start", "resume", "reopen"])
-async def test_a_run_at_work_is_left_to_who_works_on_it(where: Any, begin: str) -> None:
+@pytest.mark.parametrize("begin", ["run", "start"])
+async def test_a_run_at_work_is_not_begun_again(where: Any, begin: str) -> None:
     worker = Worker()
-    if begin in ("resume", "reopen"):
-        asking = Agent("a", engine=Do(lambda run, host, board: host.ask_user("?")))
-        await run(asking, GO, journal=where)
 
     async def watch(live: Any) -> Any:
         async with live as one:
@@ -152,58 +148,59 @@ async def test_a_run_at_work_is_left_to_who_works_on_it(where: Any, begin: str) 
     doors: dict[str, Callable[[], Awaitable[Any]]] = {
         "run": lambda: run(worker.agent, GO, journal=where),
         "start": lambda: watch(start(worker.agent, GO, journal=where)),
-        "resume": lambda: resume("r1", worker.agent, journal=where),
-        "reopen": lambda: watch(reopen("r1", worker.agent, journal=where)),
     }
     first = asyncio.ensure_future(doors[begin]())
     await worker.working.wait()
-    for door in ("resume", "reopen"):
-        with pytest.raises(JournalError, match=REFUSED):
-            await doors[door]()
-    with pytest.raises(Misuse, match="the journal has a run 'r1' already"):
-        await doors["run"]()
+    for door in doors.values():
+        with pytest.raises(Misuse, match="the journal has a run 'r1' already"):
+            await door()
     worker.go_on.set()
     assert ((await first).output, worker.begun) == ("Done.", 1)
-    assert (await doors["resume"]()).output == "Done."
 
 
-async def test_a_run_that_named_itself_is_left_to_who_works_on_it() -> None:
-    worker, journal = Worker(), MemoryJournal()
-    first = asyncio.ensure_future(run(worker.agent, "Go.", journal=journal))
-    await worker.working.wait()
-    (listed,) = await journal.runs()
-    with pytest.raises(JournalError, match="in this process"):
-        await resume(listed.run_id, worker.agent, journal=journal)
-    worker.go_on.set()
-    assert (await first).success
-
-
-async def test_who_is_told_to_takes_a_run_over_in_the_same_process(where: Any) -> None:
+@pytest.mark.parametrize("told", [{}, {"take_over": True}], ids=["by itself", "told to"])
+async def test_who_goes_on_without_an_answer_takes_a_run_over(where: Any, told: Any) -> None:
     worker, other = Worker(), Worker()
     first = asyncio.ensure_future(run(worker.agent, GO, journal=where))
     await worker.working.wait()
-    second = asyncio.ensure_future(resume("r1", other.agent, journal=where, take_over=True))
+    second = asyncio.ensure_future(resume("r1", other.agent, journal=where, **told))
     await other.working.wait()
     worker.go_on.set()
     lost = await first
-    # Who has lost the run does not let go what the other one has.
-    with pytest.raises(JournalError, match=REFUSED):
-        await resume("r1", other.agent, journal=where)
     other.go_on.set()
     assert (lost.success, (await second).output) == (False, "Done.")
 
 
+class Till:
+    """Pays what was approved, and takes its time."""
+
+    def __init__(self) -> None:
+        self.working, self.go_on = threading.Event(), threading.Event()
+
+        @tool(effect="write", approval=True)
+        def pay(to: str) -> str:
+            self.working.set()
+            self.go_on.wait(60)
+            return to
+
+        calls = [ToolCall(to, "pay", {"to": to}) for to in ("ann", "bob")]
+        model = ScriptedModel([calls, "Done."], per_conversation=True)
+        self.agent: Agent[Any] = Agent("a", model=model, tools=[pay])
+
+
 async def test_two_journals_on_one_file_are_one_place(tmp_path: Path) -> None:
-    worker = Worker()
+    till = Till()
     (tmp_path / "link.db").symlink_to(tmp_path / "runs.db")
     journal = await SqliteJournal.open(tmp_path / "runs.db")
     other = await SqliteJournal.open(tmp_path / "link.db")
-    first = asyncio.ensure_future(run(worker.agent, GO, journal=journal))
-    await worker.working.wait()
+    await run(till.agent, GO, journal=journal)
+    answered = resume("r1", till.agent, journal=journal, answers=[Approve("ann")])
+    first = asyncio.ensure_future(answered)
+    assert await asyncio.to_thread(till.working.wait, 60)
     with pytest.raises(JournalError, match=REFUSED):
-        await resume("r1", worker.agent, journal=other)
-    worker.go_on.set()
-    assert (await first).success
+        await resume("r1", till.agent, journal=other, answers=[Approve("bob")])
+    till.go_on.set()
+    assert [item.id for item in (await first).pending] == ["bob"]
     await journal.aclose()
     await other.aclose()
 
@@ -221,23 +218,20 @@ async def test_runs_of_one_name_in_two_journals_are_two_runs() -> None:
 
 
 async def test_a_run_in_the_loop_of_another_thread_is_left_to_it(tmp_path: Path) -> None:
-    path, working, go_on = tmp_path / "runs.db", threading.Event(), threading.Event()
+    till, path = Till(), tmp_path / "runs.db"
+    await run(till.agent, GO, journal=path)
 
-    async def work(run: Any, host: Any, board: Any) -> str:
-        await host.once("begin", "write", working.set)
-        await asyncio.to_thread(go_on.wait, 10)
-        return "Done."
+    async def answer() -> AgentResult[Any]:
+        return await resume("r1", till.agent, journal=path, answers=[Approve("ann")])
 
-    agent: Agent[Any] = Agent("a", engine=Do(work))
-    elsewhere = asyncio.to_thread(lambda: asyncio.run(run(agent, GO, journal=path)))
-    first = asyncio.ensure_future(elsewhere)
-    assert await asyncio.to_thread(working.wait, 60)
+    first = asyncio.ensure_future(asyncio.to_thread(lambda: asyncio.run(answer())))
+    assert await asyncio.to_thread(till.working.wait, 60)
     try:
         with pytest.raises(JournalError, match=REFUSED):
-            await resume("r1", agent, journal=path)
+            await resume("r1", till.agent, journal=path, answers=[Approve("bob")])
     finally:
-        go_on.set()
-    assert (await first).output == "Done."
+        till.go_on.set()
+    assert [item.id for item in (await first).pending] == ["bob"]
 
 
 async def test_a_run_that_parked_is_free_before_its_block_is_left(where: Any) -> None:
@@ -445,16 +439,3 @@ async def test_where_one_of_two_runs_inside_is_at_work_no_answer_is_kept(where: 
     result = await resume("r1", outer.agent, journal=where, answers=answers)
     assert result.output == ["Done.", "Done."]
     assert sorted(outer.done) == ["one ann", "one bob", "two ann", "two bob"]
-
-
-async def test_a_run_inside_at_work_is_left_to_the_one_round_it(where: Any) -> None:
-    outer = Outer()
-    parked = await run(outer.agent, GO, journal=where)
-    one = parked.pending[0].run_id
-    answers = [Approve(item.id) for item in parked.pending]
-    first = asyncio.ensure_future(resume("r1", outer.agent, journal=where, answers=answers))
-    await outer.working.wait()
-    with pytest.raises(JournalError, match=f"run {one} is being worked on in this process"):
-        await resume(one, outer.inner["one"], journal=where)
-    outer.go_on.set()
-    assert (await first).output == ["Done.", "Done."]

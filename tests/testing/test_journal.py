@@ -114,15 +114,6 @@ class Sticky(MemoryJournal):
         return await self.claim(run_id)
 
 
-class Nameless(MemoryJournal):
-    """Is at another place each time that it is asked."""
-
-    @property
-    def path(self) -> str:
-        self.asked = getattr(self, "asked", 0) + 1
-        return f"{self.asked}.db"
-
-
 class Single(MemoryJournal):
     """Lets one wait at a time, in order."""
 
@@ -243,11 +234,6 @@ class TestGenerator(JournalContract):
             "epoch 1 was told that an event of epoch 2 is its own",
         ),
         (Sticky, "test_a_run_that_was_let_go_is_free", "somebody has it"),
-        (
-            Nameless,
-            "test_a_run_at_work_is_left_to_who_works_on_it",
-            "a run at work was resumed",
-        ),
         (Single, "test_many_may_wait_for_one_event", "somebody waited for more already"),
         (
             Hopeful,

@@ -298,6 +298,19 @@ class Conversation(Formed, Sequence[Message]):
         """The messages as a list."""
         return self[:]
 
+    def in_order(self, messages: Iterable[Message]) -> Conversation:
+        """The same conversation in another order, which then grows apart from this.
+
+        Places in it (whole numbers) are kept; what was encoded is not.
+
+        Args:
+            messages: These messages.
+        """
+        other = Conversation(messages)
+        places = {key: made for key, made in self.encoded.items() if isinstance(made, int)}
+        other.encoded.update(places)
+        return other
+
     def so_far(self) -> Conversation:
         """The messages as they are now, which stay so when these grow.
 

@@ -243,8 +243,8 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
                 raise RunFailed(self) from raw
             raise RunFailed(self)
         value: object = self.output
-        if value is None and (self.content or "").strip() != "null":
-            # Made by hand, or by others, who have no output; a null that was asked for is one.
+        if value is None and not self.run_id:
+            # Made by hand, or by others, who have only a text. Of a run, None is its output.
             value = self.content
         return value  # pyright: ignore[reportReturnType]  # T is str without an output type, and may include None
 

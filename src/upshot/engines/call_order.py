@@ -30,7 +30,7 @@ class InCallOrder:
             self._is_looked = True
             ordered = in_call_order(messages)
             if ordered is not messages:
-                self._shown = Conversation(ordered)
+                self._shown = messages.in_order(ordered)
         if self._shown is None:
             return messages
         self._shown.extend(messages[len(self._shown) :])

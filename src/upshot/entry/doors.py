@@ -141,8 +141,8 @@ async def resume(
     """Go on with a run that is parked, or whose process died.
 
     Finished calls are not made again. A run that has ended gives its result, and nothing
-    is written. A run that this process, or another living one on this machine, works on is left
-    to it.
+    is written. A run that another living process on this machine works on is left to it, and so
+    are answers for one that this process works on; without answers, the latest to go on has it.
 
     Args:
         run_id: The run.

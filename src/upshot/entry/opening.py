@@ -135,13 +135,11 @@ async def run_whole(
             plan = await _plan_new(agent, request, options, where, child=child)
         if where is None:
             return await live_through(Sitting(plan))
-        # What settles need not be let go, and all that ends does, but for what is cut off.
         epoch = where.begin(plan.run_id)
         try:
             return await live_through(Sitting(plan, epoch=epoch))
-        except BaseException:
+        finally:
             where.release(plan.run_id, epoch)
-            raise
     async with open_journal(where) as journal:
         plan = await _plan_new(agent, request, options, journal, child=child)
         async with _taken_anew(plan, journal) as hold:
@@ -241,7 +239,10 @@ async def go_on(
             given = await sort_answers(answers, past, run_id, opened)
             own = tuple(given.pop(run_id, ()))
             plan = await plan_again(past, run_id, agent, {**options}, opened, child=child)
-            async with taken(run_id, opened, take_over=take_over or is_known) as hold:
+            takes = take_over or is_known
+            # Of two that answer at once the first must not be thrown out by the second; who only
+            # goes on takes over, as every later claim does.
+            async with taken(run_id, opened, take_over=takes, leaves=bool(answers)) as hold:
                 # Who had the run until now may have gone on with it meanwhile.
                 await read_on(past, run_id, opened)
                 if not past.ended:

@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import cast
 from weakref import ref
 
 from ..contract import Journal
@@ -64,18 +65,19 @@ class Hold:
 
 @asynccontextmanager
 async def taken(
-    run_id: str, journal: Journal, *, take_over: bool, is_owned: bool = False
+    run_id: str, journal: Journal, *, take_over: bool, is_owned: bool = False, leaves: bool = True
 ) -> AsyncGenerator[Hold]:
     """Take a run, and let it go in the end, however that comes.
 
-    It is left to who works on it in this process. A journal that more than one process may have
-    open has ``claim_free``, which leaves it to another living one too, and ``release``.
+    A journal that more than one process may have open has ``claim_free``, which leaves a run to
+    another living one, and ``release``.
 
     Args:
         run_id: The run.
         journal: Where its log is.
         take_over: Whether to take it from who is at work on it.
         is_owned: Whether to take it from another process, but not from within this one.
+        leaves: Whether it is left to who works on it in this process.
 
     Yields:
         The hold, which is to be told what works on the run.
@@ -85,7 +87,7 @@ async def taken(
     """
     place, hold = _place_of(journal, run_id), Hold()
     with _lock:
-        if not take_over and is_at_work(run_id, journal):
+        if leaves and not take_over and is_at_work(run_id, journal):
             raise _busy(run_id)
         _holds[place] = hold
     try:
@@ -119,7 +121,8 @@ def is_at_work(run_id: str, journal: Journal) -> bool:
 
 def _place_of(journal: Journal, run_id: str) -> _Place:
     path = getattr(journal, "path", None)
-    return (os.path.realpath(path) if isinstance(path, str) else id(journal)), run_id
+    is_file = isinstance(path, str) and os.path.isfile(path)
+    return (os.path.realpath(cast("str", path)) if is_file else id(journal)), run_id
 
 
 def _busy(run_id: str) -> JournalError:

@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ..contract import (
-    Agent,
     AgentResult,
     AgentSpec,
     BoardChanged,
@@ -29,8 +28,6 @@ from ..contract import (
     ToolStarted,
 )
 from ..contract.barrier import takes_epoch
-from ..engines import ScriptEngine
-from ..entry import resume, run
 from ..errors import JournalError, Misuse
 from .check import Role, Suite, check, raising, skip
 
@@ -181,33 +178,6 @@ class JournalContract(Suite):
         release("run-1", epochs[0])
         epochs += [await claim_free("run-1"), await journal.claim("run-1")]
         assert epochs == sorted(set(epochs)), f"three claims gave the epochs {epochs}"
-
-    @_with_journal
-    async def test_a_run_at_work_is_left_to_who_works_on_it(self, journal: Journal) -> None:
-        """In one process a run is resumed where it has ended or parked, and not before."""
-        working, go_on = asyncio.Event(), asyncio.Event()
-
-        async def work(run: object, host: object, board: object) -> str:
-            if not working.is_set():
-                working.set()
-                await go_on.wait()
-            return "done"
-
-        agent: Agent[Any] = Agent("agent", engine=ScriptEngine(work))
-        request = Request("a question", run_id="run-1")
-        first = asyncio.ensure_future(run(agent, request, journal=journal))
-        first.add_done_callback(lambda _: working.set())
-        await working.wait()
-        try:
-            await journal.durable("run-1", 1)
-            with raising(JournalError, "a run at work was resumed", words="being worked on"):
-                await resume("run-1", agent, journal=journal)
-        finally:
-            go_on.set()
-            result = await first
-        assert result.output == "done", f"the run ended as {result}"
-        again = await resume("run-1", agent, journal=journal)
-        assert again.output == "done", f"a run that had ended was resumed, and it gave {again}"
 
     @_with_journal
     async def test_many_may_wait_for_one_event(self, journal: Journal) -> None:
