@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+from enum import Enum
 from typing import Any
 
 import pytest
@@ -29,6 +30,10 @@ from upshot import (
 
 
 class Odd: ...
+
+
+class Why(str, Enum):  # noqa: UP042  # its str() is another than its value
+    USER = "user_cancel"
 
 
 class Itself(dict[str, Any]):
@@ -150,8 +155,9 @@ def test_what_nobody_can_answer_is_misuse(given: Any) -> None:
         (Interrupted(None), "", ""),  # type: ignore[arg-type]
         (Interrupted("user_cancel", 3), "user_cancel", "3"),  # type: ignore[arg-type]
     ],
-    ids=["no detail", "no cause", "number"],
+    ids=["no detail", "no cause", "number", "enum"],
 )
+        (Interrupted(Why.USER), "user_cancel", ""),
 async def test_an_interrupt_can_be_read_back_whatever_it_was_given(
     signal: Interrupted, cause: str, detail: str
 ) -> None:

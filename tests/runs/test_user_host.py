@@ -42,6 +42,10 @@ class Cause(enum.Enum):
     CLOSING = "host_shutdown"
 
 
+class Word(str, enum.Enum):  # noqa: UP042  # its str() is another than its value
+    LUNCH = "lunch"
+
+
 # -- the wish to stop
 
 
@@ -55,6 +59,7 @@ class Cause(enum.Enum):
         ({"cause": "deadline", "detail": "late"}, "deadline", "late"),
         ({"cause": "lunch"}, "lunch", ""),
         ("user_cancel", "user_cancel", ""),
+        (Word.LUNCH, "lunch", ""),
         ("we close", "we close", ""),
         (True, "", ""),
     ],

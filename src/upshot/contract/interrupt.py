@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import cast
 
 from .free_json import clean_fields
@@ -27,7 +28,15 @@ class Interrupt(Value, frozen=True, kw_only=False):
         # Whoever stops a run is not to lose that over a word: what is no text is written as one.
         cause, detail = cast("tuple[object, object]", (self.cause, self.detail))
         if type(cause) is not InterruptCause:
-            set_field(self, "cause", InterruptCause("" if cause is None else str(cause)))
+            set_field(self, "cause", InterruptCause(_text(cause)))
         if type(detail) is not str:
-            set_field(self, "detail", "" if detail is None else str(detail))
+            set_field(self, "detail", _text(detail))
         clean_fields(self, "detail")
+
+
+def _text(given: object) -> str:
+    # The word of an enum of the caller's is its value; str() would give "Why.USER".
+    value: object = given.value if isinstance(given, Enum) else given
+    if isinstance(value, str):
+        return str.__str__(value)
+    return "" if value is None else str(value)

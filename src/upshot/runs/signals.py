@@ -44,8 +44,8 @@ class Interrupted(Signal):
     """
 
     def __init__(self, cause: str = "", detail: str = "") -> None:
-        super().__init__(detail or cause or "interrupted")
         self.interrupt: Interrupt = Interrupt(cause, detail)
+        super().__init__(self.detail or self.cause or "interrupted")
 
     @property
     def cause(self) -> str:

@@ -24,7 +24,7 @@ def wish_of(asked: object) -> Interrupt:
     if isinstance(asked, Interrupted):
         return asked.interrupt
     if isinstance(asked, str):
-        return Interrupt(InterruptCause(asked))
+        return Interrupt(asked)
     return Interrupt(InterruptCause(_text_of(asked, "cause")), _text_of(asked, "detail"))
 
 
