@@ -106,8 +106,11 @@ QUESTION = PendingQuestion(id="q", question="Who?")
         (((QUESTION,),), (QUESTION,), "The run waits for people: question q."),
         (("later", QUESTION), (QUESTION,), "The run waits for people: question q."),
         (((),), (), "The run was parked without a question"),
+        (({QUESTION},), (QUESTION,), "The run waits for people: question q."),
+        (({1: QUESTION}.values(),), (QUESTION,), "The run waits for people: question q."),
+        ((iter([QUESTION]),), (QUESTION,), "The run waits for people: question q."),
     ],
-    ids=["text", "question", "tuple", "both", "nothing"],
+    ids=["text", "question", "tuple", "both", "nothing", "set", "values", "iterator"],
 )
 async def test_a_run_is_parked_whatever_is_said_with_it(
     given: Any, pending: Any, message: str
@@ -142,7 +145,7 @@ async def test_the_reasons_of_tasks_that_park_are_kept() -> None:
     assert result.error.message == "The run was parked: one two"
 
 
-@pytest.mark.parametrize("given", [None, 3, [3], object], ids=repr)
+@pytest.mark.parametrize("given", [None, 3, [3], object, {"q": QUESTION}, b"q"], ids=repr)
 def test_what_nobody_can_answer_is_misuse(given: Any) -> None:
     with pytest.raises(Misuse, match="give what is waited for"):
         Parked(given)
@@ -154,10 +157,10 @@ def test_what_nobody_can_answer_is_misuse(given: Any) -> None:
         (Interrupted("user_cancel", None), "user_cancel", ""),  # type: ignore[arg-type]
         (Interrupted(None), "", ""),  # type: ignore[arg-type]
         (Interrupted("user_cancel", 3), "user_cancel", "3"),  # type: ignore[arg-type]
+        (Interrupted(Why.USER), "user_cancel", ""),
     ],
     ids=["no detail", "no cause", "number", "enum"],
 )
-        (Interrupted(Why.USER), "user_cancel", ""),
 async def test_an_interrupt_can_be_read_back_whatever_it_was_given(
     signal: Interrupted, cause: str, detail: str
 ) -> None:

@@ -136,7 +136,7 @@ class Parked(Signal):
     Engines let it through.
 
     Args:
-        pending: What is waited for, one by one or as a tuple such as ``result.pending``; a text
+        pending: What is waited for, one by one or together, such as ``result.pending``; a text
             says why, for people, and is no question.
 
     Attributes:
@@ -183,7 +183,9 @@ def signal_of(error: BaseException) -> Signal | None:
 
 
 def _all_pending(given: object) -> list[Pending]:
-    items = cast("list[object]", [*given] if isinstance(given, list | tuple) else [given])
+    # What a mapping gives are its keys, which are no questions.
+    is_many = isinstance(given, Iterable) and not isinstance(given, Mapping | bytes)
+    items: list[object] = [*cast("Iterable[object]", given)] if is_many else [given]
     for item in items:
         if not isinstance(item, Pending):
             raise Misuse(
