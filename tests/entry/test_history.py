@@ -96,3 +96,49 @@ async def test_the_result_does_not_count_them_as_produced() -> None:
 )
 async def test_a_whole_history_is_shown_as_it_is(history: list[Message]) -> None:
     assert (await shown(history))[:-1] == history
+
+
+def told(*ids: str | None) -> list[Message]:
+    return [Message("tool", f"told {id}", tool_call_id=id) for id in ids]
+
+
+def reply(*numbers: int) -> Message:
+    return Message("assistant", tool_calls=tuple(CALLS[number - 1] for number in numbers))
+
+
+HURRY = Message("user", "Hurry.")
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        [reply(1), HURRY, *told("1")],
+        [reply(1), reply(2), *told("1", "2")],
+        [reply(1), *told(None)],
+        [reply(1, 2), *told(None, "1")],
+        [reply(1, 2), HURRY, *told("2", None)],
+    ],
+    ids=["user between", "two replies", "no id", "one id", "later"],
+)
+async def test_a_call_that_a_later_message_answers_is_not_told_as_cancelled(
+    history: list[Message],
+) -> None:
+    assert not any(blocked for _, blocked in outcomes(await shown(history)))
+
+
+async def test_a_call_that_the_request_answers_is_not_told_as_cancelled() -> None:
+    model = ScriptedModel(["yes"])
+    request = Request(*told("1"))
+    await run(Agent[Any]("b", model=model), request, history=[HURRY, reply(1, 2)])
+    messages = [*model.calls[0].messages]
+    assert sorted(outcomes(messages)) == [("1", False), ("2", True)]
+
+
+async def test_an_outcome_is_of_the_nearest_call_of_its_id() -> None:
+    messages = await shown([reply(1), HURRY, reply(1), *told("1")])
+    assert outcomes(messages) == [("1", True), ("1", False)]
+
+
+async def test_an_outcome_without_an_id_is_of_one_call() -> None:
+    messages = await shown([reply(1, 2), *told(None)])
+    assert sorted(outcomes(messages), key=str) == [("2", True), (None, False)]

@@ -84,14 +84,14 @@ async def history_of(
     """
     history = options.get("history") or ()
     if isinstance(history, AgentResult):
-        return _with_outcomes(history.all_messages())
+        return _with_outcomes(history.all_messages(), request)
     if not isinstance(history, str):
-        return _with_outcomes(_messages(history)) if history else ()
+        return _with_outcomes(_messages(history), request) if history else ()
     if history != "context":
         raise Misuse(f"history is {history!r}: give messages, an AgentResult, or 'context'")
     if journal is None or not request.context_id:
         raise Misuse("history='context' needs a journal and a Request with a context_id")
-    return _with_outcomes(await _context_messages(request.context_id, journal))
+    return _with_outcomes(await _context_messages(request.context_id, journal), request)
 
 
 def _messages(history: object) -> tuple[Message, ...]:
@@ -120,21 +120,45 @@ async def _context_messages(context_id: str, journal: Journal) -> Sequence[Messa
     return messages
 
 
-def _with_outcomes(messages: Sequence[Message]) -> Sequence[Message]:
-    """*messages* with an outcome after every reply for each call of it that has none."""
+def _with_outcomes(messages: Sequence[Message], request: Request) -> Sequence[Message]:
+    """*messages* with an outcome after every reply for each call of it that has none.
+
+    An outcome may stand anywhere after its call, and may be the request itself.
+    """
+    waiting = _unanswered([*messages, request.to_message()])
+    if not any(waiting.values()):
+        return messages
     closed: list[Message] = []
-    waiting: dict[str, ToolCall] = {}
-    for message in messages:
-        if message.role is Role.TOOL:
-            waiting.pop(message.tool_call_id or "", None)
-        elif waiting:
-            closed += map(_cancelled, waiting.values())
-            waiting = {}
-        if message.tool_calls:
-            waiting = {call.id: call for call in message.tool_calls}
+    missing: list[ToolCall] = []
+    for place, message in enumerate(messages):
+        if message.role is not Role.TOOL:
+            closed += map(_cancelled, missing)
+            missing = []
+        missing += waiting.get(place, ())
         closed.append(message)
-    closed += map(_cancelled, waiting.values())
-    return messages if len(closed) == len(messages) else closed
+    return [*closed, *map(_cancelled, missing)]
+
+
+def _unanswered(messages: Sequence[Message]) -> dict[int, list[ToolCall]]:
+    """The calls that no later message answers, by the place of their reply."""
+    waiting = {place: list(one.tool_calls) for place, one in enumerate(messages)}
+    told = [(place, one) for place, one in enumerate(messages) if one.role is Role.TOOL]
+    # One that names no call is of any, so those that name theirs come first.
+    for place, outcome in sorted(told, key=lambda one: not one[1].tool_call_id):
+        _answer(waiting, place, outcome.tool_call_id)
+    return waiting
+
+
+def _answer(waiting: dict[int, list[ToolCall]], place: int, call_id: str | None) -> None:
+    """Take out the call that the outcome at *place* answers.
+
+    It is the nearest before it, for providers use ids again.
+    """
+    for before in range(place - 1, -1, -1):
+        for number, call in enumerate(waiting[before]):
+            if not call_id or call.id == call_id:
+                del waiting[before][number]
+                return
 
 
 def _cancelled(call: ToolCall) -> Message:
