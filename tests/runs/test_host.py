@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -34,6 +36,11 @@ from upshot import (
 )
 from upshot.journal import MemoryJournal
 from upshot.models import ScriptedModel
+
+
+@dataclass
+class Point:
+    x: int
 
 
 class Hosts:
@@ -447,7 +454,7 @@ async def test_usage_that_was_reported_counts_over_all_sittings(make: Any) -> No
     assert again.usage == result.usage
 
 
-async def saved_point(**fields: Any) -> tuple[Any, list[Checkpoint]]:
+async def saved_point(journal: Any = None, **fields: Any) -> tuple[Any, list[Checkpoint]]:
     """A run whose engine saves one point; its result, and what its host was given."""
     kept: list[Checkpoint] = []
 
@@ -459,7 +466,7 @@ async def saved_point(**fields: Any) -> tuple[Any, list[Checkpoint]]:
         given = {name: run.attributes if value is ... else value for name, value in fields.items()}
         await host.checkpoint(Checkpoint(run.id, "half", board, **given))
 
-    options: dict[str, Any] = {"host": Keeper(), "attributes": {"desk": 3}}
+    options = {"host": Keeper(), "attributes": {"desk": 3}, "journal": journal}
     return await run(Agent("a", engine=Do(work)), "?", **options), kept
 
 
@@ -470,9 +477,25 @@ async def test_the_attributes_of_a_run_may_be_those_of_its_checkpoint() -> None:
     assert decode(encode(kept)) == kept
 
 
-async def test_what_json_cannot_hold_is_replaced_in_a_checkpoint_and_told() -> None:
-    result, (kept,) = await saved_point(payload={"n": float("nan"), "seen": {1}})
-    assert kept.payload == {"n": None, "seen": [1]}
+async def test_a_checkpoint_may_be_given_no_attributes() -> None:
+    result, (kept,) = await saved_point(attributes=None)
+    assert result.success
+    assert kept.attributes == {"desk": 3}
+
+
+@pytest.mark.parametrize("payload", [(1, 2), b"raw", Decimal("1.5"), Point(1)], ids=type)
+async def test_a_host_gets_the_payload_of_a_checkpoint_as_it_was_given(payload: Any) -> None:
+    _, (kept,) = await saved_point(payload=payload)
+    assert kept.payload is payload
+
+
+async def test_what_json_cannot_hold_is_replaced_in_the_log_of_a_checkpoint_and_told() -> None:
+    journal = MemoryJournal()
+    given = {"n": float("nan"), "seen": {1}}
+    result, (kept,) = await saved_point(payload=given, journal=journal)
+    log = await log_of(journal, result.run_id)
+    assert [e.payload for e in log if e.kind == "checkpoint_saved"] == [{"n": None, "seen": [1]}]
+    assert kept.payload is given
     (warning,) = result.warnings
     assert warning.code == "lossy_value"
     assert "checkpoint 'half'/n" in warning.message

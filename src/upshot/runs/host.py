@@ -275,7 +275,7 @@ class RunHost:
         """Name this point of the log; the user's host gets the whole checkpoint.
 
         What it does not say is filled in: when it was taken, when the run began, and the
-        attributes of the run.
+        attributes of the run. Its payload is as the engine gave it; the log has it as JSON.
 
         Raises:
             Misuse: It is no Checkpoint, or its payload or attributes have no JSON form.
@@ -286,14 +286,13 @@ class RunHost:
                 f"host.checkpoint was given a value of type {kind}: give a "
                 "Checkpoint(run.id, step, board.snapshot())"
             )
-        checkpoint = self._in_json(checkpoint)
+        saved = self._in_json(checkpoint)
         self._recorder.emit(
-            CheckpointSaved(
-                step=checkpoint.step, iteration=checkpoint.iteration, payload=checkpoint.payload
-            )
+            CheckpointSaved(step=saved.step, iteration=saved.iteration, payload=saved.payload)
         )
         if self.keeps_checkpoints:
-            await self._ask("checkpoint", self._completed(checkpoint))
+            given = msgspec.structs.replace(saved, payload=checkpoint.payload)
+            await self._ask("checkpoint", self._completed(given))
 
     def _in_json(self, point: Checkpoint) -> Checkpoint:
         """*point* with what JSON holds of its payload and attributes; a warning tells what is lost.
@@ -304,7 +303,7 @@ class RunHost:
         name = f"checkpoint {point.step!r}"
         try:
             payload, lossy = to_free_json(point.payload)
-            attributes, also_lossy = to_free_json(dict(point.attributes))
+            attributes, also_lossy = to_free_json(dict(point.attributes or {}))
         except UnserializableError as error:
             raise Misuse(f"{name} cannot be saved: {error}") from error
         self._recorder.warn_of_losses(name, (*lossy, *also_lossy))
