@@ -72,3 +72,23 @@ async def test_a_question_that_was_answered_is_answered_once() -> None:
     await keep_answers("r", [Answer("seal", "yes")], journal=journal)
     with pytest.raises(Misuse, match="nobody waits for an answer to 'seal'"):
         await keep_answers("r", [Answer("seal", "no")], journal=journal)
+
+
+async def test_one_that_is_asked_again_is_answered_anew() -> None:
+    async def work(run: Any, host: Any, board: Any) -> Any:
+        try:
+            said = await host.wait_for("seal")
+        except Parked:
+            said = None
+        if said != "yes":
+            raise Parked(PendingQuestion(id="seal", question="Seal it?", choices=("yes", "no")))
+        return said
+
+    agent: Agent[Any] = Agent("sealer", engine=ScriptEngine(work))
+    journal = MemoryJournal()
+    await run(agent, Request("?", run_id="r"), journal=journal)
+    for _ in range(2):
+        parked = await resume("r", agent, journal=journal, answers=[Answer("seal", "no")])
+        assert [one.id for one in parked.pending] == ["seal"]
+    result = await resume("r", agent, journal=journal, answers=[Answer("seal", "yes")])
+    assert result.output == "yes"

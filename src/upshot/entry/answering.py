@@ -253,7 +253,7 @@ def _waits_of(past: Past, run_id: str, outer_id: str = "") -> list[_Wait]:
         if isinstance(one, PendingQuestion)
         and one.run_id in ("", run_id)
         and bare_id(one) not in past.questions
-        and bare_id(one) not in past.steps.answers
+        and bare_id(one) not in past.answered
     ]
     calls = [_Wait(run_id, outer_id, id, is_question=False) for id in past.asked]
     return questions + results + raised + calls

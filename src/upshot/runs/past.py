@@ -104,6 +104,7 @@ class Past:
         questions: What may be answered to questions that nobody has answered, by their id; empty
             for anything.
         answers: What people answered for calls that are not settled, by call id.
+        answered: Ids of the questions that were answered since a sitting ended.
         line: Of the attempt under way, None while the engine is at it.
         handoff: The first hand-off of the attempt.
         interrupt: The last wish to stop.
@@ -150,6 +151,7 @@ class Past:
         self.asked: dict[str, PendingApproval] = {}
         self.questions: dict[str, tuple[str, ...]] = {}
         self.answers: dict[str, CallAnswer] = {}
+        self.answered: set[str] = set()
         self.line: AttemptLine | None = None
         self.handoff: HandoffEvent | None = None
         self.interrupt: Interrupt | None = None
@@ -203,8 +205,7 @@ class Past:
         """Keep what people answered until it is asked for."""
         for answer in answers:
             if isinstance(answer, Answer):
-                self.steps.answers[answer.id] = answer.value
-                self.questions.pop(answer.id, None)
+                self._keep_answer(answer.id, answer.value)
             else:
                 self.answers[answer.call_id] = answer
 
@@ -285,8 +286,12 @@ class Past:
         self.questions[event.pending.id] = event.pending.choices
 
     def _question_answered(self, event: QuestionAnswered) -> None:
-        self.steps.answers[event.id] = event.value
-        self.questions.pop(event.id, None)
+        self._keep_answer(event.id, event.value)
+
+    def _keep_answer(self, id: str, value: Json) -> None:
+        self.steps.answers[id] = value
+        self.questions.pop(id, None)
+        self.answered.add(id)
 
     def _board_changed(self, event: BoardChanged) -> None:
         self.board.apply(event)
@@ -349,6 +354,8 @@ class Past:
 
     def _run_settled(self, event: RunSettled) -> None:
         self.result = event.result
+        # What is still waited for then is asked anew, whatever was answered to it before.
+        self.answered = set()
 
 
 # Only within this module is what is private of it touched.
