@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from tests.runs.kit import Do, Ordered
 from upshot import (
     Agent,
@@ -12,6 +14,7 @@ from upshot import (
     Approve,
     Board,
     FinalizeDecision,
+    Misuse,
     Request,
     ScriptedModel,
     ScriptEngine,
@@ -229,70 +232,32 @@ def test_places_are_told_apart_by_attempt_agent_request_and_number() -> None:
 # -- runs that a script begins otherwise
 
 
-async def warned(work: Any) -> list[str]:
-    """What a script is warned of that does *work*, waits for people and goes on."""
-
-    async def script(run: Any, host: Any, board: Any) -> Any:
-        await work(run)
+async def test_a_run_that_a_script_begins_by_itself_is_begun_anew_where_it_goes_on() -> None:
+    async def work(within: Any, host: Any, board: Any) -> Any:
+        anew.append((await run(payer([]), "Pay.")).run_id)
+        found.append((await within.child(payer([]), "Pay.")).run_id)
         return await host.ask_user("And now?")
 
+    anew: list[str] = []
+    found: list[str] = []
     journal = Ordered()
-    first = await run(scripted(script), Request("?", run_id="o"), journal=journal)
-    assert not first.warnings
-    result = await resume("o", scripted(script), journal=journal)
-    return [one.message for one in result.warnings if one.code == "run_begun_anew"]
+    await run(scripted(work), Request("?", run_id="o"), journal=journal)
+    result = await resume("o", scripted(work), journal=journal)
+    assert (len(set(anew)), len(set(found)), result.warnings) == (2, 1, ())
 
 
-async def test_a_run_that_a_script_begins_by_itself_is_begun_anew_and_told() -> None:
-    async def work(within: Any) -> None:
-        result = await run(payer([]), "Pay.")
-        ids.append(result.run_id)
-        await run(payer([]), "Pay something else.")
-
-    ids: list[str] = []
-    told = await warned(work)
-    assert len(set(ids)) == 2
-    assert told[0] == (
-        f"the script goes on, and asks agent 'payer' by run(...) what run {ids[0]} was asked "
-        "before: it is asked anew. Use run.child(...), which finds that run again"
-    )
-    assert len(told) == 2
-
-
-async def test_a_run_that_a_script_asks_something_else_is_not_told() -> None:
-    asked = iter(range(10))
-
-    async def work(within: Any) -> None:
-        await within.child(payer([]), "Pay.")
-        await run(payer([]), f"Pay {next(asked)}.")
-
-    assert await warned(work) == []
-
-
-async def test_a_run_that_is_the_child_of_a_script_is_not_told() -> None:
-    async def work(within: Any) -> None:
-        await within.child(payer([]), "Pay.", key="k")
-        await within.child(payer([]), "Pay.")
-
-    assert await warned(work) == []
-
-
-async def test_a_run_that_the_body_of_a_call_begins_is_not_told() -> None:
-    @tool(effect="read")
-    async def ask() -> str:
-        return (await run(payer([]), "Pay.")).content
-
-    async def work(within: Any) -> None:
-        await within.tools.dispatch([ToolCall(f"c{next(count)}", "ask")])
-
-    count = iter(range(10))
-
-    async def script(run: Any, host: Any, board: Any) -> Any:
-        await work(run)
+@pytest.mark.parametrize("agent", ["nope", None])
+async def test_what_is_no_agent_is_misuse_also_where_a_script_goes_on(agent: Any) -> None:
+    async def work(within: Any, host: Any, board: Any) -> Any:
+        if sittings:
+            with pytest.raises(Misuse, match="a run needs an Agent first"):
+                await run(agent, "Pay.")
+        await run(payer([]), "Pay.")
+        sittings.append("one")
         return await host.ask_user("And now?")
 
+    sittings: list[str] = []
     journal = Ordered()
-    agent = Agent("outer", engine=ScriptEngine(script), tools=[ask])
-    await run(agent, Request("?", run_id="o"), journal=journal)
-    result = await resume("o", agent, journal=journal)
-    assert [one.code for one in result.warnings] == []
+    await run(scripted(work), Request("?", run_id="o"), journal=journal)
+    await resume("o", scripted(work), journal=journal)
+    assert len(sittings) == 2

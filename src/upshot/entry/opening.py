@@ -36,7 +36,6 @@ from ..runs import (
     current_run,
     live_through,
 )
-from .anew import warn_of_anew
 from .answering import hand_down, sort_answers
 from .arguments import RESUME_NAMES, check_options, check_run_id
 from .history import read_children, read_on, read_past
@@ -126,8 +125,6 @@ async def run_whole(
     if outer is not None and outer.stand_in is not None:
         return await outer.stand_in(agent, request, **options)
     check_options(options)
-    if outer is not None and outer.box.begun:
-        await warn_of_anew(outer, agent, request)
     where = options.get("journal") if outer is None else place_of(options)
     if where is None or type(where) is MemoryJournal:
         plan = usual_plan(agent, request, options, where) if outer is None else None

@@ -35,7 +35,6 @@ class Box:
     Attributes:
         recorder: Its log.
         stored: Large outputs that were stored.
-        begun: Runs inside that earlier sittings began in an attempt that is handed back.
     """
 
     # On the class: a run that never needs a tool shall not pay for them.
@@ -43,7 +42,6 @@ class Box:
     _source: str = ""
     _known: int = 0
     _board: Board | None = None
-    begun: frozenset[str] = frozenset()
 
     def __init__(self, ground: Ground) -> None:
         self.recorder: Recorder = ground.recorder
@@ -65,10 +63,6 @@ class Box:
             board = Board() if self._board is None else self._board
             self._handoffs = Handoffs(self._ground, board)
         return self._handoffs
-
-    def told_of(self, run_id: str) -> None:
-        """Take a run out of those that were begun."""
-        self.begun -= {run_id}
 
     def use_board(self, board: Board) -> None:
         """Have the engine work on *board* from now on."""

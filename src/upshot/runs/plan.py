@@ -85,15 +85,6 @@ class Context(Protocol):
         """Its hand-offs."""
         ...
 
-    @property
-    def begun(self) -> frozenset[str]:
-        """Runs inside that earlier sittings began in an attempt that is handed back to it."""
-        ...
-
-    def told_of(self, run_id: str) -> None:
-        """Take one of these out."""
-        ...
-
     def distrust(self, source: str) -> None:
         """Tell that untrusted words of *source* are among them."""
         ...

@@ -292,8 +292,6 @@ class Run:
     def take_up(self, past: Past | None) -> None:
         """Show the engine what the log has of its attempt; None is a new one."""
         self._past, self._again, self._point = past, None, None
-        if self._box.begun:
-            self._box.begun = frozenset()
         self.settled, self.unsettled, self.reply = {}, {}, None
         self.asked, self.answers = {}, {}
         if past is not None:
@@ -318,7 +316,6 @@ class Run:
         """
         self._is_handed_back = True
         if self._past is not None:
-            self._box.begun = frozenset(self._past.children) - self._past.children_before
             self._again, self._past, self._point = Again(self._past), None, None
             board.begin_again()
 
