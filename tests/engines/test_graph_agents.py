@@ -137,6 +137,23 @@ async def test_what_the_call_says_about_tries_holds_for_agents_in_nodes(
     assert (result.error and result.error.code, clock.sleeps) == (ErrorCode.SERVER_ERROR, [])
 
 
+@pytest.mark.parametrize("place", ["node", "graph", "agent"])
+async def test_tries_that_the_call_names_hold_also_where_its_agent_has_the_same(place: str) -> None:
+    busy = ModelResponse(error=AgentError(ErrorCode.SERVER_ERROR, "busy", retryable=True))
+    agent = says(busy, "hi", retry=None)
+    engine, clock = GraphEngine(NESTED[place](agent)), FakeClock()
+    result = await run(AGENT, "Go.", engine=engine, retry=Retry(), clock=clock)
+    assert (result.success, len(clock.sleeps)) == (True, 1)
+
+
+async def test_no_tries_of_the_call_hold_also_where_its_agent_has_none() -> None:
+    busy = ModelResponse(error=AgentError(ErrorCode.SERVER_ERROR, "busy", retryable=True))
+    outer = Agent[Any]("g", engine=GraphEngine(Graph({"a": says(busy, "hi")})), retry=None)
+    result = await run(outer, "Go.", retry=None, clock=FakeClock())
+    assert result.error is not None
+    assert result.error.code == ErrorCode.SERVER_ERROR
+
+
 async def test_an_agent_in_a_node_keeps_its_own_tries_where_the_call_says_nothing() -> None:
     busy = ModelResponse(error=AgentError(ErrorCode.SERVER_ERROR, "busy", retryable=True))
     result = await walk(Graph({"a": says(busy, "hi", retry=None)}))

@@ -27,7 +27,7 @@ def lent_options(agent: Agent[Any], run: Run) -> dict[str, Any]:
     model = model_for(agent, run)
     if model is not None:
         options["model"] = model
-    if run.retry != run.agent.retry:
+    if run.is_retry_given:
         options["retry"] = run.retry
     return options
 

@@ -93,9 +93,8 @@ async def _plan(
     _check_models(engine, model)
     checkpoint = options.get("resume_from")
     await check_checkpoint(checkpoint, engine)
-    run_id = _run_id(request, options)
+    run_id, hidden = _run_id(request, options), secrets_of(options)
     parent, near = current_run.get(), _near_parent()
-    hidden = secrets_of(options)
     return Plan(
         agent=agent,
         request=request,
@@ -105,6 +104,7 @@ async def _plan(
         output=known.output,
         settings=_settings(agent, options),
         retry=options.get("retry", agent.retry),
+        is_retry_given="retry" in options,
         budget=budget,
         tools=_tools(agent, options) if known.tools is None else known.tools,
         host=_host(options),

@@ -111,6 +111,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         marks: What the marks begin with that stand for secrets in its log, "" without any.
         logged: What the log keeps of the options, where that was found out before.
         is_known: Whether the run round it has counted what its log says that it used.
+        is_retry_given: Whether the call said how failed model calls are tried again.
 
     The others: see ``RunOptions``.
     """
@@ -153,6 +154,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     warnings: tuple[RunWarning, ...] = ()
     spec: AgentSpec = AgentSpec()
     is_known: bool = False
+    is_retry_given: bool = False
     seed: tuple[BoardChanged, ...] = ()
     logged: JsonObject | None = None
 

@@ -174,6 +174,11 @@ class Run:
         return self._ground.plan.retry
 
     @_fact
+    def is_retry_given(self) -> bool:
+        """Whether that is what the call said, and so holds for agents inside of it too."""
+        return self._ground.plan.is_retry_given
+
+    @_fact
     def output(self) -> OutputType:
         """What the answer shall be."""
         return self._ground.plan.output
