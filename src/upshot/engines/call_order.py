@@ -45,9 +45,12 @@ def in_call_order(messages: Sequence[Message]) -> Sequence[Message]:
     """
     moved: list[Message] | None = None
     for at, message in enumerate(messages):
+        if len(message.tool_calls) < 2:
+            # One call has no order.
+            continue
         places = {call.id: place for place, call in enumerate(message.tool_calls)}
-        if len(places) < 2 or len(places) < len(message.tool_calls):
-            # One call has no order, and of an id that is there twice nobody knows which is which.
+        if len(places) < len(message.tool_calls):
+            # Of an id that is there twice nobody knows which is which.
             continue
         end = at + 1
         while end < len(messages) and messages[end].role is Role.TOOL:
