@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import re
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -678,6 +680,59 @@ def test_a_function_that_takes_other_arguments_is_misuse_at_once(
 ) -> None:
     with pytest.raises(Misuse, match=re.escape(said)):
         Graph(nodes, edges)
+
+
+def adding(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator that gives what the graph does not know of."""
+
+    @functools.wraps(function)
+    def inner(board: Board) -> Any:
+        return function(board, "a database", "a user")
+
+    return inner
+
+
+def dropping(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator that takes the run, which what it wraps does not."""
+
+    @functools.wraps(function)
+    def inner(board: Board, run: Any) -> Any:
+        return function(run.id)
+
+    return inner
+
+
+def passing(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator that hands on whatever it is given."""
+
+    @functools.wraps(function)
+    def inner(*given: Any, **named: Any) -> Any:
+        return function(*given, **named)
+
+    return inner
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        adding(lambda board, database, user: board.set("x", user)),
+        dropping(lambda word: {"x": word}),
+        passing(lambda board, run: board.set("x", run.id)),
+        passing(lambda board: board.set("x", 1)),
+    ],
+    ids=["adds", "drops", "passes both", "passes one"],
+)
+async def test_a_decorator_is_judged_by_what_it_takes_itself(function: Any) -> None:
+    edges: Any = [("a", "b", adding(lambda board, database, user: True))]
+    assert (await variables_of(Graph({"a": function, "b": nothing}, edges)))["x"]
+
+
+async def test_a_graph_that_can_be_called_is_still_a_graph() -> None:
+    class Callable_(Graph):
+        def __call__(self) -> None: ...
+
+    result = await walk(Graph({"a": Callable_({"x": sets(y=1)})}))
+    assert result.error is None
 
 
 async def test_a_condition_that_raises_is_named() -> None:

@@ -118,6 +118,18 @@ def test_a_script_that_takes_other_arguments_is_misuse_at_once(script: Any, said
         ScriptEngine(script)
 
 
+async def test_a_decorator_may_give_a_script_more_than_it_is_called_with() -> None:
+    async def script(run: Any, host: Any, board: Any, more: str) -> str:
+        return more
+
+    @functools.wraps(script)
+    async def inner(run: Any, host: Any, board: Any) -> str:
+        return await script(run, host, board, "more")
+
+    result = await run(Agent("a", engine=ScriptEngine(inner)), "?")
+    assert result.output == "more"
+
+
 def test_a_script_may_be_any_callable_that_takes_them() -> None:
     class Callable_:
         def __call__(self, run: Any, host: Any, board: Any = None) -> None: ...

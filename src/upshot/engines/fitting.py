@@ -23,7 +23,8 @@ def check_fit(function: Callable[..., object], what: str, *arguments: str) -> No
         Misuse: It cannot be called with these.
     """
     try:
-        signature = inspect.signature(function)
+        # A decorator may add arguments of its own, or drop some: what it wraps does not count.
+        signature = inspect.signature(function, follow_wrapped=False)
     except (TypeError, ValueError):
         return
     try:

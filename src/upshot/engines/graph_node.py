@@ -189,7 +189,7 @@ def as_node(name: str, work: object) -> Node:
     known = isinstance(work, _WORKS)
     if known or callable(work) or hasattr(work, "nodes"):
         node = Node(work)
-        if callable(work) and not known:
+        if callable(work) and not known and not hasattr(work, "nodes"):
             taken = ("board", "run") if node.wants_run else ("board",)
             check_fit(work, f"the function of node {name!r}", *taken)
         return node
@@ -233,7 +233,10 @@ def _asks(work: object) -> bool:
 def _takes_run(function: BoardFunction) -> bool:
     """Whether *function* wants the run besides the board."""
     try:
-        parameters = inspect.signature(function).parameters.values()
+        parameters = inspect.signature(function, follow_wrapped=False).parameters.values()
+        if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
+            # A decorator that hands on whatever it is given wants what it wraps wants.
+            parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return False
     plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
