@@ -456,7 +456,14 @@ def test_a_broken_condition_is_none_that_always_holds() -> None:
     assert [fault.found for fault in told] == ["a transition to 'c' that is never tried"]
 
 
-@pytest.mark.parametrize("text", ["", " ", "\n"])
+@pytest.mark.parametrize("text", ["", " "])
 def test_an_empty_text_is_no_machine_and_no_folder(text: str) -> None:
     with pytest.raises(Misuse, match="a mapping, not an empty text"):
+        load_machine(text)
+
+
+@pytest.mark.parametrize("text", ["\n", " \n\n"])
+def test_blank_lines_are_the_text_of_a_machine_that_lacks_all(text: str) -> None:
+    assert [fault.expected for fault in check_machine(text)] == ["a machine"]
+    with pytest.raises(BrokenMachine):
         load_machine(text)

@@ -57,7 +57,7 @@ def _load(source: object) -> tuple[Machine | None, list[MachineFault]]:
     loader = _Loader(faults)
     if isinstance(source, Mapping):
         machine = loader.read(read_data(cast("object", source), faults), "machine")
-    elif isinstance(source, str) and not source.strip():
+    elif isinstance(source, str) and not source.strip() and "\n" not in source:
         raise Misuse("a machine is a path, the text of a file or a mapping, not an empty text")
     elif isinstance(source, str) and "\n" in source:
         machine = loader.read(read_yaml(source, faults), "machine")
