@@ -4,13 +4,21 @@ import asyncio
 import contextvars
 import inspect
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
 import pytest
 
 from upshot.tools import CancelToken, executor
-from upshot.tools.executor import Ending, Raised, Returned, Stopped, run_async, run_thread
+from upshot.tools.executor import (
+    Ending,
+    Raised,
+    Returned,
+    Stopped,
+    discard,
+    run_async,
+    run_thread,
+)
 from upshot.tools.workers import Workers
 
 VARIABLE = contextvars.ContextVar("VARIABLE", default="unset")
@@ -146,6 +154,38 @@ async def test_what_a_thread_gives_to_be_waited_for_too_late_is_closed():
     release.set()
     await asyncio.wait_for(told.wait(), 60)
     assert inspect.getcoroutinestate(given) == inspect.CORO_CLOSED
+
+
+class Unruly(Exception):
+    """What the last block of a generator raises."""
+
+
+def begun() -> Generator[None, None, None]:
+    def body() -> Generator[None, None, None]:
+        try:
+            yield
+        finally:
+            raise Unruly
+
+    generator = body()
+    next(generator)
+    return generator
+
+
+async def test_what_closing_a_late_generator_raises_ends_nothing(patient: None):
+    token = CancelToken()
+
+    def give() -> Generator[None, None, None]:
+        token.wait()
+        return begun()
+
+    assert await in_thread(give, timeout_s=0.02, token=token) == Stopped(cancelled=False)
+
+
+def test_a_generator_that_does_not_end_well_is_dropped_all_the_same():
+    generator = begun()
+    discard(generator)
+    assert inspect.getgeneratorstate(generator) == inspect.GEN_CLOSED
 
 
 async def test_a_call_that_never_got_a_thread_has_not_started():

@@ -217,7 +217,9 @@ def discard(value: object) -> None:
         value: What a body gave and nobody will wait for.
     """
     if inspect.iscoroutine(value) or inspect.isgenerator(value):
-        value.close()
+        # Its last block may raise, or it may refuse to end: of that nobody is left to be told.
+        with contextlib.suppress(Exception):
+            value.close()
 
 
 def _drop(ending: Ending) -> None:
