@@ -117,3 +117,14 @@ def test_a_run_inside_of_one_that_has_ended_is_shown_as_left_behind(command: Com
     inner = next(word for word in listed.split() if word.startswith("run-"))
     _, shown, _ = command("show", inner)
     assert "started by  run-1, and left behind" in shown
+    assert f"upshot approve {inner}" in shown
+
+
+def test_a_run_inside_goes_on_with_the_outermost_one(command: Command) -> None:
+    park(command, "one")
+    (pending,) = shown(command)["pending"]
+    _, told, _ = command("show", pending["run_id"])
+    assert "upshot approve run-1" in told
+    assert f"approve {pending['run_id']}" not in told
+    command("approve", "run-1", "--all", "--no-resume")
+    assert "upshot resume run-1" in command("show", pending["run_id"])[1]

@@ -14,6 +14,7 @@ from upshot.contract import (
     ApprovalAnswered,
     ApprovalRequested,
     Approve,
+    Deny,
     Event,
     Interrupt,
     InterruptCause,
@@ -150,6 +151,20 @@ def test_the_time_until_an_answer_that_is_kept_is_no_work() -> None:
     assert (story.length_s, story.answered) == (3.0, {})
     marks = [(step.name, step.ended.detail) for step in story.steps if step.ended]
     assert marks == [("asked", "pay"), ("answered", "pay approved by ann"), ("resumed", "")]
+
+
+def test_a_later_answer_takes_the_place_of_the_one_before() -> None:
+    pending = PendingApproval(call_id="c1", tool_name="pay")
+    story = story_of(
+        [
+            (0, started()),
+            (1, ApprovalRequested(pending=pending)),
+            (2, ApprovalAnswered(answer=Approve("c1", by="ann"))),
+            (3, ApprovalAnswered(answer=Deny("c1", by="bob"))),
+        ]
+    )
+    marks = [(step.name, step.ended.detail) for step in story.steps if step.ended]
+    assert marks == [("asked", "pay"), ("answered", "pay denied by bob")]
 
 
 def test_a_run_inside_is_called_as_it_is_named_before_or_after_it_begins() -> None:

@@ -11,7 +11,7 @@ from ..journal import open_journal
 from .conclusion import print_answer
 from .glyphs import glyphs_for
 from .report import report
-from .run_lookup import existing_journal, find_run, left_behind, read_story, uncollected
+from .run_lookup import existing_journal, find_run, left_behind, outermost, read_story, uncollected
 from .runs_table import runs_table
 from .story import RUNNING, Story
 from .terminal import Terminal
@@ -57,7 +57,13 @@ async def show_run(
     holder = holders.get(story.run_id)
     is_left = story.run_id in left
     lines = report(
-        story, journal=journal, width=width, glyphs=glyphs, holder=holder, is_left=is_left
+        story,
+        journal=journal,
+        width=width,
+        glyphs=glyphs,
+        holder=holder,
+        is_left=is_left,
+        outer_id=outermost(runs, story.run_id),
     )
     with uncollected():
         terminal.say_all(lines)

@@ -63,6 +63,7 @@ def report(
     glyphs: Glyphs,
     holder: Holder | None = None,
     is_left: bool = False,
+    outer_id: str = "",
 ) -> Iterator[Text]:
     """Lay out all that is known of a run, but for its answer.
 
@@ -73,12 +74,13 @@ def report(
         glyphs: What to draw with.
         holder: The process that took it, None if none is known.
         is_left: Whether it is open while a run round it has ended.
+        outer_id: The outermost run round it, which goes on with it; "" for itself.
 
     Yields:
         Lines to print, in order.
     """
     yield _title(story, holder)
-    for name, text, style in _facts(story, journal, holder, is_left=is_left):
+    for name, text, style in _facts(story, journal, holder, is_left=is_left, outer_id=outer_id):
         yield _line(name, text, style, width)
     if story.steps:
         yield Text()
@@ -164,7 +166,7 @@ def _title(story: Story, holder: Holder | None) -> Text:
 
 
 def _facts(
-    story: Story, journal: str, holder: Holder | None, *, is_left: bool
+    story: Story, journal: str, holder: Holder | None, *, is_left: bool, outer_id: str
 ) -> Iterator[tuple[str, str, str]]:
     """Name, text and style of every line of the head."""
     started, result = story.started, story.result
@@ -193,16 +195,16 @@ def _facts(
     for artifact in story.artifacts:
         yield "artifact", _artifact(artifact), ""
     yield "journal", journal, ""
-    if onward := _onward(story, holder):
+    if onward := _onward(story, holder, story.run_id if is_left else outer_id or story.run_id):
         yield "go on", command_line(*onward, journal=journal), ""
 
 
-def _onward(story: Story, holder: Holder | None) -> tuple[str, ...]:
+def _onward(story: Story, holder: Holder | None, outer_id: str) -> tuple[str, ...]:
     """The words of the command that leads on; none where the run has ended, or is at work."""
     status, run_id = story.status, story.run_id
     if status == Status.INPUT_REQUIRED:
         waits = any((one.run_id, bare_id(one)) not in story.answered for one in story.pending)
-        return ("approve" if waits else "resume", run_id)
+        return ("approve" if waits else "resume", outer_id)
     if status in (Status.INTERRUPTED, Status.CANCELED) and story.whole_until:
         return ("fork", run_id, "--at", str(story.whole_until))
     # One inside another goes on with that.

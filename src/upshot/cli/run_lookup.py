@@ -20,6 +20,7 @@ __all__ = [
     "find_run",
     "left_behind",
     "new_journal",
+    "outermost",
     "read_story",
     "uncollected",
 ]
@@ -128,6 +129,21 @@ def left_behind(runs: Iterable[RunSummary]) -> frozenset[str]:
         if outer is not None and outer.ended and not run.ended:
             left.add(run.run_id)
     return frozenset(left)
+
+
+def outermost(runs: Iterable[RunSummary], run_id: str) -> str:
+    """The run round *run_id* that no other is round, as far as a journal knows; else itself.
+
+    Args:
+        runs: All that the journal has.
+        run_id: The run inside.
+    """
+    known = {run.run_id: run for run in runs}
+    seen = {run_id}
+    while run_id in known and known[run_id].parent_run_id in known.keys() - seen:
+        run_id = known[run_id].parent_run_id
+        seen.add(run_id)
+    return run_id
 
 
 async def read_story(journal: Journal, run_id: str) -> Story:

@@ -109,6 +109,7 @@ class Story:
         self._open: dict[str, Step] = {}
         self._names: dict[str, str] = {}
         self._asked_for: dict[str, Pending] = {}
+        self._answers: dict[str, Step] = {}
         self._apply: dict[type[Any], Callable[[Any, float], None]] = {
             RunStarted: self._run_started,
             RunResumed: self._run_resumed,
@@ -224,6 +225,7 @@ class Story:
     def _asked(self, event: ApprovalRequested | QuestionAsked, at_s: float) -> None:
         self.pending = (*self.pending, event.pending)
         self._asked_for[bare_id(event.pending)] = event.pending
+        self._answers.pop(bare_id(event.pending), None)
         self._number(event.pending)
         asked = event.pending
         self._mark("asked", at_s, getattr(asked, "tool_name", "") or getattr(asked, "question", ""))
@@ -240,8 +242,11 @@ class Story:
 
     def _answer(self, id: str, said: str, at_s: float, detail: str) -> None:
         # One that was kept for later is logged when it is given, and again when it is taken.
-        if self._asked_for.pop(id, None) is not None:
-            self._mark("answered", at_s, detail)
+        if id in self._answers:
+            # Until it is taken another may be given in its place.
+            self._answers[id].ended = Ended("", "odd", detail)
+        elif id in self._asked_for:
+            self._answers[id] = self._mark("answered", at_s, detail)
         if self.result is not None:
             self.answered["", id] = said
 
@@ -333,10 +338,11 @@ class Story:
             self.ended.append(step)
         return step
 
-    def _mark(self, name: str, at_s: float, detail: str) -> None:
+    def _mark(self, name: str, at_s: float, detail: str) -> Step:
         step = Step("mark", name, at_s, end_s=at_s, ended=Ended("", "odd", detail))
         self._place(step)
         self.ended.append(step)
+        return step
 
     def _place(self, step: Step) -> None:
         if not self.steps or self.steps[-1].start_s <= step.start_s:
