@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -58,3 +59,25 @@ def test_none_is_taken_only_where_it_means_something() -> None:
         check_whole("it", None)
     with pytest.raises(Misuse, match=r"^it is -1: give seconds, 0 or more, or None for no limit$"):
         check_amount("it", -1, none="no limit")
+
+
+class Index:
+    """A whole number of another library."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __index__(self) -> int:
+        return self.value
+
+
+def test_whole_numbers_of_other_libraries_count_by_what_they_are() -> None:
+    assert is_whole(Index(3), 3)
+    assert not is_whole(Index(2), 3)
+    assert not is_whole(int, 0)
+
+
+def test_real_numbers_of_other_libraries_are_amounts() -> None:
+    assert is_amount(Fraction(1, 2))
+    assert not is_amount(Fraction(-1, 2))
+    assert not is_amount(Fraction(10**400))

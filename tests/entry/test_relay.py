@@ -126,6 +126,15 @@ async def test_the_depth_is_limited() -> None:
     assert result.state["path"] == ["a0", "a1", "a2"]
 
 
+@pytest.mark.parametrize(
+    ("depth", "path"), [(1.0, ["a0", "a1"]), (float("inf"), ["a0", "a1", "a2"])]
+)
+async def test_the_depth_may_be_a_float(depth: float, path: list[str]) -> None:
+    chain = [scripted(f"a{n}", to(f"a{n + 1}"), handoffs=[f"a{n + 1}"]) for n in range(2)]
+    result = await run_with_handoffs([*chain, scripted("a2", "Ok.")], "Go.", max_depth=depth)
+    assert result.state["path"] == path
+
+
 async def test_start_names_who_begins() -> None:
     agents = [scripted("one", "I."), scripted("two", "You.")]
     result = await run_with_handoffs(agents, "Go.", start="two")

@@ -265,3 +265,16 @@ async def test_a_file_of_an_earlier_version_gets_the_new_column(tmp_path: Path):
     assert (await again.artifacts.prune(max_age_s=3600, now=LATER)).count == 1
     await put(again.artifacts, 10)  # type: ignore[arg-type]
     await again.aclose()
+
+
+@pytest.mark.parametrize("limit", [1e9, float("inf")])
+async def test_a_limit_in_bytes_may_be_a_float(store: MemoryArtifactStore, limit: float):
+    await store.put("r", "call-1", b"text", "text/plain")
+    assert await store.prune(max_bytes=limit) == Pruned()
+
+
+@pytest.mark.parametrize("limit", [1e9, float("inf"), None])
+async def test_a_store_in_memory_may_keep_all(limit: float | None):
+    store = MemoryArtifactStore(max_bytes=limit)
+    file = await store.put("r", "call-1", b"text", "text/plain")
+    assert (await store.read(file.id, run_id="r"))["text"] == "text"

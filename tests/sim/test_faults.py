@@ -27,6 +27,17 @@ def test_what_cannot_be_played_is_misuse_where_it_is_made(make, told):
         make()
 
 
+class Seconds(float):
+    """A float of another library."""
+
+
+def test_numbers_of_a_status_fault_are_put_down_plainly():
+    fault = StatusFault(status=429, headers={"x-n": 5}, retry_after_s=Seconds(1.5))
+    assert (fault.headers, type(fault.retry_after_s)) == ({"x-n": "5"}, float)
+    with pytest.raises(Misuse, match="headers"):
+        StatusFault(status=429, headers={"x-n": None})
+
+
 def test_a_fault_happens_once_unless_it_says_otherwise():
     fault = ResetFault()
     box = FaultBox([fault])

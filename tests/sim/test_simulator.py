@@ -63,6 +63,13 @@ async def test_only_the_latest_requests_are_kept(client):
         assert [request.body["model"] for request in sim.requests] == ["b"]
 
 
+async def test_all_requests_are_kept_where_no_number_limits_them(client):
+    async with Simulator(["x"], keep_requests=None) as sim:
+        for model in "ab":
+            await client.chat(sim, model=model)
+        assert [request.body["model"] for request in sim.requests] == ["a", "b"]
+
+
 async def test_without_a_script_everything_is_ok(client):
     async with Simulator() as sim:
         heard = await client.chat(sim, [USER, {"role": "assistant", "content": "hi"}, USER])

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
+from numbers import Real
+from typing import SupportsIndex
 
 from ..errors import Misuse
 
@@ -11,7 +14,15 @@ __all__ = ["check_amount", "check_whole", "is_amount", "is_whole"]
 
 def is_whole(value: object, least: int) -> bool:
     """Whether *value* is a whole number, and not below *least*."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+    if isinstance(value, int):
+        return not isinstance(value, bool) and value >= least
+    if not isinstance(value, SupportsIndex):
+        return False
+    try:
+        return operator.index(value) >= least
+    except TypeError:
+        # A class has the method for what is made of it, and an array for one number only.
+        return False
 
 
 def is_amount(value: object, *, above: float | None = None, is_endless: bool = True) -> bool:
@@ -22,7 +33,7 @@ def is_amount(value: object, *, above: float | None = None, is_endless: bool = T
         above: It has to be more than that; None is 0 or more.
         is_endless: Whether infinity is one.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, Real):
         return False
     try:
         amount = float(value)

@@ -272,7 +272,7 @@ async def run_with_handoffs(
     request: Request | str,
     *,
     start: Agent[Any] | str | None = None,
-    max_depth: int = 8,
+    max_depth: float = 8,
     **options: Unpack[RunOptions],
 ) -> AgentResult[Any]:
     """Run agents on *request*, each until it hands over, the last until it answers.

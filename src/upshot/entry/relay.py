@@ -31,7 +31,7 @@ from ..contract import (
     Status,
     handoffs_of,
 )
-from ..contract.number import check_whole
+from ..contract.number import check_amount
 from ..errors import Misuse
 from ..journal import open_journal
 from ..runs import Child, ResumeOptions, RunOptions, Where
@@ -56,7 +56,7 @@ async def relay(
     options: RunOptions,
     *,
     start: Agent[Any] | str | None,
-    max_depth: int,
+    max_depth: float,
     child: Child,
 ) -> AgentResult[Any]:
     """Run agents on *request* until one of them does not hand over.
@@ -66,7 +66,7 @@ async def relay(
 
     The others, what it returns and raises: see ``run_with_handoffs``.
     """
-    check_whole("max_depth", max_depth)
+    check_amount("max_depth", max_depth, unit="handoffs")
     check_options(options)
     way = Way(max_depth=max_depth, budget=options.get("budget"))
     return await _Relay(Cast(agents, start), request, way, options, child).go()
@@ -312,7 +312,7 @@ def _unknown(
     return replace(result, warnings=(*result.warnings, warning))
 
 
-def _too_deep(result: AgentResult[Any], message: str, limit: int, used: int) -> AgentResult[Any]:
+def _too_deep(result: AgentResult[Any], message: str, limit: float, used: int) -> AgentResult[Any]:
 
     error = AgentError(
         ErrorCode.BUDGET_EXCEEDED,

@@ -31,7 +31,7 @@ class Way(msgspec.Struct, kw_only=True):
     usage: Usage = Usage()
     costs: list[Cost | None] = []
     handed: int = 0
-    max_depth: int
+    max_depth: float
     budget: Budget | None = None
 
     def add(self, agent_id: str, result: AgentResult[Any]) -> None:

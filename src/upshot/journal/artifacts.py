@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import secrets
 from collections.abc import Iterable
 from datetime import datetime
@@ -11,7 +12,7 @@ from typing import NoReturn
 
 from ..clock import SYSTEM_CLOCK
 from ..contract import File, JsonObject, read_page
-from ..contract.number import check_whole
+from ..contract.number import check_amount
 from ..contract.value import Tagged
 from .retention import Kept, Pruned, check_limits, choose_old
 
@@ -93,12 +94,12 @@ class MemoryArtifactStore:
 
     Args:
         max_bytes: How much it keeps in all; then the oldest of other runs go, and without any
-            it refuses. 500 MB unless given.
+            it refuses. 500 MB unless given; infinity or None is no limit.
     """
 
-    def __init__(self, *, max_bytes: int = MAX_BYTES_IN_MEMORY) -> None:
-        check_whole("max_bytes", max_bytes)
-        self._max_bytes = max_bytes
+    def __init__(self, *, max_bytes: float | None = MAX_BYTES_IN_MEMORY) -> None:
+        check_amount("max_bytes", max_bytes, unit="bytes", none="no limit")
+        self._max_bytes = math.inf if max_bytes is None else max_bytes
         self._size_bytes = 0
         self._kept: dict[str, StoredArtifact] = {}
 
@@ -151,7 +152,7 @@ class MemoryArtifactStore:
         self,
         *,
         max_age_s: float | None = None,
-        max_bytes: int | None = None,
+        max_bytes: float | None = None,
         run_id: str = "",
         left_behind: bool = False,
         now: datetime | None = None,

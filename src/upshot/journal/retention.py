@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ..contract.number import check_amount, check_whole
+from ..contract.number import check_amount
 from ..contract.value import Value
 from ..errors import Misuse
 
@@ -43,7 +43,7 @@ class Pruned(Value, frozen=True, kw_only=True):
         return cls(count=len(gone), size_bytes=sum(one.size_bytes for one in gone))
 
 
-def check_limits(max_age_s: float | None, max_bytes: int | None) -> None:
+def check_limits(max_age_s: float | None, max_bytes: float | None) -> None:
     """Refuse limits that cannot be kept.
 
     Raises:
@@ -52,11 +52,11 @@ def check_limits(max_age_s: float | None, max_bytes: int | None) -> None:
     if max_age_s is None and max_bytes is None:
         raise Misuse("prune needs a limit: give max_age_s, max_bytes, or both")
     check_amount("max_age_s", max_age_s, none="any age")
-    check_whole("max_bytes", max_bytes, none="no limit")
+    check_amount("max_bytes", max_bytes, unit="bytes", none="no limit")
 
 
 def choose_old(
-    kept: Iterable[Kept], *, max_age_s: float | None, max_bytes: int | None, now: float
+    kept: Iterable[Kept], *, max_age_s: float | None, max_bytes: float | None, now: float
 ) -> list[Kept]:
     """Which to let go, the oldest first.
 

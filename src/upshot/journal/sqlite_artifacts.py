@@ -114,7 +114,7 @@ class SqliteArtifactStore:
         self,
         *,
         max_age_s: float | None = None,
-        max_bytes: int | None = None,
+        max_bytes: float | None = None,
         run_id: str = "",
         left_behind: bool = False,
         now: datetime | None = None,

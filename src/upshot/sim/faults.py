@@ -13,7 +13,8 @@ from typing import TypeAlias, cast
 import msgspec
 from msgspec import Struct
 
-from ..contract.value import check_types
+from ..contract.number import check_amount
+from ..contract.value import check_types, set_field
 from ..errors import Misuse
 
 __all__ = [
@@ -78,9 +79,22 @@ class StatusFault(_Selected, frozen=True, kw_only=True, tag="status"):
     retry_after_s: float | None = None
 
     def __post_init__(self) -> None:
+        check_amount("retry_after_s", self.retry_after_s, none="no such header")
+        if self.retry_after_s is not None:
+            set_field(self, "retry_after_s", float(self.retry_after_s))
+        _settle_headers(self)
         super().__post_init__()
         if not 400 <= self.status <= 599:
             raise Misuse(f"status must be 400 to 599, got {self.status}")
+
+
+def _settle_headers(fault: StatusFault) -> None:
+    # Numbers go over the wire as their text.
+    given = cast("object", fault.headers)
+    if isinstance(given, dict):
+        items = cast("dict[object, object]", given).items()
+        read = {name: str(v) if isinstance(v, int | float) else v for name, v in items}
+        set_field(fault, "headers", read)
 
 
 class PageFault(_Selected, frozen=True, kw_only=True, tag="page"):

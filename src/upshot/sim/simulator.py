@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -50,7 +51,7 @@ class Simulator:
         strict: Whether conversations that the real APIs refuse get their 400: calls without
             results, results without calls.
         keep_requests: How many of the latest requests ``requests`` holds; 0 for a server that shall
-            not grow.
+            not grow, None for all.
         clock: Time of buckets, dates and latencies; None is the system's.
 
     Raises:
@@ -68,11 +69,11 @@ class Simulator:
         port: int = 0,
         api_key: str | None = None,
         strict: bool = True,
-        keep_requests: int = 10_000,
+        keep_requests: int | None = 10_000,
         clock: Clock | None = None,
     ) -> None:
         check_whole("port", port)
-        check_whole("keep_requests", keep_requests)
+        check_whole("keep_requests", keep_requests, none="all")
         self._clock = clock or SYSTEM_CLOCK
         self._source: Source = Provider(
             _OK if script is None else read_scenario(script),
@@ -86,7 +87,9 @@ class Simulator:
         self._host = host
         self._wanted_port = port
         self._port: int | None = None
-        self._requests: deque[Received] = deque(maxlen=keep_requests)
+        self._requests: deque[Received] = deque(
+            maxlen=None if keep_requests is None else operator.index(keep_requests)
+        )
         self._listener: Listener | None = None
 
     @classmethod
@@ -98,7 +101,7 @@ class Simulator:
         seed: int = 0,
         host: str = "127.0.0.1",
         port: int = 0,
-        keep_requests: int = 10_000,
+        keep_requests: int | None = 10_000,
     ) -> Simulator:
         """A simulator that serves recorded replies byte for byte, whatever is asked.
 
