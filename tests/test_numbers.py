@@ -27,7 +27,7 @@ from upshot import (
     tool,
 )
 from upshot.journal import MemoryArtifactStore
-from upshot.journal.retention import check_limits
+from upshot.journal.artifact_store import check_limits
 from upshot.models import AiohttpTransport, Timeouts
 from upshot.sim import CutFault, Latency, Limits, Reply, Simulator, SlowFault, StatusFault, Tokens
 from upshot.testing import LateReturn

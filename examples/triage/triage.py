@@ -126,7 +126,7 @@ async def work_on_all(journal_path: str, model: str | None) -> int:
             answered += await work_on(ticket, journal, clerk, model)
             print()
     paid = sum(cents for _, cents in refunds) / 100
-    print(f"{answered} of {len(TICKETS)} tickets, {clerk.runs} sittings of agents,", end=" ")
+    print(f"{answered} of {len(TICKETS)} tickets, {clerk.runs} sessions of agents,", end=" ")
     print(f"{len(refunds)} refunds, {paid:.2f} in all.")
     return answered
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
-from upshot.cli.story import Story
+from upshot.cli.activity import Activity
 from upshot.contract import (
     AgentError,
     AgentResult,
@@ -47,8 +47,8 @@ def stamped(events: Sequence[Timed]) -> list[Event]:
     ]
 
 
-def story_of(events: Sequence[Timed]) -> Story:
-    story = Story()
+def story_of(events: Sequence[Timed]) -> Activity:
+    story = Activity()
     for event in stamped(events):
         story.add(event)
     return story

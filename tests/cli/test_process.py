@@ -135,7 +135,7 @@ def test_a_killed_run_is_resumed_and_no_finished_call_is_made_again(folder: Path
     assert (folder / "notes.txt").read_text("utf-8") == "one\ntwo\n"
     _, out, _ = said_in(folder, "show", "run-1", *JOURNAL)
     assert out.splitlines()[0] == "run-1  waiter  completed"
-    assert "in 2 sittings" in out
+    assert "in 2 sessions" in out
 
 
 def test_ctrl_c_interrupts_and_the_result_is_printed(folder: Path) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.cli.made_up import RUN_ID, a_whole_run, replied, started, story_of
-from upshot.cli.glyphs import Glyphs
 from upshot.cli.report import answer_text, error_text, report, trail_text
+from upshot.cli.terminal import Glyphs
 from upshot.contract import (
     AgentError,
     AgentResult,

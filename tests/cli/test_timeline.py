@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from tests.cli.made_up import a_whole_run, began_call, started, story_of
-from upshot.cli.glyphs import Glyphs, glyphs_for
-from upshot.cli.step import Ended, Step
+from upshot.cli.activity import Ended, Step
+from upshot.cli.terminal import Glyphs, glyphs_for
 from upshot.cli.timeline import bar, fit, timeline
 from upshot.contract import RunResumed
 

@@ -62,7 +62,7 @@ from upshot.contract import (
     decode,
     encode,
 )
-from upshot.contract.value import Root
+from upshot.contract.base.structs import Root
 from upshot.errors import Misuse
 
 ROOTS = [kind for kind in TAGGED if issubclass(kind, Root)]

@@ -15,10 +15,10 @@ from typing import Any, get_args
 import msgspec
 
 import upshot
+import upshot.contract.base.enums as word_field
 from tests.docs.test_pages import ROOT
-from upshot.contract import DELTAS, word_field
-from upshot.runs.options import ResumeOptions, RunOptions
-from upshot.runs.plan import Plan
+from upshot.contract import DELTAS
+from upshot.runs.plan import Plan, ResumeOptions, RunOptions
 
 __all__ = ["PAGES", "filled", "words_of"]
 
@@ -118,11 +118,16 @@ def event_row(kind: Any) -> tuple[str, ...]:
 
 
 def names(home: str) -> str:
-    """What ``upshot`` exports from one of its packages."""
-    rows = [
-        (f"`{name}`", summary_of(getattr(upshot, name))) for name in upshot._HOMES[home].split()
-    ]
-    return table("name, what", sorted(rows))
+    """What ``upshot`` exports from one of its packages, and from those inside it."""
+    modules = [module for module in upshot._HOMES if package_of(module) == home]
+    exported = [name for module in modules for name in upshot._HOMES[module].split()]
+    return table(
+        "name, what", sorted((f"`{name}`", summary_of(getattr(upshot, name))) for name in exported)
+    )
+
+
+def package_of(module: str) -> str:
+    return module.partition(".")[0]
 
 
 def summary_of(value: Any) -> str:
@@ -157,7 +162,7 @@ MAKERS: dict[str, Callable[[], str]] = {
     "budget": lambda: limits_of(upshot.Budget),
     "retry": lambda: limits_of(upshot.Retry),
     "settings": lambda: limits_of(upshot.ModelSettings),
-    **{f"names_{home}": partial(names, home) for home in upshot._HOMES},
+    **{f"names_{home}": partial(names, home) for home in {*map(package_of, upshot._HOMES)}},
 }
 
 

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from tests.cli.conftest import Command, command
-from upshot.cli.command import upshot
+from upshot.cli.commands import upshot
 
 __all__ = ["command"]
 

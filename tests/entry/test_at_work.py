@@ -35,7 +35,7 @@ from upshot import (
     start,
     tool,
 )
-from upshot.entry.answering import keep_answers
+from upshot.entry.resume import keep_answers
 from upshot.journal import MemoryJournal, SqliteJournal
 
 REFUSED = (

@@ -1,4 +1,4 @@
-"""replay: what a run puts on its board, in steps, over several sittings, and with secrets."""
+"""replay: what a run puts on its board, in steps, over several sessions, and with secrets."""
 
 from __future__ import annotations
 
@@ -287,7 +287,7 @@ def script(before: int, later: int, inside: int, last: int) -> Make:
     return lambda: Agent("a", engine=ScriptEngine(work), model=ScriptedModel(["Hi."]), tools=[add])
 
 
-async def sittings() -> Ordered:
+async def sessions() -> Ordered:
     """The log of a run that was parked once, so that its script was called twice."""
     journal, make = Ordered(), script(1, 2, 3, 5)
     parked = await run(make(), Request("?", run_id="r"), journal=journal)
@@ -297,7 +297,7 @@ async def sittings() -> Ordered:
 
 
 async def test_a_script_that_was_parked_sets_its_variables_once_in_a_replay() -> None:
-    told = await replay("r", script(1, 2, 3, 5)(), journal=await sittings())
+    told = await replay("r", script(1, 2, 3, 5)(), journal=await sessions())
     assert told.difference is None
 
 
@@ -309,7 +309,7 @@ async def test_a_script_that_was_parked_sets_its_variables_once_in_a_replay() ->
 async def test_a_variable_is_told_where_somebody_outside_meets_another_value(
     changed: tuple[int, int, int, int], was: int
 ) -> None:
-    journal = await sittings()
+    journal = await sessions()
     told = (await replay("r", script(*changed)(), journal=journal)).difference
     assert told is not None
     assert told.recorded == {"kind": "board_changed", "variable": "v", "value": was}

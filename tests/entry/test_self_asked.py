@@ -21,7 +21,7 @@ from upshot import (
     run,
 )
 from upshot.engines import AgentTask
-from upshot.entry.answering import keep_answers
+from upshot.entry.resume import keep_answers
 from upshot.journal import MemoryJournal
 
 

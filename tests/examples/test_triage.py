@@ -69,5 +69,5 @@ def test_the_example_tells_its_story_within_80_columns() -> None:
     )
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= 80
-    assert lines[-1] == "5 of 5 tickets, 10 sittings of agents, 2 refunds, 252.50 in all."
+    assert lines[-1] == "5 of 5 tickets, 10 sessions of agents, 2 refunds, 252.50 in all."
     assert sum("waits for a person" in line for line in lines) == 1

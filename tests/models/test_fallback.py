@@ -17,7 +17,7 @@ from upshot.contract import (
 )
 from upshot.errors import Misuse
 from upshot.models import Fallback, Prices, ScriptedModel, call_with_retry, missing_key, resolve
-from upshot.testing.clock import FakeClock
+from upshot.testing.doubles import FakeClock
 
 
 def model(*script, name="a"):

@@ -17,7 +17,7 @@ from upshot.contract import (
 )
 from upshot.errors import Misuse
 from upshot.models import AiohttpTransport, Price, Timeouts, aclose_transports, resolve
-from upshot.testing.clock import FakeClock
+from upshot.testing.doubles import FakeClock
 
 KEY = "a-very-secret-key"
 CHAT = {

@@ -4,16 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upshot.contract import (
-    AgentError,
-    ErrorCode,
-    ModelResponse,
-    RateLimitState,
-    Retry,
-    TextDelta,
-)
+from upshot.contract import AgentError, ErrorCode, ModelResponse, RateLimitState, Retry, TextDelta
 from upshot.models import ScriptedModel, call_with_retry, stream_with_retry
-from upshot.testing.clock import FakeClock
+from upshot.testing.doubles import FakeClock
 
 BUSY = AgentError(ErrorCode.SERVER_ERROR, "busy", retryable=True)
 PATIENT = Retry()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from upshot.runs.phase import ROWS, diagram
+from upshot.runs.session import ROWS, diagram
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "lifecycle.md"
 

@@ -1,4 +1,4 @@
-"""Approvals and policies over the sittings of a run."""
+"""Approvals and policies over the sessions of a run."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def events(where: str) -> list[str]:
         return kinds(await log_of(journal, "run-1"))
 
 
-async def test_a_yes_for_the_tool_holds_in_later_sittings(where: str) -> None:
+async def test_a_yes_for_the_tool_holds_in_later_sessions(where: str) -> None:
     replies = (measured(None, wipe("1")), measured(None, wipe("2", "b")), measured("Done."))
     assert (await begin(Office(*replies), where)).status == "input_required"
     office = Office(*replies)

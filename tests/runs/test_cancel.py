@@ -33,7 +33,7 @@ from upshot import (
 )
 from upshot.journal import MemoryJournal
 from upshot.models import ScriptedModel
-from upshot.testing.clock import FakeClock
+from upshot.testing.doubles import FakeClock
 
 
 @tool(effect="read")

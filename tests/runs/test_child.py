@@ -1,4 +1,4 @@
-"""Runs inside a run: named by a key they outlive its sittings, and what they use counts once."""
+"""Runs inside a run: named by a key they outlive its sessions, and what they use counts once."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ async def test_a_run_that_was_cut_anywhere_counts_its_children_once(key: str | N
             assert (answered, len(set(asked))) == (2, 1), length
 
 
-async def test_what_a_child_used_in_a_sitting_before_is_counted_after_it_was_parked() -> None:
+async def test_what_a_child_used_in_a_session_before_is_counted_after_it_was_parked() -> None:
     async def ask(run: Any, host: Any, board: Any) -> Any:
         (reply,) = [await run.call_model(_asked())]
         return [reply.content, await host.ask_user("Well?")]

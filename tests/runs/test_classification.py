@@ -29,7 +29,7 @@ from upshot import (
 )
 from upshot.contract import PendingQuestion
 from upshot.runs.ending import classify
-from upshot.runs.signals import signal_of
+from upshot.runs.engine_api.exceptions import signal_of
 
 
 class LookAlike(Exception):

@@ -30,8 +30,8 @@ from upshot import (
 from upshot.contract import DELTAS, RunWarning
 from upshot.journal import MemoryJournal
 from upshot.models import ScriptedModel
-from upshot.runs.handle import MAX_WAITING_DELTAS
-from upshot.testing.clock import FakeClock
+from upshot.runs.live_run import MAX_WAITING_DELTAS
+from upshot.testing.doubles import FakeClock
 
 
 def adding(*replies: Any) -> Agent:

@@ -27,7 +27,7 @@ from upshot import (
     tool,
 )
 from upshot.journal import MemoryJournal
-from upshot.testing.clock import FakeClock
+from upshot.testing.doubles import FakeClock
 
 
 class Shop:

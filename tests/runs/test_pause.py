@@ -28,7 +28,7 @@ from upshot import (
     tool,
 )
 from upshot.clock import SYSTEM_CLOCK
-from upshot.runs.scope import Scope
+from upshot.runs.task_supervisor import TaskSupervisor
 from upshot.testing import FakeClock
 
 BUSY = AgentError("rate_limit", "busy", retryable=True)
@@ -131,7 +131,7 @@ async def test_nothing_is_waited_for_once_the_wish_is_there() -> None:
 
 
 async def test_a_wish_ends_the_wait_and_not_the_work() -> None:
-    scope = Scope(SYSTEM_CLOCK, None)
+    scope = TaskSupervisor(SYSTEM_CLOCK, None)
 
     async def work() -> str:
         asyncio.get_running_loop().call_soon(scope.end_soon, "interrupt")
@@ -144,7 +144,7 @@ async def test_a_wish_ends_the_wait_and_not_the_work() -> None:
 
 
 async def test_a_wait_that_is_cancelled_is_cancelled() -> None:
-    scope = Scope(SYSTEM_CLOCK, None)
+    scope = TaskSupervisor(SYSTEM_CLOCK, None)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):
             await scope.pause(60)
@@ -156,4 +156,4 @@ async def test_what_a_clock_raises_is_raised() -> None:
             raise TimeoutError("of its own")
 
     with pytest.raises(TimeoutError, match="of its own"):
-        await Scope(SYSTEM_CLOCK, None).pause(60, Broken())
+        await TaskSupervisor(SYSTEM_CLOCK, None).pause(60, Broken())

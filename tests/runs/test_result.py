@@ -35,7 +35,7 @@ from upshot import (
 from upshot.contract import Local
 from upshot.journal import MemoryJournal
 from upshot.models import ScriptedModel
-from upshot.testing.clock import FakeClock
+from upshot.testing.doubles import FakeClock
 
 
 async def test_a_run_with_a_tool_call_gives_messages_outcomes_and_the_answer() -> None:

@@ -37,8 +37,8 @@ from upshot import (
 from upshot.contract import ApprovalAnswered, Unknown
 from upshot.journal import MemoryJournal
 from upshot.models import ScriptedModel
-from upshot.runs.past import Past
-from upshot.testing.clock import FakeClock
+from upshot.state.run_state import RunState
+from upshot.testing.doubles import FakeClock
 
 READ = ToolCall("r", "look", {"n": 1})
 WRITE = ToolCall("w", "change", {"n": 2})
@@ -243,7 +243,7 @@ async def test_an_idempotent_write_that_had_started_runs_again_with_its_key() ->
 
 
 @pytest.mark.parametrize(("last", "interrupted"), [("tool_started", ("r",)), ("tool_settled", ())])
-async def test_a_second_sitting_names_the_calls_that_were_cut_off(
+async def test_a_second_session_names_the_calls_that_were_cut_off(
     last: str, interrupted: tuple[str, ...]
 ) -> None:
     _, log = await whole_log(WORLDS["one tool"]())
@@ -284,7 +284,7 @@ async def test_an_ended_run_that_handed_over_has_no_other_output_type() -> None:
     assert await resume("run-1", agent, journal=journal) == whole
 
 
-async def test_a_second_sitting_opens_with_run_resumed() -> None:
+async def test_a_second_session_opens_with_run_resumed() -> None:
     _, log = await whole_log(WORLDS["one tool"]())
     cut = kinds(log).index("tool_started") + 1
     _, after = await gone_on(log[:cut], WORLDS["one tool"]())
@@ -292,7 +292,7 @@ async def test_a_second_sitting_opens_with_run_resumed() -> None:
     assert after[cut].interrupted_calls == ("r",)  # type: ignore[union-attr]
 
 
-async def test_observers_of_a_second_sitting_are_told_of_its_start_and_end() -> None:
+async def test_observers_of_a_second_session_are_told_of_its_start_and_end() -> None:
     _, log = await whole_log(WORLDS["one tool"]())
     witness = Witness()
     await gone_on(log[:6], WORLDS["one tool"](), observers=[witness])
@@ -308,7 +308,7 @@ async def test_committers_that_were_through_are_not_called_again() -> None:
     assert (result.committed, called) == (True, [])
 
 
-async def test_a_large_output_of_an_earlier_sitting_is_still_listed() -> None:
+async def test_a_large_output_of_an_earlier_session_is_still_listed() -> None:
     @tool(effect="read")
     async def dump() -> str:
         return "x" * 20_000
@@ -326,7 +326,7 @@ async def test_a_large_output_of_an_earlier_sitting_is_still_listed() -> None:
 
 
 class Looking:
-    """An engine that looks what is there of an earlier sitting, and leaves it."""
+    """An engine that looks what is there of an earlier session, and leaves it."""
 
     def __init__(self) -> None:
         self.seen: list[Any] = []
@@ -508,7 +508,7 @@ async def test_who_went_on_with_a_run_that_was_taken_since_writes_no_more() -> N
 
 
 def test_an_answer_to_what_nobody_asked_is_passed_over() -> None:
-    past = Past()
+    past = RunState()
     past.add(ApprovalAnswered(answer=Approve("call-1"), digest="d"))
     assert not past.answers
 

@@ -370,7 +370,7 @@ async def test_what_an_engine_reports_reaches_the_host_as_usage(delta: Any) -> N
     assert (host.tokens(), host.money()) == ([3], [None])
 
 
-async def test_a_sitting_tells_only_what_it_used_itself() -> None:
+async def test_a_session_tells_only_what_it_used_itself() -> None:
     async def work(run: Any, host: Any, board: Any) -> str:
         await run.call_model("one")
         answer = await host.ask_user("Go?", key="go")

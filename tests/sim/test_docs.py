@@ -11,7 +11,7 @@ import pytest
 from tests.sim.client import USER, chat_turn, said
 from upshot.sim import Reply, Scenario, Simulator
 from upshot.sim.faults import Fault
-from upshot.sim.filters import FILTERS
+from upshot.sim.templates import FILTERS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "simulator.md"
 

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from upshot.contract.call import ToolCall
 from upshot.contract.error import AgentError
-from upshot.contract.response import ModelResponse
+from upshot.contract.model_calls import ModelResponse
+from upshot.contract.tool_calls import ToolCall
 from upshot.contract.usage import Usage
 from upshot.errors import Misuse
 from upshot.sim import Limits, Reply, Scenario, ScriptedCall, Simulator, StatusFault, read_scenario

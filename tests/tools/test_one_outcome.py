@@ -19,7 +19,7 @@ from upshot.contract import (
 )
 from upshot.errors import Misuse
 from upshot.tools import InMemoryArtifacts, Toolbox, ToolError, tool
-from upshot.tools.gate import Rewind
+from upshot.tools.gates.pipeline import Rewind
 
 
 class Own(BaseException):

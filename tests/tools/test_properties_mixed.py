@@ -15,7 +15,8 @@ from tests.searching import examples
 from tests.tools import isolated
 from tests.tools.test_properties import assert_recorded, assert_sound, play
 from upshot.contract import Approve, Deny, Edit, Effect, ToolCall
-from upshot.tools import Toolbox, ToolContext, ToolError, Workers, executor, tool
+from upshot.tools import Toolbox, ToolContext, ToolError, Workers, tool
+from upshot.tools.execution import executor
 
 WORKERS = Workers(cap=4)
 

@@ -26,7 +26,7 @@ from upshot.contract import (
 from upshot.errors import Misuse
 from upshot.testing import FakeClock
 from upshot.tools import (
-    Case,
+    CallState,
     Denial,
     InMemoryArtifacts,
     Toolbox,
@@ -334,7 +334,7 @@ class Curfew:
 
     name = "curfew"
 
-    def check(self, case: Case) -> Denial | None:
+    def check(self, case: CallState) -> Denial | None:
         if case.arguments == {"a": 13}:
             return Denial("too_late", "after hours")
         return None
@@ -345,7 +345,7 @@ class Broken:
 
     name = "broken"
 
-    def check(self, case: Case) -> Denial | None:
+    def check(self, case: CallState) -> Denial | None:
         raise RuntimeError("oops")
 
 

@@ -30,9 +30,9 @@ from upshot.wire import (
     Price,
     Rate,
     RateLimitInfo,
+    RequestEncoder,
     StreamEvent,
     StreamReader,
-    Transcript,
     build_rate_limit_state,
     build_rate_limit_windows,
     classify_error,
@@ -71,7 +71,7 @@ def reading(body: bytes) -> None:
 
 
 def writing(messages: list[Message]) -> bytes:
-    transcript: Transcript = make_transcript("chat", provider="groq")
+    transcript: RequestEncoder = make_transcript("chat", provider="groq")
     for message in messages:
         transcript.append(message)
     return transcript.body(

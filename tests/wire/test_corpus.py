@@ -9,10 +9,9 @@ from random import Random
 
 import pytest
 
+from tests.wire.exchange import NOW, compare, load
 from upshot.wire import StreamReader, classify_error, read_response
-from upshot.wire.surfaces import SURFACES
-
-from .exchange import NOW, compare, load
+from upshot.wire.reader import SURFACES
 
 ENOUGH = 0.99
 READ_FROM_ERRORS = ("other", "cohere-chat")

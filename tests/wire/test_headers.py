@@ -4,12 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upshot.wire.headers import (
-    normalize_headers,
-    read_request_id,
-    read_retry_after,
-    to_raw_headers,
-)
+from upshot.wire.headers import normalize_headers, read_request_id, read_retry_after, to_raw_headers
 
 
 class Container:

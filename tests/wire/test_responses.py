@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.wire.absurd import check_reading, check_splitting, documents, sizes, to_bytes, to_event
 from upshot.contract import ReasoningDelta, TextDelta, ToolCallDelta
 from upshot.wire import StreamReader, read_response
-
-from .absurd import check_reading, check_splitting, documents, sizes, to_bytes, to_event
 
 HEAD = {"id": "resp_1", "model": "gpt", "status": "in_progress"}
 USAGE = {

@@ -5,12 +5,11 @@ installed, and none is imported. What a native object does not say is None in th
 in ``metadata["unknown"]``.
 """
 
-from .aisuite import from_aisuite
-from .litellm import from_litellm
-from .openai_agents import from_openai_agents
-from .pi_agent import from_pi_agent
-from .pydantic_ai import from_pydantic_ai
-from .smolagents import from_smolagents
+from upshot.adapters.chat_clients import from_aisuite, from_litellm
+from upshot.adapters.openai_agents import from_openai_agents
+from upshot.adapters.pi_agent import from_pi_agent
+from upshot.adapters.pydantic_ai import from_pydantic_ai
+from upshot.adapters.smolagents import from_smolagents
 
 __all__ = [
     "from_aisuite",

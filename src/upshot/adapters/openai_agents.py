@@ -10,28 +10,30 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..contract import (
-    AgentResult,
-    DeniedReason,
-    Effect,
-    ErrorCode,
-    Json,
-    JsonObject,
-    Message,
-    PendingApproval,
-    Reasoning,
-    Role,
+from upshot.adapters.findings import Findings, find_failure
+from upshot.contract.base.enums import DeniedReason, Effect, ErrorCode, Role
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.message import Message, Reasoning
+from upshot.contract.pending import PendingApproval
+from upshot.contract.result import AgentResult
+from upshot.contract.tool_calls import (
     ToolCall,
     ToolDenied,
     ToolExecutionResult,
     ToolFailure,
     ToolOutcome,
-    Usage,
 )
-from ..native import as_arguments, as_count, as_items, as_json, as_object, as_text, look
-from ..wire.document import encode_json, parse_json
-from .failure import find_failure
-from .findings import Findings
+from upshot.contract.usage import Usage
+from upshot.native.objects import (
+    as_arguments,
+    as_count,
+    as_items,
+    as_json,
+    as_object,
+    as_text,
+    look,
+)
+from upshot.wire.decoding import encode_json, parse_json
 
 __all__ = ["from_openai_agents"]
 

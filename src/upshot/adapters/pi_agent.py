@@ -8,22 +8,14 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from ..contract import (
-    AgentResult,
-    Effect,
-    Image,
-    Json,
-    Message,
-    Part,
-    Role,
-    Text,
-    ToolExecutionResult,
-    ToolFailure,
-    ToolOutcome,
-)
-from ..native import as_count, as_items, as_moment, as_text, look, read_pi_message
-from .failure import find_failure
-from .findings import Findings
+from upshot.adapters.findings import Findings, find_failure
+from upshot.contract.base.enums import Effect, Role
+from upshot.contract.base.structs import Json
+from upshot.contract.message import Image, Message, Part, Text
+from upshot.contract.result import AgentResult
+from upshot.contract.tool_calls import ToolExecutionResult, ToolFailure, ToolOutcome
+from upshot.native.framework_messages import read_pi_message
+from upshot.native.objects import as_count, as_items, as_moment, as_text, look
 
 __all__ = ["from_pi_agent"]
 

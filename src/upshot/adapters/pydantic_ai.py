@@ -11,29 +11,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, cast
 
-from ..contract import (
-    AgentResult,
-    Cost,
-    DeniedReason,
-    Effect,
-    ErrorCode,
-    FinishReason,
-    Json,
-    JsonObject,
-    Message,
-    Pending,
-    PendingApproval,
-    PendingExternal,
-    Reasoning,
-    Role,
+from upshot.adapters.findings import Findings, find_failure
+from upshot.contract.base.enums import DeniedReason, Effect, ErrorCode, FinishReason, Role
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.message import Message, Reasoning
+from upshot.contract.pending import Pending, PendingApproval, PendingExternal
+from upshot.contract.result import AgentResult
+from upshot.contract.tool_calls import (
     ToolCall,
     ToolDenied,
     ToolExecutionResult,
     ToolFailure,
     ToolOutcome,
-    Usage,
 )
-from ..native import (
+from upshot.contract.usage import Cost, Usage
+from upshot.native.objects import (
     as_amount,
     as_arguments,
     as_count,
@@ -43,10 +35,8 @@ from ..native import (
     as_text,
     look,
 )
-from ..wire import parse_finish_reason
-from ..wire.document import encode_json, parse_json
-from .failure import find_failure
-from .findings import Findings
+from upshot.wire.accumulator import parse_finish_reason
+from upshot.wire.decoding import encode_json, parse_json
 
 __all__ = ["from_pydantic_ai"]
 

@@ -9,38 +9,28 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ..contract import (
-    AgentResult,
-    DeniedReason,
-    Effect,
-    ErrorCode,
-    FinishReason,
-    Json,
-    Message,
-    ModelResponse,
-    Origin,
-    Role,
-    RunWarning,
+from upshot.adapters.findings import Findings, find_failure
+from upshot.contract.base.enums import DeniedReason, Effect, ErrorCode, FinishReason, Origin, Role
+from upshot.contract.base.structs import Json
+from upshot.contract.error import RunWarning
+from upshot.contract.message import Message
+from upshot.contract.model_calls import ModelResponse
+from upshot.contract.result import AgentResult
+from upshot.contract.tool_calls import (
     ToolCall,
     ToolDenied,
     ToolExecutionResult,
     ToolFailure,
     ToolOutcome,
-    Usage,
 )
-from ..native import (
-    as_amount,
-    as_items,
-    as_moment,
-    as_text,
-    look,
+from upshot.contract.usage import Usage
+from upshot.native.framework_messages import (
     read_call,
     read_smolagents_message,
     read_smolagents_text,
     read_smolagents_usage,
 )
-from .failure import find_failure
-from .findings import Findings
+from upshot.native.objects import as_amount, as_items, as_moment, as_text, look
 
 __all__ = ["from_smolagents"]
 

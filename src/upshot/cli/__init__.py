@@ -6,7 +6,7 @@ import importlib.util
 import sys
 from collections.abc import Sequence
 
-from ..errors import need_of_extra
+from upshot.errors import need_of_extra
 
 __all__ = ["main"]
 
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stderr.write(f"upshot: {need_of_extra('the command', 'cli')}\n")
             return 2
     try:
-        from .command import invoke
+        from upshot.cli.commands import invoke
     except KeyboardInterrupt:
         # Loading takes long enough for a Ctrl-C to come in.
         return 4

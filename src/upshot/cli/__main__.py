@@ -1,8 +1,12 @@
 """``python -m upshot.cli``: the same as the ``upshot`` command."""
 
+from __future__ import annotations
+
 import sys
 
-from . import main
+from upshot.cli import main
+
+__all__ = []
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 
-from ..contract import encode
-from ..entry import Replay, fork, replay
-from ..journal import open_journal
-from .command_line import command_line
-from .launching import Asked, Launching
-from .model_source import named_model
-from .run_lookup import existing_journal, find_run, read_story
-from .terminal import Terminal
+from upshot.cli.launch import Asked, Launching, named_model
+from upshot.cli.lookup import command_line, existing_journal, find_run, read_story
+from upshot.cli.terminal import Terminal
+from upshot.contract.codec import encode
+from upshot.entry.api import fork, replay
+from upshot.entry.replay_run import Replay
+from upshot.journal.open_journal import open_journal
 
 __all__ = ["fork_agent_run", "replay_agent_run"]
 

@@ -1,8 +1,12 @@
-"""Loading: from ``FILE.py:agent``, or an agent file, to the agent."""
+"""Loads agents from Python, agent and machine files."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import inspect
+import json
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -11,14 +15,172 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias, cast
 
-from ..contract import Agent, AgentSpec
-from ..contract.article import kind_of
-from ..errors import Misuse
-from ..tools import Tool
-from .agent_file import AGENT_FILES, read_agent_file
-from .machine_file import is_machine, machine_agent
+import msgspec
 
-__all__ = ["AnyAgent", "Target", "check_path", "import_file", "load_agent", "load_tools", "shown"]
+from upshot.contract.agent import Agent
+from upshot.contract.agent_spec import AgentSpec
+from upshot.contract.base.checks import kind_of
+from upshot.engines.machine.document import BrokenMachine
+from upshot.engines.machine.loader import load_machine
+from upshot.engines.machine.machine_engine import MachineEngine
+from upshot.errors import Misuse, need_of_extra
+from upshot.tools.definition.tool import Tool
+
+__all__ = [
+    "AGENT_FILES",
+    "AnyAgent",
+    "Target",
+    "check_path",
+    "import_file",
+    "is_machine",
+    "load_agent",
+    "load_tools",
+    "machine_agent",
+    "read_agent_file",
+    "shown",
+]
+
+AGENT_FILES = (".json", ".yaml", ".yml")
+
+_YAML = (".yaml", ".yml")
+_FOUND: dict[type, str] = {type(None): "nothing", list: "a list", str: "a text"}
+
+
+def read_agent_file(path: Path) -> AgentSpec:
+    """Read an agent from a file of the form of ``AgentSpec``.
+
+    Args:
+        path: A file that is there; ``.yaml`` and ``.yml`` are YAML, for which the extra
+            ``machine`` is needed, anything else JSON.
+
+    Raises:
+        Misuse: It cannot be read, or a field is unknown or wrong; with line, or field.
+    """
+    data = _parse_yaml(path) if path.suffix in _YAML else _parse_json(path)
+    if not isinstance(data, dict):
+        raise Misuse(
+            f"{path.name}, line 1: {_FOUND.get(type(data), 'one value')} where an agent, which has "
+            "an id, or a machine, which has states, was expected"
+        )
+    fields = cast("dict[str, object]", data)
+    if "nodes" in fields and "id" not in fields:
+        raise Misuse(
+            f"{path.name} is a graph, whose functions are in Python: Graph.from_data(...) there; "
+            "`upshot graph` draws it"
+        )
+    known = (*AgentSpec.__struct_fields__, "kind")
+    for name in fields:
+        if name not in known:
+            near = get_close_matches(str(name), known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            raise Misuse(f"{path.name}: an agent has no field {name!r}: {hint}")
+    if not fields.get("id"):
+        raise Misuse(f"{path.name}: the agent needs an id")
+    try:
+        return msgspec.convert({"kind": "agent_spec", **fields}, AgentSpec)
+    except msgspec.ValidationError as error:
+        what, _, place = str(error).partition(" - at ")
+        field = place.strip("`").removeprefix("$").removeprefix(".")
+        raise Misuse(
+            f"{path.name}: {field or 'the agent'}: {what[:1].lower()}{what[1:]}"
+        ) from error
+
+
+def _parse_json(path: Path) -> object:
+    try:
+        return json.loads(_read(path))
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise Misuse(f"{path.name}, {place}: this is no JSON: {error.msg}") from error
+
+
+def _parse_yaml(path: Path) -> object:
+    try:
+        # Not an import statement: it is an extra without type stubs.
+        yaml = importlib.import_module("yaml")
+    except ImportError as error:
+        needed = need_of_extra("reading YAML", "machine")
+        raise Misuse(f"{path.name}: {needed}; or write it as JSON") from error
+    try:
+        return cast("object", yaml.safe_load(_read(path)))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        # YAML counts lines from 0, people from 1.
+        place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise Misuse(f"{path.name}{place}: this is no YAML: {problem}") from error
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Misuse(f"{path.name} is no text in UTF-8: {error.reason}") from error
+    except OSError as error:
+        raise Misuse(f"{path.name} cannot be read: {error.strerror}") from error
+
+
+# Whether a text is a machine is seen in its first part; a larger one is refused when it is read.
+_LOOKED_AT = 200_000
+_YAML_KEY = re.compile(r"""^["']?(?:states["']?\s*:|spec["']?\s*:\s*["']?upshot\.machine/)""", re.M)
+
+
+def is_machine(path: Path) -> bool:
+    """Whether the file at *path*, in YAML or JSON, holds a machine."""
+    with path.open("rb") as file:
+        text = file.read(_LOOKED_AT).decode("utf-8", "replace")
+    if path.suffix != ".json":
+        return _YAML_KEY.search(text) is not None
+    try:
+        data: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(data, dict) and "states" in data
+
+
+def machine_agent(path: Path, modules: Sequence[ModuleType]) -> Agent[Any]:
+    """An agent whose engine is the machine at *path*.
+
+    Args:
+        path: Its file.
+        modules: Where the functions, agents and tools are that it names: agents by their id or
+            by their name in the module.
+
+    Raises:
+        BrokenMachine: It has faults.
+        Misuse: Something that it names is nowhere.
+    """
+    machine = load_machine(path)
+    wanted = {(task.kind, task.name) for _, task in machine.tasks()}
+    functions: dict[str, Any] = {}
+    agents: dict[str, Any] = {}
+    tools: list[Tool] = []
+    for name, value in _values(modules):
+        if isinstance(value, Tool):
+            tools.append(value)
+        for known in (name, getattr(value, "id", "")):
+            if ("agent", known) in wanted and not inspect.isclass(value):
+                agents.setdefault(str(known), value)
+        if ("function", name) in wanted and not isinstance(value, Tool):
+            functions.setdefault(name, value)
+    try:
+        engine = MachineEngine(machine, agents=agents, functions=functions, tools=tools)
+    except BrokenMachine:
+        raise
+    except Misuse as error:
+        hint = "" if modules else "; a Python file that has it can be named: --tools FILE.py"
+        raise Misuse(f"{error}{hint}") from error
+    return Agent[Any](machine.name, engine=engine)
+
+
+def _values(modules: Sequence[ModuleType]) -> list[tuple[str, object]]:
+    return [
+        (name, value)
+        for module in modules
+        for name, value in cast("dict[str, object]", vars(module)).items()
+        if not name.startswith("_")
+    ]
+
 
 AnyAgent: TypeAlias = Agent[Any] | AgentSpec
 

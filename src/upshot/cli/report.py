@@ -1,32 +1,40 @@
-"""The report on a run: what was asked, what came of it, and what it used."""
+"""The report on a run, and its result."""
 
 from __future__ import annotations
 
 import textwrap
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
+from rich.markdown import Markdown
 from rich.text import Text
 
-from ..contract import (
-    AgentError,
-    File,
-    Pending,
-    PendingApproval,
-    PendingExternal,
-    PendingQuestion,
-    Status,
-    encode,
+from upshot.cli.activity import RUNNING, Activity, Tone, ending_of_tool
+from upshot.cli.lookup import MEMORY, command_line
+from upshot.cli.terminal import (
+    Glyphs,
+    Terminal,
+    clean,
+    clean_lines,
+    count,
+    duration,
+    glyphs_for,
+    moment,
+    money,
+    size,
+    tokens,
 )
-from ..journal import Holder
-from ..runs.kin import bare_id
-from .command_line import command_line
-from .figures import clean, count, duration, moment, money, size, tokens
-from .glyphs import Glyphs
-from .step import Tone, ending_of_tool
-from .story import RUNNING, Story
-from .timeline import STYLES, timeline
+from upshot.cli.timeline import STYLES, timeline
+from upshot.contract.base.enums import Status
+from upshot.contract.codec import encode
+from upshot.contract.error import AgentError
+from upshot.contract.message import File
+from upshot.contract.pending import Pending, PendingApproval, PendingExternal, PendingQuestion
+from upshot.contract.result import AgentResult
+from upshot.journal.lease_holder import LeaseHolder
+from upshot.state.child_runs import bare_id
 
 __all__ = [
     "DIED",
@@ -35,6 +43,8 @@ __all__ = [
     "answer_text",
     "error_text",
     "pending_text",
+    "print_answer",
+    "print_result",
     "report",
     "status_style",
     "status_words",
@@ -56,12 +66,12 @@ _TONES: dict[str, Tone] = {
 
 
 def report(
-    story: Story,
+    story: Activity,
     *,
     journal: str,
     width: int,
     glyphs: Glyphs,
-    holder: Holder | None = None,
+    holder: LeaseHolder | None = None,
     is_left: bool = False,
     outer_id: str = "",
 ) -> Iterator[Text]:
@@ -87,7 +97,7 @@ def report(
     yield from timeline(story, width=width, glyphs=glyphs)
 
 
-def status_words(status: str, holder: Holder | None = None) -> str:
+def status_words(status: str, holder: LeaseHolder | None = None) -> str:
     """A run's status for people.
 
     Args:
@@ -159,14 +169,14 @@ def _asked_text(pending: Pending) -> str:
     return pending_text(pending)
 
 
-def _title(story: Story, holder: Holder | None) -> Text:
+def _title(story: Activity, holder: LeaseHolder | None) -> Text:
     agent = "" if story.started is None else clean(story.started.agent.id, 40)
     status = (status_words(story.status, holder), f"bold {status_style(story.status)}")
     return Text.assemble((story.run_id, "bold"), "  ", agent, "  ", status)
 
 
 def _facts(
-    story: Story, journal: str, holder: Holder | None, *, is_left: bool, outer_id: str
+    story: Activity, journal: str, holder: LeaseHolder | None, *, is_left: bool, outer_id: str
 ) -> Iterator[tuple[str, str, str]]:
     """Name, text and style of every line of the head."""
     started, result = story.started, story.result
@@ -199,7 +209,7 @@ def _facts(
         yield "go on", command_line(*onward, journal=journal), ""
 
 
-def _onward(story: Story, holder: Holder | None, outer_id: str) -> tuple[str, ...]:
+def _onward(story: Activity, holder: LeaseHolder | None, outer_id: str) -> tuple[str, ...]:
     """The words of the command that leads on; none where the run has ended, or is at work."""
     status, run_id = story.status, story.run_id
     if status == Status.INPUT_REQUIRED:
@@ -221,20 +231,20 @@ def _line(name: str, text: str, style: str, width: int) -> Text:
     return Text.assemble((f"{name:<{_LABEL_WIDTH}}", "dim"), (body, style))
 
 
-def _when(story: Story) -> str:
+def _when(story: Activity) -> str:
     started = None if story.started is None else story.started.time
     worked = duration(story.length_s)
-    sittings = f" in {story.sittings} sittings" if story.sittings > 1 else ""
-    return f"{moment(started)}, worked {worked}{sittings}"
+    sessions = f" in {story.sessions} sessions" if story.sessions > 1 else ""
+    return f"{moment(started)}, worked {worked}{sessions}"
 
 
-def _model(story: Story) -> str:
+def _model(story: Activity) -> str:
     if story.model:
         return clean(story.model)
     return "asked by runs inside" if story.usage.api_calls else "none was asked"
 
 
-def _tokens(story: Story) -> str:
+def _tokens(story: Activity) -> str:
     usage = story.usage
     known = (
         ("in", usage.input_tokens),
@@ -246,7 +256,7 @@ def _tokens(story: Story) -> str:
     return f"{tokens(usage)} ({parts}) in {calls}" if parts else f"{tokens(usage)} in {calls}"
 
 
-def _outcomes(story: Story) -> str:
+def _outcomes(story: Activity) -> str:
     """How many calls there were, and how many of each outcome."""
     words = Counter(ending_of_tool(record.outcome).word for record in story.records)
     # "2 results", but "2 denied: validation".
@@ -259,3 +269,94 @@ def _artifact(artifact: File) -> str:
     named = f" of {clean(artifact.name, 60)}" if artifact.name else ""
     kind = f"{artifact.media_type.partition(';')[0]}, {size(artifact.size_bytes)}{lines}"
     return f"{clean(artifact.id, 80)}{named}: {kind}"
+
+
+_MAX_TOLD = 3
+
+
+def print_result(
+    result: AgentResult[Any],
+    terminal: Terminal,
+    *,
+    journal: str,
+    as_json: bool = False,
+    streamed: bool = False,
+    markdown: bool = False,
+    summary: bool = True,
+    fork_at: int = 0,
+    worked_s: float | None = None,
+) -> None:
+    """Print what came of a run: its answer on stdout, the rest on stderr.
+
+    Args:
+        result: What came of it.
+        terminal: Where to print.
+        journal: The journal as the user named it, for the commands that are shown.
+        as_json: Print the whole result as one line of JSON instead of the answer.
+        streamed: The answer was written as it came.
+        markdown: Lay the answer out where stdout is a terminal.
+        summary: Tell figures where stderr is a terminal, also if all went well.
+        fork_at: From which event a run that was stopped can go on as another; 0 is from none.
+        worked_s: Seconds of work to tell, without those in which it waited; None is all of the
+            time since it began.
+    """
+    if as_json:
+        terminal.put_json(encode(result))
+    elif not streamed:
+        print_answer(
+            result.output if result.success else result.content, terminal, markdown=markdown
+        )
+    if result.error is not None:
+        style = status_style(result.status)
+        terminal.tell(*(Text(line, style) for line in _what_came(result, result.error)))
+        terminal.hint(*_what_next(result, journal, fork_at))
+    elif summary:
+        terminal.tell("", _summary(result, terminal, worked_s))
+
+
+def print_answer(output: object, terminal: Terminal, *, markdown: bool = False) -> None:
+    """Print an answer on stdout; nothing where there is none."""
+    text = answer_text(output)
+    if markdown and terminal.out.is_terminal:
+        terminal.say(Markdown(clean_lines(text)))
+    elif text:
+        terminal.put(text if text.endswith("\n") else text + "\n")
+
+
+def _what_came(result: AgentResult[Any], error: AgentError) -> Iterator[str]:
+    """The status and the error, each word once; what is waited for where that is all."""
+    for pending in result.pending[:_MAX_TOLD]:
+        yield f"waits for {pending_text(pending)}"
+    if len(result.pending) > _MAX_TOLD:
+        yield f"and for {len(result.pending) - _MAX_TOLD} more"
+    if not result.pending:
+        same = error.code == result.status
+        yield f"{'' if same else f'{result.status}: '}{error_text(error, result.status)}"
+        if where := trail_text(error):
+            yield where
+
+
+def _what_next(result: AgentResult[Any], journal: str, fork_at: int) -> Iterator[str]:
+    """The commands that lead on from here; none where no log was kept."""
+    if journal == MEMORY:
+        return
+    if result.status is Status.INPUT_REQUIRED:
+        yield f"it waits for people: {command_line('approve', result.run_id, journal=journal)}"
+        return
+    yield f"what happened: {command_line('show', result.run_id, journal=journal)}"
+    if fork_at and result.status in (Status.INTERRUPTED, Status.CANCELED):
+        words = ("fork", result.run_id, "--at", str(fork_at))
+        yield f"go on from there, as a new run: {command_line(*words, journal=journal)}"
+
+
+def _summary(result: AgentResult[Any], terminal: Terminal, worked_s: float | None) -> Text:
+    dot = f" {glyphs_for(terminal.err.encoding).dot} "
+    figures = (
+        duration(result.duration_ms / 1000 if worked_s is None else worked_s),
+        f"{tokens(result.usage)} tokens",
+        f"cost {money(result.cost)}",
+        count(len(result.tool_records), "tool call"),
+    )
+    return Text.assemble(
+        (str(result.status), status_style(result.status)), (dot + dot.join(figures), "dim")
+    )

@@ -1,4 +1,4 @@
-"""Terminal: where a command writes; answers to stdout, everything else to stderr."""
+"""Where a command writes: streams, glyphs, figures, exit codes."""
 
 from __future__ import annotations
 
@@ -6,17 +6,166 @@ import io
 import json
 import os
 import sys
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator
-from typing import IO, TextIO
+from datetime import datetime
+from typing import IO, NamedTuple, TextIO
 
 from rich.cells import cell_len
 from rich.console import COLOR_SYSTEMS, Console, RenderableType
 from rich.text import Text
 
-from ..errors import Misuse
-from .figures import clean_lines
+from upshot.contract.base.enums import Status
+from upshot.contract.usage import Cost, Usage
+from upshot.errors import Misuse
 
-__all__ = ["MAX_WIDTH", "Terminal"]
+__all__ = [
+    "EXIT_CODES",
+    "Glyphs",
+    "MAX_WIDTH",
+    "MISUSE",
+    "Terminal",
+    "UNKNOWN",
+    "clean",
+    "clean_lines",
+    "count",
+    "duration",
+    "glyphs_for",
+    "moment",
+    "money",
+    "size",
+    "tokens",
+]
+
+MISUSE = 2
+
+EXIT_CODES: dict[Status, int] = {
+    Status.COMPLETED: 0,
+    Status.FAILED: 1,
+    Status.ABORTED: 1,
+    Status.INPUT_REQUIRED: 3,
+    Status.INTERRUPTED: 4,
+    Status.CANCELED: 5,
+}
+
+UNKNOWN = "unknown"
+
+_KIB = 1024
+
+
+def duration(seconds: float) -> str:
+    """A time span: ``340 ms``, ``5.1 s``, ``2 min 05 s``, ``1 h 02 min``; below 0 is 0."""
+    seconds = max(0.0, seconds)
+    if seconds < 0.9995:
+        return f"{round(seconds * 1000)} ms"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, left_s = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {left_s:02} s"
+    hours, left_min = divmod(minutes, 60)
+    return f"{hours} h {left_min:02} min"
+
+
+def size(size_bytes: int) -> str:
+    """A number of bytes: ``812 B``, ``17.3 KiB``, ``2.0 MiB``."""
+    if size_bytes < _KIB:
+        return f"{size_bytes} B"
+    if size_bytes < _KIB**2:
+        return f"{size_bytes / _KIB:.1f} KiB"
+    return f"{size_bytes / _KIB**2:.1f} MiB"
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """A number of things: ``1 call``, ``12,345 tokens``."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def tokens(usage: Usage) -> str:
+    """All tokens in one figure; ``unknown`` where no call told any, a bound where one did not."""
+    if usage.total_tokens is None:
+        return UNKNOWN
+    return f"{'at least ' if usage.unmeasured_calls else ''}{usage.total_tokens:,}"
+
+
+def money(cost: Cost | None) -> str:
+    """An amount of money, ``unknown`` where nothing had a price."""
+    if cost is None or cost.total is None:
+        return UNKNOWN
+    digits = 2 if cost.total >= 1 else 4
+    amount = f"{cost.total:.{digits}f}"
+    shown = f"${amount}" if cost.currency == "USD" else f"{amount} {cost.currency}"
+    unpriced = f" + {count(cost.unpriced_calls, 'call')} of unknown price"
+    return shown + (unpriced if cost.unpriced_calls else "")
+
+
+def moment(time: datetime | None) -> str:
+    """A moment in UTC to the second, ``unknown`` for None."""
+    return UNKNOWN if time is None else f"{time:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def clean(text: str, limit: int = 200) -> str:
+    """*text* as one harmless line of at most *limit* characters.
+
+    Control characters, with which a model or a tool could steer the terminal, are taken out.
+    """
+    line = " ".join(_harmless(text[: limit * 4]).split())
+    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+
+
+def clean_lines(text: str) -> str:
+    """*text* with its lines and tabs, without any other control character."""
+    return _harmless(text)
+
+
+def _harmless(text: str) -> str:
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        c for c in text if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf", "Cs")
+    )
+
+
+class Glyphs(NamedTuple):
+    """One set of characters, each one column wide.
+
+    Attributes:
+        work: A bar's time of work.
+        wait: A bar's time of waiting.
+        mark: A moment.
+        good: Before what went well.
+        odd: Before what was refused or is out of the ordinary.
+        bad: Before what went wrong.
+        dot: Between figures.
+        rule: Of lines across the page.
+        inner: Before what is inside the line above.
+    """
+
+    work: str = "█"
+    wait: str = "░"
+    mark: str = "│"
+    good: str = "✓"
+    odd: str = "!"
+    bad: str = "✗"
+    dot: str = "·"
+    rule: str = "─"
+    inner: str = "└"
+
+
+_PLAIN = Glyphs(
+    work="#", wait=".", mark="|", good="+", odd="!", bad="x", dot="-", rule="-", inner="`"
+)
+
+
+def glyphs_for(encoding: str) -> Glyphs:
+    """The glyphs that a stream of *encoding* can show."""
+    glyphs = Glyphs()
+    try:
+        "".join(glyphs).encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return _PLAIN
+    return glyphs
+
 
 MAX_WIDTH = 120
 

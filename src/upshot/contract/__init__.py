@@ -6,31 +6,40 @@ Each is loaded at its first use.
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..lazy import lazy_names
+from upshot.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .a2a import from_a2a, to_a2a
-    from .agent import Agent, Instructions, ToolItem, handoffs_of
-    from .answer import (
-        Answer,
-        AnyAnswer,
-        Approve,
-        Deny,
-        Edit,
-        Pending,
-        PendingApproval,
-        PendingExternal,
-        PendingQuestion,
+    from upshot.contract.agent import Agent, Instructions, ToolItem, handoffs_of
+    from upshot.contract.agent_spec import (
+        HANDOFF_FINALIZE_REASON,
+        HANDOFF_STATE_KEY,
+        AgentCapabilities,
+        AgentCard,
+        AgentSpec,
+        Handoff,
+        HandoffEvent,
+        RunInfo,
+        Skill,
+        handoff_tool_name,
     )
-    from .artifact import Artifact
-    from .budget import Budget
-    from .call import ToolCall, ToolSpec
-    from .card import AgentCapabilities, AgentCard, Skill
-    from .checkpoint import SPEC_VERSION, BoardSnapshot, Checkpoint
-    from .codec import decode, encode
-    from .decision import FinalizeDecision
-    from .error import AgentError
-    from .event import (
+    from upshot.contract.base.enums import (
+        DeniedReason,
+        Effect,
+        ErrorCode,
+        FinishReason,
+        InterruptCause,
+        OpenWord,
+        Origin,
+        Resource,
+        Role,
+        Status,
+    )
+    from upshot.contract.base.json_values import UnserializableError, clean_text, to_free_json
+    from upshot.contract.base.paging import PAGE_CHARS, read_page
+    from upshot.contract.base.structs import SCHEMA_VERSION, Json, JsonObject, Local, RunEvent
+    from upshot.contract.codec import decode, encode
+    from upshot.contract.error import AgentError, RunWarning
+    from upshot.contract.events import (
         DELTAS,
         ApprovalAnswered,
         ApprovalRequested,
@@ -43,44 +52,37 @@ if TYPE_CHECKING:
         Decided,
         Event,
         Lagged,
-        ModelReplied,
-        ModelRetried,
-        ModelStarted,
         QuestionAnswered,
         QuestionAsked,
-        ReasoningDelta,
         RunInterrupted,
         RunResumed,
         RunSettled,
         RunStarted,
         StepSettled,
         StepStarted,
-        TextDelta,
-        ToolCallDelta,
         ToolProgress,
         ToolSettled,
         ToolStarted,
         Warned,
     )
-    from .execution_result import (
+    from upshot.contract.forms.a2a_form import from_a2a, to_a2a
+    from upshot.contract.forms.execution_form import (
         AgentExecutionResult,
         ExecutionMetadata,
         decode_execution_result,
         execution_result_schema,
         to_execution_result,
     )
-    from .free_json import UnserializableError, clean_text, to_free_json
-    from .handoff import (
-        HANDOFF_FINALIZE_REASON,
-        HANDOFF_STATE_KEY,
-        Handoff,
-        HandoffEvent,
-        handoff_tool_name,
+    from upshot.contract.forms.flat_form import (
+        ResultView,
+        coerce_result,
+        from_contract,
+        result_of_response,
+        to_contract,
     )
-    from .identity import RunInfo
-    from .interrupt import Interrupt
-    from .message import (
+    from upshot.contract.message import (
         MAIN_CHANNEL,
+        Artifact,
         Audio,
         Conversation,
         Data,
@@ -92,27 +94,31 @@ if TYPE_CHECKING:
         Text,
         Unknown,
     )
-    from .outcome import (
-        TOOL_MESSAGE_MAX_CHARS,
-        ToolArtifactReference,
-        ToolDenied,
-        ToolExecutionResult,
-        ToolFailure,
-        ToolOutcome,
-        ToolTimeout,
-        outcome_blocks_tool,
-        outcome_is_error,
-        outcome_is_retryable,
+    from upshot.contract.model_calls import (
+        ModelInput,
+        ModelReplied,
+        ModelRequest,
+        ModelResponse,
+        ModelRetried,
+        ModelStarted,
+        ReasoningDelta,
+        Request,
+        RequestConfig,
+        TextDelta,
+        ToolCallDelta,
     )
-    from .paging import PAGE_CHARS, read_page
-    from .policy import Policy
-    from .rate_limit import RateLimitState, RateLimitWindow
-    from .record import ApprovalRecord, Coercion, GateVerdict, ToolRecord
-    from .request import ModelInput, ModelRequest, Request, RequestConfig
-    from .response import ModelResponse
-    from .result import OUTPUT_VAR, AgentResult, AttemptLine, RunWarning
-    from .result_view import ResultView
-    from .roles import (
+    from upshot.contract.pending import (
+        Answer,
+        AnyAnswer,
+        Approve,
+        Deny,
+        Edit,
+        Pending,
+        PendingApproval,
+        PendingExternal,
+        PendingQuestion,
+    )
+    from upshot.contract.protocols import (
         AnyResult,
         ArtifactStore,
         Board,
@@ -129,32 +135,38 @@ if TYPE_CHECKING:
         Tool,
         ToolRunner,
     )
-    from .schema import contract_schema, contract_typescript
-    from .settings import ModelSettings, ReasoningEffort, Retry
-    from .spec import AgentSpec
-    from .stamp import RunEvent
-    from .usage import Cost, Usage
-    from .value import SCHEMA_VERSION, Json, JsonObject, Local
-    from .views import (
-        coerce_result,
-        from_contract,
+    from upshot.contract.result import OUTPUT_VAR, AgentResult, AttemptLine
+    from upshot.contract.run_control import (
+        SPEC_VERSION,
+        BoardSnapshot,
+        Checkpoint,
+        FinalizeDecision,
+        Interrupt,
+    )
+    from upshot.contract.schema.json_schema import contract_schema
+    from upshot.contract.schema.typescript import contract_typescript
+    from upshot.contract.settings import Budget, ModelSettings, Policy, ReasoningEffort, Retry
+    from upshot.contract.tool_calls import (
+        TOOL_MESSAGE_MAX_CHARS,
+        ApprovalRecord,
+        Coercion,
+        GateVerdict,
+        ToolArtifactReference,
+        ToolCall,
+        ToolDenied,
+        ToolExecutionResult,
+        ToolFailure,
+        ToolOutcome,
+        ToolRecord,
+        ToolSpec,
+        ToolTimeout,
+        outcome_blocks_tool,
+        outcome_is_error,
+        outcome_is_retryable,
         outcome_to_model_content,
         outcome_to_object,
-        result_of_response,
-        to_contract,
     )
-    from .words import (
-        DeniedReason,
-        Effect,
-        ErrorCode,
-        FinishReason,
-        InterruptCause,
-        OpenWord,
-        Origin,
-        Resource,
-        Role,
-        Status,
-    )
+    from upshot.contract.usage import Cost, RateLimitState, RateLimitWindow, Usage
 
 __all__ = [
     "Agent",
@@ -318,69 +330,59 @@ __all__ = [
 ]
 
 _HOMES = {
-    "a2a": "from_a2a to_a2a",
     "agent": "Agent Instructions ToolItem handoffs_of",
-    "answer": (
-        "Answer AnyAnswer Approve Deny Edit Pending PendingApproval PendingExternal "
-        "PendingQuestion "
+    "agent_spec": (
+        "AgentCapabilities AgentCard AgentSpec HANDOFF_FINALIZE_REASON HANDOFF_STATE_KEY "
+        "Handoff HandoffEvent RunInfo Skill handoff_tool_name"
     ),
-    "artifact": "Artifact",
-    "budget": "Budget",
-    "call": "ToolCall ToolSpec",
-    "card": "AgentCapabilities AgentCard Skill",
-    "checkpoint": "BoardSnapshot Checkpoint SPEC_VERSION",
-    "codec": "decode encode",
-    "decision": "FinalizeDecision",
-    "error": "AgentError",
-    "event": (
-        "ApprovalAnswered ApprovalRequested ArtifactStored AttemptEnded AttemptStarted "
-        "BoardChanged CheckpointSaved Committed DELTAS Decided Event Lagged ModelReplied "
-        "ModelRetried ModelStarted QuestionAnswered QuestionAsked ReasoningDelta "
-        "RunInterrupted RunResumed RunSettled RunStarted StepSettled StepStarted TextDelta "
-        "ToolCallDelta ToolProgress ToolSettled ToolStarted Warned "
-    ),
-    "execution_result": (
-        "AgentExecutionResult ExecutionMetadata decode_execution_result execution_result_schema "
-        "to_execution_result "
-    ),
-    "free_json": "UnserializableError clean_text to_free_json",
-    "handoff": "HANDOFF_FINALIZE_REASON HANDOFF_STATE_KEY Handoff HandoffEvent handoff_tool_name",
-    "identity": "RunInfo",
-    "interrupt": "Interrupt",
-    "message": (
-        "Audio Conversation Data File Image MAIN_CHANNEL Message Part Reasoning Text Unknown "
-    ),
-    "outcome": (
-        "TOOL_MESSAGE_MAX_CHARS ToolArtifactReference ToolDenied ToolExecutionResult "
-        "ToolFailure ToolOutcome ToolTimeout outcome_blocks_tool outcome_is_error "
-        "outcome_is_retryable "
-    ),
-    "paging": "PAGE_CHARS read_page",
-    "policy": "Policy",
-    "rate_limit": "RateLimitState RateLimitWindow",
-    "record": "ApprovalRecord Coercion GateVerdict ToolRecord",
-    "request": "ModelInput ModelRequest Request RequestConfig",
-    "response": "ModelResponse",
-    "result": "AgentResult AttemptLine OUTPUT_VAR RunWarning",
-    "result_view": "ResultView",
-    "roles": (
-        "AnyResult ArtifactStore Board Clock Decider Engine Host Journal Model Observer Run "
-        "RunSummary StreamItem Tool ToolRunner "
-    ),
-    "schema": "contract_schema contract_typescript",
-    "settings": "ModelSettings ReasoningEffort Retry",
-    "spec": "AgentSpec",
-    "stamp": "RunEvent",
-    "usage": "Cost Usage",
-    "value": "Json JsonObject Local SCHEMA_VERSION",
-    "views": (
-        "coerce_result from_contract outcome_to_model_content outcome_to_object "
-        "result_of_response to_contract "
-    ),
-    "words": (
+    "base.enums": (
         "DeniedReason Effect ErrorCode FinishReason InterruptCause OpenWord Origin Resource "
-        "Role Status "
+        "Role Status"
     ),
+    "base.json_values": "UnserializableError clean_text to_free_json",
+    "base.paging": "PAGE_CHARS read_page",
+    "base.structs": "Json JsonObject Local RunEvent SCHEMA_VERSION",
+    "codec": "decode encode",
+    "error": "AgentError RunWarning",
+    "events": (
+        "ApprovalAnswered ApprovalRequested ArtifactStored AttemptEnded AttemptStarted "
+        "BoardChanged CheckpointSaved Committed DELTAS Decided Event Lagged QuestionAnswered "
+        "QuestionAsked RunInterrupted RunResumed RunSettled RunStarted StepSettled "
+        "StepStarted ToolProgress ToolSettled ToolStarted Warned"
+    ),
+    "forms.a2a_form": "from_a2a to_a2a",
+    "forms.execution_form": (
+        "AgentExecutionResult ExecutionMetadata decode_execution_result "
+        "execution_result_schema to_execution_result"
+    ),
+    "forms.flat_form": "ResultView coerce_result from_contract result_of_response to_contract",
+    "message": (
+        "Artifact Audio Conversation Data File Image MAIN_CHANNEL Message Part Reasoning Text "
+        "Unknown"
+    ),
+    "model_calls": (
+        "ModelInput ModelReplied ModelRequest ModelResponse ModelRetried ModelStarted "
+        "ReasoningDelta Request RequestConfig TextDelta ToolCallDelta"
+    ),
+    "pending": (
+        "Answer AnyAnswer Approve Deny Edit Pending PendingApproval PendingExternal PendingQuestion"
+    ),
+    "protocols": (
+        "AnyResult ArtifactStore Board Clock Decider Engine Host Journal Model Observer Run "
+        "RunSummary StreamItem Tool ToolRunner"
+    ),
+    "result": "AgentResult AttemptLine OUTPUT_VAR",
+    "run_control": "BoardSnapshot Checkpoint FinalizeDecision Interrupt SPEC_VERSION",
+    "schema.json_schema": "contract_schema",
+    "schema.typescript": "contract_typescript",
+    "settings": "Budget ModelSettings Policy ReasoningEffort Retry",
+    "tool_calls": (
+        "ApprovalRecord Coercion GateVerdict TOOL_MESSAGE_MAX_CHARS ToolArtifactReference "
+        "ToolCall ToolDenied ToolExecutionResult ToolFailure ToolOutcome ToolRecord ToolSpec "
+        "ToolTimeout outcome_blocks_tool outcome_is_error outcome_is_retryable "
+        "outcome_to_model_content outcome_to_object"
+    ),
+    "usage": "Cost RateLimitState RateLimitWindow Usage",
 }
 
 __getattr__: Callable[[str], object] = lazy_names(__name__, globals(), _HOMES)

@@ -6,28 +6,29 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
 
-from ..errors import Misuse
-from .budget import Budget
-from .card import AgentCard
-from .handoff import Handoff, handoff_tool_name
-from .keyword import ArgumentsMeta
-from .settings import ModelSettings, Retry
-from .spec import AgentSpec
-from .value import JsonObject
+from upshot.contract.agent_spec import AgentCard, AgentSpec, Handoff, handoff_tool_name
+from upshot.contract.base.structs import ArgumentsMeta, JsonObject
+from upshot.contract.settings import Budget, ModelSettings, Retry
+from upshot.errors import Misuse
+
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    from upshot.contract.protocols import Decider, Engine, Model, Observer, Run, Tool
+
+__all__ = ["Agent", "Instructions", "ToolItem", "handoffs_of"]
 
 if TYPE_CHECKING:
     # Only annotations name the roles, and nothing reads those: importing Agent stays cheap.
     from typing_extensions import TypeVar
 
-    from .roles import Decider, Engine, Model, Observer, Run, Tool
+    from upshot.contract.protocols import Decider, Engine, Model, Observer, Run, Tool
 
     T = TypeVar("T", default=str)
 else:
     from typing import TypeVar
 
     T = TypeVar("T")
-
-__all__ = ["Agent", "Instructions", "ToolItem", "handoffs_of"]
 
 # What a field takes: types, or anything with this method; and that in words.
 _WANTED: dict[str, tuple[tuple[type, ...], str, str]] = {
@@ -106,7 +107,7 @@ class Agent(Generic[T], metaclass=ArgumentsMeta):
         _check_handoffs(self)
 
     def __repr__(self) -> str:
-        from .portrait import portray_briefly
+        from upshot.contract.base.reprs import portray_briefly
 
         return portray_briefly(self)
 
@@ -181,7 +182,7 @@ def _check_fields(agent: Agent[Any]) -> None:
 
 
 def _engine_hint(value: object) -> str:
-    from .hint import engine_hint
+    from upshot.contract.base.checks import engine_hint
 
     return engine_hint(value)
 

@@ -11,24 +11,19 @@ from typing import Any, TypeVar, Union, cast, get_args, overload
 
 import msgspec
 
-from ..errors import Misuse
-from .agent import Agent
-from .answer import AnyAnswer, Pending
-from .artifact import Artifact
-from .call import ToolCall
-from .card import AgentCard
-from .checkpoint import Checkpoint
-from .event import Event
-from .free_json import to_json, to_plain
-from .json_fault import json_fault
-from .message import UNKNOWN_TAG, Conversation, Message, Part, Unknown
-from .outcome import ToolOutcome
-from .record import ToolRecord
-from .request import Request
-from .response import ModelResponse
-from .result import AgentResult
-from .spec import AgentSpec
-from .value import JSON, Json, Local, Tagged
+from upshot.contract.agent import Agent
+from upshot.contract.agent_spec import AgentCard, AgentSpec
+from upshot.contract.base.checks import json_fault
+from upshot.contract.base.json_values import to_json, to_plain
+from upshot.contract.base.structs import JSON, Json, Local, Tagged
+from upshot.contract.events import Event
+from upshot.contract.message import UNKNOWN_TAG, Artifact, Conversation, Message, Part, Unknown
+from upshot.contract.model_calls import ModelResponse, Request
+from upshot.contract.pending import AnyAnswer, Pending
+from upshot.contract.result import AgentResult
+from upshot.contract.run_control import Checkpoint
+from upshot.contract.tool_calls import ToolCall, ToolOutcome, ToolRecord
+from upshot.errors import Misuse
 
 __all__ = ["STANDALONE", "decode", "encode"]
 

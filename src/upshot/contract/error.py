@@ -1,13 +1,12 @@
-"""AgentError: what went wrong, as a value."""
+"""AgentError and RunWarning: what went wrong, as a value."""
 
 from __future__ import annotations
 
-from .free_json import clean_fields, force_json
-from .value import JsonObject, Value, set_field, written
-from .word_field import ErrorCodeField, OriginField, word
-from .words import ErrorCode, Origin
+from upshot.contract.base.enums import ErrorCode, ErrorCodeField, Origin, OriginField, word
+from upshot.contract.base.json_values import clean_fields, force_json
+from upshot.contract.base.structs import JsonObject, Value, set_field, written
 
-__all__ = ["AgentError", "is_retryable"]
+__all__ = ["AgentError", "RunWarning", "is_retryable"]
 
 _RETRYABLE_STATUS = frozenset((408, 409, 425, 429))
 _RETRYABLE_CODES = frozenset((ErrorCode.RATE_LIMIT, ErrorCode.TIMEOUT, ErrorCode.SERVER_ERROR))
@@ -71,3 +70,17 @@ def is_retryable(code: str, status: int | None) -> bool:
     if status is not None:
         return status in _RETRYABLE_STATUS or status >= 500
     return code in _RETRYABLE_CODES
+
+
+class RunWarning(Value, frozen=True, kw_only=True):
+    """Something that went wrong without failing the run.
+
+    Attributes:
+        code: A word for it, such as "observer_failed".
+        message: One line.
+        origin: Where it arose; an open word.
+    """
+
+    code: str = written("")
+    message: str = written("")
+    origin: Origin = written(Origin.HOST)

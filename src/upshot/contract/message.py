@@ -1,4 +1,4 @@
-"""Messages: who said what, in typed parts."""
+"""Messages, their parts, conversations and artifacts."""
 
 from __future__ import annotations
 
@@ -8,21 +8,29 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast, overload
 
 import msgspec
 
-from ..errors import Misuse
-from .article import kind_of
-from .call import ToolCall
-from .free_json import clean_fields, force_json
-from .value import Formed, Json, JsonObject, Tagged, freeze, set_field, written
-from .word_field import RoleField
-from .words import Role
+from upshot.contract.base.checks import kind_of
+from upshot.contract.base.enums import Role, RoleField
+from upshot.contract.base.json_values import clean_fields, force_json
+from upshot.contract.base.structs import (
+    Formed,
+    Json,
+    JsonObject,
+    Tagged,
+    freeze,
+    set_field,
+    written,
+)
+from upshot.contract.tool_calls import ToolCall
+from upshot.errors import Misuse
 
 __all__ = [
-    "MAIN_CHANNEL",
+    "Artifact",
     "Audio",
     "Conversation",
     "Data",
     "File",
     "Image",
+    "MAIN_CHANNEL",
     "Message",
     "Part",
     "Reasoning",
@@ -379,3 +387,24 @@ class _SoFar(Conversation):
 
     def __iter__(self) -> Iterator[Message]:
         return islice(self._messages, self._count)
+
+
+class _Bundle(Tagged, frozen=True, kw_only=False):
+    name: str
+    parts: tuple[Part, ...] = ()
+
+
+class Artifact(_Bundle, frozen=True, kw_only=True):
+    """What a run produced beside its answer.
+
+    Attributes:
+        name: The channel it was harvested from, or the tool that made it.
+        parts: Its content; a stored large output is a ``File`` with id, media_type,
+            size_bytes, sha256 and summary.
+        metadata: Free JSON.
+    """
+
+    metadata: JsonObject = {}
+
+    def __post_init__(self) -> None:
+        freeze(self, "parts")

@@ -1,4 +1,4 @@
-"""AgentResult: what came of a run, whatever came."""
+"""AgentResult and its flat form."""
 
 from __future__ import annotations
 
@@ -6,22 +6,101 @@ from collections.abc import Iterator, KeysView
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Generic, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, cast
 
-from ..errors import Misuse, RunFailed
-from .answer import Pending
-from .artifact import Artifact
-from .error import AgentError
-from .flat_form import plain, to_flat_form
-from .handoff import HandoffEvent
-from .message import Message
-from .outcome import ToolDenied, ToolOutcome
-from .rate_limit import RateLimitState
-from .record import ToolRecord
-from .usage import NO_USAGE, Cost, Usage, to_money
-from .value import JsonObject, Local, Root, Value, freeze, set_field, settle_moments, written
-from .word_field import CauseField, word
-from .words import FinishReason, InterruptCause, Origin, Status
+import msgspec
+
+from upshot.contract.agent_spec import HandoffEvent
+from upshot.contract.base.checks import has_own_output
+from upshot.contract.base.enums import CauseField, FinishReason, InterruptCause, Status, word
+from upshot.contract.base.json_values import to_json
+from upshot.contract.base.structs import (
+    Json,
+    JsonObject,
+    Local,
+    Root,
+    Value,
+    freeze,
+    set_field,
+    settle_moments,
+    written,
+)
+from upshot.contract.error import AgentError, RunWarning
+from upshot.contract.message import Artifact, Message
+from upshot.contract.pending import Pending
+from upshot.contract.tool_calls import ToolDenied, ToolOutcome, ToolRecord
+from upshot.contract.usage import NO_USAGE, Cost, RateLimitState, Usage, to_money
+from upshot.errors import Misuse, RunFailed
+
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+__all__ = ["AgentResult", "AttemptLine", "FLAT_KEYS", "OUTPUT_VAR", "plain", "to_flat_form"]
+
+FLAT_KEYS = (
+    "output",
+    "content",
+    "usage",
+    "cost",
+    "metadata",
+    "finish_reason",
+    "error",
+    "rate_limit",
+    "provider_data",
+)
+
+
+class _Flat(Protocol):
+    """The fields that the flat form is made of; named here, for the result imports this module."""
+
+    @property
+    def output(self) -> object: ...
+    @property
+    def content(self) -> str | None: ...
+    @property
+    def usage(self) -> Usage: ...
+    @property
+    def cost(self) -> Cost | None: ...
+    @property
+    def metadata(self) -> JsonObject: ...
+    @property
+    def finish_reason(self) -> FinishReason | None: ...
+    @property
+    def error(self) -> AgentError | None: ...
+    @property
+    def rate_limit(self) -> RateLimitState | None: ...
+    @property
+    def provider_data(self) -> JsonObject: ...
+
+
+def to_flat_form(result: _Flat) -> JsonObject:
+    """Make plain dicts of *result*: money as floats, unknown keys missing."""
+    form: JsonObject = {}
+    output = plain(result.output)
+    if has_own_output(output, result.content):
+        form["output"] = output
+    if result.content is not None:
+        form["content"] = result.content
+    if result.usage:
+        form["usage"] = plain(result.usage)
+    if result.cost is not None:
+        form["cost"] = plain(result.cost)
+    if result.finish_reason is not None:
+        form["finish_reason"] = str(result.finish_reason)
+    if result.error is not None:
+        form["error"] = plain(result.error)
+    if result.rate_limit is not None:
+        form["rate_limit"] = plain(result.rate_limit)
+    for key in ("metadata", "provider_data"):
+        if value := getattr(result, key):
+            form[key] = plain(value)
+    return form
+
+
+def plain(value: object) -> Json:
+    """New builtins made of *value*: structs become dicts, money floats, tuples lists."""
+    return msgspec.json.decode(to_json(value))
+
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -32,8 +111,6 @@ else:
     from typing import TypeVar
 
     T = TypeVar("T")
-
-__all__ = ["OUTPUT_VAR", "AgentResult", "AttemptLine", "RunWarning"]
 
 OUTPUT_VAR = "output"
 _SEQUENCES = (
@@ -53,20 +130,6 @@ _COMPLETED = Status.COMPLETED
 _WORDS = (("status", Status), ("finish_reason", FinishReason), ("cause", InterruptCause))
 # To look at all of them at once.
 _judged_of = attrgetter(*_SEQUENCES, *(name for name, _ in _WORDS))
-
-
-class RunWarning(Value, frozen=True, kw_only=True):
-    """Something that went wrong without failing the run.
-
-    Attributes:
-        code: A word for it, such as "observer_failed".
-        message: One line.
-        origin: Where it arose; an open word.
-    """
-
-    code: str = written("")
-    message: str = written("")
-    origin: Origin = written(Origin.HOST)
 
 
 class AttemptLine(Value, frozen=True, kw_only=True, gc=False):
@@ -217,7 +280,7 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
         return self.local.get("last_board") if self.local is not None else None
 
     def __repr__(self) -> str:
-        from .portrait import portray_result
+        from upshot.contract.base.reprs import portray_result
 
         return portray_result(self)
 

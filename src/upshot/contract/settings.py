@@ -1,17 +1,158 @@
-"""How a model is asked, and how often it is asked again."""
+"""How a run works and within which limits: model settings, retry, budget, policy."""
 
 from __future__ import annotations
 
+from decimal import Decimal
+from fnmatch import fnmatchcase
 from math import isfinite
 from typing import Literal, TypeAlias
 
 import msgspec
 
-from ..errors import Misuse
-from .keyword import KeywordMeta
-from .value import JsonObject, Value, check_types, freeze, set_field
+from upshot.contract.base.enums import Effect
+from upshot.contract.base.structs import (
+    JsonObject,
+    KeywordMeta,
+    Value,
+    check_types,
+    freeze,
+    set_field,
+)
+from upshot.contract.usage import to_money
+from upshot.errors import Misuse
 
-__all__ = ["ModelSettings", "ReasoningEffort", "Retry"]
+__all__ = ["Budget", "ModelSettings", "Policy", "ReasoningEffort", "Retry"]
+
+
+class Budget(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
+    """Limits of a run; None is no limit.
+
+    Attributes:
+        deadline_s: Seconds from the start until the run fails with timeout.
+        working_s: The same, but for the time in which people are asked.
+        max_turns: The most model calls of an engine, and steps of a machine or graph.
+        max_tool_calls: The most tool calls in all.
+        max_calls_per_tool: The most calls of one tool.
+        max_denials: The most tool calls that are denied; then all others are.
+        max_tokens: The most tokens of all model calls, children included.
+        max_cost_usd: The most money, in US dollars.
+        max_depth: How deep runs may start runs; the root has depth 0.
+        tool_timeout_s: Seconds for a tool that names no timeout of its own.
+        unpriced: "refuse" makes a cost limit on a model without a price misuse at the
+            start; "allow" lets its calls run uncounted.
+    """
+
+    deadline_s: float | None = None
+    working_s: float | None = None
+    max_turns: int | None = 50
+    max_tool_calls: int | None = None
+    max_calls_per_tool: int | None = None
+    max_denials: int | None = None
+    max_tokens: int | None = None
+    max_cost_usd: Decimal | None = None
+    max_depth: int | None = 8
+    tool_timeout_s: float | None = 45
+    unpriced: Literal["refuse", "allow"] = "refuse"
+
+    def __post_init__(self) -> None:
+        if self.max_cost_usd is not None:
+            set_field(self, "max_cost_usd", to_money(self.max_cost_usd))
+        if self.unpriced not in ("refuse", "allow"):
+            raise Misuse(f'unpriced is {self.unpriced!r}: give "refuse" or "allow"')
+        check_types(self)
+        for name in self.__struct_fields__:
+            limit = getattr(self, name)
+            # Not below zero, and no NaN either.
+            if isinstance(limit, int | float | Decimal) and not limit >= 0:
+                raise Misuse(f"{name} is {limit}: give 0 or more, or None for no limit")
+
+
+_EFFECTS = (Effect.READ, Effect.WRITE, Effect.DESTRUCTIVE)
+_NETWORK = ("on", "off")
+
+
+class Policy(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
+    """Rules on tools, held at every call.
+
+    A rule is the name of a tool or a glob of names (``"mail_*"``), the effect that a tool
+    declares (``"effect:write"``, or the ``Effect`` itself), or whether it declares the network
+    (``"network:on"``, ``"network:off"``).
+
+    Attributes:
+        allow: Only tools that one of these rules fits may be called; None is all. The
+            Toolbox's own ``read_artifact`` needs no rule.
+        deny: Tools that one of these rules fits may not be called, whatever ``allow`` says.
+        taint: Whether calls that may write need approval once an untrusted result is in the
+            context, whatever the tool declares.
+        network: Whether tools that declare the network may be called.
+        approval_expires_s: Seconds after which an unanswered approval has to be asked anew,
+            unless the tool has its own; None is never.
+
+    Raises:
+        Misuse: A rule is of none of these forms, or another field is not of its type.
+    """
+
+    allow: tuple[str, ...] | None = None
+    deny: tuple[str, ...] = ()
+    taint: bool = False
+    network: bool = True
+    approval_expires_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.allow is not None:
+            set_field(self, "allow", _read_rules("allow", self.allow))
+        set_field(self, "deny", _read_rules("deny", self.deny))
+        check_types(self, "taint", "network", "approval_expires_s")
+        expires_s = self.approval_expires_s
+        if expires_s is not None and not expires_s >= 0:
+            raise Misuse(f"approval_expires_s is {expires_s}: give seconds, or None for never")
+
+    def refusal(self, tool_name: str, *, effect: Effect, network: bool, own: bool = False) -> str:
+        """Why a tool may not be called, "" if it may.
+
+        Args:
+            tool_name: The tool.
+            effect: What it declares; write where it declares nothing.
+            network: Whether it declares the network.
+            own: Whether it is the Toolbox's own, which ``allow`` need not name.
+        """
+        if network and not self.network:
+            return f"{tool_name} needs the network, which is off"
+        known = (f"effect:{effect}", f"network:{_NETWORK[not network]}")
+        for rule in self.deny:
+            if _fits(rule, tool_name, known):
+                return f"the policy denies {rule}"
+        if self.allow is None or own:
+            return ""
+        if any(_fits(rule, tool_name, known) for rule in self.allow):
+            return ""
+        return f"the policy does not allow {tool_name}"
+
+
+def _fits(rule: str, tool_name: str, known: tuple[str, ...]) -> bool:
+    # No name of a tool has a colon in it.
+    return rule in known if ":" in rule else fnmatchcase(tool_name, rule)
+
+
+def _read_rules(field: str, rules: object) -> tuple[str, ...]:
+    if isinstance(rules, str) or not isinstance(rules, tuple | list | set | frozenset):
+        raise Misuse(f'{field} is {rules!r}: give a list of rules, such as ["mail_*"]')
+    found: list[str] = []
+    for rule in rules:  # pyright: ignore[reportUnknownVariableType]  # callers may be untyped
+        found.append(_read_rule(field, rule))  # pyright: ignore[reportUnknownArgumentType]  # the same
+    return tuple(found)
+
+
+def _read_rule(field: str, rule: object) -> str:
+    if isinstance(rule, Effect):
+        rule = f"effect:{rule}"
+    if not isinstance(rule, str) or not rule:
+        raise Misuse(f"{field} holds {rule!r}: a rule is a name, a glob, effect:... or network:...")
+    known = [f"effect:{word}" for word in _EFFECTS] + [f"network:{word}" for word in _NETWORK]
+    if ":" in rule and rule not in known:
+        raise Misuse(f"{field} holds the rule {rule!r}: with a colon there are {', '.join(known)}")
+    return rule
+
 
 ReasoningEffort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 

@@ -1,4 +1,11 @@
-"""LoopEngine: model, tools, model, ... until there is an answer.
+"""LoopEngine: model, tools, model until there is an answer.
+
+Call order: outcomes of one reply in the order of its calls, however late some of them came.
+
+The board keeps the order in which things happened: where a call waited for people, what others of
+its reply gave stands before it. A model reads them as it asked.
+
+LoopEngine: model, tools, model, ... until there is an answer.
 
 Its whole state is on the board: the last message says what comes next. So a
 resumed run simply goes on, and a call that is logged is never made again.
@@ -7,28 +14,93 @@ resumed run simply goes on, and a call that is logged is never made again.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import ClassVar, NoReturn
 
-from ..contract import (
-    OUTPUT_VAR,
-    AgentError,
-    Checkpoint,
-    ErrorCode,
-    Message,
-    Model,
-    ModelRequest,
-    ModelResponse,
-    Origin,
-    Role,
-    ToolCall,
-    ToolOutcome,
-)
-from ..contract.number import check_whole
-from ..runs import Board, Failed, Interrupted, Parked, Run, RunHost
-from .call_order import InCallOrder
-from .point import keeps_points, save_point
+from upshot.contract.base.checks import check_whole
+from upshot.contract.base.enums import ErrorCode, Origin, Role
+from upshot.contract.error import AgentError
+from upshot.contract.message import Conversation, Message
+from upshot.contract.model_calls import ModelRequest, ModelResponse
+from upshot.contract.protocols import Model
+from upshot.contract.result import OUTPUT_VAR
+from upshot.contract.run_control import Checkpoint
+from upshot.contract.tool_calls import ToolCall, ToolOutcome
+from upshot.runs.engine_api.exceptions import Failed, Interrupted, Parked
+from upshot.runs.engine_api.run_host import RunHost
+from upshot.runs.engine_api.run_view import Run
+from upshot.state.board import Board
 
-__all__ = ["LoopEngine"]
+__all__ = ["InCallOrder", "LoopEngine", "in_call_order", "keeps_points", "save_point"]
+
+
+class InCallOrder:
+    """What a model is shown of a channel, over the turns of one session.
+
+    Only what an earlier session left can be out of order: within one, the outcomes of a reply come
+    together. So it is looked through once.
+    """
+
+    def __init__(self) -> None:
+        self._shown: Conversation | None = None
+        self._is_looked = False
+
+    def of(self, messages: Conversation) -> Conversation:
+        """*messages* themselves where they are in order, else a copy that is, and grows."""
+        if not self._is_looked:
+            self._is_looked = True
+            ordered = in_call_order(messages)
+            if ordered is not messages:
+                self._shown = messages.in_order(ordered)
+        if self._shown is None:
+            return messages
+        self._shown.extend(messages[len(self._shown) :])
+        return self._shown.so_far()
+
+
+def in_call_order(messages: Sequence[Message]) -> Sequence[Message]:
+    """*messages* with the outcomes after each reply in the order of its calls.
+
+    Returns:
+        The very same object where nothing has to move.
+    """
+    moved: list[Message] | None = None
+    for at, message in enumerate(messages):
+        if len(message.tool_calls) < 2:
+            # One call has no order.
+            continue
+        places = {call.id: place for place, call in enumerate(message.tool_calls)}
+        if len(places) < len(message.tool_calls):
+            # Of an id that is there twice nobody knows which is which.
+            continue
+        end = at + 1
+        while end < len(messages) and messages[end].role is Role.TOOL:
+            end += 1
+        found = messages[at + 1 : end]
+        ordered = sorted(found, key=lambda told: places.get(told.tool_call_id or "", len(places)))
+        if any(a is not b for a, b in zip(ordered, found, strict=True)):
+            moved = list(messages) if moved is None else moved
+            moved[at + 1 : end] = ordered
+    return messages if moved is None else moved
+
+
+def keeps_points(host: RunHost) -> bool:
+    """Whether somebody keeps checkpoints; hosts other than the run's own are not asked."""
+    return bool(getattr(host, "keeps_checkpoints", False))
+
+
+async def save_point(run: Run, host: RunHost, board: Board, *, step: str, iteration: int) -> None:
+    """Give the host a checkpoint of *board* as it is now.
+
+    Args:
+        run: The run.
+        host: Its host, which keeps checkpoints.
+        board: What is on it is copied.
+        step: Where the engine goes on from there, in its own words.
+        iteration: How many steps it has made.
+    """
+    await host.checkpoint(Checkpoint(run.id, step, board.snapshot(), iteration=iteration))
+
 
 _CORRECTIVE_TURNS = 1
 # What a checkpoint of a loop is called; its number is the iteration.
@@ -90,14 +162,14 @@ class _Turns:
         self._model = model
         self._seeded = len(board.seeded())
         roles = [message.role for message in board.messages()[self._seeded :]]
-        # An earlier sitting may have used some up; nobody else says anything as a user here.
+        # An earlier session may have used some up; nobody else says anything as a user here.
         self._corrections = corrections - roles.count(Role.USER)
         self._number = roles.count(Role.ASSISTANT)
         self._keeps_points = keeps_points(host)
         self._order = InCallOrder()
 
     def fail_again(self) -> None:
-        """End as an earlier sitting was about to, whose last reply was an error.
+        """End as an earlier session was about to, whose last reply was an error.
 
         Raises:
             Failed: So it is.

@@ -6,11 +6,14 @@ import inspect
 from collections.abc import Callable
 from typing import ClassVar, TypeAlias, cast
 
-from ..contract import Host
-from ..contract.article import kind_of
-from ..errors import Misuse
-from ..runs import Board, Run, RunHost, blame
-from .fitting import check_fit
+from upshot.contract.base.checks import kind_of
+from upshot.contract.protocols import Host
+from upshot.engines.common import check_fit
+from upshot.errors import Misuse
+from upshot.runs.callbacks import blame
+from upshot.runs.engine_api.run_host import RunHost
+from upshot.runs.engine_api.run_view import Run
+from upshot.state.board import Board
 
 __all__ = ["Script", "ScriptEngine"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..lazy import lazy_names
-from .doors import fork, reopen, replay, resume, run, run_sync, run_with_handoffs, start
+from upshot.entry.api import fork, reopen, replay, resume, run, run_sync, run_with_handoffs, start
+from upshot.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .replaying import Replay
+    from upshot.entry.replay_run import Replay
 
 __all__ = [
     "Replay",
@@ -23,4 +23,4 @@ __all__ = [
     "start",
 ]
 
-__getattr__: Callable[[str], object] = lazy_names(__name__, globals(), {"replaying": "Replay"})
+__getattr__: Callable[[str], object] = lazy_names(__name__, globals(), {"replay_run": "Replay"})

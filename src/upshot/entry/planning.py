@@ -1,49 +1,219 @@
-"""Planning: every argument of a run checked, every name resolved, before anything begins."""
+"""Resolves a call to a plan, with what is cached per agent."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any, cast
 
+import msgspec
 from msgspec import convert
 from msgspec.structs import replace
 
-from ..clock import SYSTEM_CLOCK
-from ..contract import (
-    Agent,
-    AgentSpec,
-    ArtifactStore,
-    Budget,
-    Engine,
-    Journal,
-    Message,
-    Model,
-    Request,
-)
-from ..engines import LoopEngine
-from ..errors import Misuse
-from ..models import name_of, resolve
-from ..runs import (
+from upshot.clock import SYSTEM_CLOCK
+from upshot.contract.agent import Agent, handoffs_of
+from upshot.contract.agent_spec import AgentSpec, Handoff
+from upshot.contract.base.structs import Local
+from upshot.contract.message import Message
+from upshot.contract.model_calls import Request
+from upshot.contract.protocols import ArtifactStore, Decider, Engine, Journal, Model, Observer
+from upshot.contract.settings import Budget
+from upshot.engines.loop import LoopEngine
+from upshot.entry.option_checks import check_hooks, items_of, losses_of, object_of, to_request
+from upshot.entry.resume import check_checkpoint, history_of
+from upshot.errors import Misuse
+from upshot.models.registry import name_of, resolve
+from upshot.runs.plan import (
+    USUAL_BUDGET,
     Child,
-    Parent,
-    Past,
+    OutputType,
+    ParentRun,
     Plan,
     ResumeOptions,
     RunOptions,
-    current_run,
-    handoff_tools,
 )
-from ..runs.plan import USUAL_BUDGET
-from ..runs.veil import MARKS_OPTION, name_marks
-from ..tools import resolve_tools
-from .arguments import check_hooks, items_of, losses_of, object_of, to_request
-from .history import history_of
-from .known import HOOKS, Known, is_plain, known_of, new_run_id, without_call
-from .resumption import check_checkpoint
-from .spec import to_agent
+from upshot.runs.redaction import MARKS_OPTION, name_marks
+from upshot.runs.services.handoffs import handoff_tools
+from upshot.runs.task_supervisor import current_run
+from upshot.state.run_state import RunState
+from upshot.tools.catalog import resolve_tools
+from upshot.tools.definition.tool import Tool
 
-__all__ = ["plan_again", "plan_run", "secrets_of"]
+__all__ = [
+    "HOOKS",
+    "AgentSetup",
+    "agent_of_spec",
+    "is_plain",
+    "known_of",
+    "new_run_id",
+    "plan_again",
+    "plan_run",
+    "secrets_of",
+    "to_agent",
+    "usual_plan",
+    "without_call",
+]
+
+# What may be called of an observer and of a decider.
+HOOKS = {
+    name: [method for method in vars(role) if not method.startswith("_")]
+    for name, role in (("observers", Observer), ("deciders", Decider))
+}
+# What a call may give and still be planned like the first such one of its agent.
+_PLAIN = frozenset({"journal"})
+_KEY = "_known"
+_NOTHING = Request("")
+
+
+class AgentSetup(msgspec.Struct, eq=False):
+    """What a run need not find out again, for an agent is frozen.
+
+    Attributes:
+        output: What its answer shall be.
+        handoffs: Those that it may make.
+        tools: Its own with those of its hand-offs; None where they depend on the call.
+        spec: It in names only; None where its tools may change.
+        is_fixed: Whether a call without options is planned alike each time.
+        usual: The plan of such a call, without what is of the call; None before the first.
+    """
+
+    output: OutputType
+    handoffs: tuple[Handoff, ...]
+    tools: tuple[Tool, ...] | None
+    spec: AgentSpec | None
+    is_fixed: bool
+    usual: Plan | None = None
+
+
+def known_of(agent: Agent[Any]) -> AgentSetup:
+    """What is known of *agent*; found out at its first run.
+
+    Raises:
+        Misuse: A hook of it is none, its output type has no schema, or a tool is none.
+    """
+    kept: Local | None = vars(agent).get(_KEY)
+    known = None if kept is None else kept.values[_KEY]
+    if not isinstance(known, AgentSetup):
+        known = _find_out(agent)
+        # On the agent itself: a table beside it would keep alive what refers to its agent.
+        vars(agent)[_KEY] = Local(**{_KEY: known})
+    return known
+
+
+def usual_plan(
+    agent: Agent[Any] | AgentSpec,
+    request: Request | str,
+    options: RunOptions,
+    journal: Journal | None,
+) -> Plan | None:
+    """The plan of a text asked without options, where *agent* was asked like that before.
+
+    It is for a call that stands in no run. It differs from that one in these fields alone.
+
+    Returns:
+        None where all has to be looked at: see ``plan_run``.
+    """
+    if type(request) is not str or not isinstance(agent, Agent) or not is_plain(options):
+        return None
+    usual = known_of(agent).usual
+    return usual and replace(
+        usual,
+        request=to_request(request),
+        run_id=new_run_id(),
+        journal=journal,
+        artifact_store=getattr(journal, "artifacts", None),
+        warnings=(),
+    )
+
+
+def without_call(plan: Plan) -> Plan:
+    """*plan* without what is of its call alone, which its agent would keep alive."""
+    logged = plan.logged_options()
+    return replace(
+        plan, request=_NOTHING, journal=None, artifact_store=None, warnings=(), logged=logged
+    )
+
+
+def is_plain(options: RunOptions) -> bool:
+    """Whether the call says nothing of how it is to be made."""
+    return options.keys() <= _PLAIN
+
+
+def new_run_id() -> str:
+    """An id that no other run has."""
+    return f"run-{os.urandom(8).hex()}"
+
+
+def _find_out(agent: Agent[Any]) -> AgentSetup:
+    for name, methods in HOOKS.items():
+        check_hooks(name, getattr(agent, name), methods)
+    own = agent.tools
+    # A name is found among the call's tools, and a set may give others the next time.
+    is_fixed = own is not None and all(isinstance(item, Tool | FunctionType) for item in own)
+    tools = None
+    if own is not None and is_fixed:
+        tools = resolve_tools((*own, *handoff_tools(agent.handoffs)) if agent.handoffs else own)
+    is_fixed = is_fixed or own is None
+    # A model by name is looked up anew, for its key may have changed since.
+    models = (agent.model, getattr(agent.engine, "model", None))
+    return AgentSetup(
+        output=OutputType.of(agent.output_type),
+        handoffs=handoffs_of(agent),
+        tools=tools,
+        spec=agent.spec() if is_fixed else None,
+        is_fixed=is_fixed and not any(isinstance(model, str) for model in models),
+    )
+
+
+def to_agent(agent: object, engine: Engine | None = None) -> Agent[Any]:
+    """The agent that a door was given.
+
+    Args:
+        agent: An Agent, or a spec of one.
+        engine: Of the call, which stands for the one that a spec names.
+
+    Raises:
+        Misuse: It is neither, or the spec names an engine that has to be given.
+    """
+    if isinstance(agent, Agent):
+        return cast("Agent[Any]", agent)
+    if isinstance(agent, AgentSpec):
+        return agent_of_spec(agent, engine)
+    raise Misuse(
+        f"a run needs an Agent first, not {type(agent).__name__}: run(Agent('id', ...), ...)"
+    )
+
+
+def agent_of_spec(spec: AgentSpec, engine: Engine | None = None) -> Agent[Any]:
+    """The agent that *spec* describes; the names in it are resolved at the run.
+
+    Raises:
+        Misuse: It names an engine that is not the loop, and none is given; or what it was written
+            without changes what a run does.
+    """
+    missing = [name for name in spec.omitted if name != "observers"]
+    if missing:
+        raise Misuse(
+            f"agent {spec.id!r} was written without its {' and '.join(missing)}, which have no "
+            "JSON form: run the Agent itself, or set the spec's omitted to () to do without"
+        )
+    if engine is None and spec.engine not in ("", LoopEngine.__name__):
+        raise Misuse(f"agent {spec.id!r} names the engine {spec.engine!r}: give run(..., engine=)")
+    return Agent[Any](
+        spec.id,
+        model=spec.model or None,
+        name=spec.name or None,
+        instructions=spec.instructions,
+        tools=spec.tools,
+        output_type=spec.output_schema,
+        handoffs=spec.handoffs,
+        card=spec.card,
+        budget=spec.budget,
+        settings=spec.settings,
+        retry=spec.retry,
+    )
 
 
 async def plan_run(
@@ -75,7 +245,7 @@ async def plan_run(
 
 
 async def _plan(
-    known: Known,
+    known: AgentSetup,
     agent: Agent[Any],
     request: Request | str,
     options: RunOptions,
@@ -137,7 +307,7 @@ async def _plan(
 
 
 async def plan_again(
-    past: Past,
+    past: RunState,
     run_id: str,
     agent: Agent[Any] | AgentSpec,
     options: dict[str, Any],
@@ -240,7 +410,7 @@ def _host(options: RunOptions) -> object:
     return _Asking(near.ask) if given is None and near is not None and near.ask else given
 
 
-def _near_parent() -> Parent | None:
+def _near_parent() -> ParentRun | None:
     """The run round this one, if it lives in the same event loop, as the people it asks do."""
     parent = current_run.get()
     is_near = parent is not None and parent.loop is asyncio.get_running_loop()

@@ -4,8 +4,26 @@ Where the contract says None, the structures here say 0. Nothing in this package
 it may be taken alone, and makes results of what other code has at hand.
 """
 
-from ..contract import AgentExecutionResult, FinishReason
-from ..wire import (
+from upshot.contract.base.enums import FinishReason
+from upshot.contract.forms.execution_form import AgentExecutionResult
+from upshot.flat.conversion import (
+    FlatAgent,
+    StructView,
+    build_rate_limit_state,
+    build_rate_limit_windows,
+    extract_headers_from_error,
+    extract_headers_from_response,
+    extract_rate_limit_info,
+    extract_status_code,
+    from_agent_response,
+    from_pi_agent,
+    from_smolagents,
+    is_retryable_error,
+    to_agent_response,
+)
+from upshot.flat.flat_result import AgentResult, coerce_agent_result
+from upshot.flat.structures import AgentResponse, CostInfo, ErrorInfo, ToolCall, UsageInfo
+from upshot.wire.rate_limits import (
     AnthropicRateLimits,
     CerebrasRateLimits,
     OpenAIRateLimits,
@@ -14,22 +32,6 @@ from ..wire import (
     extract_cerebras_rate_limits,
     extract_openai_rate_limits,
 )
-from .agent import FlatAgent
-from .conversion import from_agent_response, from_pi_agent, from_smolagents, to_agent_response
-from .failure import (
-    extract_headers_from_error,
-    extract_headers_from_response,
-    extract_status_code,
-    is_retryable_error,
-)
-from .rate_limit import (
-    StructView,
-    build_rate_limit_state,
-    build_rate_limit_windows,
-    extract_rate_limit_info,
-)
-from .response import AgentResponse, CostInfo, ErrorInfo, ToolCall, UsageInfo
-from .result import AgentResult, coerce_agent_result
 
 __all__ = [
     "AgentExecutionResult",

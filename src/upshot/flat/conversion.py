@@ -1,50 +1,51 @@
-"""Between the flat structures and those of the contract."""
+"""Between the flat structures and the contract, errors and rate limits included; the flat agent."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+import re
+import time
+from typing import Any, Final, Generic, TypeVar, cast
 
 import msgspec
 
-from ..contract import (
-    AgentError,
-    AgentResult,
-    Cost,
-    ErrorCode,
-    FinishReason,
-    Json,
-    JsonObject,
-    Local,
-    Message,
-    ModelResponse,
-    RateLimitState,
-    RateLimitWindow,
-    Resource,
-    Role,
-    Usage,
-    coerce_result,
-)
-from ..contract import ToolCall as Call
-from ..contract.own_output import has_own_output
-from ..native import (
-    as_json,
-    as_object,
-    as_text,
-    look,
-    read_pi_message,
-    read_smolagents_message,
-)
-from ..wire import RateLimitInfo, build_rate_limit_state, classify_error
-from ..wire.chat import CUSTOM_INPUT
-from ..wire.document import encode_json, parse_json
-from .response import AgentResponse, CostInfo, ErrorInfo, ToolCall, UsageInfo
+from upshot.contract.base.checks import has_own_output
+from upshot.contract.base.enums import ErrorCode, FinishReason, Resource, Role
+from upshot.contract.base.structs import Json, JsonObject, Local
+from upshot.contract.codec import encode
+from upshot.contract.error import AgentError
+from upshot.contract.forms.flat_form import coerce_result
+from upshot.contract.message import Message
+from upshot.contract.model_calls import ModelRequest, ModelResponse
+from upshot.contract.protocols import Model
+from upshot.contract.result import AgentResult
+from upshot.contract.tool_calls import ToolCall as Call
+from upshot.contract.usage import Cost, RateLimitState, RateLimitWindow, Usage
+from upshot.flat.structures import AgentResponse, CostInfo, ErrorInfo, ToolCall, UsageInfo
+from upshot.native.framework_messages import read_pi_message, read_smolagents_message
+from upshot.native.objects import as_count, as_json, as_object, as_text, find_headers, look
+from upshot.wire.chat import CUSTOM_INPUT
+from upshot.wire.decoding import encode_json, parse_json
+from upshot.wire.error_classification import classify_error
+from upshot.wire.headers import Headers, normalize_headers, read_reset
+from upshot.wire.rate_limits import RateLimitInfo
+from upshot.wire.rate_limits import build_rate_limit_state as build_state
+from upshot.wire.rate_limits import build_rate_limit_state as build_wire_state
 
 __all__ = [
+    "FlatAgent",
+    "StructView",
+    "build_rate_limit_state",
+    "build_rate_limit_windows",
+    "extract_headers_from_error",
+    "extract_headers_from_response",
+    "extract_rate_limit_info",
+    "extract_status_code",
     "from_agent_response",
     "from_pi_agent",
     "from_smolagents",
+    "is_retryable_error",
     "to_agent_response",
     "to_cost",
     "to_error",
@@ -142,7 +143,7 @@ def to_error(info: ErrorInfo) -> AgentError:
 def to_state(info: RateLimitInfo) -> RateLimitState:
     """The state that *info* is the flat form of: of its headers, else of its figures."""
     if info.raw_headers:
-        return build_rate_limit_state(info.raw_headers, info.retry_after)
+        return build_wire_state(info.raw_headers, info.retry_after)
     figures = (
         (Resource.REQUESTS, info.limit_requests, info.remaining_requests),
         (Resource.TOKENS, info.limit_tokens, info.remaining_tokens),
@@ -241,3 +242,159 @@ def _to_error_info(error: AgentError) -> ErrorInfo:
         retryable=error.retryable,
         code=str(error.code),
     )
+
+
+class FlatAgent:
+    """One call of a model, asked by a prompt: ``await FlatAgent(model).call(prompt="Hello")``.
+
+    Attributes:
+        provider: The provider of the model's name.
+        model: The model's name without it.
+    """
+
+    def __init__(self, model: Model, *, system: str | None = None) -> None:
+        """Make an agent.
+
+        Args:
+            model: What answers, such as ``upshot.resolve("openai:gpt-5")``.
+            system: Instructions that go with every call.
+        """
+        self._model = model
+        self._system = system
+        self.provider: str
+        self.model: str
+        self.provider, _, self.model = model.name.partition(":")
+
+    async def call(self, prompt: str) -> AgentResponse:
+        """Ask *prompt*.
+
+        Returns:
+            What came of it, errors as values too.
+        """
+        request = ModelRequest((Message("user", prompt),), system=self._system)
+        return to_agent_response(await self._model.call(request))
+
+
+_DIGITS: Final = re.compile("[0-9]{3}")
+_NAMES: Final = ("status_code", "status", "http_status", "statusCode")
+
+
+def extract_headers_from_response(response: object) -> dict[str, str]:
+    """The headers that a client library keeps with *response*: names in lower case, no secrets."""
+    return find_headers(response)
+
+
+def extract_headers_from_error(error: BaseException) -> dict[str, str]:
+    """The headers of the reply that made *error*, looked for in its causes too."""
+    return find_headers(error)
+
+
+def extract_status_code(error: BaseException) -> int | None:
+    """The HTTP status that *error* tells, by an attribute or in its text.
+
+    Returns:
+        The status; None where it tells none. A number in the text counts only beside a word that
+        makes it a status.
+    """
+    for source in (error, look(error, "response")):
+        for name in _NAMES:
+            value = look(source, name)
+            text = value if isinstance(value, str) else ""
+            status = int(text) if _DIGITS.fullmatch(text) else as_count(value)
+            if status is not None and 100 <= status <= 599:
+                return status
+    return classify_error(exception=error).status_code
+
+
+def is_retryable_error(error: BaseException, status_code: int | None = None) -> bool:
+    """Whether the same request may succeed later.
+
+    Args:
+        error: What was raised.
+        status_code: The HTTP status, where the caller knows it; None asks *error*.
+    """
+    status = extract_status_code(error) if status_code is None else status_code
+    return classify_error(exception=error, status=status).retryable
+
+
+V = TypeVar("V", bound=msgspec.Struct)
+
+
+class StructView(dict[str, Json], Generic[V]):
+    """A real dict of a struct's known fields, whose attributes are the struct's.
+
+    Attributes:
+        value: The struct itself, with all its fields.
+    """
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: V) -> None:
+        super().__init__(cast("dict[str, Json]", msgspec.json.decode(encode(value))))
+        self.value: V = value
+
+    def __getattr__(self, name: str) -> object:
+        if name == "value":
+            # It is asked for before it is there only while a copy is being made.
+            raise AttributeError(name)
+        return getattr(self.value, name)
+
+    def __reduce__(self) -> tuple[type[StructView[V]], tuple[V]]:
+        return type(self), (self.value,)
+
+
+def build_rate_limit_windows(
+    headers: Headers, *, now: float | None = None
+) -> list[StructView[RateLimitWindow]]:
+    """Read the windows that *headers* name.
+
+    Args:
+        headers: A mapping, pairs, anything with ``items()``, or None; names in any letter case.
+        now: When they were received, in unix seconds; None takes this moment.
+
+    Returns:
+        A dict for each window: name, resource, and limit, remaining, resets_in, reset_at,
+        estimated where known. Never raises.
+    """
+    return [StructView(window) for window in build_state(headers, now=now).windows]
+
+
+def build_rate_limit_state(
+    headers: Headers, retry_after: float | None = None, *, now: float | None = None
+) -> StructView[RateLimitState]:
+    """Read the windows and what they mean together.
+
+    Args:
+        headers: As for :func:`build_rate_limit_windows`.
+        retry_after: Seconds to wait, where the caller knows them; it wins over the headers.
+        now: When they were received, in unix seconds; None takes this moment.
+
+    Returns:
+        A dict with limited, and with retry_after and windows where there are any. Never raises.
+    """
+    return StructView(build_state(headers, retry_after, now=now))
+
+
+def extract_rate_limit_info(headers: Headers, *, now: float | None = None) -> RateLimitInfo:
+    """Read one figure for requests and one for tokens.
+
+    Args:
+        headers: As for :func:`build_rate_limit_windows`.
+        now: When they were received, in unix seconds; None takes this moment.
+
+    Returns:
+        The figures; of several windows those of the one with least left. Never raises.
+    """
+    moment = time.time() if now is None else now
+    info = RateLimitInfo.from_headers(headers, now=moment)
+    if info.reset_at is not None:
+        return info
+    # A reset without a count makes no window, but it says until when to wait.
+    fields = normalize_headers(headers)
+    read = (
+        read_reset(text, now=moment)
+        for name, text in fields.items()
+        if "ratelimit" in name and "reset" in name
+    )
+    first = min((found[1] for found in read if found is not None), default=None)
+    return msgspec.structs.replace(info, reset_at=first)

@@ -2,19 +2,18 @@
 
 from typing import TYPE_CHECKING
 
-from .artifacts import MemoryArtifactStore
-from .damage import Damage
-from .holder import Holder
-from .memory import MemoryJournal
-from .place import open_journal
-from .retention import Pruned
+from upshot.journal.artifact_store import MemoryArtifactStore, Pruned
+from upshot.journal.event_codec import Damage
+from upshot.journal.lease_holder import LeaseHolder
+from upshot.journal.memory_journal import MemoryJournal
+from upshot.journal.open_journal import open_journal
 
 if TYPE_CHECKING:
-    from .sqlite import SqliteJournal
+    from upshot.journal.sqlite.sqlite_journal import SqliteJournal
 
 __all__ = [
     "Damage",
-    "Holder",
+    "LeaseHolder",
     "MemoryArtifactStore",
     "MemoryJournal",
     "Pruned",
@@ -26,7 +25,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     # SQLite is loaded by those who keep a log in a file.
     if name == "SqliteJournal":
-        from .sqlite import SqliteJournal
+        from upshot.journal.sqlite.sqlite_journal import SqliteJournal
 
         return SqliteJournal
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,17 +1,23 @@
 """Calling a model: names to models, HTTP, keys, scripts and retry."""
 
-from ..contract import Model, Retry
-from .aiohttp_transport import AiohttpTransport, aclose_transports, default_transport
-from .endpoint import ApiKey, Endpoint
-from .fallback import FALLBACK_CODES, Fallback
-from .http_model import HttpModel
-from .names import SettingFields, missing_key, name_of, resolve
-from .prices import Price, Prices
-from .providers import PROVIDERS, Provider
-from .retry import OnRetry, call_with_retry, stream_with_retry
-from .script_file import open_script
-from .scripted import Reply, ScriptedModel, ScriptItem
-from .transport import Answered, Timeouts, Transport
+from upshot.contract.protocols import Model
+from upshot.contract.settings import Retry
+from upshot.models.fallback import FALLBACK_CODES, Fallback
+from upshot.models.http_model import ApiKey, Endpoint, HttpModel
+from upshot.models.prices import Prices
+from upshot.models.providers import PROVIDERS, Provider
+from upshot.models.registry import SettingFields, missing_key, name_of, resolve
+from upshot.models.retry import OnRetry, call_with_retry, stream_with_retry
+from upshot.models.scripted import Reply, ScriptedModel, ScriptItem, open_script
+from upshot.models.transport import (
+    AiohttpTransport,
+    Answered,
+    Timeouts,
+    Transport,
+    aclose_transports,
+    default_transport,
+)
+from upshot.wire.pricing import Price
 
 __all__ = [
     "AiohttpTransport",

@@ -11,22 +11,14 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from ..contract import (
-    Cost,
-    ErrorCode,
-    Json,
-    JsonObject,
-    Model,
-    ModelInput,
-    ModelRequest,
-    ModelResponse,
-    StreamItem,
-    Usage,
-)
-from ..errors import Misuse
-from .names import missing_key, name_of, resolve
-from .raised import reply_of
-from .retry import UNANSWERED
+from upshot.contract.base.enums import ErrorCode
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.model_calls import ModelInput, ModelRequest, ModelResponse
+from upshot.contract.protocols import Model, StreamItem
+from upshot.contract.usage import Cost, Usage
+from upshot.errors import Misuse
+from upshot.models.registry import missing_key, name_of, resolve
+from upshot.models.retry import UNANSWERED, reply_of
 
 __all__ = ["FALLBACK_CODES", "Fallback"]
 

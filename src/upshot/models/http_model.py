@@ -1,41 +1,360 @@
-"""HttpModel: a model behind an HTTP endpoint."""
+"""A model behind an HTTP endpoint, and errors that say what to do."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+import errno
+import os
+import socket
+import ssl
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AbstractAsyncContextManager
-from typing import TypeAlias, cast
+from inspect import isawaitable
+from typing import Final, TypeAlias, TypeVar, cast
+from urllib.parse import quote, urlsplit
 
 from msgspec.structs import replace
 
-from ..clock import SYSTEM_CLOCK
-from ..contract import (
-    AgentError,
-    Clock,
-    Conversation,
-    ErrorCode,
-    FinishReason,
-    JsonObject,
-    ModelInput,
-    ModelRequest,
-    ModelResponse,
-    ModelSettings,
-    Origin,
-    StreamItem,
-    Usage,
-)
-from ..errors import UpshotError
-from ..wire import StreamEvent, StreamReader, Transcript, classify_error, make_transcript
-from .advice import advise, explain_fault, mask
-from .aiohttp_transport import default_transport
-from .endpoint import Endpoint
-from .prices import Prices
-from .providers import PROVIDERS
-from .structured import with_output
-from .tool_name import Renamed
-from .transport import Answered, Timeouts, Transport
+from upshot.clock import SYSTEM_CLOCK
+from upshot.contract.base.enums import ErrorCode, FinishReason, Origin
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.error import AgentError
+from upshot.contract.message import Conversation
+from upshot.contract.model_calls import ModelInput, ModelRequest, ModelResponse, ToolCallDelta
+from upshot.contract.protocols import Clock, StreamItem
+from upshot.contract.settings import ModelSettings
+from upshot.contract.tool_calls import ToolCall, ToolSpec
+from upshot.contract.usage import Usage
+from upshot.errors import Misuse, UpshotError
+from upshot.models.prices import Prices
+from upshot.models.providers import PROVIDERS, Provider, SurfaceName
+from upshot.models.transport import Answered, Timeouts, Transport, default_transport
+from upshot.wire.accumulator import StreamEvent
+from upshot.wire.decoding import with_output
+from upshot.wire.encoding import RequestEncoder, to_wire_name
+from upshot.wire.error_classification import classify_error
+from upshot.wire.reader import StreamReader, make_transcript
 
-__all__ = ["HttpModel", "close_reader"]
+__all__ = [
+    "ApiKey",
+    "Endpoint",
+    "HttpModel",
+    "Renamed",
+    "advise",
+    "close_reader",
+    "explain_fault",
+    "mask",
+]
+
+ApiKey: TypeAlias = str | Callable[[], str | Awaitable[str]]
+"""A key, or a sync or async function that is asked for one before each request."""
+
+_PATHS: Final[dict[SurfaceName, str]] = {
+    "chat": "/chat/completions",
+    "responses": "/responses",
+    "messages": "/messages",
+    # The model and what is wanted of it follow.
+    "generate": "",
+}
+_VERSIONS: Final[dict[SurfaceName, str]] = {"generate": "/v1beta"}
+_METHODS: Final = (":generateContent", ":streamGenerateContent")
+_LOOPBACK = ("localhost", "::1", "0.0.0.0")  # a server says that it listens there
+
+
+class Endpoint:
+    """Where a model is asked, and with whose key; the key is in no repr and no error.
+
+    Args:
+        provider: Who is asked.
+        base_url: Another server that speaks the provider's surface: what stands before
+            "/chat/completions", "/responses", "/messages" or "/models/". Without a path it means
+            "/v1", for the surface "generate" "/v1beta".
+        api_key: The key; None reads the provider's environment variable before each request.
+        headers: What each request carries besides.
+
+    Attributes:
+        provider: As given.
+        url: The address that requests go to; for the surface "generate" what stands before the
+            model.
+
+    Raises:
+        Misuse: *base_url* is no http address, or the provider has none of its own and none is
+            given.
+    """
+
+    def __init__(
+        self,
+        provider: Provider,
+        *,
+        base_url: str | None = None,
+        api_key: ApiKey | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self.provider = provider
+        self.url: str = _to_url(provider, base_url)
+        self._key = api_key
+        host = urlsplit(self.url).hostname or ""
+        self._is_local = host in _LOOPBACK or host.startswith("127.") or host.endswith(".localhost")
+        self._headers = {
+            "content-type": "application/json",
+            "user-agent": "upshot",
+            **dict(provider.headers),
+            **(headers or {}),
+        }
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.provider.name!r}, {self.url!r})"
+
+    def url_of(self, model: str, *, stream: bool) -> str:
+        """The whole address of a request.
+
+        Args:
+            model: The model's name as the provider knows it.
+            stream: Whether the reply shall come in pieces.
+        """
+        if self.provider.surface != "generate":
+            return self.url
+        parts = urlsplit(self.url)
+        # Tuned models and those of other publishers bring their own folder.
+        name = quote(model if "/" in model else f"models/{model}", safe="/@")
+        events = "alt=sse" if stream else ""
+        query = "&".join(filter(None, (parts.query, events)))
+        path = f"{parts.path}/{name}{_METHODS[stream]}"
+        return parts._replace(path=path, query=query).geturl()
+
+    def missing_key(self) -> str | None:
+        """The environment variable that has to be set before a request can be made, else None."""
+        if self._key or not self.provider.key_variable or self._is_local:
+            return None
+        return None if self._key_of_environment() else self.provider.key_variable
+
+    async def headers(self) -> dict[str, str] | AgentError:
+        """The headers of the next request, or why it cannot be made."""
+        key = self._key or self._key_of_environment()
+        if callable(key):
+            try:
+                asked = key()
+                key = await asked if isawaitable(asked) else asked
+            # The function is the caller's own and may do anything, such as fetch a token; a
+            # model call never raises. What it says may hold a secret.
+            except Exception as exception:
+                kind = type(exception).__name__
+                return self._refusal(f"the function given as api_key raised {kind}")
+        key = key.strip() if isinstance(key, str) else ""  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        if not key:
+            return dict(self._headers) if self._can_do_without() else self._keyless()
+        name = self.provider.key_header
+        return {**self._headers, name: f"Bearer {key}" if name == "authorization" else key}
+
+    def key_in(self, headers: Mapping[str, str]) -> str:
+        """The key in *headers* that this endpoint made, "" where there is none."""
+        return headers.get(self.provider.key_header, "").removeprefix("Bearer ")
+
+    def key_hint(self, *, sent: bool) -> str:
+        """What a person can do about a refused request.
+
+        Args:
+            sent: Whether it carried a key.
+        """
+        variable = self.provider.key_variable
+        if not sent:
+            return f"no key was sent: set {variable} or pass api_key=" if variable else ""
+        return "check the api_key that was passed" if self._key else f"check {variable}"
+
+    def _key_of_environment(self) -> str:
+        # Read at each request: importing and building read no environment.
+        names = (self.provider.key_variable, self.provider.other_variable)
+        found = (os.environ.get(name, "").strip() for name in names)
+        return next(filter(None, found), "")
+
+    def _can_do_without(self) -> bool:
+        return not callable(self._key) and (self._is_local or not self.provider.key_variable)
+
+    def _keyless(self) -> AgentError:
+        if callable(self._key):
+            return self._refusal("the function given as api_key returned no key")
+        name, variable = self.provider.name, self.provider.key_variable
+        return self._refusal(f"{name} wants an API key: set {variable} or pass api_key=")
+
+    def _refusal(self, message: str) -> AgentError:
+        facts: dict[str, Json] = {"provider": self.provider.name}
+        if self.provider.key_variable:
+            facts["variable"] = self.provider.key_variable
+        return AgentError(ErrorCode.AUTH_ERROR, message, origin=Origin.CALLER, details=facts)
+
+
+def _to_url(provider: Provider, base_url: str | None) -> str:
+    ending = _PATHS[provider.surface]
+    if base_url is None:
+        if not provider.base_url:
+            raise Misuse(
+                f"{provider.name} has no address of its own: pass base_url=, such as "
+                f"{provider.example or 'http://localhost:8000/v1'}"
+            )
+        return provider.base_url + ending
+    parts = urlsplit(base_url.strip())
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise Misuse(f"base_url is {base_url!r}: give an address such as http://localhost:8000/v1")
+    path = parts.path.rstrip("/") or _VERSIONS.get(provider.surface, "/v1")
+    if not path.endswith(ending):
+        path += ending
+    return parts._replace(path=path, fragment="").geturl()
+
+
+_CAUSES = 8
+# Shorter keys are made up, and might be any word.
+_MIN_MASKED_CHARS = 6
+_UNREACHABLE = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
+# By parts of class names, so that other transports' exceptions are understood too.
+_TIMEOUTS: Final = (
+    (("ConnectionTimeout", "ConnectTimeout"), "connect_s", "no connection to {} within {} s"),
+    (("SocketTimeout", "ReadTimeout"), "read_s", "no byte came from {} for {} s"),
+    (("Timeout",), "total_s", "no whole reply from {} within {} s"),
+)
+
+
+def advise(error: AgentError, endpoint: Endpoint, *, model: str, key: str) -> AgentError:
+    """*error* of a reply, with what the caller can do about it, and without the key.
+
+    Args:
+        error: What the reply says.
+        endpoint: Where was asked.
+        model: Whom, as "provider:model".
+        key: The key that was sent, "" if none.
+    """
+    hint = _hint(error, endpoint, model, sent=bool(key))
+    message = cast("str", mask(error.message, key))
+    return replace(
+        error,
+        message=f"{message} ({hint})" if hint else message,
+        details=cast("JsonObject", mask(error.details, key)),
+    )
+
+
+def mask(value: Json, key: str) -> Json:
+    """*value* with *key* blotted out wherever it stands; a provider may say it back."""
+    if isinstance(value, str):
+        return value.replace(key, "***") if len(key) >= _MIN_MASKED_CHARS else value
+    if isinstance(value, dict):
+        return {name: mask(item, key) for name, item in value.items()}
+    return [mask(item, key) for item in value] if isinstance(value, list) else value
+
+
+def explain_fault(
+    error: AgentError, exception: BaseException, endpoint: Endpoint, timeouts: Timeouts
+) -> AgentError:
+    """*error* of a request that got no whole reply, in words that name the address and the fault.
+
+    Args:
+        error: As the exception was classified.
+        exception: What the transport raised.
+        endpoint: Where was asked.
+        timeouts: How long it might take.
+    """
+    where = "{0.scheme}://{0.netloc}{0.path}".format(urlsplit(endpoint.url))
+    causes = tuple(_causes(exception))
+    for cause in causes:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            # aiohttp's own class for it has no such field; its cause has.
+            why = getattr(cause, "verify_message", "") or "its certificate cannot be verified"
+            said = f"cannot trust {where}: {why}"
+            advice = "pass AiohttpTransport(ca_file=...) as transport"
+            # The same certificate comes the next time.
+            return replace(error, message=f"{said}; {advice}", retryable=False)
+        fault = _fault(cause)
+        if fault:
+            return replace(error, message=f"cannot reach {where}: {fault}")
+    names = {each.__name__ for cause in causes for each in type(cause).__mro__}
+    for parts, limit, said in _TIMEOUTS:
+        if any(part in name for part in parts for name in names):
+            limit_s = getattr(timeouts, limit)
+            message = f"{said.format(where, limit_s)}; Timeouts({limit}=...) allows more"
+            return replace(error, message=message)
+    return replace(error, message=f"the exchange with {where} broke off: {error.message}")
+
+
+def _hint(error: AgentError, endpoint: Endpoint, model: str, *, sent: bool) -> str:
+    if error.code == ErrorCode.AUTH_ERROR and error.origin != Origin.CALLER:
+        return endpoint.key_hint(sent=sent)
+    if error.code == ErrorCode.MODEL_UNAVAILABLE and not error.retryable:
+        if endpoint.provider.name == "ollama":
+            return f"check the name in {model!r}; `ollama pull` fetches a model"
+        return f"check the name in {model!r}"
+    if error.status_code in (404, 405) and error.code == ErrorCode.INVALID_REQUEST:
+        return f"is base_url right? {endpoint.url} was asked"
+    return ""
+
+
+def _fault(cause: BaseException) -> str:
+    if isinstance(cause, socket.gaierror):
+        return "there is no such host; is base_url right, is the network there?"
+    if isinstance(cause, ConnectionRefusedError):
+        return "connection refused; is the server running, is base_url right?"
+    if isinstance(cause, ssl.SSLError):
+        why = getattr(cause, "reason", "") or cause
+        return f"TLS failed: {why}; is it https that the server speaks?"
+    if isinstance(cause, OSError) and cause.errno in _UNREACHABLE:
+        return f"{os.strerror(cause.errno)}; is base_url right, is the network there?"
+    return ""
+
+
+def _causes(exception: BaseException) -> Iterator[BaseException]:
+    cause: BaseException | None = exception
+    for _ in range(_CAUSES):
+        if cause is None:
+            return
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+Item = TypeVar("Item", bound=StreamItem)
+
+
+class Renamed:
+    """Gives the calls in a reply the names under which their tools were offered.
+
+    Args:
+        tools: On offer.
+
+    Raises:
+        Misuse: Two of them have one name on the wire.
+    """
+
+    __slots__ = ("_names",)
+
+    def __init__(self, tools: Sequence[ToolSpec]) -> None:
+        self._names: dict[str, str] = {}
+        for tool in tools:
+            if "." in tool.name:
+                name = to_wire_name(tool.name)
+                other = self._names.setdefault(name, tool.name)
+                if other != tool.name or any(name == one.name for one in tools):
+                    raise Misuse(
+                        f"the tools {tool.name!r} and {name if other == tool.name else other!r} "
+                        "have one name for providers that take no dots: rename one of them"
+                    )
+
+    def __call__(self, item: Item) -> Item:
+        """*item* with those names."""
+        if not self._names:
+            return item
+        if isinstance(item, ToolCallDelta):
+            return replace(item, name=self._names.get(item.name, item.name))
+        if isinstance(item, ModelResponse) and item.tool_calls:
+            return replace(item, tool_calls=tuple(map(self._rename, item.tool_calls)))
+        return item
+
+    def _rename(self, call: ToolCall) -> ToolCall:
+        name = self._names.get(call.name)
+        return call if name is None else replace(call, name=name)
+
 
 _Fields: TypeAlias = dict[str, str] | list[tuple[str, str]]
 _NO_SETTINGS = ModelSettings()
@@ -154,9 +473,9 @@ class HttpModel:
 
     def _encode(self, request: ModelRequest, *, stream: bool) -> bytes:
         messages = request.messages
-        transcript: Transcript | None = None
+        transcript: RequestEncoder | None = None
         if isinstance(messages, Conversation):
-            transcript = cast("Transcript | None", messages.encoded.get(self._form))
+            transcript = cast("RequestEncoder | None", messages.encoded.get(self._form))
         if transcript is None or transcript.count > len(messages):
             transcript = make_transcript(self._surface, provider=self._provider)
             if isinstance(messages, Conversation):

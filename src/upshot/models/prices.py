@@ -8,9 +8,10 @@ from decimal import Decimal
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from ..contract import Cost, ModelResponse
-from ..errors import Misuse
-from ..wire.prices import Billing, Price, price_usage, read_billing
+from upshot.contract.model_calls import ModelResponse
+from upshot.contract.usage import Cost
+from upshot.errors import Misuse
+from upshot.wire.pricing import Billing, Price, price_usage, read_billing
 
 if TYPE_CHECKING:
     from genai_prices.data_snapshot import DataSnapshot

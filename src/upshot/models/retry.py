@@ -1,4 +1,4 @@
-"""Retry: the one place where a failed model call is made again."""
+"""Tries failed model calls again; what raised calls mean."""
 
 from __future__ import annotations
 
@@ -8,11 +8,60 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from ..clock import SYSTEM_CLOCK
-from ..contract import AgentError, Clock, ErrorCode, ModelResponse, Origin, Retry, StreamItem
-from .raised import reply_of
+from upshot.clock import SYSTEM_CLOCK
+from upshot.contract.base.enums import ErrorCode, Origin
+from upshot.contract.base.structs import JsonObject
+from upshot.contract.error import AgentError
+from upshot.contract.model_calls import ModelResponse
+from upshot.contract.protocols import Clock, StreamItem
+from upshot.contract.settings import Retry
+from upshot.contract.usage import Usage
+from upshot.native.objects import find_headers, find_rate_limit
+from upshot.wire.error_classification import classify_error
 
-__all__ = ["UNANSWERED", "OnRetry", "call_with_retry", "stream_with_retry"]
+__all__ = [
+    "OnRetry",
+    "UNANSWERED",
+    "call_with_retry",
+    "client_error",
+    "reply_of",
+    "stream_with_retry",
+]
+
+_OURS = __name__.partition(".")[0]
+_NO_FAILURES = (ErrorCode.INTERNAL, ErrorCode.CANCELED)
+
+
+def client_error(exception: Exception) -> AgentError | None:
+    """The failure that a client of an API tells of by *exception*; None where it is a bug.
+
+    Its status, headers and causes are looked at. Python's own exceptions but ``OSError`` are bugs,
+    for they say "timeout" of an argument as of a network.
+    """
+    error = classify_error(exception=exception)
+    if error.code in _NO_FAILURES:
+        return None
+    is_foreign = isinstance(exception, OSError) or type(exception).__module__ != "builtins"
+    return error if is_foreign or error.status_code is not None else None
+
+
+def reply_of(exception: Exception) -> ModelResponse | None:
+    """What came of a model call that ended with *exception*; None where that is a bug, or ours."""
+    if type(exception).__module__.partition(".")[0] == _OURS:
+        return None
+    error = client_error(exception)
+    if error is None:
+        return None
+    headers = find_headers(exception)
+    data: JsonObject = {"raw_headers": {**headers}} if headers else {}
+    is_limit = error.code == ErrorCode.RATE_LIMIT
+    return ModelResponse(
+        error=replace(error, origin=Origin.MODEL),
+        usage=Usage(api_calls=1),
+        rate_limit=find_rate_limit(headers, limited=is_limit, retry_after_s=error.retry_after_s),
+        provider_data=data,
+    )
+
 
 OnRetry: TypeAlias = Callable[[int, float, ModelResponse], Awaitable[None] | None]
 """Told before each wait: how many tries have failed, seconds to wait, what came of the last."""

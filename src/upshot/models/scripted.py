@@ -1,4 +1,4 @@
-"""ScriptedModel: plays replies that were written beforehand, so that nothing needs a key."""
+"""A model that plays a script, from code or a JSON file."""
 
 from __future__ import annotations
 
@@ -7,34 +7,31 @@ import math
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from inspect import isawaitable
+from pathlib import Path
 from typing import TypeAlias, cast
 
 import msgspec
 
-from ..contract import (
-    AgentError,
-    Conversation,
-    ErrorCode,
-    FinishReason,
-    JsonObject,
-    Message,
+from upshot.contract.base.checks import json_fault, kind_of
+from upshot.contract.base.enums import ErrorCode, FinishReason, Origin, Role
+from upshot.contract.base.structs import JsonObject
+from upshot.contract.error import AgentError
+from upshot.contract.message import Conversation, Message
+from upshot.contract.model_calls import (
     ModelInput,
     ModelRequest,
     ModelResponse,
-    Origin,
-    RateLimitState,
     ReasoningDelta,
-    Role,
-    StreamItem,
     TextDelta,
-    ToolCall,
     ToolCallDelta,
-    Usage,
 )
-from ..errors import Misuse
-from .structured import with_output
+from upshot.contract.protocols import StreamItem
+from upshot.contract.tool_calls import ToolCall
+from upshot.contract.usage import RateLimitState, Usage
+from upshot.errors import Misuse
+from upshot.wire.decoding import with_output
 
-__all__ = ["Reply", "ScriptItem", "ScriptedModel"]
+__all__ = ["Reply", "ScriptItem", "ScriptedModel", "open_script"]
 
 Reply: TypeAlias = str | ToolCall | Sequence[ToolCall] | ModelResponse | AgentError
 """A text, one call, several calls, a whole response, or a failure."""
@@ -251,3 +248,92 @@ def _to_delta(index: int, call: ToolCall) -> ToolCallDelta:
     if not isinstance(arguments, str):
         arguments = msgspec.json.encode(arguments).decode()
     return ToolCallDelta(index=index, call_id=call.id, name=call.name, arguments=arguments)
+
+
+_FORMS = (
+    'a text, a call {"name": ..., "arguments": {...}}, a list of calls, '
+    '{"error": {"code": ..., "message": ...}}, or the fields of a ModelResponse'
+)
+
+
+def open_script(where: str) -> ScriptedModel:
+    """Make the model that plays the script *where*.
+
+    Args:
+        where: The path of a JSON file, or the JSON itself if it begins with "[" or a quotation
+            mark: a list of replies, or one text. A reply is a text, a call
+            ``{"name": ..., "arguments": {...}}`` (its id is made up unless it is given), a list
+            of calls, ``{"error": {"code": ..., "message": ...}}``, or the fields of a
+            ``ModelResponse`` such as content and usage.
+
+    Raises:
+        Misuse: There is no such file, or it holds no script.
+    """
+    inline = where.startswith(("[", '"'))
+    what = "the script" if inline else f"the script {where!r}"
+    if not where:
+        raise Misuse('scripted: needs a script: write scripted:FILE.json or scripted:["Hello"]')
+    script = _parse(where if inline else _read(where), what)
+    if isinstance(script, str):
+        script = [script]
+    if not isinstance(script, list):
+        raise Misuse(f"{what} is no list: give a JSON list of replies; a reply is {_FORMS}")
+    items = cast("list[object]", script)
+    replies = [_to_reply(item, place, what) for place, item in enumerate(items)]
+    return ScriptedModel(replies, name="scripted:script" if inline else f"scripted:{where}")
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise Misuse(f"cannot read the script {path!r}: {error.strerror or error}") from error
+
+
+def _parse(data: bytes | str, what: str) -> object:
+    if not data.strip():
+        raise Misuse(f"{what} is empty: give a JSON list of replies")
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise Misuse(f"{what} is no JSON: {json_fault(error)}") from error
+
+
+def _to_reply(item: object, place: int, what: str) -> Reply:
+    try:
+        if isinstance(item, str):
+            return item
+        if isinstance(item, list):
+            calls = cast("list[object]", item)
+            return [_to_call(call, f"call-{place}-{index}") for index, call in enumerate(calls)]
+        if isinstance(item, dict):
+            return _to_other(cast("dict[str, object]", item), place)
+    except msgspec.ValidationError as error:
+        raise Misuse(f"reply {place} of {what} cannot be read: {error}") from error
+    raise Misuse(f"reply {place} of {what} is {kind_of(item)}: a reply is {_FORMS}")
+
+
+def _to_other(fields: dict[str, object], place: int) -> Reply:
+    if "name" in fields:
+        return _to_call(fields, f"call-{place}")
+    if set(fields) == {"error"}:
+        return msgspec.convert(fields["error"], AgentError)
+    unknown = sorted(set(fields) - {"kind", *ModelResponse.__struct_fields__})
+    if unknown:
+        raise msgspec.ValidationError(f"{unknown[0]!r} is no field of a ModelResponse")
+    calls = fields.get("tool_calls")
+    if isinstance(calls, list):
+        calls = cast("list[object]", calls)
+        named = [_with_id(call, f"call-{place}-{index}") for index, call in enumerate(calls)]
+        fields = {**fields, "tool_calls": named}
+    return msgspec.convert({"kind": "model_response", **fields}, ModelResponse)
+
+
+def _to_call(call: object, ident: str) -> ToolCall:
+    return msgspec.convert(_with_id(call, ident), ToolCall)
+
+
+def _with_id(call: object, ident: str) -> object:
+    if not isinstance(call, dict):
+        return call
+    return {"kind": "tool_call", "id": ident, **cast("dict[str, object]", call)}

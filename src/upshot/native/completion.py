@@ -12,11 +12,22 @@ from __future__ import annotations
 
 import msgspec
 
-from ..contract import Cost, Json, JsonObject, Local, ModelResponse, Reasoning
-from ..wire import read_response
-from ..wire.document import encode_json
-from .headers import find_headers
-from .reader import as_amount, as_arguments, as_count, as_items, as_json, as_text, look
+from upshot.contract.base.structs import Json, JsonObject, Local
+from upshot.contract.message import Reasoning
+from upshot.contract.model_calls import ModelResponse
+from upshot.contract.usage import Cost
+from upshot.native.objects import (
+    as_amount,
+    as_arguments,
+    as_count,
+    as_items,
+    as_json,
+    as_text,
+    find_headers,
+    look,
+)
+from upshot.wire.decoding import encode_json
+from upshot.wire.reader import read_response
 
 __all__ = ["read_completion", "read_completion_message"]
 

@@ -1,8 +1,26 @@
 """A run's life, whatever the engine that drives it."""
 
-from .account import spent_in
-from .board import Board
-from .difference import (
+from upshot.runs.callbacks import blame
+from upshot.runs.ending import read_returned
+from upshot.runs.engine_api.exceptions import Aborted, Failed, Interrupted, Parked, Signal
+from upshot.runs.engine_api.run_host import RunHost
+from upshot.runs.engine_api.run_view import Run
+from upshot.runs.live_run import LiveRun, live_through
+from upshot.runs.plan import (
+    Approver,
+    Child,
+    Committer,
+    History,
+    OutputType,
+    ParentRun,
+    Plan,
+    ResumeOptions,
+    RunOptions,
+    Seeder,
+    Where,
+)
+from upshot.runs.recorder import Listener, listen
+from upshot.runs.replay.comparison import (
     Difference,
     changed_agent,
     changed_tool,
@@ -10,24 +28,15 @@ from .difference import (
     first_difference,
     missing_call,
 )
-from .discard import DiscardOnInterruptCauses
-from .handle import LiveRun, live_through
-from .handoff import handoff_tools
-from .host import RunHost
-from .kin import FORKED_FROM
-from .lifecycle import Sitting
-from .listeners import Listener, listen
-from .options import Approver, Committer, History, ResumeOptions, RunOptions, Seeder, Where
-from .output import OutputType
-from .own_loop import run_in_own_loop
-from .past import Past
-from .plan import Child, Parent, Plan
-from .recording import Recording
-from .returned import read_returned
-from .run import Run
-from .scope import current_run
-from .signals import Aborted, Failed, Interrupted, Parked, Signal
-from .trail import blame
+from upshot.runs.replay.recording import Recording
+from upshot.runs.resumption import spent_in
+from upshot.runs.services.handoffs import handoff_tools
+from upshot.runs.services.hooks import DiscardOnInterruptCauses
+from upshot.runs.session import Session
+from upshot.runs.task_supervisor import current_run
+from upshot.state.board import Board
+from upshot.state.child_runs import FORKED_FROM
+from upshot.state.run_state import RunState
 
 __all__ = [
     "Aborted",
@@ -44,9 +53,9 @@ __all__ = [
     "Listener",
     "LiveRun",
     "OutputType",
-    "Parent",
+    "ParentRun",
     "Parked",
-    "Past",
+    "RunState",
     "Plan",
     "Recording",
     "ResumeOptions",
@@ -55,7 +64,7 @@ __all__ = [
     "RunOptions",
     "Seeder",
     "Signal",
-    "Sitting",
+    "Session",
     "Where",
     "current_run",
     "blame",
@@ -68,6 +77,5 @@ __all__ = [
     "missing_call",
     "live_through",
     "read_returned",
-    "run_in_own_loop",
     "spent_in",
 ]

@@ -1,48 +1,306 @@
-"""Plan: everything a run needs, resolved and checked before it begins."""
+"""Plan of a run: options, type of the answer, link to the parent run."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from os import PathLike
+from typing import Any, Literal, Protocol, TypeAlias, TypedDict, cast
 
 import msgspec
 
-from ..clock import SYSTEM_CLOCK
-from ..contract import (
-    Agent,
-    AgentSpec,
+from upshot.clock import SYSTEM_CLOCK
+from upshot.contract.agent import Agent, ToolItem
+from upshot.contract.agent_spec import AgentSpec, Handoff, HandoffEvent, RunInfo
+from upshot.contract.base.checks import json_fault
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.error import RunWarning
+from upshot.contract.events import BoardChanged, Event
+from upshot.contract.message import Message
+from upshot.contract.model_calls import ModelRequest, Request
+from upshot.contract.protocols import (
+    AnyResult,
     ArtifactStore,
-    BoardChanged,
-    Budget,
-    Checkpoint,
+    Board,
     Clock,
+    Decider,
     Engine,
-    Event,
-    Handoff,
-    HandoffEvent,
-    Interrupt,
+    Host,
     Journal,
-    JsonObject,
-    Message,
     Model,
-    ModelRequest,
-    ModelSettings,
-    Policy,
-    Request,
-    Retry,
-    RunInfo,
-    RunWarning,
+    Observer,
 )
-from ..models import name_of
-from ..tools import Tool
-from .callback import method
-from .ledger import Ledger
-from .options import Approver, Committer, Seeder
-from .output import OutputType
-from .veil import MARKS_OPTION
+from upshot.contract.result import AgentResult
+from upshot.contract.run_control import Checkpoint, Interrupt
+from upshot.contract.settings import Budget, ModelSettings, Policy, Retry
+from upshot.errors import Misuse
+from upshot.models.prices import Prices
+from upshot.models.registry import name_of
+from upshot.runs.budget import RunBudget
+from upshot.runs.callbacks import method
+from upshot.runs.redaction import MARKS_OPTION
+from upshot.tools.definition.tool import Tool
+from upshot.tools.gates.approval_gate import ApprovalRequest
+from upshot.wire.pricing import Price
 
-__all__ = ["ENGINE_OPTION", "USUAL_BUDGET", "Child", "Parent", "Plan"]
+__all__ = [
+    "Approver",
+    "Child",
+    "Committer",
+    "ENGINE_OPTION",
+    "History",
+    "OutputType",
+    "ParentRun",
+    "Plan",
+    "ResumeOptions",
+    "RunOptions",
+    "Seeder",
+    "USUAL_BUDGET",
+    "Where",
+]
+
+Seeder: TypeAlias = Callable[[RunInfo, Request], Board | Awaitable[Board | None] | None]
+Committer: TypeAlias = Callable[[RunInfo, Request, AnyResult], Awaitable[None] | None]
+Approver: TypeAlias = Callable[[ApprovalRequest], bool | Awaitable[bool | None] | None]
+History: TypeAlias = Sequence[Message] | AgentResult[Any] | Literal["context"]
+Where: TypeAlias = str | PathLike[str] | Journal
+
+
+class ResumeOptions(TypedDict, total=False):
+    """Options of all doors to a run; the call's win over the agent's.
+
+    Attributes:
+        engine: Drives the steps; the loop engine where neither call nor agent names one.
+        model: "provider:name" or a Model, so that any agent can be tested with a ScriptedModel.
+        settings: Merged over the agent's, field by field.
+        history: Messages or an earlier result, put before the request; "context" loads what
+            earlier committed runs of the same context_id produced, from the journal.
+        tools: Where names in ``Agent.tools`` are found; added to the agent's own where it has None.
+        host: Any object with some of the methods of ``Host``.
+        observers: After the agent's own.
+        deciders: After the agent's own.
+        committers: Called with (info, request, result) when a run is to be committed.
+        prepare: Makes the board from (info, request); once an attempt.
+        artifacts: Channels whose messages become artifacts of the result.
+        attributes: Free JSON for engine and tools; identity is apart and cannot be forged by it.
+        parent_run_id: Wins over the run that this one is started in.
+        resume_from: A checkpoint for an engine that keeps none.
+        max_attempts: How often a decider may have it done, the first included; at least 1.
+        retry: Of failed model calls, those of agents in its graph or machine too; None is off.
+        budget: Limits; wins over the agent's as a whole.
+        dependencies: One object for tools and engines, ``ToolContext.dependencies``.
+        approve: Asked before a tool that needs approval; True, False, or None to defer.
+            Holds for runs inside too, as the host's ``ask_user`` does, unless they have their own.
+        artifact_store: Where large outputs go; by default beside the journal, else in memory.
+        policy: Rules on tools, held at every call.
+        secrets: Texts that are masked in the log, in events, in errors, in artifacts, in the result
+            and in what tools return; model and tools work with the real ones. The log holds marks
+            for them, so a resume has to give the same ones, in any order; with more or fewer it
+            warns ``secrets_changed``, and what stood for them stays masked.
+        prices: What models cost, before the public table; for models that are given by name.
+        clock: Time, for tests.
+        launch: What a command line needs to start the run again; kept in the log, never a key.
+    """
+
+    engine: Engine | None
+    model: str | Model | None
+    settings: ModelSettings | None
+    history: History
+    tools: Iterable[ToolItem]
+    host: Host | object | None
+    observers: Iterable[Observer | object]
+    deciders: Iterable[Decider | object]
+    committers: Iterable[Committer]
+    prepare: Seeder | None
+    artifacts: Iterable[str]
+    attributes: Mapping[str, Any] | None
+    parent_run_id: str
+    resume_from: Checkpoint | None
+    max_attempts: int
+    retry: Retry | None
+    budget: Budget | None
+    dependencies: object
+    approve: Approver | None
+    artifact_store: ArtifactStore | None
+    policy: Policy | None
+    secrets: Iterable[str]
+    prices: Prices | Mapping[str, Price] | None
+    clock: Clock | None
+    launch: JsonObject
+
+
+class RunOptions(ResumeOptions, total=False):
+    """Options of ``run``, ``run_sync`` and ``start``: those of ``ResumeOptions``, and the journal.
+
+    Attributes:
+        journal: A path, "memory:" or an open journal; None keeps no log.
+    """
+
+    journal: Where | None
+
+
+class OutputType:
+    """One way to validate an answer, whatever kind of type describes it.
+
+    Attributes:
+        schema: JSON Schema of the answer; None for plain text.
+    """
+
+    def __init__(self, schema: JsonObject | None, build: Callable[[Json], object]) -> None:
+        self.schema = schema
+        self._build = build
+
+    @classmethod
+    def of(cls, output_type: object) -> OutputType:
+        """Read an agent's ``output_type``.
+
+        Args:
+            output_type: None or ``str`` for text; a JSON Schema; or a msgspec, pydantic,
+                dataclass or plain typing type.
+
+        Raises:
+            Misuse: It is a type without a JSON Schema.
+        """
+        if output_type is None or output_type is str:
+            return cls(None, lambda value: value)
+        if isinstance(output_type, dict):
+            return _of_schema(cast("JsonObject", output_type))
+        if hasattr(output_type, "model_json_schema"):
+            model = cast("Any", output_type)
+            return cls(
+                model.model_json_schema(), _reading(model.model_validate_json, model.model_validate)
+            )
+        return _of_type(output_type)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether any text is an answer."""
+        return self.schema is None
+
+    def parse(self, text: str) -> Json:
+        """Read an answer.
+
+        Args:
+            text: What the model wrote, JSON or JSON inside a Markdown fence.
+
+        Returns:
+            The JSON value of the answer, validated.
+
+        Raises:
+            ValueError: It is no JSON, or not of the type; the message can be shown to the model.
+        """
+        if self.schema is None:
+            return text
+        try:
+            value: Json = msgspec.json.decode(_without_fence(text))
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            raise ValueError(f"the answer is no JSON: {json_fault(error)}") from error
+        self.build(value)
+        return value
+
+    def build(self, value: Json) -> object:
+        """Make the typed answer of a JSON value.
+
+        Raises:
+            ValueError: It is not of the type.
+        """
+        try:
+            return self._build(value)
+        except ValueError as error:
+            raise ValueError(f"the answer does not have the form asked for: {error}") from error
+
+
+def _of_schema(schema: JsonObject) -> OutputType:
+    import jsonschema_rs
+
+    try:
+        validator = jsonschema_rs.validator_for(schema, offline=True)
+    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
+        text = " ".join(str(error).split())
+        raise Misuse(f"output_type is no JSON Schema: {text}") from error
+
+    def check(value: Json) -> Json:
+        faults = [
+            f"/{'/'.join(map(str, fault.instance_path))}: {fault.message}"
+            for fault in validator.iter_errors(value)
+        ]
+        if faults:
+            raise ValueError("; ".join(faults))
+        return value
+
+    return OutputType(schema, check)
+
+
+def _of_type(output_type: Any) -> OutputType:
+    try:
+        (schema,), components = msgspec.json.schema_components(
+            [output_type], ref_template="#/$defs/{name}"
+        )
+    except TypeError as error:
+        if "pydantic" in sys.modules and (found := _of_pydantic(output_type)) is not None:
+            return found
+        raise Misuse(
+            f"output_type {output_type!r} has no JSON Schema: give a msgspec Struct, a pydantic "
+            f"model, a dataclass or a JSON Schema ({error})"
+        ) from error
+    if components:
+        name = schema.get("$ref", "").rpartition("/")[2]
+        rest = {key: form for key, form in components.items() if key != name}
+        schema = components.get(name, schema)
+        if rest or _refers_to_itself(schema, name):
+            schema = {**schema, "$defs": components}
+    return OutputType(
+        cast("JsonObject", schema), lambda value: msgspec.convert(value, output_type, strict=True)
+    )
+
+
+def _of_pydantic(output_type: Any) -> OutputType | None:
+    """A type that pydantic reads, such as a list of its models; None where it does not."""
+    from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter
+
+    try:
+        adapter = TypeAdapter[object](output_type)
+        schema = adapter.json_schema()
+    except (PydanticSchemaGenerationError, PydanticUserError):
+        return None
+    return OutputType(schema, _reading(adapter.validate_json, adapter.validate_python))
+
+
+def _reading(
+    read: Callable[[bytes], object], check: Callable[[object], object]
+) -> Callable[[Json], object]:
+    """Validate by pydantic, as JSON: there a date is a text, for strict models too."""
+    from pydantic import ValidationError
+
+    def build(value: Json) -> object:
+        try:
+            try:
+                text = msgspec.json.encode(value)
+            except TypeError:
+                # It is built already.
+                return check(value)
+            return read(text)
+        except ValidationError as error:
+            faults = [
+                f"/{'/'.join(map(str, fault['loc']))}: {fault['msg']}"
+                for fault in error.errors(include_url=False)
+            ]
+            raise ValueError("; ".join(faults)) from error
+
+    return build
+
+
+def _refers_to_itself(schema: object, name: str) -> bool:
+    return bool(name) and f"#/$defs/{name}" in msgspec.json.encode(schema).decode()
+
+
+def _without_fence(text: str) -> str:
+    inner = text.strip()
+    if inner.startswith("```") and inner.endswith("```") and "\n" in inner:
+        return inner[inner.index("\n") + 1 : -3]
+    return inner
+
 
 # Under which the log names the class of the engine.
 ENGINE_OPTION = "engine"
@@ -105,9 +363,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         observers: The agent's first, then the call's; deciders alike.
         handed: Messages that come after the request, from who handed it over.
         noted: What else the log keeps among the options.
-        warnings: Told when the sitting begins.
+        warnings: Told when the session begins.
         spec: The agent in names only.
-        seed: What the board of the first attempt was started with, in an earlier sitting.
+        seed: What the board of the first attempt was started with, in an earlier session.
         marks: What the marks begin with that stand for secrets in its log, "" without any.
         logged: What the log keeps of the options, where that was found out before.
         is_known: Whether the run round it has counted what its log says that it used.
@@ -136,7 +394,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     handed: Sequence[Message] = ()
     artifacts: tuple[str, ...] = ()
     attributes: JsonObject = {}
-    parent: Parent | None = None
+    parent: ParentRun | None = None
     parent_run_id: str = ""
     resume_from: Checkpoint | None = None
     max_attempts: int = 1
@@ -159,7 +417,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     logged: JsonObject | None = None
 
     @property
-    def near(self) -> Parent | None:
+    def near(self) -> ParentRun | None:
         """The run round it, where that lives in the same event loop."""
         parent = self.parent
         is_near = parent is not None and parent.loop is asyncio.get_running_loop()
@@ -194,7 +452,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return options
 
 
-class Parent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class ParentRun(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What a run started inside a run inherits.
 
     Attributes:
@@ -213,7 +471,7 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     plan: Plan
     depth: int
-    ledger: Ledger
+    ledger: RunBudget
     loop: asyncio.AbstractEventLoop
     box: Context
     tell: Callable[[Event], None]

@@ -1,39 +1,161 @@
-"""Recorder: stamps the events of one sitting, logs them, and tells watchers."""
+"""Stamps and logs events, and tells subscribers."""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from datetime import datetime
 from operator import methodcaller
-from typing import Any, get_args
+from typing import Any, TypeAlias, get_args
 
 from msgspec.structs import force_setattr
 
-from ..contract import (
-    DELTAS,
-    AttemptEnded,
-    Clock,
-    Event,
-    HandoffEvent,
-    Journal,
-    ModelResponse,
-    Origin,
-    RunEvent,
-    RunSettled,
-    RunWarning,
-    Unknown,
-    Warned,
-)
-from ..contract.barrier import until_safe
-from ..errors import JournalError, Misuse
-from ..journal.memory import MemoryJournal
-from .audience import Audience
-from .callback import raised
-from .listeners import Listener
-from .veil import Veil
+from upshot.contract.agent_spec import HandoffEvent
+from upshot.contract.base.enums import Origin
+from upshot.contract.base.structs import RunEvent
+from upshot.contract.error import RunWarning
+from upshot.contract.events import DELTAS, AttemptEnded, Event, RunSettled, Warned
+from upshot.contract.message import Unknown
+from upshot.contract.model_calls import ModelResponse
+from upshot.contract.protocols import Clock, Journal, until_safe
+from upshot.errors import JournalError, Misuse
+from upshot.journal.memory_journal import MemoryJournal
+from upshot.runs.callbacks import is_closing, raised
+from upshot.runs.plan import Plan
+from upshot.runs.redaction import Redaction
 
-__all__ = ["Recorder"]
+__all__ = [
+    "Subscriber",
+    "Listener",
+    "Opener",
+    "Recorder",
+    "anybody_listens",
+    "listen",
+    "listeners_of",
+]
+
+
+class Subscriber:
+    """Tells a method every fact in order; one that raises is told nothing more.
+
+    Args:
+        method: Sync or async.
+        on_failure: Called once with what it raised.
+    """
+
+    def __init__(
+        self,
+        method: Callable[[Any], object],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._method = method
+        self._on_failure = on_failure
+        self._waiting: deque[Awaitable[object]] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._has_failed = False
+
+    def tell(self, fact: object) -> None:
+        """Hand *fact* on; never raises and never waits."""
+        if self._has_failed:
+            return
+        try:
+            told = self._method(fact)
+        except BaseException as error:
+            # A host looks on; it never fails a run. Nothing waits here that could be cancelled.
+            self._fail(error)
+            return
+        if inspect.isawaitable(told):
+            self._waiting.append(told)
+            if self._task is None or self._task.done():
+                self._task = asyncio.get_running_loop().create_task(self._work_off())
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it has not taken all that it was told."""
+        return self._task is not None and not self._task.done()
+
+    async def drain(self) -> None:
+        """Wait until all that was told has been taken."""
+        if self._task is not None:
+            await self._task
+
+    def close(self) -> None:
+        """Drop what was not taken."""
+        self._has_failed = True
+        if self._task is not None:
+            self._task.cancel()
+            # Its context leads to the run, and that back here.
+            self._task = None
+        for told in self._waiting:
+            if inspect.iscoroutine(told):
+                told.close()
+        self._waiting.clear()
+        # What fails from now on concerns nobody, and who was to hear of it may go.
+        self._on_failure = _forget
+
+    async def _work_off(self) -> None:
+        try:
+            while self._waiting:
+                await self._waiting.popleft()
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError | GeneratorExit):
+                task = None if is_closing() else asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise
+            # A host looks on; it never fails a run.
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        # First, for the warning that it becomes is an event too.
+        self._has_failed = True
+        self._on_failure(error)
+
+
+def _forget(_: BaseException) -> None:
+    """Nobody hears of a failure any more."""
+
+
+# Takes events, and what engines report that called a model by other ways; it must not wait.
+Listener: TypeAlias = Callable[[Event | ModelResponse], None]
+# Asked at each session, in the context of who runs it; None is no interest. It must not raise.
+Opener: TypeAlias = Callable[[Plan], Listener | None]
+
+# Replaced and never changed, so that runs of other threads read it whole.
+_openers: tuple[Opener, ...] = ()
+
+
+def listen(opener: Opener) -> Callable[[], None]:
+    """Ask *opener* for a listener at every session that begins from now on.
+
+    A listener that raises is told nothing more of that session, which gets a warning.
+
+    Returns:
+        Ends that; sessions under way are listened to until their end.
+    """
+    global _openers  # noqa: PLW0603  # the one list of a process
+    _openers = (*_openers, opener)
+
+    def end() -> None:
+        global _openers  # noqa: PLW0603
+        _openers = tuple(known for known in _openers if known is not opener)
+
+    return end
+
+
+def anybody_listens() -> bool:
+    """Whether anybody is asked at each session."""
+    return bool(_openers)
+
+
+def listeners_of(plan: Plan) -> Iterator[Listener]:
+    """Who wants to be told of a session that is about to begin."""
+    for opener in _openers:
+        listener = opener(plan)
+        if listener is not None:
+            yield listener
+
 
 _DELTAS = frozenset(DELTAS)
 _KEPT = frozenset({RunSettled, Warned, HandoffEvent})
@@ -66,7 +188,7 @@ class Recorder:
         handoff: The first hand-off of the attempt, None before one.
         watched: Whether anybody looks, so that deltas are worth making.
         is_lost: Whether the log could not be written; others may raise JournalError too.
-        is_settled: Whether the last event of the sitting was emitted; none comes after it.
+        is_settled: Whether the last event of the session was emitted; none comes after it.
     """
 
     attempt: int = 0
@@ -78,7 +200,7 @@ class Recorder:
     # Those that wait to be told, one after another.
     _untold: deque[Event] | None = None
     _watchers: tuple[Callable[[Event], None], ...] = ()
-    _listeners: tuple[Audience, ...] = ()
+    _listeners: tuple[Subscriber, ...] = ()
 
     def __init__(
         self,
@@ -88,7 +210,7 @@ class Recorder:
         journal: Journal | None = None,
         epoch: int | None = None,
         seq: int = 0,
-        veil: Veil | None = None,
+        redaction: Redaction | None = None,
     ) -> None:
         self.run_id = run_id
         self.seq: int = seq
@@ -97,9 +219,9 @@ class Recorder:
         self._journal = journal
         self._append = None if journal is None else journal.append
         self._epoch = epoch
-        self._veil = veil
+        self._redaction = redaction
         # Kinds of events that are at most logged, as they are.
-        self._usual = _USUAL if veil is None else _NONE
+        self._usual = _USUAL if redaction is None else _NONE
 
     def watch(self, watcher: Callable[[Event], None]) -> None:
         """Call *watcher* with every event from now on; it must not raise."""
@@ -108,14 +230,14 @@ class Recorder:
 
     def listen(self, listener: Listener) -> None:
         """Tell *listener* every event from now on, and what is reported; it may raise once."""
-        audience = Audience(listener, self._warn_of_listener)
+        audience = Subscriber(listener, self._warn_of_listener)
         self._watchers += (audience.tell,)
         self._usual = _NONE
         self._listeners += (audience,)
 
     def report(self, response: ModelResponse) -> None:
         """Tell listeners of a model call that is no event, since an engine made it otherwise."""
-        shown = response if self._veil is None else self._veil.show(response)
+        shown = response if self._redaction is None else self._redaction.show(response)
         for listener in self._listeners:
             listener.tell(shown)
 
@@ -164,7 +286,7 @@ class Recorder:
         """*event* as it is logged."""
         if isinstance(event, RunSettled) and event.result.local is not None:
             event = _without_local(event)
-        return event if self._veil is None else self._veil.write(event)
+        return event if self._redaction is None else self._redaction.write(event)
 
     def _stamp(self, event: Event, seq: int) -> None:
         _set(event, "run_id", self.run_id)
@@ -186,8 +308,8 @@ class Recorder:
 
     def end_pieces(self, reply: object = None) -> None:
         """Show what was kept back of the pieces of *reply*, None for all: no more of it comes."""
-        if self._veil is not None and self._watchers:
-            for piece in self._veil.release(reply):
+        if self._redaction is not None and self._watchers:
+            for piece in self._redaction.release(reply):
                 self._show_piece(piece)
 
     def break_off(self, text: str, reply: object) -> str:
@@ -195,7 +317,7 @@ class Recorder:
 
         An end that was kept back, since a secret may begin in it, is not shown any more.
         """
-        return text if self._veil is None else self._veil.break_off(text, reply)
+        return text if self._redaction is None else self._redaction.break_off(text, reply)
 
     def show(self, delta: Event, reply: object = None) -> None:
         """Tell watchers of a delta, as far as it is clear that no secret begins in it.
@@ -210,7 +332,7 @@ class Recorder:
             return
         if not self._watchers or self.is_settled:
             return
-        shown = delta if self._veil is None else self._veil.hold(delta, reply)
+        shown = delta if self._redaction is None else self._redaction.hold(delta, reply)
         if shown is not None:
             self._show_piece(shown)
 
@@ -223,7 +345,7 @@ class Recorder:
     def _tell(self, event: Event) -> None:
         if (untold := self._untold) is None:
             untold = self._untold = deque()
-        untold.append(event if self._veil is None else self._veil.show(event))
+        untold.append(event if self._redaction is None else self._redaction.show(event))
         if len(untold) > 1:
             # One who is told an event caused another: all others hear of the first one first.
             return
@@ -243,7 +365,11 @@ class Recorder:
             case RunSettled():
                 self.is_settled, self._usual = True, _NONE
             case Warned():
-                told = event.warning if self._veil is None else self._veil.show(event.warning)
+                told = (
+                    event.warning
+                    if self._redaction is None
+                    else self._redaction.show(event.warning)
+                )
                 self.warnings.append(told)
             case HandoffEvent() if self.handoff is None:
                 self.handoff = event

@@ -5,8 +5,8 @@ wire forms itself, so that what reads them is tested by something that does not 
 Its scenarios: :mod:`.scenario`.
 """
 
-from .bucket import Limits
-from .faults import (
+from upshot.sim.exchange import Received
+from upshot.sim.faults import (
     CutFault,
     ErrorFault,
     Fault,
@@ -17,10 +17,10 @@ from .faults import (
     SlowFault,
     StatusFault,
 )
-from .request import Received
-from .scenario import Latency, Reply, Scenario, ScriptedCall, Tokens, read_scenario
-from .simulator import Simulator, serve_forever
-from .tape import Recorded
+from upshot.sim.scenario import Latency, Reply, Scenario, ScriptedCall, Tokens, read_scenario
+from upshot.sim.simulator import Simulator, serve_forever
+from upshot.sim.tape import Recorded
+from upshot.sim.token_buckets import Limits
 
 __all__ = [
     "CutFault",

@@ -7,8 +7,8 @@ import asyncio
 import signal
 import sys
 
-from ..errors import Misuse
-from .simulator import Simulator, serve_forever
+from upshot.errors import Misuse
+from upshot.sim.simulator import Simulator, serve_forever
 
 __all__ = ["main"]
 

@@ -13,9 +13,9 @@ from typing import TypeAlias, cast
 import msgspec
 from msgspec import Struct
 
-from ..contract.number import check_amount
-from ..contract.value import check_types, set_field
-from ..errors import Misuse
+from upshot.contract.base.checks import check_amount
+from upshot.contract.base.structs import check_types, set_field
+from upshot.errors import Misuse
 
 __all__ = [
     "CutFault",

@@ -29,14 +29,14 @@ from typing import Any, Literal, TypeAlias, cast
 import msgspec
 from msgspec import Struct
 
-from ..contract.article import kind_of
-from ..contract.call import ToolCall
-from ..contract.error import AgentError
-from ..contract.response import ModelResponse
-from ..contract.value import check_types
-from ..errors import Misuse, need_of_extra
-from .bucket import Limits
-from .faults import Fault, StatusFault
+from upshot.contract.base.checks import kind_of
+from upshot.contract.base.structs import check_types
+from upshot.contract.error import AgentError
+from upshot.contract.model_calls import ModelResponse
+from upshot.contract.tool_calls import ToolCall
+from upshot.errors import Misuse, need_of_extra
+from upshot.sim.faults import Fault, StatusFault
+from upshot.sim.token_buckets import Limits
 
 __all__ = [
     "Latency",

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..clock import SYSTEM_CLOCK
-from ..contract.number import check_whole
-from ..contract.roles import Clock
-from ..errors import Misuse
-from .bucket import Limits
-from .faults import Fault, to_fault
-from .provider import Provider
-from .request import Received
-from .scenario import Reply, Scenario, ScenarioSource, read_scenario
-from .tape import RecordedItem, Tape
+from upshot.clock import SYSTEM_CLOCK
+from upshot.contract.base.checks import check_whole
+from upshot.contract.protocols import Clock
+from upshot.errors import Misuse
+from upshot.sim.exchange import Received
+from upshot.sim.faults import Fault, to_fault
+from upshot.sim.provider import Provider
+from upshot.sim.scenario import Reply, Scenario, ScenarioSource, read_scenario
+from upshot.sim.tape import RecordedItem, Tape
+from upshot.sim.token_buckets import Limits
 
 if TYPE_CHECKING:
-    from .server import Listener, Source
+    from upshot.sim.http_server import Listener, Source
 
 __all__ = ["Simulator", "serve_forever"]
 
@@ -152,7 +152,7 @@ class Simulator:
 
     async def __aenter__(self) -> Simulator:
         # Here and not above: it needs aiohttp, which a scenario check or a type hint does not.
-        from .server import Listener
+        from upshot.sim.http_server import Listener
 
         if self._listener is not None:
             raise Misuse("the simulator is running already")

@@ -11,9 +11,8 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from ..errors import Misuse
-from .playback import Playback
-from .request import Received
+from upshot.errors import Misuse
+from upshot.sim.exchange import Playback, Received
 
 __all__ = ["Recorded", "RecordedItem", "Tape", "cut_randomly", "to_recorded"]
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..lazy import lazy_names
+from upshot.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .instrumentation import Instrumentation, instrument
+    from upshot.telemetry.instrumentation import Instrumentation, instrument
 
 __all__ = ["Instrumentation", "instrument"]
 

@@ -6,14 +6,15 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from ..errors import Misuse, need_of_extra
-from ..runs import Listener, Plan, listen
+from upshot.errors import Misuse, need_of_extra
+from upshot.runs.plan import Plan
+from upshot.runs.recorder import Listener, listen
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-    from .meters import Meters
+    from upshot.telemetry.metrics import Instruments
 
 __all__ = ["Instrumentation", "instrument"]
 
@@ -47,7 +48,7 @@ def instrument(
             instrumented already with another prefix or choice of *content*.
     """
     try:
-        from .meters import Meters
+        from upshot.telemetry.metrics import Instruments
     except ImportError as error:
         raise Misuse(need_of_extra("telemetry", "otel")) from error
     if not prefix:
@@ -61,7 +62,7 @@ def instrument(
                     f"content={known.content}: close that first"
                 )
             return known
-    meters = Meters(meter_provider, prefix)
+    meters = Instruments(meter_provider, prefix)
     return Instrumentation(tracer_provider, meter_provider, prefix, meters, content=content)
 
 
@@ -80,7 +81,7 @@ class Instrumentation:
         tracer_provider: TracerProvider | None,
         meter_provider: MeterProvider | None,
         prefix: str,
-        meters: Meters,
+        meters: Instruments,
         *,
         content: bool,
     ) -> None:
@@ -114,11 +115,11 @@ class Instrumentation:
         self.close()
 
     def _listener(self, plan: Plan) -> Listener:
-        from .sitting import SittingTelemetry
-        from .words import Content
+        from upshot.telemetry.attributes import Content
+        from upshot.telemetry.spans import SessionTelemetry
 
         content = Content(plan.secrets) if self.content else None
-        return SittingTelemetry(plan, self._tracer, self._meters, content).take
+        return SessionTelemetry(plan, self._tracer, self._meters, content).take
 
 
 def _target_of(

@@ -7,18 +7,23 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..lazy import lazy_names
+from upshot.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from ..models import ScriptedModel
-    from .clock import FakeClock
-    from .engine import EngineContract
-    from .hooks import DeciderContract, ObserverContract
-    from .host import HostContract
-    from .journal import JournalContract
-    from .model import ModelContract
-    from .scripted_tool import CrashAfterStart, LateReturn, ScriptedTool, TimeoutAfterEffect
-    from .tool import ToolContract
+    from upshot.models.scripted import ScriptedModel
+    from upshot.testing.doubles import (
+        CrashAfterStart,
+        FakeClock,
+        LateReturn,
+        ScriptedTool,
+        TimeoutAfterEffect,
+    )
+    from upshot.testing.engine_contract import EngineContract
+    from upshot.testing.hook_contracts import DeciderContract, ObserverContract
+    from upshot.testing.host_contract import HostContract
+    from upshot.testing.journal_contract import JournalContract
+    from upshot.testing.model_contract import ModelContract
+    from upshot.testing.tool_contract import ToolContract
 
 __all__ = [
     "CrashAfterStart",
@@ -37,21 +42,20 @@ __all__ = [
 ]
 
 _HOMES = {
-    ".models": "ScriptedModel",
-    "clock": "FakeClock",
-    "engine": "EngineContract",
-    "hooks": "DeciderContract ObserverContract",
-    "host": "HostContract",
-    "journal": "JournalContract",
-    "model": "ModelContract",
-    "scripted_tool": "CrashAfterStart LateReturn ScriptedTool TimeoutAfterEffect",
-    "tool": "ToolContract",
+    ".models.scripted": "ScriptedModel",
+    "doubles": "FakeClock CrashAfterStart LateReturn ScriptedTool TimeoutAfterEffect",
+    "engine_contract": "EngineContract",
+    "hook_contracts": "DeciderContract ObserverContract",
+    "host_contract": "HostContract",
+    "journal_contract": "JournalContract",
+    "model_contract": "ModelContract",
+    "tool_contract": "ToolContract",
 }
 
 _pytest = sys.modules.get("pytest")
 if _pytest is not None:
     # So that what a suite compares is shown when it differs. Nothing here needs pytest.
-    _modules = (home for home in ("check", "stage", *_HOMES) if not home.startswith("."))
+    _modules = (home for home in ("suite", *_HOMES) if not home.startswith("."))
     _pytest.register_assert_rewrite(*(f"{__name__}.{home}" for home in _modules))
 
 __getattr__: Callable[[str], object] = lazy_names(__name__, globals(), _HOMES)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ..models import ScriptedModel
-from ..sim import Simulator
+from upshot.models.scripted import ScriptedModel
+from upshot.sim.simulator import Simulator
 
 __all__ = ["NetworkUsed", "no_network", "scripted", "simulator"]
 

@@ -6,34 +6,31 @@ Each name is loaded at its first use.
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..lazy import lazy_names
+from upshot.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from ..contract import (
+    from upshot.contract.protocols import ArtifactStore
+    from upshot.contract.settings import Policy
+    from upshot.contract.tool_calls import (
         TOOL_MESSAGE_MAX_CHARS,
-        ArtifactStore,
-        Policy,
         ToolCall,
         outcome_blocks_tool,
         outcome_is_error,
         outcome_is_retryable,
         outcome_to_model_content,
     )
-    from .artifacts import InMemoryArtifacts
-    from .case import Case
-    from .context import CancelToken, ToolContext
-    from .definition import Tool, tool
-    from .dry_run import DryRun
-    from .error import ToolError
-    from .gate import Denial, Gate
-    from .gates import Allow, ApprovalRequest, Ask, EditArguments, Refuse
-    from .isolation import ProcessLimits
-    from .kit import resolve_tools
-    from .mcp import McpTools, open_mcp
-    from .rate import Circuit, Rate
-    from .toolbox import Toolbox
-    from .toolset import ToolSet
-    from .workers import Workers
+    from upshot.tools.artifacts import InMemoryArtifacts
+    from upshot.tools.call_state import CallState
+    from upshot.tools.catalog import ToolSet, resolve_tools
+    from upshot.tools.definition.tool import Tool, tool
+    from upshot.tools.definition.tool_context import CancelToken, ToolContext, ToolError
+    from upshot.tools.definition.tool_options import Circuit, ProcessLimits, Rate
+    from upshot.tools.execution.executor import Workers
+    from upshot.tools.gates.approval_gate import Allow, ApprovalRequest, Ask, EditArguments, Refuse
+    from upshot.tools.gates.pipeline import Denial, Gate
+    from upshot.tools.mcp.mcp_toolset import McpTools
+    from upshot.tools.mcp.open_mcp import open_mcp
+    from upshot.tools.toolbox import DryRun, Toolbox
 
 __all__ = [
     "Allow",
@@ -41,7 +38,7 @@ __all__ = [
     "ArtifactStore",
     "Ask",
     "CancelToken",
-    "Case",
+    "CallState",
     "Circuit",
     "Denial",
     "DryRun",
@@ -71,25 +68,24 @@ __all__ = [
 ]
 
 _HOMES = {
-    ".contract": (
-        "ArtifactStore Policy TOOL_MESSAGE_MAX_CHARS ToolCall outcome_blocks_tool outcome_is_error "
-        "outcome_is_retryable outcome_to_model_content "
+    ".contract.protocols": "ArtifactStore",
+    ".contract.settings": "Policy",
+    ".contract.tool_calls": (
+        "TOOL_MESSAGE_MAX_CHARS ToolCall outcome_blocks_tool outcome_is_error "
+        "outcome_is_retryable outcome_to_model_content"
     ),
     "artifacts": "InMemoryArtifacts",
-    "case": "Case",
-    "context": "CancelToken ToolContext",
-    "definition": "Tool tool",
-    "dry_run": "DryRun",
-    "error": "ToolError",
-    "gate": "Denial Gate",
-    "gates": "Allow ApprovalRequest Ask EditArguments Refuse",
-    "isolation": "ProcessLimits",
-    "kit": "resolve_tools",
-    "mcp": "McpTools open_mcp",
-    "rate": "Circuit Rate",
-    "toolbox": "Toolbox",
-    "toolset": "ToolSet",
-    "workers": "Workers",
+    "call_state": "CallState",
+    "catalog": "ToolSet resolve_tools",
+    "definition.tool": "Tool tool",
+    "definition.tool_context": "CancelToken ToolContext ToolError",
+    "definition.tool_options": "Circuit ProcessLimits Rate",
+    "execution.executor": "Workers",
+    "gates.approval_gate": "Allow ApprovalRequest Ask EditArguments Refuse",
+    "gates.pipeline": "Denial Gate",
+    "mcp.mcp_toolset": "McpTools",
+    "mcp.open_mcp": "open_mcp",
+    "toolbox": "DryRun Toolbox",
 }
 
 __getattr__: Callable[[str], object] = lazy_names(__name__, globals(), _HOMES)

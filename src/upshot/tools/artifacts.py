@@ -9,25 +9,23 @@ import secrets
 from dataclasses import dataclass
 from typing import cast
 
-from ..contract import (
+from upshot.contract.base.enums import Effect
+from upshot.contract.base.paging import read_page
+from upshot.contract.base.structs import JsonObject
+from upshot.contract.message import File
+from upshot.contract.protocols import ArtifactStore
+from upshot.contract.tool_calls import (
     TOOL_MESSAGE_MAX_CHARS,
-    ArtifactStore,
-    Effect,
-    File,
-    JsonObject,
     ToolExecutionResult,
     outcome_to_model_content,
-    read_page,
 )
-from .body import FunctionBody
-from .context import CancelToken
-from .definition import Tool
-from .error import ToolError
-from .executor import Raised, Returned, Stopped, run_thread
-from .signature import Signature
-from .workers import WORKERS
+from upshot.tools.definition.body import FunctionBody
+from upshot.tools.definition.signature import Signature
+from upshot.tools.definition.tool import Tool
+from upshot.tools.definition.tool_context import CancelToken, ToolError
+from upshot.tools.execution.executor import WORKERS, Raised, Returned, Stopped, run_thread
 
-__all__ = ["READER_NAME", "InMemoryArtifacts", "make_reader"]
+__all__ = ["InMemoryArtifacts", "READER_NAME", "make_reader"]
 
 READER_NAME = "read_artifact"
 # What is read must itself fit into a message.

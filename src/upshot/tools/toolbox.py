@@ -1,52 +1,249 @@
-"""Toolbox: from tool calls to exactly one outcome for each."""
+"""Toolbox: runs tool calls to exactly one outcome each."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets as random
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from ..clock import SYSTEM_CLOCK
-from ..contract import (
-    AnyAnswer,
-    ArtifactStore,
-    Budget,
-    Clock,
-    Journal,
-    PendingApproval,
-    Policy,
-    RunInfo,
+import msgspec
+
+from upshot.clock import SYSTEM_CLOCK
+from upshot.contract.agent_spec import RunInfo
+from upshot.contract.base.checks import is_amount, is_whole
+from upshot.contract.base.structs import JsonObject
+from upshot.contract.events import ToolStarted
+from upshot.contract.pending import AnyAnswer, PendingApproval
+from upshot.contract.protocols import ArtifactStore, Clock, Journal
+from upshot.contract.settings import Budget, Policy
+from upshot.contract.tool_calls import (
+    GateVerdict,
     ToolCall,
     ToolDenied,
     ToolOutcome,
     ToolRecord,
     ToolSpec,
-    ToolStarted,
     outcome_to_model_content,
 )
-from .answering import CallAnswer, recall, reopen_all, valid_answers
-from .artifacts import InMemoryArtifacts, make_reader
-from .batch import Batch
-from .case import Case, running_case
-from .catalog import Catalog, Offered
-from .definition import Tool
-from .desk import AtStart, Desk
-from .dry_run import DryRun
-from .fence import UNTRUSTED, fence
-from .gates import Approver, GateChoice, PreToolHook, passage_of
-from .kit import kit_of, resolve_tools
-from .ledger import Barrier, Emit, ledger_of
-from .lending import Lending
-from .options import check_choices, check_options, read_calls, read_list, settle_policy
-from .repair import AskModel, Repair
-from .resumption import give_up, restore_records, take_up
-from .secrets import Secrets
-from .turn import ReplayScope, Turn
-from .workers import WORKERS, Workers
-from .working_time import WorkingTime
+from upshot.errors import Misuse
+from upshot.tools.artifacts import InMemoryArtifacts, make_reader
+from upshot.tools.call_resumption import (
+    CallAnswer,
+    give_up,
+    recall,
+    reopen_all,
+    restore_records,
+    take_up,
+    valid_answers,
+)
+from upshot.tools.call_state import CallState, ReplayScope, TurnState, running_case
+from upshot.tools.catalog import Offered, OfferedTools, kit_of, resolve_tools
+from upshot.tools.definition.tool import Tool
+from upshot.tools.execution.batch import Batch
+from upshot.tools.execution.executor import WORKERS, Workers
+from upshot.tools.gates.approval_gate import Approver, PreToolHook
+from upshot.tools.gates.standard_gates import AskModel, GateChoice, Repair, passage_of
+from upshot.tools.rate_limiter import ActiveTime
+from upshot.tools.secrets import UNTRUSTED, Secrets, fence
+from upshot.tools.toolbox_state import AtStart, Barrier, Emit, ToolboxState, ledger_of
 
-__all__ = ["GateChoice", "Toolbox"]
+if TYPE_CHECKING:
+    from upshot.tools.export import Box
+
+__all__ = [
+    "DryRun",
+    "GateChoice",
+    "Lending",
+    "Toolbox",
+    "check_choices",
+    "check_options",
+    "read_calls",
+    "read_list",
+    "settle_policy",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """What the gates say of a call that is not made.
+
+    Attributes:
+        outcome: How it would be denied, None if it would not.
+        pending: What people would be asked first, None for nothing.
+        arguments: What it would be called with, valid and with defaults; None where they
+            were refused or not looked at.
+        trace: What each gate said, in order.
+    """
+
+    outcome: ToolDenied | None = None
+    pending: PendingApproval | None = None
+    arguments: JsonObject | None = None
+    trace: tuple[GateVerdict, ...] = ()
+
+    @property
+    def would_run(self) -> bool:
+        """Whether it would run now, with nobody asked."""
+        return self.outcome is None and self.pending is None
+
+
+class Lending:
+    """What a Toolbox does for other frameworks: their agents, our gates, outcomes and records."""
+
+    def for_pydantic_ai(self: Box) -> list[Any]:
+        """The tools on offer as Pydantic AI's own, each call through the gates to an outcome.
+
+        The outcome is the metadata of what the tool returns. Call ``new_turn()`` for each
+        request. A call that needs approval is deferred by ``ApprovalRequired``.
+
+        Raises:
+            Misuse: The package is not installed.
+        """
+        from upshot.tools.export import to_pydantic_ai
+
+        return to_pydantic_ai(self)
+
+    def for_openai_agents(self: Box) -> list[Any]:
+        """The tools on offer as function tools of the OpenAI Agents SDK; see ``for_pydantic_ai``.
+
+        A tool that always needs approval interrupts the SDK's run; else the model is told that
+        the call waits, and ``pending`` has it.
+
+        Raises:
+            Misuse: The package is not installed.
+        """
+        from upshot.tools.export import to_openai_agents
+
+        return to_openai_agents(self)
+
+    def for_langchain(self: Box) -> list[Any]:
+        """The tools on offer as LangChain's own, for async calls; see ``for_pydantic_ai``.
+
+        The outcome is the artifact of the message. Of a call that needs approval the model is
+        told that it waits, and ``pending`` has it.
+
+        Raises:
+            Misuse: The package is not installed.
+        """
+        from upshot.tools.export import to_langchain
+
+        return to_langchain(self)
+
+
+T = TypeVar("T")
+
+_SCOPES = ("turn", "run", "context")
+_KINDS: dict[str, tuple[type, str]] = {
+    "budget": (Budget, "a Budget"),
+    "policy": (Policy, "a Policy"),
+    "identity": (RunInfo, "a RunInfo"),
+    "workers": (Workers, "Workers"),
+}
+_CALLED = ("approve", "on_pre_tool_use", "repair", "emit", "barrier", "offered", "at_start")
+# What a thing must be able to do, for protocols are played by anybody's classes.
+_ROLES: dict[str, tuple[tuple[str, ...], str]] = {
+    "artifacts": (("put", "read"), "an artifact store, such as InMemoryArtifacts()"),
+    "journal": (("append", "claim", "durable", "events"), "a journal, such as open_journal(...)"),
+    "clock": (("monotonic", "now", "sleep"), "a clock"),
+}
+
+
+def check_options(**options: object) -> None:
+    """Find what a Toolbox cannot work with.
+
+    Args:
+        **options: By name; None stands for what was not given.
+
+    Raises:
+        Misuse: One is of the wrong kind; the message says what to give.
+    """
+    for name, option in options.items():
+        if option is not None and (due := _due(name, option)):
+            raise Misuse(f"{name} is {option!r:.60}: give {due}")
+
+
+def check_choices(
+    replay_scope: str, *, parallel: object, secrets: object, deadline: object
+) -> None:
+    """Find choices that there are not.
+
+    Raises:
+        Misuse: One is none; the message says which there are.
+    """
+    if replay_scope not in _SCOPES:
+        raise Misuse(f"replay_scope is {replay_scope!r}: give {', '.join(_SCOPES)}")
+    if not isinstance(parallel, bool) and not is_whole(parallel, 1):
+        raise Misuse(f"parallel is {parallel!r}: give True, False, or how many at a time")
+    if deadline is not None and not is_amount(deadline, above=-math.inf):
+        raise Misuse(f"deadline is {deadline!r:.60}: give a moment of the clock, or None")
+    if isinstance(secrets, str) or not isinstance(secrets, Iterable):
+        raise Misuse("secrets are a list of strings: secrets=[...]")
+
+
+def settle_policy(policy: Policy | None, *, web_mode: bool) -> Policy | None:
+    """The rules, the older switch of the network among them.
+
+    Raises:
+        Misuse: The switch is neither True nor False.
+    """
+    if not isinstance(web_mode, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        raise Misuse(f"web_mode is {web_mode!r}: give True or False")
+    if web_mode:
+        return policy
+    return msgspec.structs.replace(policy or Policy(), network=False)
+
+
+def read_calls(calls: Iterable[ToolCall], turn: int) -> Iterable[ToolCall]:
+    """The calls of a reply.
+
+    Raises:
+        Misuse: They are no list, or the label of the turn is no number.
+    """
+    if isinstance(turn, bool) or not isinstance(turn, int):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        raise Misuse(f"turn is {turn!r}: give a number")
+    return read_list(calls, "calls are", "a list of ToolCalls: dispatch([call])")
+
+
+def read_list(items: Iterable[T], what: str, due: str) -> Iterable[T]:
+    """*items*, where they are some.
+
+    Args:
+        items: As given.
+        what: They, for the message: "answers are".
+        due: What has to be given.
+
+    Raises:
+        Misuse: They are one thing, or nothing.
+    """
+    # A list is the usual case, and this is asked at every reply.
+    if isinstance(items, list | tuple):
+        return cast("Iterable[T]", items)
+    if isinstance(items, str | Mapping) or not isinstance(items, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        raise Misuse(f"{what} {items!r:.60}: give {due}")
+    return items
+
+
+def _due(name: str, option: object) -> str:
+    """What has to be given in place of *option*, "" where it is right."""
+    if name in _KINDS:
+        kind, due = _KINDS[name]
+        return "" if isinstance(option, kind) else due
+    if name in _ROLES:
+        deeds, due = _ROLES[name]
+        is_right = all(callable(getattr(option, deed, None)) for deed in deeds)
+        return "" if is_right and not isinstance(option, type) else due
+    if name in _CALLED:
+        return "" if callable(option) else "a function"
+    if name == "gates":
+        is_right = callable(option) or (
+            isinstance(option, Iterable) and not isinstance(option, str)
+        )
+        return "" if is_right else "a list of gates, or a function of the standard ones"
+    raise ValueError(f"{name} is no option that is looked over")
+
 
 # Made once: looking its numbers over costs more than all else of a Toolbox.
 _USUAL = Budget()
@@ -91,7 +288,7 @@ class Toolbox(Lending):
         offered: Offered | None = None,
         at_start: AtStart | None = None,
         deadline: float | None = None,
-        working: WorkingTime | None = None,
+        working: ActiveTime | None = None,
         spent: Callable[[], str] | None = None,
         workers: Workers | None = None,
     ) -> None:
@@ -148,11 +345,11 @@ class Toolbox(Lending):
         mend = None if repair is None else Repair(repair, masks)
         way = passage_of(gates, hook=on_pre_tool_use, approve=approve, policy=policy, repair=mend)
         turn = _first_turn(clock, budget, deadline, working, in_run=bool(identity), spent=spent)
-        self._desk = Desk(
+        self._desk = ToolboxState(
             run_id=run_id,
             parent_run_id=parent_run_id,
             attempt=count,
-            catalog=Catalog(kit, partial(make_reader, store, run_id), offered),
+            catalog=OfferedTools(kit, partial(make_reader, store, run_id), offered),
             passage=way,
             clock=clock,
             ledger=log,
@@ -401,7 +598,7 @@ class Toolbox(Lending):
         self._settle_off(cases)
         return [case.outcome for case in cases if case.outcome is not None]
 
-    def _settle_off(self, cases: Sequence[Case]) -> None:
+    def _settle_off(self, cases: Sequence[CallState]) -> None:
         batch = Batch(self._desk, cases)
         batch.settle_off()
         self._keep(batch)
@@ -419,7 +616,7 @@ class Toolbox(Lending):
     def _note_untrusted(self, records: Iterable[ToolRecord]) -> None:
         self._desk.fenced |= {(one.call_id, one.tool_name) for one in records if one.trust}
 
-    async def _run(self, cases: Sequence[Case]) -> list[ToolOutcome]:
+    async def _run(self, cases: Sequence[CallState]) -> list[ToolOutcome]:
         batch = Batch(self._desk, cases)
         self._batches.add(batch)
         try:
@@ -438,12 +635,12 @@ def _first_turn(
     clock: Clock,
     budget: Budget | None,
     deadline: float | None,
-    working: WorkingTime | None,
+    working: ActiveTime | None,
     *,
     in_run: bool,
     spent: Callable[[], str] | None,
-) -> Turn:
+) -> TurnState:
     limits = budget or _USUAL
-    turn = Turn(clock, limits, deadline=deadline, working=working, in_run=in_run)
+    turn = TurnState(clock, limits, deadline=deadline, working=working, in_run=in_run)
     turn.outer_spent = spent
     return turn

@@ -1,24 +1,23 @@
 """Sans-I/O: what providers send becomes contract values, and contract values what they want."""
 
-from .document import NOT_JSON, NotJson, parse_json
-from .draft import StreamEvent
-from .failures import classify_error
-from .fields import parse_duration, parse_reset
-from .finish import parse_finish_reason
-from .prices import Billing, Price, Rate, price_usage, read_billing
-from .rate_limit_info import (
+from upshot.wire.accumulator import StreamEvent, parse_finish_reason
+from upshot.wire.decoding import NOT_JSON, NotJson, parse_json
+from upshot.wire.encoding import RequestEncoder
+from upshot.wire.error_classification import classify_error
+from upshot.wire.headers import parse_duration, parse_reset
+from upshot.wire.pricing import Billing, Price, Rate, price_usage, read_billing
+from upshot.wire.rate_limits import (
     AnthropicRateLimits,
     CerebrasRateLimits,
     OpenAIRateLimits,
     RateLimitInfo,
+    build_rate_limit_state,
+    build_rate_limit_windows,
     extract_anthropic_rate_limits,
     extract_cerebras_rate_limits,
     extract_openai_rate_limits,
 )
-from .rate_limits import build_rate_limit_state, build_rate_limit_windows
-from .reading import Mode, StreamReader, read_response
-from .surfaces import make_transcript
-from .transcript import Transcript
+from upshot.wire.reader import Mode, StreamReader, make_transcript, read_response
 
 __all__ = [
     "AnthropicRateLimits",
@@ -33,7 +32,7 @@ __all__ = [
     "RateLimitInfo",
     "StreamEvent",
     "StreamReader",
-    "Transcript",
+    "RequestEncoder",
     "build_rate_limit_state",
     "build_rate_limit_windows",
     "classify_error",

@@ -1,25 +1,266 @@
-"""Header containers of every kind, made into one plain dictionary."""
+"""Header containers, and the grammar of numbers, durations and dates.
+
+The grammar that providers' headers and bodies share: integers, durations, moments.
+
+A parser here takes text as it came and gives a value or None. None of them
+raises, whatever the text.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Protocol, TypeAlias, TypeGuard, cast
-
-from .fields import MAX_DELAY_S, parse_number, parse_retry_after
 
 __all__ = [
     "Headers",
     "Items",
+    "MAX_DELAY_S",
     "WAITS",
     "is_text",
     "normalize_headers",
+    "parse_date",
+    "parse_datetime",
+    "parse_duration",
+    "parse_integer",
+    "parse_moment",
+    "parse_number",
+    "parse_reset",
+    "parse_retry_after",
     "read_request_id",
+    "read_reset",
     "read_retry_after",
     "to_columns",
     "to_plain_names",
     "to_raw_headers",
 ]
+
+MAX_DELAY_S = 100 * 365.25 * 86400
+"""A hundred years: a longer wait is no wait that anybody meant."""
+
+_MAX_DIGITS = 18
+# A moment is at least "2024-06-15T12:00:00": shorter texts are not tried as one.
+_MOMENT_CHARS = 18
+# A bare number above this (2000-01-01) is a moment; above a thousand times it, one in milliseconds.
+_EPOCH_FROM_S = 946_684_800
+_INTEGER = re.compile(r"([0-9]{1,18})(?:\.0*)?")
+_DURATION = re.compile(
+    r"(?:(?P<d>[0-9]+(?:\.[0-9]*)?)d)?"
+    r"(?:(?P<h>[0-9]+(?:\.[0-9]*)?)h)?"
+    r"(?:(?P<m>[0-9]+(?:\.[0-9]*)?)m(?!s))?"
+    r"(?:(?P<s>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)s)?"
+    r"(?:(?P<ms>[0-9]+(?:\.[0-9]*)?)ms)?"
+    r"(?:(?P<us>[0-9]+(?:\.[0-9]*)?)(?:us|\N{MICRO SIGN}s|\N{GREEK SMALL LETTER MU}s))?"
+    r"(?:(?P<ns>[0-9]+(?:\.[0-9]*)?)ns)?"
+)
+_SECONDS_OF = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_RFC_3339 = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]{1,18})?"
+    r"(?:Z| ?[+-][0-9]{2}:?[0-9]{2})?"
+)
+_MONTHS = {
+    name: number
+    for number, name in enumerate(
+        ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"), 1
+    )
+}
+_HTTP_DATE = re.compile(
+    r"(?:[a-z]+,? +)?(?P<day>[0-9]{1,2})[ -](?P<month>[a-z]{3})[ -](?P<year>[0-9]{4}|[0-9]{2}) +"
+    r"(?P<time>[0-9]{2}:[0-9]{2}:[0-9]{2})(?: +(?:gmt|utc|\+0000))?"
+)
+_ASCTIME = re.compile(
+    r"[a-z]{3} +(?P<month>[a-z]{3}) +(?P<day>[0-9]{1,2}) +(?P<time>[0-9]{2}:[0-9]{2}:[0-9]{2})"
+    r" +(?P<year>[0-9]{4})"
+)
+
+
+def parse_integer(text: str) -> int | None:
+    """Read a count: "12" and "12.0" are 12; "1,000", "-1" and "1.5" are none.
+
+    Returns:
+        The number, from 0 to 18 digits long; None where *text* is no such number.
+    """
+    if text.isdecimal() and text.isascii() and len(text) <= _MAX_DIGITS:
+        return int(text)
+    found = _INTEGER.fullmatch(text.strip())
+    return int(found[1]) if found else None
+
+
+def parse_number(text: str) -> float | None:
+    """Read a plain number of at least 0, whole or with a fraction; anything else is None."""
+    # Without a regular expression, and so three times as fast: this is asked of every header.
+    digits = text.replace(".", "", 1)
+    if digits.isdecimal() and digits.isascii() and len(digits) <= _MAX_DIGITS:
+        return float(text)
+    return None
+
+
+def parse_duration(text: str) -> float | None:
+    """Read a length of time: "6m30s", "120ms", "10.59s", "1h30m45s", or bare seconds.
+
+    Letter case does not matter. "0s" is zero, which is not the same as unknown.
+
+    Returns:
+        Seconds, from 0 to ``MAX_DELAY_S``; None where *text* is no duration.
+
+    Source:
+        Recorded replies of OpenAI, Azure and Groq; they print durations as Go does.
+    """
+    seconds = _parse_plain_duration(text)
+    if seconds is None:
+        seconds = _parse_any_duration(text.strip().lower())
+    return seconds if seconds is not None and seconds <= MAX_DELAY_S else None
+
+
+def parse_datetime(text: str) -> datetime | None:
+    """Read an RFC 3339 moment; one without an offset is taken as UTC.
+
+    Returns:
+        An aware moment; None where *text* names none.
+
+    Source:
+        RFC 3339 section 5.6.
+    """
+    text = text.strip().upper()
+    if not _RFC_3339.fullmatch(text):
+        return None
+    try:
+        moment = datetime.fromisoformat(text.replace(" +", "+").replace(" -", "-"))
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+# The windows of one reply are mostly reset at the same moment.
+@lru_cache(maxsize=256)
+def parse_moment(text: str) -> float | None:
+    """Read what :func:`parse_datetime` reads, as unix seconds."""
+    # The usual form, "2024-06-15T12:00:00Z", is told from the others that Python would take.
+    if len(text) == 20 and text[7] == "-" and text[10] == "T" and text[19] == "Z":
+        try:
+            return datetime.fromisoformat(text).timestamp()
+        except ValueError:
+            return None
+    moment = parse_datetime(text)
+    return None if moment is None else moment.timestamp()
+
+
+def parse_date(text: str) -> float | None:
+    """Read an HTTP date, in any of the three forms that HTTP has had.
+
+    Returns:
+        Unix seconds; None where *text* is no date.
+
+    Source:
+        RFC 9110 section 5.6.7.
+    """
+    text = text.strip().lower()
+    found = _HTTP_DATE.fullmatch(text) or _ASCTIME.fullmatch(text)
+    month = _MONTHS.get(found["month"]) if found else None
+    if found is None or month is None:
+        return None
+    year = int(found["year"])
+    if len(found["year"]) == 2:
+        year += 2000 if year < 70 else 1900
+    hour, minute, second = map(int, found["time"].split(":"))
+    try:
+        # A leap second is told as the second before it.
+        moment = datetime(year, month, int(found["day"]), hour, minute, min(second, 59), tzinfo=UTC)
+    except ValueError:
+        return None
+    return moment.timestamp()
+
+
+def parse_reset(text: str, *, now: float) -> float | None:
+    """Read when a limit is reset, in any of the forms that providers use.
+
+    Args:
+        text: Unix seconds or milliseconds, an RFC 3339 moment, a duration, or bare seconds.
+        now: When it was received, in unix seconds.
+
+    Returns:
+        Seconds from *now*, 0 for a moment that has passed; None where *text* has none of the
+        forms.
+    """
+    reset = read_reset(text, now=now)
+    return None if reset is None else reset[0]
+
+
+def read_reset(text: str, *, now: float) -> tuple[float, float] | None:
+    """Read when a limit is reset, in both forms.
+
+    Args:
+        text: As for :func:`parse_reset`.
+        now: When it was received, in unix seconds.
+
+    Returns:
+        Seconds from *now*, at least 0, and the moment itself in unix seconds, which may have
+        passed; None where *text* has none of the forms.
+    """
+    if not text.endswith("s"):
+        # What ends in a unit is a duration, and most resets are.
+        if len(text) > _MOMENT_CHARS and (moment := parse_moment(text)) is not None:
+            return _from_moment(moment, now)
+        number = parse_number(text.strip())
+        if number is not None and number > _EPOCH_FROM_S:
+            return _from_moment(number / 1000 if number > _EPOCH_FROM_S * 1000 else number, now)
+    delay = parse_duration(text)
+    return None if delay is None else (delay, now + delay)
+
+
+def parse_retry_after(text: str, *, now: float) -> float | None:
+    """Read a ``Retry-After`` field.
+
+    Args:
+        text: The value as received: seconds, whole or not, or an HTTP date.
+        now: When it was received, in unix seconds; used only for a date.
+
+    Returns:
+        Seconds to wait, from 0 to ``MAX_DELAY_S``; None where *text* has neither form.
+
+    Source:
+        RFC 9110 section 10.2.3.
+    """
+    seconds = parse_number(text.strip())
+    if seconds is None:
+        moment = parse_date(text)
+        moment = parse_moment(text) if moment is None else moment
+        seconds = None if moment is None else max(0.0, moment - now)
+    return seconds if seconds is not None and seconds <= MAX_DELAY_S else None
+
+
+# While an account is far from its limits, the same few waits come again and again.
+@lru_cache(maxsize=256)
+def _parse_plain_duration(text: str) -> float | None:
+    """Read the usual forms, "12ms", "1.5s", "6m30s" and "30", without a regular expression."""
+    if text.endswith("ms"):
+        number = parse_number(text[:-2])
+        return None if number is None else number * 1e-3
+    if not text.endswith("s"):
+        return parse_number(text)
+    whole, minutes, rest = text[:-1].partition("m")
+    if not minutes:
+        return parse_number(whole)
+    count, number = parse_integer(whole), parse_number(rest)
+    return None if count is None or number is None else count * 60 + number
+
+
+def _parse_any_duration(text: str) -> float | None:
+    if (number := parse_number(text)) is not None:
+        return number
+    found = _DURATION.fullmatch(text)
+    if found is None or not text:
+        return None
+    units = found.groupdict()
+    return sum(float(units[unit]) * size for unit, size in _SECONDS_OF.items() if units[unit])
+
+
+def _from_moment(moment: float, now: float) -> tuple[float, float] | None:
+    if moment > now + MAX_DELAY_S:
+        return None
+    return max(0.0, moment - now), moment
 
 
 class Items(Protocol):

@@ -1,4 +1,6 @@
-"""The Responses surface: replies of OpenAI and of all that follow it, whole and streamed.
+"""OpenAI Responses: requests, replies and streams.
+
+The Responses surface: replies of OpenAI and of all that follow it, whole and streamed.
 
 Source:
     https://platform.openai.com/docs/api-reference/responses and .../responses-streaming, read
@@ -7,25 +9,48 @@ Source:
 
 from __future__ import annotations
 
+import re
+from base64 import b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from ..contract import (
-    Json,
-    JsonObject,
+from upshot.contract.base.enums import Role
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.message import (
+    Audio,
+    Data,
+    File,
+    Image,
+    Message,
+    Part,
     Reasoning,
-    ReasoningDelta,
-    TextDelta,
-    ToolCall,
-    ToolCallDelta,
-    Usage,
+    Text,
+    Unknown,
 )
-from .chat import CUSTOM_INPUT
-from .document import as_count, as_list, as_object, as_text
-from .draft import Draft, StreamEvent, to_reported_cost
+from upshot.contract.model_calls import ReasoningDelta, TextDelta, ToolCallDelta
+from upshot.contract.settings import ModelSettings
+from upshot.contract.tool_calls import ToolCall, ToolSpec
+from upshot.contract.usage import Usage
+from upshot.wire.accumulator import ReplyAccumulator, StreamEvent, to_reported_cost
+from upshot.wire.chat import CUSTOM_INPUT, find_dialect
+from upshot.wire.decoding import as_count, as_list, as_object, as_text
+from upshot.wire.encoding import (
+    SCHEMA_PROMPT,
+    Asked,
+    encode_wire,
+    is_strict_schema,
+    join_system,
+    schema_name,
+    splice,
+    to_data_url,
+    to_effort,
+    to_own_part,
+    to_wire_id,
+    to_wire_name,
+)
 
-__all__ = ["ResponsesStream", "read_responses"]
+__all__ = ["ResponsesStream", "ResponsesTranscript", "read_responses"]
 
 # Event -> what grows, and in an item of which type. What the provider's own tools write while they
 # work is not followed.
@@ -58,7 +83,7 @@ _THOUGHTS: Final = ("summary", "content")
 _PARAGRAPH: Final = "\n\n"
 
 
-def read_responses(document: JsonObject, draft: Draft) -> None:
+def read_responses(document: JsonObject, draft: ReplyAccumulator) -> None:
     """Read a whole reply into *draft*."""
     _read_head(document, draft)
     _read_end(document, draft)
@@ -73,7 +98,7 @@ class ResponsesStream:
 
     __slots__ = ("_calls", "_draft", "_items", "_output")
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: ReplyAccumulator) -> None:
         self._draft = draft
         self._items: dict[int, _Item] = {}
         self._calls = 0
@@ -265,13 +290,13 @@ def _texts_of(document: JsonObject) -> Iterable[tuple[str, int, str]]:
                 yield "text", index, as_text(part.get("text"))
 
 
-def _read_head(response: JsonObject, draft: Draft) -> None:
+def _read_head(response: JsonObject, draft: ReplyAccumulator) -> None:
     draft.model = as_text(response.get("model")) or draft.model
     draft.id = as_text(response.get("id")) or draft.id
     draft.service_tier = as_text(response.get("service_tier")) or draft.service_tier
 
 
-def _read_end(response: JsonObject, draft: Draft) -> None:
+def _read_end(response: JsonObject, draft: ReplyAccumulator) -> None:
     status = as_text(response.get("status"))
     why = as_text(as_object(response.get("incomplete_details")).get("reason"))
     draft.finish_raw = why if status == "incomplete" and why else status
@@ -286,7 +311,7 @@ def _error_of(document: JsonObject) -> JsonObject:
     return {name: value for name in names if (value := document.get(name)) is not None}
 
 
-def _read_usage(usage: JsonObject, draft: Draft) -> None:
+def _read_usage(usage: JsonObject, draft: ReplyAccumulator) -> None:
     if not usage:
         return
     taken_of = as_object(usage.get("input_tokens_details"))
@@ -313,7 +338,7 @@ def _read_usage(usage: JsonObject, draft: Draft) -> None:
     )
 
 
-def _add_items(items: Iterable[JsonObject], draft: Draft) -> None:
+def _add_items(items: Iterable[JsonObject], draft: ReplyAccumulator) -> None:
     for item in items:
         kind = as_text(item.get("type"))
         match kind:
@@ -338,7 +363,7 @@ def _is_search(item: JsonObject) -> bool:
     return item.get("type") == "web_search_call" and action in (None, "search")
 
 
-def _add_message(item: JsonObject, draft: Draft) -> None:
+def _add_message(item: JsonObject, draft: ReplyAccumulator) -> None:
     content = item.get("content")
     if isinstance(content, str):
         draft.text.append(content)
@@ -366,7 +391,7 @@ def _to_reasoning(item: JsonObject, provider: str) -> Reasoning:
     )
 
 
-def _to_call(item: JsonObject, draft: Draft) -> ToolCall:
+def _to_call(item: JsonObject, draft: ReplyAccumulator) -> ToolCall:
     ident = as_text(item.get("call_id")) or as_text(item.get("id"))
     # Outcomes are told apart by ids, so a call without one gets one.
     ident = ident or f"call_{draft.id or 'reply'}_{len(draft.calls)}"
@@ -375,3 +400,235 @@ def _to_call(item: JsonObject, draft: Draft) -> ToolCall:
         return ToolCall(ident, name, {CUSTOM_INPUT: as_text(item.get("input"))})
     arguments = item.get("arguments")
     return ToolCall(ident, name, as_text(arguments) or as_object(arguments))
+
+
+_CALL_ID: Final = re.compile(r".{1,64}", re.DOTALL)
+_CHOICES: Final = frozenset({"auto", "none", "required"})
+# Whose thoughts go back only in their encrypted form.
+_SIGNED_ONLY: Final = frozenset({"openai", "azure", "xai"})
+# Which models think, and so can be asked for their thoughts in encrypted form; others refuse that.
+_THINKING: Final = re.compile(
+    r"(?:^|[/.])(?:o[1-9]|codex|gpt-[5-9](?!.*-chat)|grok-(?:[4-9]|3-mini)(?!.*-non-reasoning))"
+)
+
+
+class ResponsesTranscript:
+    """A conversation in the form of Responses.
+
+    It is sent whole each time, and the server is asked to store nothing. The surface has no field
+    for ``stop`` and none for ``seed``: both settings are left out.
+
+    Args:
+        provider: Whose thoughts are sent back; those of others are dropped.
+    """
+
+    __slots__ = ("_asked", "_items", "_provider", "_rest", "_schema", "count")
+
+    def __init__(self, *, provider: str = "") -> None:
+        self.count: int = 0
+        self._provider = provider
+        self._schema = find_dialect(provider).schema
+        self._items = bytearray()
+        self._asked: Asked | None = None
+        self._rest = b""
+
+    def append(self, message: Message) -> None:
+        """Encode *message* and keep its bytes."""
+        self.count += 1
+        for item in self._to_items(message):
+            if self._items:
+                self._items += b","
+            self._items += encode_wire(item)
+
+    def body(
+        self,
+        *,
+        model: str,
+        system: str | None,
+        tools: tuple[ToolSpec, ...],
+        output_schema: JsonObject | None,
+        settings: ModelSettings,
+        stream: bool,
+    ) -> bytes:
+        """Join what is kept to the body of one request; see :class:`Transcript`."""
+        asked = Asked(model, system, tools, output_schema, settings, stream)
+        # Turns are mostly asked alike. Only the free fields may have been changed in place.
+        if settings.extra or asked != self._asked:
+            self._asked = None
+            self._rest = self._encode_rest(asked)
+            self._asked = asked
+        return b"".join((b'{"input":[', self._items, b"],", self._rest))
+
+    def _encode_rest(self, asked: Asked) -> bytes:
+        """What stands beside the messages."""
+        model, system, tools, output_schema, settings, stream = asked
+        fields: dict[str, object] = {"model": model, "store": False}
+        _set_sampling(fields, settings, model)
+        self._set_tools(fields, tools, settings)
+        if output_schema is not None:
+            system = self._set_schema(fields, output_schema, system)
+        if system:
+            fields["instructions"] = system
+        if stream:
+            fields["stream"] = True
+        fields.update(settings.extra)
+        return splice(fields)
+
+    def _set_tools(
+        self, fields: dict[str, object], tools: tuple[ToolSpec, ...], settings: ModelSettings
+    ) -> None:
+        if not tools:
+            return
+        fields["tools"] = [_to_tool(tool) for tool in tools]
+        choice = settings.tool_choice
+        if choice in _CHOICES:
+            fields["tool_choice"] = choice
+        elif choice is not None:
+            fields["tool_choice"] = {"type": "function", "name": to_wire_name(choice)}
+        if settings.parallel_tool_calls is not None:
+            fields["parallel_tool_calls"] = settings.parallel_tool_calls
+
+    def _set_schema(
+        self, fields: dict[str, object], schema: JsonObject, system: str | None
+    ) -> str | None:
+        """Ask for an answer that follows *schema*, and give the instructions to send."""
+        if not self._schema:
+            fields["text"] = {"format": {"type": "json_object"}}
+            return join_system(system, SCHEMA_PROMPT + encode_wire(schema).decode())
+        form = {
+            "type": "json_schema",
+            "name": schema_name(schema),
+            "schema": schema,
+            "strict": is_strict_schema(schema),
+        }
+        fields["text"] = {"format": form}
+        return system
+
+    def _to_items(self, message: Message) -> list[object]:
+        match message.role:
+            case Role.ASSISTANT:
+                return self._to_assistant_items(message)
+            case Role.TOOL:
+                call_id = to_wire_id(message.tool_call_id or "", _CALL_ID)
+                output = _to_content(message)
+                return [{"type": "function_call_output", "call_id": call_id, "output": output}]
+            case role:
+                return [{"role": role, "content": _to_content(message)}]
+
+    def _to_assistant_items(self, message: Message) -> list[object]:
+        # Each thought, text and call is an item of its own.
+        items: list[object] = []
+        for part in message.parts:
+            if isinstance(part, Reasoning):
+                items += self._to_thought(part)
+        if text := message.text:
+            items.append({"role": "assistant", "content": text})
+        items += [_to_call_item(call) for call in message.tool_calls]
+        return items
+
+    def _to_thought(self, part: Reasoning) -> list[object]:
+        """A thought as it came; none where it is another provider's, or worth nothing unsigned."""
+        if part.provider != self._provider:
+            return []
+        item: dict[str, object] = {"type": "reasoning", "summary": []}
+        if part.id:
+            item["id"] = part.id
+        if part.signature:
+            item["encrypted_content"] = part.signature
+            if part.text:
+                item["summary"] = [{"type": "summary_text", "text": part.text}]
+        elif not part.text or self._provider in _SIGNED_ONLY:
+            return []
+        else:
+            item["content"] = [{"type": "reasoning_text", "text": part.text}]
+        return [item]
+
+
+def _set_sampling(fields: dict[str, object], settings: ModelSettings, model: str) -> None:
+    told = {
+        "temperature": settings.temperature,
+        "top_p": settings.top_p,
+        "max_output_tokens": settings.max_tokens,
+    }
+    fields.update({name: value for name, value in told.items() if value is not None})
+    effort = None if settings.reasoning is None else to_effort(settings.reasoning)
+    if effort is not None:
+        fields["reasoning"] = {"effort": effort}
+    if effort != "none" and (effort or _THINKING.search(model)):
+        # Nothing is stored, so a thought goes back whole or not at all.
+        fields["include"] = ["reasoning.encrypted_content"]
+
+
+def _to_tool(tool: ToolSpec) -> dict[str, object]:
+    item: dict[str, object] = {
+        "type": "function",
+        "name": to_wire_name(tool.name),
+        "parameters": tool.parameters or {"type": "object", "properties": {}},
+        # Left out, it would be true, and the server would make every parameter a required one.
+        "strict": bool(tool.strict),
+    }
+    if tool.description:
+        item["description"] = tool.description
+    return item
+
+
+def _to_call_item(call: ToolCall) -> object:
+    arguments = call.arguments
+    if not isinstance(arguments, str):
+        arguments = encode_wire(arguments).decode()
+    return {
+        "type": "function_call",
+        "call_id": to_wire_id(call.id, _CALL_ID),
+        "name": to_wire_name(call.name),
+        "arguments": arguments or "{}",
+    }
+
+
+def _to_content(message: Message) -> str | list[object]:
+    """The content of a message that is not the model's."""
+    if all(isinstance(part, (Text, Reasoning)) for part in message.parts):
+        return message.text
+    items = (_to_part(part) for part in message.parts)
+    return [item for item in items if item is not None]
+
+
+def _to_part(part: Part) -> object:
+    """One part, None for what is not sent."""
+    match part:
+        case Text(text=text):
+            return {"type": "input_text", "text": text}
+        case Image():
+            return _to_image(part)
+        case File():
+            return _to_file(part)
+        case Audio(data=bytes() as data):
+            form = part.media_type.rpartition("/")[2].removeprefix("x-") or "wav"
+            sound = {"data": b64encode(data).decode("ascii"), "format": form}
+            return {"type": "input_audio", "input_audio": sound}
+        case Audio():
+            return {"type": "input_text", "text": part.transcript or part.url}
+        case Data(data=data):
+            return {"type": "input_text", "text": encode_wire(data).decode()}
+        case Unknown(raw=raw):
+            return to_own_part(raw)
+        case Reasoning():
+            return None
+
+
+def _to_image(part: Image) -> object:
+    url = part.url
+    if part.data is not None:
+        url = to_data_url(part.data, part.media_type or "image/png")
+    item = {"type": "input_image", "image_url": url}
+    return {**item, "detail": part.detail} if part.detail else item
+
+
+def _to_file(part: File) -> object:
+    if part.data is not None:
+        address = to_data_url(part.data, part.media_type or "application/octet-stream")
+        return {"type": "input_file", "filename": part.name or "file", "file_data": address}
+    if part.url:
+        return {"type": "input_file", "file_url": part.url}
+    if part.id:
+        return {"type": "input_file", "file_id": part.id}
+    return {"type": "input_text", "text": part.summary or part.name}

@@ -1,4 +1,4 @@
-"""Connection: the way to one MCP server, dialled again when it broke."""
+"""The connection to an MCP server, dialled again when lost."""
 
 from __future__ import annotations
 
@@ -6,17 +6,81 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from tempfile import TemporaryFile
-from typing import IO, TypeAlias, cast
+from types import TracebackType
+from typing import IO, Generic, Protocol, Self, TypeAlias, TypeVar, cast
 
 import httpx2
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from .server import Server
-from .stdio import MAX_LINE_BYTES, open_stdio
-from .watch import watch
+from upshot.tools.mcp.server_address import Server
+from upshot.tools.mcp.stdio_transport import MAX_LINE_BYTES, open_stdio
 
-__all__ = ["CannotConnect", "Connection", "Line"]
+__all__ = ["CannotConnect", "Connection", "Line", "WatchedStream", "watch"]
+
+Item_co = TypeVar("Item_co", covariant=True)
+Writer = TypeVar("Writer")
+
+
+class _Stream(Protocol[Item_co]):
+    async def receive(self) -> Item_co: ...
+    async def aclose(self) -> None: ...
+
+
+class WatchedStream(Generic[Item_co]):
+    """Reads another stream, and tells when that ends.
+
+    The SDK says the same of a request that was never sent and of one that was lost under way;
+    who knows of the end before sending can tell them apart.
+    """
+
+    def __init__(self, stream: _Stream[Item_co], ended: Callable[[], None]) -> None:
+        self._stream = stream
+        self._ended = ended
+
+    async def receive(self) -> Item_co:
+        """The next message; raises as the other stream does, and tells then."""
+        try:
+            return await self._stream.receive()
+        except BaseException:
+            self._ended()
+            raise
+
+    async def aclose(self) -> None:
+        """Close the other stream."""
+        await self._stream.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Item_co:
+        from anyio import EndOfStream
+
+        try:
+            return await self.receive()
+        except EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+@asynccontextmanager
+async def watch(
+    opened: AbstractAsyncContextManager[tuple[_Stream[Item_co], Writer]], ended: Callable[[], None]
+) -> AsyncGenerator[tuple[WatchedStream[Item_co], Writer]]:
+    """The pair of streams that *opened* gives, the first of them watched."""
+    async with opened as (reader, writer):
+        yield WatchedStream(reader, ended), writer
+
 
 # The server gets two seconds to leave by itself, two after TERM, and is then killed.
 _CLOSE_S = 10.0

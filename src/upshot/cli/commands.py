@@ -1,0 +1,604 @@
+"""Subcommands and their options."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import redirect_stdout
+from difflib import get_close_matches
+from typing import Any, Literal
+
+import click
+
+from upshot.cli.answers import Given
+from upshot.cli.approve import answer_run
+from upshot.cli.branching import fork_agent_run, replay_agent_run
+from upshot.cli.documents import check_file, draw_file, schema_text
+from upshot.cli.launch import Asked
+from upshot.cli.listing import STATUSES, list_runs, show_run
+from upshot.cli.lookup import DEFAULT_JOURNAL, check_run_id, read_inputs, standard_input
+from upshot.cli.running import Shown, resume_agent, run_agent
+from upshot.cli.terminal import EXIT_CODES, MISUSE, Terminal
+from upshot.contract.base.enums import Status
+from upshot.contract.codec import encode
+from upshot.contract.model_calls import Request
+from upshot.entry.api import run_in_own_loop
+from upshot.errors import JournalError, Misuse
+from upshot.models.transport import aclose_transports
+from upshot.sim.simulator import Simulator, serve_forever
+
+__all__ = [
+    "ANSWER",
+    "BASE_URL",
+    "Group",
+    "JOURNAL",
+    "JSON",
+    "MARKDOWN",
+    "MODEL",
+    "PATH",
+    "PROGRESS",
+    "TAKE_OVER",
+    "TOOLS",
+    "invoke",
+    "number_from",
+    "serve_simulator",
+    "upshot",
+]
+
+
+class Group(click.Group):
+    """The commands by name; one that is not there is told with the nearest."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that *args* begin with.
+
+        Raises:
+            click.UsageError: There is none of that name.
+        """
+        name = args[0]
+        if not name.startswith("-") and self.get_command(ctx, name) is None:
+            names = self.list_commands(ctx)
+            near = " or ".join(get_close_matches(name, names))
+            hint = f"did you mean {near}?" if near else f"there are {', '.join(names)}"
+            raise click.UsageError(f"there is no command {name!r}: {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+def number_from(least: int, most: int | None = None) -> Callable[[str], int]:
+    """The type of an option that takes a whole number.
+
+    Args:
+        least: The least that is allowed.
+        most: The most that is allowed, None for no bound.
+
+    Returns:
+        What reads it; anything else is a usage error that tells the bounds.
+    """
+    bounds = f"from {least}" + (" on" if most is None else f" to {most}")
+
+    def number(text: str) -> int:
+        try:
+            read = int(text)
+        except ValueError:
+            read = least - 1
+        if read < least or (most is not None and read > most):
+            raise click.BadParameter(f"{text} is no whole number {bounds}")
+        return read
+
+    return number
+
+
+# Nothing is checked of it here: it is what has a shell complete the names of files.
+PATH = click.Path()
+MODEL = click.option(
+    "--model",
+    default="",
+    metavar="NAME",
+    help="provider:model; sim:FILE plays a scenario, scripted:FILE a list of replies. Default: the "
+    "agent's own.",
+)
+BASE_URL = click.option(
+    "--base-url",
+    default="",
+    metavar="URL",
+    help="Another server that speaks the provider's API.",
+)
+TOOLS = click.option(
+    "--tools",
+    multiple=True,
+    type=PATH,
+    metavar="FILE.py",
+    help="Where the tools, functions and agents are that a file names; may be given again.",
+)
+JOURNAL = click.option(
+    "--journal",
+    default=DEFAULT_JOURNAL,
+    type=PATH,
+    metavar="FILE",
+    envvar="UPSHOT_JOURNAL",
+    show_default=True,
+    show_envvar=True,
+    help="The log of runs.",
+)
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
+ANSWER = click.option(
+    "--answer", multiple=True, type=(str, str), metavar="ID TEXT", help="Answer a question."
+)
+MARKDOWN = click.option("--markdown", is_flag=True, help="Lay the answer out on a terminal.")
+TAKE_OVER = click.option(
+    "--take-over", is_flag=True, help="Take the run also from another process that lives."
+)
+PROGRESS = click.option(
+    "--progress",
+    type=click.Choice(["auto", "live", "lines", "none"]),
+    default="auto",
+    help="Tell what is done, on stderr. Default: live on a terminal, else none.",
+)
+
+
+async def serve_simulator(
+    scenario: str,
+    terminal: Terminal,
+    *,
+    host: str,
+    port: int,
+    limits: dict[str, int],
+    as_json: bool,
+) -> int:
+    """Serve until SIGINT or SIGTERM; the base URL is written as one line once it listens.
+
+    Args:
+        scenario: Its file, "" answers "ok" to everything.
+        terminal: Where to print.
+        host: Where to listen.
+        port: 0 takes a free one.
+        limits: Fields of ``Limits``; empty takes the scenario's.
+        as_json: Write the URL as one line of JSON.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        Misuse: The scenario does not fit, or the address cannot be had.
+    """
+
+    def announce(simulator: Simulator) -> None:
+        if as_json:
+            terminal.put_json(encode({"base_url": simulator.base_url}))
+        else:
+            terminal.put(f"{simulator.base_url}\n")
+
+    loop = asyncio.get_running_loop()
+    serving = loop.create_task(
+        serve_forever(scenario or None, port, host=host, limits=limits or None, on_start=announce)
+    )
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, serving.cancel)
+    try:
+        await serving
+    except asyncio.CancelledError:
+        # Only a signal cancels it, and a signal is how a server is meant to end.
+        return 0
+    return 0
+
+
+def invoke(arguments: Sequence[str]) -> int:
+    """Run the command; wrong input becomes one sentence on stderr.
+
+    Args:
+        arguments: What stands after ``upshot``.
+
+    Returns:
+        The exit code.
+    """
+    try:
+        code = upshot.main(list(arguments), "upshot", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        return _complain(error.format_message())
+    except click.UsageError as error:
+        path = _asked_for(arguments) if error.ctx is None else error.ctx.command_path
+        return _complain(f"upshot: {error.format_message().rstrip('.')} (see {path} --help)")
+    except (click.ClickException, Misuse, JournalError) as error:
+        return _complain(f"upshot: {error}")
+    except (KeyboardInterrupt, click.Abort):
+        return EXIT_CODES[Status.INTERRUPTED]
+    return code if isinstance(code, int) else 0
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="upshot", message="upshot %(version)s")
+def upshot() -> None:
+    """Run AI agents; whatever happens comes back as one result.
+
+    Exit codes: 0 completed, 1 failed or aborted, 2 misuse, 3 people are waited for,
+    4 interrupted, 5 canceled.
+    """
+
+
+@upshot.command(short_help="Have an agent work on a request.")
+@click.argument("target", metavar="FILE.py:AGENT", type=PATH)
+@click.argument("request", metavar="[REQUEST]", default="")
+@MODEL
+@BASE_URL
+@TOOLS
+@JOURNAL
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A variable that the run starts with; VALUE is JSON, or else a text. May be given again.",
+)
+@click.option("--run-id", default="", metavar="ID", help="The id that the run shall have.")
+@click.option("--stream", is_flag=True, help="Print text as it comes.")
+@MARKDOWN
+@JSON
+@PROGRESS
+def run(
+    *,
+    target: str,
+    request: str,
+    model: str,
+    base_url: str,
+    tools: tuple[str, ...],
+    journal: str,
+    inputs: tuple[str, ...],
+    run_id: str,
+    stream: bool,
+    markdown: bool,
+    as_json: bool,
+    progress: str,
+) -> int:
+    """Have an agent work on REQUEST; its answer goes to stdout.
+
+    The agent is FILE.py:AGENT, FILE.py if there is only one in it, or an agent or a machine in
+    JSON or YAML. REQUEST - reads it from stdin; a machine, or an agent with an engine of its own,
+    may do without. The log makes the run resumable; --journal memory:
+    keeps none.
+    """
+    if stream and as_json:
+        raise click.UsageError("--stream and --json exclude each other")
+    asked = Asked(target=target, model=model, base_url=base_url, tools=tools)
+    shown = Shown(as_json=as_json, stream=stream, markdown=markdown, progress=progress)
+    check_run_id(run_id)
+    text = standard_input() if request == "-" else request
+    asking = Request(text, inputs=read_inputs(inputs), run_id=run_id)
+    return _run(lambda terminal: run_agent(asked, asking, terminal, journal=journal, shown=shown))
+
+
+@upshot.command(short_help="Go on with a run that died or waits.")
+@click.argument("wanted", metavar="RUN")
+@click.argument("target", metavar="[FILE.py:AGENT]", default="", type=PATH)
+@MODEL
+@BASE_URL
+@TOOLS
+@JOURNAL
+@ANSWER
+@click.option("--stream", is_flag=True, help="Print text as it comes.")
+@MARKDOWN
+@JSON
+@TAKE_OVER
+@PROGRESS
+def resume(
+    *,
+    wanted: str,
+    target: str,
+    model: str,
+    base_url: str,
+    tools: tuple[str, ...],
+    journal: str,
+    answer: tuple[tuple[str, str], ...],
+    stream: bool,
+    markdown: bool,
+    as_json: bool,
+    take_over: bool,
+    progress: str,
+) -> int:
+    """Go on with RUN, whose process died or which waits; finished calls are not made again.
+
+    RUN is an id, a beginning of one, or last. The agent and its model are those that it was
+    started with, unless others are named. Of a run that has ended, the result is printed.
+    Other answers than to questions are given with approve.
+    """
+    if stream and as_json:
+        raise click.UsageError("--stream and --json exclude each other")
+    asked = Asked(target=target, model=model, base_url=base_url, tools=tools)
+    shown = Shown(as_json=as_json, stream=stream, markdown=markdown, progress=progress)
+    if answer:
+        given = Given(answer=answer)
+        return _run(
+            lambda terminal: answer_run(
+                wanted,
+                given,
+                asked,
+                terminal,
+                journal=journal,
+                shown=shown,
+                goes_on=True,
+                take_over=take_over,
+            )
+        )
+    return _run(
+        lambda terminal: resume_agent(
+            wanted, asked, terminal, journal=journal, shown=shown, take_over=take_over
+        )
+    )
+
+
+@upshot.command(short_help="Begin a new run where another one stood.")
+@click.argument("wanted", metavar="RUN")
+@click.option(
+    "--at", type=number_from(0), required=True, metavar="EVENT", help="The last event to keep."
+)
+@JOURNAL
+@JSON
+def fork(*, wanted: str, at: int, journal: str, as_json: bool) -> int:
+    """Begin a new run from an event of RUN, which stays as it is; print the new run's id.
+
+    RUN is an id, a beginning of one, or last.
+    """
+    return _run(
+        lambda terminal: fork_agent_run(wanted, terminal, at=at, journal=journal, as_json=as_json)
+    )
+
+
+@upshot.command(short_help="Try an agent against what was recorded.")
+@click.argument("wanted", metavar="RUN")
+@click.argument("target", metavar="[FILE.py:AGENT]", default="", type=PATH)
+@MODEL
+@BASE_URL
+@TOOLS
+@JOURNAL
+@JSON
+def replay(
+    *,
+    wanted: str,
+    target: str,
+    model: str,
+    base_url: str,
+    tools: tuple[str, ...],
+    journal: str,
+    as_json: bool,
+) -> int:
+    """Run the agent of RUN against its record; say where it first does otherwise.
+
+    The agent and its model are those that RUN was started with, unless others are named. No
+    model is asked, no tool is called, and nothing is written. The exit code is 1 where there is
+    a difference.
+    """
+    asked = Asked(target=target, model=model, base_url=base_url, tools=tools)
+    return _run(
+        lambda terminal: replay_agent_run(wanted, asked, terminal, journal=journal, as_json=as_json)
+    )
+
+
+@upshot.command()
+@click.argument("wanted", metavar="RUN")
+@click.argument("target", metavar="[FILE.py:AGENT]", default="", type=PATH)
+@click.option("--approve", multiple=True, metavar="ID", help="Let this call run.")
+@click.option("--all", "approve_all", is_flag=True, help="Let all run that are not named.")
+@click.option(
+    "--always", type=click.Choice(["tool", "arguments"]), default=None, help="How far a yes holds."
+)
+@click.option("--deny", multiple=True, metavar="ID", help="Do not run this call.")
+@click.option("--reason", default="", metavar="TEXT", help="What the model is told of a no.")
+@click.option(
+    "--edit", multiple=True, type=(str, str), metavar="ID JSON", help="Run it with these arguments."
+)
+@ANSWER
+@click.option("--by", default="", metavar="NAME", help="Who answers. Default: the user.")
+@click.option("--resume/--no-resume", "goes_on", default=True, help="Go on with the run.")
+@MODEL
+@BASE_URL
+@TOOLS
+@JOURNAL
+@JSON
+@TAKE_OVER
+@PROGRESS
+def approve(
+    *,
+    wanted: str,
+    target: str,
+    approve: tuple[str, ...],
+    approve_all: bool,
+    always: Literal["tool", "arguments"] | None,
+    deny: tuple[str, ...],
+    reason: str,
+    edit: tuple[tuple[str, str], ...],
+    answer: tuple[tuple[str, str], ...],
+    by: str,
+    goes_on: bool,
+    model: str,
+    base_url: str,
+    tools: tuple[str, ...],
+    journal: str,
+    as_json: bool,
+    take_over: bool,
+    progress: str,
+) -> int:
+    """Show what RUN waits for, take answers, and go on with it.
+
+    RUN is an id, a beginning of one, or last. An ID is that of a call or question, a beginning
+    of it, or its number; --approve, --deny, --edit and --answer may be given again for others.
+    Without answers here they are asked for on a terminal.
+    """
+    given = Given(
+        approve=approve, approve_all=approve_all, always=always or "", deny=deny, reason=reason,
+        edit=edit, answer=answer, by=by,
+    )  # fmt: skip
+    asked = Asked(target=target, model=model, base_url=base_url, tools=tools)
+    shown = Shown(as_json=as_json, progress=progress)
+    return _run(
+        lambda terminal: answer_run(
+            wanted,
+            given,
+            asked,
+            terminal,
+            journal=journal,
+            shown=shown,
+            goes_on=goes_on,
+            take_over=take_over,
+        )
+    )
+
+
+@upshot.command(short_help="Show all of a run: facts, timeline, answer.")
+@click.argument("wanted", metavar="RUN")
+@JOURNAL
+@click.option("--answer/--no-answer", default=True, help="Print the answer at the end.")
+@MARKDOWN
+@JSON
+def show(
+    *,
+    wanted: str,
+    journal: str,
+    answer: bool,
+    markdown: bool,
+    as_json: bool,
+) -> int:
+    """Show all that the log has of RUN: facts, a timeline with bars, the answer.
+
+    RUN is an id, a beginning of one, or last.
+    """
+    return _run(
+        lambda terminal: show_run(
+            wanted, terminal, journal=journal, as_json=as_json, answer=answer, markdown=markdown
+        )
+    )
+
+
+@upshot.command()
+@JOURNAL
+@click.option("--status", type=click.Choice(STATUSES), default=None, help="Only these.")
+@JSON
+def runs(*, journal: str, status: str | None, as_json: bool) -> int:
+    """List the runs of a log, newest first."""
+    return _run(
+        lambda terminal: list_runs(terminal, journal=journal, status=status or "", as_json=as_json)
+    )
+
+
+@upshot.command(short_help="Tell all that is wrong with a machine.")
+@click.argument("target", metavar="FILE", type=PATH)
+@TOOLS
+@JSON
+def check(*, target: str, tools: tuple[str, ...], as_json: bool) -> int:
+    """Tell all that is wrong with a machine: what was found, and what was expected.
+
+    FILE is a machine in YAML or JSON; an agent's file or FILE.py:AGENT is loaded. With --tools,
+    functions and agents that are missing are told too. Exit code 2 where anything is wrong.
+    """
+    return check_file(target, Terminal(), tools=tools, as_json=as_json)
+
+
+@upshot.command(short_help="Draw a machine or graph as Mermaid text.")
+@click.argument("target", metavar="FILE", type=PATH)
+@JSON
+def graph(*, target: str, as_json: bool) -> int:
+    """Draw a machine or a graph as Mermaid text, which many tools show as a picture.
+
+    FILE is a machine or the data of a graph in YAML or JSON, or FILE.py:NAME.
+    """
+    with redirect_stdout(sys.stderr):
+        text = draw_file(target)
+    if as_json:
+        Terminal().put_json(encode({"file": target, "mermaid": text}))
+    else:
+        Terminal().put(text)
+    return 0
+
+
+@upshot.command(short_help="Serve a model provider that plays a scenario.")
+@click.option(
+    "--scenario", default="", type=PATH, metavar="FILE", help="Default: every answer is ok."
+)
+@click.option(
+    "--port", type=number_from(0, 65535), default=0, metavar="N", help="0 takes a free one."
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
+@click.option(
+    "--requests-per-minute",
+    type=number_from(1),
+    default=None,
+    metavar="N",
+    help="More than so many get a 429.",
+)
+@click.option(
+    "--tokens-per-minute",
+    type=number_from(1),
+    default=None,
+    metavar="N",
+    help="The same for their tokens.",
+)
+@JSON
+def sim(
+    *,
+    scenario: str,
+    port: int,
+    host: str,
+    requests_per_minute: int | None,
+    tokens_per_minute: int | None,
+    as_json: bool,
+) -> int:
+    """Serve a model provider that plays a scenario; its base URL is printed first.
+
+    It serves until Ctrl-C or SIGTERM.
+    """
+    wished = {
+        "requests_per_minute": requests_per_minute,
+        "tokens_per_minute": tokens_per_minute,
+    }
+    limits = {name: value for name, value in wished.items() if value is not None}
+    return _run(
+        lambda terminal: serve_simulator(
+            scenario, terminal, host=host, port=port, limits=limits, as_json=as_json
+        )
+    )
+
+
+@upshot.command(short_help="Print the contract for programs in other languages.")
+@click.option("--json-schema", is_flag=True, help="JSON Schema of every value.")
+@click.option("--typescript", is_flag=True, help="TypeScript declarations of the same.")
+@click.option("--execution-result", is_flag=True, help="JSON Schema of the execution result.")
+@click.option("--machine", is_flag=True, help="JSON Schema of a machine in YAML.")
+@JSON
+def schema(*, as_json: bool, **wanted: bool) -> int:
+    """Print the contract for programs in other languages; one form at a time.
+
+    With --json, TypeScript is a text in an object; a JSON Schema is JSON as it is.
+    """
+    forms = [name for name, wished in wanted.items() if wished]
+    if len(forms) != 1:
+        names = "--json-schema, --typescript, --execution-result and --machine"
+        raise click.UsageError(f"give one of {names}")
+    text = schema_text(forms[0])
+    if forms[0] != "typescript":
+        Terminal().put_json(text.rstrip("\n"))
+    elif as_json:
+        Terminal().put_json(encode({"typescript": text}))
+    else:
+        Terminal().put(text)
+    return 0
+
+
+def _run(work: Callable[[Terminal], Coroutine[Any, Any, int]]) -> int:
+    """Do the work of a command in an event loop of its own."""
+    terminal = Terminal()
+    # What an agent's file or its tools print must not get between the answers.
+    with redirect_stdout(sys.stderr):
+        return run_in_own_loop(lambda: work(terminal), closing=aclose_transports)
+
+
+def _asked_for(arguments: Sequence[str]) -> str:
+    """The command that was typed, for errors that click does not know the command of."""
+    named = next((one for one in arguments if one in upshot.commands), "")
+    return f"upshot {named}".rstrip()
+
+
+def _complain(message: str) -> int:
+    Terminal().err.file.write(f"{message}\n")
+    return MISUSE

@@ -1,0 +1,279 @@
+"""Shows one run, or the table of all."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from rich.cells import cell_len
+from rich.text import Text
+
+from upshot.cli.activity import RUNNING, Activity
+from upshot.cli.lookup import (
+    existing_journal,
+    find_run,
+    left_behind,
+    outermost,
+    read_story,
+    uncollected,
+)
+from upshot.cli.report import LEFT_BEHIND, print_answer, report, status_style, status_words
+from upshot.cli.terminal import Glyphs, Terminal, clean, glyphs_for
+from upshot.cli.timeline import ending, fit, label
+from upshot.contract.base.enums import Status
+from upshot.contract.codec import encode
+from upshot.contract.protocols import RunSummary
+from upshot.journal.lease_holder import LeaseHolder
+from upshot.journal.open_journal import open_journal
+
+__all__ = ["STATUSES", "list_runs", "runs_table", "show_run", "to_json"]
+
+_MAX_AGENT_WIDTH = 20
+_MIN_REQUEST_WIDTH = 8
+_HEADING = ("run", "status", "agent", "started (UTC)", "request")
+_REQUEST = 4
+# What goes first where there is no room.
+_LEAST_NEEDED = (3, 2, _REQUEST)
+
+
+def runs_table(
+    runs: Sequence[RunSummary],
+    *,
+    width: int | None,
+    glyphs: Glyphs,
+    holders: Mapping[str, LeaseHolder] | None = None,
+    left: Container[str] = (),
+) -> Iterator[Text]:
+    """Lay runs out as rows: id, status, agent, start and what was asked.
+
+    Args:
+        runs: What to show, in order; empty gives nothing. One that another one of them has
+            started stands below that.
+        width: Columns to fill, None for as many as needed. The request gets what is left; where
+            that is too little, columns are left out.
+        glyphs: What to draw with.
+        holders: The processes that took runs, by run; None where none are known.
+        left: The runs that are open while one round them has ended.
+
+    Yields:
+        A heading, then a line for each run.
+    """
+    if not runs:
+        return
+    placed = list(_placed(runs))
+    known = holders or {}
+    rows = [
+        _cells(run, depth, glyphs, _state(run, known.get(run.run_id), left))
+        for run, depth in placed
+    ]
+    widths = [max(map(cell_len, column)) for column in zip(_HEADING, *rows, strict=True)]
+    widths[2] = min(widths[2], _MAX_AGENT_WIDTH)
+    shown = _fitting(widths, width)
+    yield _row(_HEADING, widths, shown, ["dim"] * len(widths))
+    for (run, _), cells in zip(placed, rows, strict=True):
+        yield _row(cells, widths, shown, ["bold", status_style(run.status), "", "dim", ""])
+
+
+def _placed(runs: Sequence[RunSummary]) -> Iterator[tuple[RunSummary, int]]:
+    """The runs with how deep they are inside others, each below the one that started it."""
+    ids = {run.run_id for run in runs}
+    below: dict[str, list[RunSummary]] = {}
+    for run in runs:
+        parent = run.parent_run_id
+        below.setdefault(parent if parent in ids else "", []).append(run)
+    # A stack and no recursion: runs may be nested as deep as they like.
+    stack = [(run, int(bool(run.parent_run_id))) for run in reversed(below.get("", []))]
+    while stack:
+        run, depth = stack.pop()
+        yield run, depth
+        inner = below.get(run.run_id, []) if run.run_id else []
+        stack += [(one, depth + 1) for one in reversed(inner)]
+
+
+def _state(run: RunSummary, holder: LeaseHolder | None, left: Container[str]) -> str:
+    """How a run stands; who works on one that was left behind says more of it."""
+    is_held = holder is not None and holder.state in ("lives", "stopped")
+    return LEFT_BEHIND if run.run_id in left and not is_held else status_words(run.status, holder)
+
+
+def _fitting(widths: list[int], width: int | None) -> list[int]:
+    """The columns for which there is room; the width of the request is set to what is left."""
+    shown = list(range(len(widths)))
+    if width is None:
+        return shown
+    left = _left(widths, shown, width)
+    for column in _LEAST_NEEDED:
+        if left >= _MIN_REQUEST_WIDTH:
+            break
+        shown.remove(column)
+        left = _left(widths, shown, width)
+    widths[_REQUEST] = max(1, left)
+    return shown
+
+
+def _left(widths: Sequence[int], shown: Sequence[int], width: int) -> int:
+    return width - sum(widths[one] + 1 for one in shown if one != _REQUEST)
+
+
+def _cells(run: RunSummary, depth: int, glyphs: Glyphs, state: str) -> tuple[str, ...]:
+    inside = f"{'  ' * (depth - 1)}{glyphs.inner} " if depth else ""
+    return (
+        inside + clean(run.run_id),
+        state,
+        clean(run.agent_id),
+        "" if run.started_at is None else f"{run.started_at:%Y-%m-%d %H:%M}",
+        clean(run.request),
+    )
+
+
+def _row(
+    cells: Sequence[str], widths: Sequence[int], shown: Sequence[int], styles: Sequence[str]
+) -> Text:
+    line = Text(no_wrap=True, overflow="crop")
+    for column in shown:
+        line.append(fit(cells[column], widths[column]) + " ", styles[column])
+    line.rstrip()
+    return line
+
+
+STATUSES = (RUNNING, *(status.value for status in Status))
+
+
+async def show_run(
+    wanted: str, terminal: Terminal, *, journal: str, as_json: bool, answer: bool, markdown: bool
+) -> int:
+    """Print all that a journal has of a run.
+
+    Args:
+        wanted: The run, as for ``find_run``.
+        terminal: Where to print.
+        journal: Where its log is.
+        as_json: Print one line of JSON, see ``to_json``.
+        answer: Whether its answer stands at the end.
+        markdown: Lay the answer out where stdout is a terminal.
+
+    Returns:
+        The exit code; how the run ended is no matter of this command's success.
+
+    Raises:
+        Misuse: There is no such run or journal.
+        JournalError: The journal cannot be read.
+    """
+    async with open_journal(existing_journal(journal), create=False) as log:
+        holders = await log.holders()
+        story = await read_story(log, await find_run(log, wanted))
+        runs = await log.runs()
+        left = left_behind(runs)
+    for run in runs:
+        if run.parent_run_id == story.run_id:
+            story.name_run(run.run_id, run.agent_id)
+    if as_json:
+        terminal.put_json(to_json(story))
+        return 0
+    glyphs, width = glyphs_for(terminal.out.encoding), terminal.out.width
+    holder = holders.get(story.run_id)
+    is_left = story.run_id in left
+    lines = report(
+        story,
+        journal=journal,
+        width=width,
+        glyphs=glyphs,
+        holder=holder,
+        is_left=is_left,
+        outer_id=outermost(runs, story.run_id),
+    )
+    with uncollected():
+        terminal.say_all(lines)
+    result = story.result
+    if answer and result is not None and (result.output or result.content):
+        terminal.say(glyphs.rule * width)
+        print_answer(result.output or result.content, terminal, markdown=markdown)
+    return 0
+
+
+async def list_runs(terminal: Terminal, *, journal: str, status: str, as_json: bool) -> int:
+    """Print the runs of a journal, newest first; those inside another one stand below it.
+
+    Args:
+        terminal: Where to print.
+        journal: Where the log is.
+        status: Only those of this status, "" for all.
+        as_json: Print one line of JSON, a list of ``RunSummary``.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        Misuse: There is no such journal.
+        JournalError: It cannot be read.
+    """
+    async with open_journal(existing_journal(journal), create=False) as log:
+        holders = await log.holders()
+        known = await log.runs()
+    runs = [run for run in known if status in ("", run.status)]
+    if as_json:
+        terminal.put_json(encode(list(runs)))
+    elif runs:
+        glyphs = glyphs_for(terminal.out.encoding)
+        terminal.say_rows(
+            runs_table(
+                runs,
+                glyphs=glyphs,
+                width=terminal.free_width,
+                holders=holders,
+                left=left_behind(known),
+            )
+        )
+    else:
+        terminal.tell(f"{journal} has no runs" + (f" that are {status}" if status else ""))
+    return 0
+
+
+def to_json(story: Activity) -> bytes:
+    """A run as one JSON object.
+
+    Of a run that settled it is its AgentResult, and beside its fields ``request``, ``answered``
+    (what was answered of what is pending, by id) and ``timeline``. A run that
+    is under way or whose process died has the same fields as far as they are known, the
+    status "running" and the kind "unsettled_run".
+    """
+    known: dict[str, Any]
+    if story.result is not None:
+        known = msgspec.json.decode(encode(story.result))
+    else:
+        started = story.started
+        known = {
+            "kind": "unsettled_run",
+            "schema_version": 1,
+            "status": RUNNING,
+            "run_id": story.run_id,
+            "agent_id": "" if started is None else started.agent.id,
+            "started_at": None if started is None else started.time,
+            "tool_outcomes": [record.outcome for record in story.records],
+            "tool_records": story.records,
+            "usage": story.usage,
+            "cost": story.cost,
+            "pending": story.pending,
+            "warnings": story.warnings,
+            "duration_ms": round(story.length_s * 1000),
+        }
+    request = "" if story.started is None else story.started.request.text
+    answered = {id: said for (run_id, id), said in story.answered.items() if not run_id}
+    more = {"request": request, "answered": answered, "timeline": _timeline(story)}
+    return encode({**known, **more})
+
+
+def _timeline(story: Activity) -> list[dict[str, Any]]:
+    return [
+        {
+            "kind": step.kind,
+            "name": step.name if step.kind == "step" else label(step),
+            "start_s": round(step.start_s, 3),
+            "took_s": None if step.took_s is None else round(step.took_s, 3),
+            "wait_s": round(step.wait_s, 3),
+            "outcome": ending(step).word,
+            "detail": ending(step).detail,
+        }
+        for step in story.steps
+    ]

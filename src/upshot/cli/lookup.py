@@ -1,0 +1,241 @@
+"""Finds journals and runs; ids and inputs from the command line."""
+
+from __future__ import annotations
+
+import gc
+import re
+import shlex
+import sys
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+
+import click
+import msgspec
+
+from upshot.cli.activity import Activity
+from upshot.contract.base.structs import JsonObject
+from upshot.contract.protocols import Journal, RunSummary
+from upshot.errors import Misuse
+
+__all__ = [
+    "DEFAULT_JOURNAL",
+    "LAST",
+    "MEMORY",
+    "check_run_id",
+    "command_line",
+    "existing_journal",
+    "find_run",
+    "left_behind",
+    "new_journal",
+    "outermost",
+    "read_inputs",
+    "read_story",
+    "standard_input",
+    "uncollected",
+]
+
+DEFAULT_JOURNAL = ".upshot/runs.db"
+LAST = "last"
+MEMORY = "memory:"
+
+
+def new_journal(where: str) -> str:
+    """Where a run may write its log.
+
+    Args:
+        where: A path, "memory:" or a URL; the folder of the default path is made, with a
+            .gitignore in it, since a log holds whatever the tools saw.
+
+    Returns:
+        The same, a path made absolute, so that a change of folder does not lose it.
+
+    Raises:
+        Misuse: That folder cannot be made, or nothing be written in it.
+    """
+    if _is_no_path(where):
+        return where
+    path = Path(where).absolute()
+    if where == DEFAULT_JOURNAL:
+        try:
+            _make_folder(path.parent)
+        except OSError as error:
+            folder = Path(where).parent
+            raise Misuse(
+                f"the folder {folder} for the journal cannot be made: {error.strerror}: give "
+                f"--journal FILE elsewhere, or --journal {MEMORY}, which keeps none"
+            ) from error
+    return str(path)
+
+
+def _make_folder(folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    ignore = folder / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n", "utf-8")
+
+
+def existing_journal(where: str) -> str:
+    """Where a log is that shall be read.
+
+    Raises:
+        Misuse: There is none.
+    """
+    if where == MEMORY:
+        raise Misuse("memory: keeps nothing: give the file of a journal, --journal FILE")
+    if _is_no_path(where):
+        return where
+    path = Path(where).absolute()
+    if path.is_dir():
+        raise Misuse(f"{where} is a folder: give the file of a journal, --journal FILE")
+    if not path.is_file():
+        raise Misuse(f"there is no journal {where}: give the one of the run, --journal FILE")
+    return str(path)
+
+
+async def find_run(journal: Journal, wanted: str) -> str:
+    """The id of the run that *wanted* names.
+
+    Args:
+        journal: Where to look.
+        wanted: Its id, a beginning of it that no other has, or "last": the newest that no
+            other run has started.
+
+    Raises:
+        Misuse: There is none, or several.
+    """
+    runs = await journal.runs()
+    ids = [run.run_id for run in runs]
+    if wanted in ids:
+        return wanted
+    if not ids:
+        raise Misuse("the journal has no runs yet")
+    if wanted == LAST:
+        return next((run.run_id for run in runs if not run.parent_run_id), ids[0])
+    begun = [run_id for run_id in ids if run_id.startswith((wanted, f"run-{wanted}"))]
+    if wanted and len(begun) == 1:
+        return begun[0]
+    if wanted and begun:
+        raise Misuse(f"several runs begin with {wanted}: {_some(begun)}")
+    near = get_close_matches(wanted, ids, 3, cutoff=0.5)
+    hint = f"did you mean {_some(near)}?" if near else f"there are {_some(ids)}"
+    raise Misuse(f"the journal has no run {wanted!r}: {hint}")
+
+
+def left_behind(runs: Iterable[RunSummary]) -> frozenset[str]:
+    """The runs that are open while one round them has ended, so that nobody there waits for them.
+
+    Args:
+        runs: All that a journal has.
+    """
+    known = {run.run_id: run for run in runs}
+    left: set[str] = set()
+    for run in known.values():
+        outer = known.get(run.parent_run_id)
+        seen = {run.run_id}
+        while outer is not None and not outer.ended and outer.run_id not in seen:
+            seen.add(outer.run_id)
+            outer = known.get(outer.parent_run_id)
+        if outer is not None and outer.ended and not run.ended:
+            left.add(run.run_id)
+    return frozenset(left)
+
+
+def outermost(runs: Iterable[RunSummary], run_id: str) -> str:
+    """The run round *run_id* that no other is round, as far as a journal knows; else itself.
+
+    Args:
+        runs: All that the journal has.
+        run_id: The run inside.
+    """
+    known = {run.run_id: run for run in runs}
+    seen = {run_id}
+    while run_id in known and known[run_id].parent_run_id in known.keys() - seen:
+        run_id = known[run_id].parent_run_id
+        seen.add(run_id)
+    return run_id
+
+
+async def read_story(journal: Journal, run_id: str) -> Activity:
+    """Read all that the log has of a run."""
+    story = Activity()
+    with uncollected():
+        async for event in journal.events(run_id):
+            story.add(event)
+    return story
+
+
+@contextmanager
+def uncollected() -> Generator[None]:
+    """Keep the garbage collector away: all that is read stays, and it would look for a third of
+    the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _is_no_path(where: str) -> bool:
+    return where == MEMORY or "://" in where
+
+
+def _some(ids: list[str]) -> str:
+    shown = ", ".join(ids[:3])
+    return shown if len(ids) <= 3 else f"{shown} and {len(ids) - 3} more"
+
+
+def command_line(*words: str, journal: str) -> str:
+    """An ``upshot`` command as it can be typed, with the journal where it is not the default."""
+    named = () if journal == DEFAULT_JOURNAL else ("--journal", journal)
+    return shlex.join(("upshot", *words, *named))
+
+
+_RUN_ID = re.compile(r"\w[\w.:/-]{0,199}")
+
+
+def check_run_id(run_id: str) -> None:
+    """Check that a run can be named so on a command line afterwards; "" is none chosen.
+
+    Raises:
+        click.UsageError: It could not.
+    """
+    if run_id == LAST:
+        raise click.UsageError(f"--run-id {LAST}: that is how the last run is called")
+    if run_id and not _RUN_ID.fullmatch(run_id):
+        raise click.UsageError(
+            f"--run-id {run_id!r}: give letters, digits and any of . _ - : / after the first, "
+            "such as run-7"
+        )
+
+
+def read_inputs(given: Sequence[str]) -> JsonObject:
+    """Variables from ``NAME=VALUE``; a value that is no JSON is a text.
+
+    Raises:
+        click.UsageError: There is no name or no sign.
+    """
+    inputs: JsonObject = {}
+    for item in given:
+        name, sign, text = item.partition("=")
+        if not (name and sign):
+            raise click.UsageError(f"--input {item}: give a name and a value, such as n=3")
+        try:
+            inputs[name] = msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            inputs[name] = text
+    return inputs
+
+
+def standard_input() -> str:
+    """All of stdin as text.
+
+    Raises:
+        click.UsageError: It is closed.
+    """
+    if sys.stdin is None:  # It was closed.
+        raise click.UsageError("the request - reads stdin, which is closed")
+    return sys.stdin.buffer.read().decode("utf-8", "replace")

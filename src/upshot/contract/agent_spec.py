@@ -1,0 +1,225 @@
+"""What can be stored of an agent and its run: spec, card, identity; hand-offs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+from upshot.contract.base.structs import ArgumentsMeta, JsonObject, Root, RunEvent, Value, freeze
+from upshot.contract.settings import Budget, ModelSettings, Retry
+from upshot.errors import Misuse
+
+__all__ = [
+    "AgentCapabilities",
+    "AgentCard",
+    "AgentSpec",
+    "HANDOFF_FINALIZE_REASON",
+    "HANDOFF_STATE_KEY",
+    "Handoff",
+    "HandoffEvent",
+    "HandoffFilter",
+    "HandoffHook",
+    "RunInfo",
+    "Skill",
+    "handoff_tool_name",
+]
+
+
+class AgentCapabilities(Value, frozen=True, kw_only=True):
+    """What a served agent can do.
+
+    Attributes:
+        streaming: Whether it sends events while it works.
+        push_notifications: Whether it calls back.
+        state_transition_history: Whether it tells past states.
+    """
+
+    streaming: bool = False
+    push_notifications: bool = False
+    state_transition_history: bool = False
+
+
+class Skill(Value, frozen=True, kw_only=True):
+    """One thing that an agent can do.
+
+    Attributes:
+        id: Unique among the agent's skills.
+        name: For people.
+        description: For people and models.
+        tags: Words to find it by.
+        examples: Requests that it serves.
+        input_modes: Media types it takes; empty is the card's.
+        output_modes: Media types it gives; empty is the card's.
+    """
+
+    id: str = ""
+    name: str = ""
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()
+    input_modes: tuple[str, ...] = ()
+    output_modes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        freeze(self, "tags", "examples", "input_modes", "output_modes")
+
+
+class AgentCard(Root, frozen=True, kw_only=True):
+    """An agent's business card; address, version and keys belong to serving.
+
+    Attributes:
+        name: For people.
+        description: What the agent is for.
+        skills: What it can do.
+        default_input_modes: Media types it takes.
+        default_output_modes: Media types it gives.
+        capabilities: What it can do when served.
+    """
+
+    name: str = ""
+    description: str = ""
+    skills: tuple[Skill, ...] = ()
+    default_input_modes: tuple[str, ...] = ("text/plain",)
+    default_output_modes: tuple[str, ...] = ("text/plain",)
+    capabilities: AgentCapabilities = AgentCapabilities()
+
+    def __post_init__(self) -> None:
+        freeze(self, "skills", "default_input_modes", "default_output_modes")
+
+
+class RunInfo(Value, frozen=True):
+    """The identity of a run; the first argument of every hook.
+
+    Attributes:
+        agent_id: The agent that works on it.
+        run_id: The run.
+        task_id: The caller's task, "" if none.
+        context_id: The conversation, "" if none.
+    """
+
+    agent_id: str = ""
+    run_id: str = ""
+    task_id: str = ""
+    context_id: str = ""
+
+
+HANDOFF_STATE_KEY = "handoff"
+HANDOFF_FINALIZE_REASON = "handoff:"
+
+HandoffFilter: TypeAlias = Callable[[RunInfo, object], Awaitable[bool] | bool]
+HandoffHook: TypeAlias = Callable[[RunInfo, "HandoffEvent"], Awaitable[None] | None]
+
+
+class HandoffEvent(RunEvent, frozen=True, kw_only=True, tag="handoff"):
+    """The model handed the request over.
+
+    Attributes:
+        to_agent_id: To whom.
+        tool_name: The tool by which it said so.
+        call_id: The call by which it said so.
+        reason: Why, in the model's words.
+        note: What the receiver shall know, in the model's words.
+    """
+
+    to_agent_id: str = ""
+    tool_name: str = ""
+    call_id: str = ""
+    reason: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Handoff(metaclass=ArgumentsMeta):
+    """An agent that a request may be handed to.
+
+    Attributes:
+        to_agent_id: Its id; "" where it is not known, for a host that looks at the note.
+        description: When to hand over, for the model.
+        tool_name: The tool's name; None makes one of the id.
+        filter: Called with the run's identity and its board; False hides the hand-off.
+            Sync or async.
+        on_invoke: Called with the identity and the event, sync or async, before the
+            hand-off holds; an exception makes it a failed call and no hand-off.
+        history: Whether the receiver gets the messages so far.
+
+    Raises:
+        Misuse: The id is blank, or a field is of another type.
+    """
+
+    to_agent_id: str
+    description: str = ""
+    tool_name: str | None = None
+    filter: HandoffFilter | None = None
+    on_invoke: HandoffHook | None = None
+    history: bool = True
+
+    def __post_init__(self) -> None:
+        given = cast("dict[str, object]", vars(self))
+        agent_id = given["to_agent_id"]
+        # An empty one names nobody, and its tool says so: transfer_to_unknown.
+        if not isinstance(agent_id, str) or (agent_id and not agent_id.strip()):
+            raise Misuse(f"a hand-off goes to an agent's id, not {_shown(agent_id)}")
+        for name in ("description", "tool_name"):
+            if not isinstance(given[name], str | None):
+                raise Misuse(f"{name} of the hand-off to {agent_id!r} is no text")
+        for name in ("filter", "on_invoke"):
+            if given[name] is not None and not callable(given[name]):
+                raise Misuse(f"{name} of the hand-off to {agent_id!r} is no function")
+
+
+def _shown(given: object) -> str:
+    """What was given in place of an id, and what to give."""
+    id = getattr(given, "id", None)
+    if isinstance(id, str):
+        return f"the {type(given).__name__} itself: Handoff({id!r})"
+    return f"{given if given is None else repr(given)[:60]}: Handoff('support')"
+
+
+def handoff_tool_name(agent_id: str) -> str:
+    """The name of the tool that hands over to *agent_id*.
+
+    Lower case, every character outside [a-z0-9_] becomes ``_``; an empty id
+    gives ``transfer_to_unknown``.
+    """
+    return "transfer_to_" + (re.sub(r"[^a-z0-9_]", "_", agent_id.lower()) or "unknown")
+
+
+class AgentSpec(Root, frozen=True, kw_only=True):
+    """An agent as data: what it has is named, and found again at the run.
+
+    Attributes:
+        id: The agent's id.
+        name: For people, "" for the id.
+        model: "provider:name", "" where none is set.
+        instructions: The text; None where there is none or a function makes it.
+        tools: Names of its tools in order; None is none of its own and no limit set by it.
+        output_schema: JSON Schema of its output, None for text.
+        handoffs: Ids of the agents it may hand over to.
+        engine: The engine's class name, "" for the default.
+        card: What it says of itself.
+        budget: Its limits.
+        settings: How its model is asked.
+        retry: How failed model calls are tried again; None is not at all.
+        omitted: Fields of the agent that have no form in names and were left out, among
+            instructions, output_type, observers and deciders. A spec without any but observers
+            runs; to run it without the others too, set this to ().
+    """
+
+    id: str = ""
+    name: str = ""
+    model: str = ""
+    instructions: str | None = None
+    tools: tuple[str, ...] | None = None
+    output_schema: JsonObject | None = None
+    handoffs: tuple[str, ...] = ()
+    engine: str = ""
+    card: AgentCard | None = None
+    budget: Budget | None = None
+    settings: ModelSettings | None = None
+    retry: Retry | None = Retry()
+    omitted: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        freeze(self, "omitted")

@@ -1,0 +1,312 @@
+"""Closed and open enums of the contract, and fields that hold them.
+
+Fields that hold a word: who writes them gives the text, who reads them gets the member.
+
+To msgspec and at run time each is its word list. To a type checker it is a
+descriptor, for the specification of ``dataclass_transform`` takes a parameter's
+type from what the descriptor can be set to. They are read-only all the same,
+as all fields of frozen values. A checker may not see such a field as that of a
+protocol, so what is mostly read, as the status of a result, is none of them.
+
+The word lists of the contract.
+
+Closed lists refuse an unknown word. Open lists take it as a pseudo-member that
+equals its string and is written back unchanged, so that tomorrow's words do
+not break today's reader.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVar
+
+from upshot.errors import Misuse
+
+__all__ = [
+    "CauseField",
+    "ClosedWord",
+    "DeniedReason",
+    "DeniedReasonField",
+    "Effect",
+    "EffectField",
+    "ErrorCode",
+    "ErrorCodeField",
+    "FinishReason",
+    "FinishReasonField",
+    "InterruptCause",
+    "OpenWord",
+    "OptionalErrorCodeField",
+    "Origin",
+    "OriginField",
+    "Resource",
+    "ResourceField",
+    "Role",
+    "RoleField",
+    "Status",
+    "word",
+]
+
+
+class ClosedWord(StrEnum):
+    """A word list that refuses any other word."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}.{self._name_}"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        words = ", ".join(cls)
+        raise Misuse(f"{value!r} is no {cls.__name__.lower()}: give one of {words}")
+
+
+class OpenWord(StrEnum):
+    """A word list that takes unknown words as they are."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        if not isinstance(value, str):
+            return None
+        # Not kept in the list: words come from peers, and a list must not grow with them.
+        word = str.__new__(cls, value)
+        word._name_ = value
+        word._value_ = value
+        return word
+
+    def __reduce_ex__(self, protocol: object) -> tuple[type[Self], tuple[str]]:
+        # Python up to 3.11.3 pickles by the name, which an unknown word has none of.
+        return type(self), (self._value_,)
+
+    def __repr__(self) -> str:
+        known = self._value_ in type(self)._value2member_map_
+        return f"{type(self).__name__}{f'.{self._name_}' if known else f'({self._value_!r})'}"
+
+
+class Status(ClosedWord):
+    """How a run ended, or that it waits. Closed.
+
+    Attributes:
+        COMPLETED: There is an answer, or a hand-off.
+        INTERRUPTED: It followed a wish to stop.
+        CANCELED: It was cancelled, by ``live.cancel()``, its block or its caller's task.
+        FAILED: Something went wrong; the error says what.
+        ABORTED: The engine gave it up.
+        INPUT_REQUIRED: People are waited for; ``resume`` goes on with it. All others are ends.
+    """
+
+    COMPLETED = "completed"
+    INTERRUPTED = "interrupted"
+    CANCELED = "canceled"
+    FAILED = "failed"
+    ABORTED = "aborted"
+    INPUT_REQUIRED = "input_required"
+
+
+class FinishReason(ClosedWord):
+    """Why a model stopped. Closed; the provider's own word is kept beside it.
+
+    Attributes:
+        STOP: It was done, or met a stop sequence.
+        LENGTH: The limit of tokens was reached; the answer is cut.
+        TOOL_USE: It wants tools to be called.
+        ERROR: The provider failed.
+        CONTENT_FILTER: The provider withheld it.
+        ABORTED: The reply was broken off.
+    """
+
+    STOP = "stop"
+    LENGTH = "length"
+    TOOL_USE = "tool_use"
+    ERROR = "error"
+    CONTENT_FILTER = "content_filter"
+    ABORTED = "aborted"
+
+
+class Effect(ClosedWord):
+    """What a tool may do (read, write, destructive) or did (none, applied, unknown). Closed.
+
+    Attributes:
+        READ: It changes nothing outside.
+        WRITE: It may change something outside.
+        DESTRUCTIVE: It may change what cannot be brought back; people are asked first.
+        NONE: Nothing outside was changed.
+        APPLIED: What it does was done.
+        UNKNOWN: Nobody knows whether it was done, as after a timeout of a write.
+    """
+
+    READ = "read"
+    WRITE = "write"
+    DESTRUCTIVE = "destructive"
+    NONE = "none"
+    APPLIED = "applied"
+    UNKNOWN = "unknown"
+
+
+class Role(ClosedWord):
+    """Who speaks in a message. Closed.
+
+    Attributes:
+        SYSTEM: Whoever instructs the model.
+        USER: Whoever asks.
+        ASSISTANT: The model.
+        TOOL: A tool, with the outcome of a call.
+    """
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+class ErrorCode(OpenWord):
+    """What went wrong. The first eight are the contract's, the rest upshot's own. Open."""
+
+    RATE_LIMIT = "rate_limit"
+    TIMEOUT = "timeout"
+    SERVER_ERROR = "server_error"
+    INVALID_REQUEST = "invalid_request"
+    AUTH_ERROR = "auth_error"
+    CONTENT_FILTER = "content_filter"
+    CONTEXT_LENGTH = "context_length"
+    MODEL_UNAVAILABLE = "model_unavailable"
+    INVALID_OUTPUT = "invalid_output"
+    BUDGET_EXCEEDED = "budget_exceeded"
+    MAX_TURNS = "max_turns"
+    NO_PROGRESS = "no_progress"
+    DEAD_END = "dead_end"
+    INTERRUPTED = "interrupted"
+    CANCELED = "canceled"
+    INPUT_REQUIRED = "input_required"
+    HOOK_FAILED = "hook_failed"
+    INTERNAL = "internal"
+    NOT_FOUND = "not_found"
+    CONFLICT = "conflict"
+    POLICY_DENIED = "policy_denied"
+    NOT_AVAILABLE = "not_available"
+
+
+class Origin(OpenWord):
+    """Where an error or a warning arose. Open.
+
+    Attributes:
+        MODEL: In the model or its provider.
+        TOOL: In a tool.
+        DECIDER: In a decider.
+        ENGINE: In the engine, and what it runs: scripts, nodes, states.
+        LIMIT: A budget is spent.
+        HOST: In what surrounds the run: its host, ``prepare``, a wish to stop.
+        CALLER: In how upshot was called.
+        OBSERVER: In an observer, or another listener.
+        JOURNAL: In the log.
+    """
+
+    MODEL = "model"
+    TOOL = "tool"
+    DECIDER = "decider"
+    ENGINE = "engine"
+    LIMIT = "limit"
+    HOST = "host"
+    CALLER = "caller"
+    OBSERVER = "observer"
+    JOURNAL = "journal"
+
+
+class Resource(OpenWord):
+    """What a rate-limit window counts. Open."""
+
+    REQUESTS = "requests"
+    TOKENS = "tokens"
+    INPUT_TOKENS = "input_tokens"
+    OUTPUT_TOKENS = "output_tokens"
+
+
+class DeniedReason(OpenWord):
+    """Which gate refused a tool call. Open.
+
+    Attributes:
+        DUPLICATE: An idempotent call that succeeded already.
+        BLOCKED: The tool, or this call, failed for good earlier in the turn.
+        PRE_HOOK: The hook ``on_pre_tool_use`` refused it.
+        VALIDATION: The arguments do not fit the schema.
+        DEADLINE: Too little time is left.
+        WRITE_DENIED: It was not approved.
+        CANCELLED: The run is being stopped.
+        BUDGET: A limit of tool calls is spent.
+        UNKNOWN_TOOL: There is no tool of that name.
+        POLICY: A rule forbids it.
+        RATE_LIMITED: The tool's own rate is used up.
+        CIRCUIT_OPEN: The tool has failed too often, and is left alone for a while.
+        SUPERSEDED: A hand-off was made already in this attempt; only the first one counts.
+    """
+
+    DUPLICATE = "duplicate"
+    BLOCKED = "blocked"
+    PRE_HOOK = "pre_hook"
+    VALIDATION = "validation"
+    DEADLINE = "deadline"
+    WRITE_DENIED = "write_denied"
+    CANCELLED = "cancelled"
+    BUDGET = "budget"
+    UNKNOWN_TOOL = "unknown_tool"
+    POLICY = "policy"
+    RATE_LIMITED = "rate_limited"
+    CIRCUIT_OPEN = "circuit_open"
+    SUPERSEDED = "superseded"
+
+
+class InterruptCause(OpenWord):
+    """Why a run was interrupted. Open; "" where nobody said."""
+
+    USER_CANCEL = "user_cancel"
+    USER_INPUT = "user_input"
+    HOST_SHUTDOWN = "host_shutdown"
+    DEADLINE = "deadline"
+    CUSTOM = "custom"
+    NONE = ""
+
+
+if TYPE_CHECKING:
+    W_co = TypeVar("W_co", covariant=True)
+    G_contra = TypeVar("G_contra", contravariant=True)
+
+    class WordField(Generic[W_co, G_contra]):
+        """Reads as the one type, and is made of the other."""
+
+        def __get__(self, owner: object, kind: type | None = None) -> W_co: ...
+        def __set__(self, owner: object, given: G_contra) -> None: ...
+
+    # A misspelt word of a closed list is an error; an open list takes any text.
+    EffectField: TypeAlias = WordField[
+        Effect,
+        Effect | Literal["read", "write", "destructive", "none", "applied", "unknown"],
+    ]
+    FinishReasonField: TypeAlias = WordField[
+        FinishReason | None,
+        FinishReason
+        | Literal["stop", "length", "tool_use", "error", "content_filter", "aborted"]
+        | None,
+    ]
+    RoleField: TypeAlias = WordField[Role, Role | Literal["system", "user", "assistant", "tool"]]
+    CauseField: TypeAlias = WordField[InterruptCause, InterruptCause | str]
+    DeniedReasonField: TypeAlias = WordField[DeniedReason, DeniedReason | str]
+    ErrorCodeField: TypeAlias = WordField[ErrorCode, ErrorCode | str]
+    OptionalErrorCodeField: TypeAlias = WordField[ErrorCode | None, ErrorCode | str | None]
+    OriginField: TypeAlias = WordField[Origin, Origin | str]
+    ResourceField: TypeAlias = WordField[Resource, Resource | str]
+
+    _W = TypeVar("_W")
+
+    def word(default: _W) -> WordField[_W, Any]: ...
+else:
+    EffectField = Effect
+    FinishReasonField = FinishReason | None
+    RoleField = Role
+    CauseField = InterruptCause
+    DeniedReasonField = DeniedReason
+    ErrorCodeField = ErrorCode
+    OptionalErrorCodeField = ErrorCode | None
+    OriginField = Origin
+    ResourceField = Resource
+
+    def word(default: object) -> object:
+        """The default of such a field: itself, or what ``written`` made of it."""
+        return default

@@ -1,0 +1,293 @@
+"""Free JSON: where values from outside enter, they are made JSON and what was lost is listed."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence, Set
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import Any, Self, cast
+from uuid import UUID
+
+import msgspec
+
+from upshot.contract.base.structs import JSON, Json, encode_other, set_field
+from upshot.errors import Misuse
+
+__all__ = [
+    "MAX_DEPTH",
+    "UnserializableError",
+    "clean_fields",
+    "clean_text",
+    "force_json",
+    "is_plain",
+    "settle_json",
+    "to_free_json",
+    "to_json",
+    "to_plain",
+]
+
+MAX_DEPTH = 200
+# Longer integers exceed what Python itself turns into digits at its strictest setting.
+_MAX_INT_BITS = 2_048
+_MAX_WHOLE_DIGITS = 300
+_MAX_PATH_CHARS = 100
+
+
+class UnserializableError(TypeError):
+    """A value has no JSON form.
+
+    Attributes:
+        path: Where in the value it is, as a JSON pointer; "" is the value itself.
+        reason: Why it has none.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        place = path if len(path) <= _MAX_PATH_CHARS else f"{path[:_MAX_PATH_CHARS]}..."
+        super().__init__(f"the value at {place or '/'} is no JSON: {reason}")
+        self.path = path
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str, str]]:
+        return type(self), (self.path, self.reason)
+
+
+def clean_text(text: str) -> str:
+    """*text* with every lone surrogate replaced by U+FFFD; the same object if it had none."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def to_json(value: object) -> bytes:
+    """Write *value* as compact JSON; NaN and infinities as null, lone surrogates as U+FFFD.
+
+    Raises:
+        TypeError: Something in it has no JSON form.
+        ValueError: An integer is too long to be written.
+        RecursionError: It holds itself.
+    """
+    try:
+        return JSON.encode(value)
+    except UnicodeEncodeError:
+        return JSON.encode(_clean(to_plain(value)))
+
+
+def to_plain(value: object) -> Any:
+    """*value* as dicts, lists and scalars, in the form in which it is written; money stays exact.
+
+    Raises:
+        TypeError: Something in it has no JSON form.
+        RecursionError: It holds itself.
+    """
+    return msgspec.to_builtins(
+        value, builtin_types=(Decimal,), str_keys=True, enc_hook=encode_other
+    )
+
+
+def to_free_json(value: object) -> tuple[Json, tuple[str, ...]]:
+    """Make JSON of *value*.
+
+    Mappings, sequences, sets, dataclasses, msgspec structs, pydantic models, enums, dates,
+    durations, UUIDs, paths, bytes (base64) and Decimals (numbers) are converted. NaN and
+    infinities become null, lone surrogates U+FFFD; of two keys that become one the later wins.
+
+    Returns:
+        The JSON value, and JSON pointers of what was replaced; "/" alone is the value itself.
+
+    Raises:
+        UnserializableError: Something in it has no JSON form, or it is nested deeper than
+            ``MAX_DEPTH`` or holds itself.
+    """
+    lossy: list[str] = []
+    try:
+        return _convert(value, "", lossy, MAX_DEPTH), tuple(lossy)
+    except RecursionError:
+        raise UnserializableError("", "it is nested too deeply") from None
+
+
+def is_plain(value: Any) -> bool:
+    """Whether *value* is a scalar that stays as it is; large results are made of such."""
+    if type(value) is str:
+        return value.isascii()
+    if type(value) is int:
+        return value.bit_length() <= _MAX_INT_BITS
+    if type(value) is float:
+        return math.isfinite(value)
+    return value is None or value is True or value is False
+
+
+def clean_fields(value: msgspec.Struct, *names: str) -> None:
+    """Replace lone surrogates in these texts by U+FFFD; only for use in ``__post_init__``."""
+    for name in names:
+        text: object = getattr(value, name)
+        if isinstance(text, str) and not text.isascii():
+            cleaned = clean_text(text)
+            if cleaned is not text:
+                set_field(value, name, cleaned)
+
+
+def force_json(value: msgspec.Struct, name: str) -> None:
+    """Turn a field into JSON, losing what JSON cannot hold; only for use in ``__post_init__``.
+
+    Raises:
+        Misuse: It has no JSON form at all.
+    """
+    given: object = getattr(value, name)
+    if is_plain(given):
+        return
+    try:
+        form, _ = to_free_json(given)
+    except UnserializableError as error:
+        raise Misuse(f"{type(value).__name__}({name}=): {error}") from error
+    set_field(value, name, form)
+
+
+def settle_json(value: msgspec.Struct, *names: str) -> None:
+    """Turn what people gave for these fields into JSON; only for use in ``__post_init__``.
+
+    Raises:
+        Misuse: JSON cannot hold one of them; the message names the place.
+    """
+    for name in names:
+        given: object = getattr(value, name)
+        try:
+            plain, lossy = to_free_json(given)
+        except UnserializableError as error:
+            raise Misuse(f"{type(value).__name__}({name}=): {error}") from error
+        if lossy:
+            raise Misuse(
+                f"{type(value).__name__}({name}=): JSON cannot hold what stands at "
+                f"{', '.join(path or '/' for path in lossy)}"
+            )
+        if plain is not given:
+            set_field(value, name, plain)
+
+
+def _convert(value: Any, path: str, lossy: list[str], depth: int) -> Json:
+    if value is None or value is True or value is False:
+        return value
+    if isinstance(value, str):
+        return _text(value, path, lossy)
+    if isinstance(value, int | float | Decimal):
+        return _number(value, path, lossy)
+    if depth == 0:
+        raise UnserializableError(path, f"it holds itself, or is over {MAX_DEPTH} levels deep")
+    if isinstance(value, Mapping):
+        return _object(cast("Mapping[object, Any]", value), path, lossy, depth - 1)
+    if isinstance(value, Sequence | Set) and not isinstance(value, bytes | bytearray | memoryview):
+        items = cast("Iterable[Any]", value)
+        return [
+            item if is_plain(item) else _convert(item, f"{path}/{place}", lossy, depth - 1)
+            for place, item in enumerate(items)
+        ]
+    return _convert(_simplify(value, path), path, lossy, depth - 1)
+
+
+def _object(
+    value: Mapping[object, Any], path: str, lossy: list[str], depth: int
+) -> dict[str, Json]:
+    form: dict[str, Json] = {}
+    for key, item in value.items():
+        name = _key(key, path, lossy)
+        if name not in form and is_plain(item):
+            form[name] = item
+            continue
+        place = f"{path}/{name.replace('~', '~0').replace('/', '~1')}"
+        if name in form:
+            lossy.append(place)
+        form[name] = _convert(item, place, lossy, depth)
+    return form
+
+
+def _text(value: str, path: str, lossy: list[str]) -> str:
+    # str() also takes subclasses, such as words, down to plain text.
+    text = clean_text(str(value.value) if isinstance(value, Enum) else str(value))
+    if text != value:
+        lossy.append(path or "/")
+    return text
+
+
+def _number(value: float | Decimal, path: str, lossy: list[str]) -> int | float | None:
+    if isinstance(value, int):
+        if value.bit_length() > _MAX_INT_BITS:
+            raise UnserializableError(path, "the integer is too long")
+        return int(value)
+    # A signaling NaN cannot even be compared.
+    finite = value.is_finite() if isinstance(value, Decimal) else True
+    if isinstance(value, Decimal) and finite and _is_whole(value):
+        return int(value)
+    number = float(value) if finite else math.nan
+    if not math.isfinite(number):
+        lossy.append(path or "/")
+        return None
+    if isinstance(value, Decimal) and Decimal(repr(number)) != value:
+        lossy.append(path or "/")
+    return number
+
+
+def _is_whole(value: Decimal) -> bool:
+    # The size first: to write out a short text such as 1E+999999999 would take all memory.
+    # And not by value % 1, which the ambient precision rounds.
+    return value.adjusted() < _MAX_WHOLE_DIGITS and value == value.to_integral_value()
+
+
+def _key(key: object, path: str, lossy: list[str]) -> str:
+    if isinstance(key, str):
+        return key if type(key) is str and key.isascii() else _text(key, path, lossy)
+    if key is None or isinstance(key, bool):
+        return {None: "null", True: "true", False: "false"}[key]
+    if isinstance(key, int | float | UUID | date):
+        return str(key)
+    # Loaded where it is needed: reading JSON is a part of every start.
+    from upshot.contract.base.checks import kind_of
+
+    raise UnserializableError(path, f"{kind_of(key)} cannot be a key")
+
+
+def _simplify(value: Any, path: str) -> object:
+    """One step from an object towards JSON."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, os.PathLike):
+        return os.fsdecode(cast("os.PathLike[str]", value))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, msgspec.Struct | bytes | bytearray | memoryview | timedelta):
+        return msgspec.to_builtins(
+            value,
+            builtin_types=(Decimal,),
+            str_keys=True,
+            enc_hook=lambda item: _simplify(item, path),
+        )
+    try:
+        return encode_other(value)
+    except TypeError:
+        name = type(value).__name__
+        raise UnserializableError(path, f"{name} has no JSON form; return plain values") from None
+    # A model's own serializers may raise anything: what they cannot write is no JSON.
+    except Exception as error:
+        raise UnserializableError(path, f"{type(value).__name__}: {error}") from error
+
+
+def _clean(plain: Any) -> Any:
+    """A plain value with every text cleaned."""
+    if isinstance(plain, str):
+        return clean_text(plain)
+    if isinstance(plain, dict):
+        fields = cast("dict[str, Any]", plain)
+        return {clean_text(name): _clean(item) for name, item in fields.items()}
+    if isinstance(plain, list | tuple):
+        return [_clean(item) for item in cast("list[Any]", plain)]
+    return plain

@@ -1,0 +1,195 @@
+"""What values look like to a person: one line, without what goes without saying."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sized
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from reprlib import Repr
+from types import FunctionType
+from typing import Any, Protocol, cast
+
+import msgspec
+
+from upshot.contract.base.checks import has_own_output
+
+__all__ = ["portray", "portray_briefly", "portray_result"]
+
+_MAX_TEXT = 80
+_MAX_ITEMS = 4
+
+
+class _Probe(msgspec.Struct):
+    any: int = msgspec.field(default_factory=int)
+
+
+_FACTORY = type(cast("object", _Probe.__struct_defaults__[0]))
+
+
+class _Usage(Protocol):
+    @property
+    def total_tokens(self) -> int | None: ...
+
+
+class _Cost(Protocol):
+    @property
+    def total(self) -> object: ...
+    @property
+    def currency(self) -> str: ...
+
+
+class _Result(Protocol):
+    """What a result shows; named here, for all values import this module."""
+
+    @property
+    def status(self) -> str: ...
+    @property
+    def output(self) -> object: ...
+    @property
+    def content(self) -> str | None: ...
+    @property
+    def error(self) -> object: ...
+    @property
+    def pending(self) -> Iterable[object]: ...
+    @property
+    def messages(self) -> Sized: ...
+    @property
+    def tool_outcomes(self) -> Sized: ...
+    @property
+    def warnings(self) -> Sized: ...
+    @property
+    def usage(self) -> _Usage: ...
+    @property
+    def cost(self) -> _Cost | None: ...
+    @property
+    def duration_ms(self) -> int: ...
+    @property
+    def run_id(self) -> str: ...
+
+
+class _Brief(Repr):
+    """Cuts long texts and collections, also those deep inside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = self.maxlong = _MAX_TEXT
+        self.maxtuple = self.maxlist = self.maxdict = self.maxset = _MAX_ITEMS
+
+    def repr1(self, x: object, level: int) -> str:
+        if isinstance(x, type | FunctionType):
+            return x.__qualname__
+        # A value with a look of its own keeps it.
+        if isinstance(x, msgspec.Struct) and "__repr__" not in vars(type(x)):
+            return self.draw(x, level)
+        return repr(x) if isinstance(x, msgspec.Struct) else super().repr1(x, level)
+
+    def draw(self, value: object, level: int, without: Iterable[str] = ()) -> str:
+        """*value* with these fields left out."""
+        if level <= 0:
+            return f"{type(value).__name__}(...)"
+        told = _telling_fields(value)
+        said = [f"{n}={self.repr1(x, level - 1)}" for n, x in told if n not in without]
+        return f"{type(value).__name__}({', '.join(said)})"
+
+
+_BRIEF = _Brief()
+
+
+def portray(value: msgspec.Struct) -> str:
+    """All of *value* but the fields that have their default."""
+    said = ", ".join(f"{name}={field!r}" for name, field in _telling_fields(value))
+    return f"{type(value).__name__}({said})"
+
+
+def portray_briefly(value: object, *, without: Iterable[str] = ()) -> str:
+    """*value* without these fields and defaults, long texts and collections cut.
+
+    Args:
+        value: A struct or a dataclass.
+        without: Names of fields.
+    """
+    return _BRIEF.draw(value, _BRIEF.maxlevel, frozenset(without))
+
+
+def portray_result(result: _Result) -> str:
+    """How it went, the beginning of the answer, and what it took."""
+    return f"{type(result).__name__}({', '.join(filter(None, _facts_of(result)))})"
+
+
+def _facts_of(result: _Result) -> Iterator[str]:
+    yield _how_it_went(result)
+    yield from (f"waits for {getattr(one, 'id', '')!r}" for one in result.pending)
+    if has_own_output(result.output, result.content):
+        yield f"output={_cut(repr(result.output))}"
+    elif result.content is not None:
+        yield _BRIEF.repr(result.content)
+    yield _count(len(result.messages), "message")
+    yield _count(len(result.tool_outcomes), "tool call")
+    yield _count(len(result.warnings), "warning")
+    yield _count(result.usage.total_tokens or 0, "token")
+    if result.cost is not None and result.cost.total is not None:
+        yield f"{result.cost.total} {result.cost.currency}"
+    yield f"{result.duration_ms} ms" if result.duration_ms else ""
+    yield result.run_id
+
+
+def _how_it_went(result: _Result) -> str:
+    status = str(result.status)
+    if result.error is None:
+        return status
+    why = _cut(result.error)
+    # Some errors have the code that the status has.
+    return why if why.startswith(f"{status}:") else f"{status}: {why}"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}" if number else ""
+
+
+def _cut(shown: object) -> str:
+    text = str(shown)
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}..."
+
+
+def _telling_fields(value: object) -> Iterator[tuple[str, object]]:
+    """The fields that are not as they would be anyway."""
+    names, defaults = _fields_of(type(value))
+    for name in names:
+        field = cast("object", getattr(value, name))
+        if name not in defaults or not _is_usual(field, defaults[name]):
+            yield name, field
+
+
+def _is_usual(field: object, usual: object) -> bool:
+    if field is usual:
+        return True
+    # Types first: 0 is no False.
+    if type(field) is not type(usual):
+        return False
+    try:
+        return bool(field == usual)
+    # The promise kept: a value is shown also where a foreign object in it, such as an array,
+    # does not say whether it is equal.
+    except Exception:
+        return False
+
+
+@cache
+def _fields_of(kind: type) -> tuple[tuple[str, ...], dict[str, object]]:
+    """The names of all fields, and the defaults of those that have one."""
+    if is_dataclass(kind):
+        known = {one.name: one.default for one in fields(kind) if one.default is not MISSING}
+        return tuple(one.name for one in fields(kind)), known
+    struct = cast("type[msgspec.Struct]", kind)
+    return struct.__struct_fields__, _defaults_of(struct)
+
+
+def _defaults_of(kind: type[msgspec.Struct]) -> dict[str, object]:
+    # Not by msgspec.structs.fields: that resolves annotations, and a repr may not fail on one.
+    defaults = kind.__struct_defaults__
+    names = kind.__struct_fields__[len(kind.__struct_fields__) - len(defaults) :]
+    return {
+        name: cast("Any", default).factory() if isinstance(default, _FACTORY) else default
+        for name, default in zip(names, defaults, strict=True)
+        if default is not msgspec.NODEFAULT
+    }

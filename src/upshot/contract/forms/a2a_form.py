@@ -1,0 +1,588 @@
+"""A2A forms of results, messages, artifacts and cards.
+
+The A2A forms of results, messages, artifacts and cards: ``to_a2a`` and ``from_a2a``.
+
+Source:
+    A2A protocol specification 0.3, sections 5.5 and 6, read November 2026.
+
+Parts, messages and artifacts in the form of the A2A protocol, and back.
+
+What A2A has no word for goes into ``metadata["upshot"]``, so that upshot reads it back
+and others pass it by.
+
+Source:
+    A2A protocol specification 0.3, sections 6.4 to 6.7, read November 2026.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b64encode
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from upshot.contract.agent_spec import AgentCapabilities, AgentCard, Skill
+from upshot.contract.base.checks import has_own_output, kind_of, with_article
+from upshot.contract.base.enums import ErrorCode, InterruptCause, Origin, Role, Status
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.codec import decode, encode
+from upshot.contract.error import AgentError
+from upshot.contract.message import (
+    Artifact,
+    Audio,
+    Data,
+    File,
+    Image,
+    Message,
+    Part,
+    Reasoning,
+    Text,
+    Unknown,
+)
+from upshot.contract.model_calls import Request, RequestConfig
+from upshot.contract.pending import Pending
+from upshot.contract.result import AgentResult
+from upshot.contract.usage import Cost, Usage
+from upshot.errors import Misuse
+
+__all__ = [
+    "EXTENSION",
+    "artifact_of",
+    "artifact_to_a2a",
+    "from_a2a",
+    "message_of",
+    "message_to_a2a",
+    "object_in",
+    "plain",
+    "read_as",
+    "text_in",
+    "to_a2a",
+    "with_extension",
+]
+
+EXTENSION = "upshot"
+_ID_CHARS = 16
+_STORED = "artifact:"
+
+
+def plain(value: object) -> JsonObject:
+    """A contract value as JSON objects; what equals its default is left out."""
+    return msgspec.json.decode(encode(value), type=dict[str, Any])
+
+
+def read_as(value: Json, kind: type[V]) -> V:
+    """Read a contract value from JSON objects.
+
+    Raises:
+        Misuse: It is not of the kind.
+    """
+    return decode(msgspec.json.encode(value), kind)
+
+
+def object_in(data: JsonObject, name: str) -> JsonObject:
+    """The object under *name*, empty where there is none."""
+    found = data.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def text_in(data: JsonObject, name: str) -> str:
+    """The text under *name*, "" where there is none."""
+    found = data.get(name)
+    return found if isinstance(found, str) else ""
+
+
+def with_extension(form: JsonObject, metadata: JsonObject, **facts: Json) -> JsonObject:
+    """*form* with its metadata, and under ``upshot`` those of *facts* that say something."""
+    kept: JsonObject = {
+        name: fact for name, fact in facts.items() if fact not in (None, "", [], {})
+    }
+    joined = dict(metadata)
+    if kept:
+        joined[EXTENSION] = kept
+    whole = dict(form)
+    if joined:
+        whole["metadata"] = joined
+    return whole
+
+
+# -- out
+
+
+def message_to_a2a(message: Message, *, task_id: str = "", context_id: str = "") -> JsonObject:
+    """A message; thoughts and what providers sign stay here."""
+    form: JsonObject = {
+        "kind": "message",
+        "messageId": _id("msg", message),
+        "role": "user" if message.role is Role.USER else "agent",
+        "parts": _parts_to_a2a(message.parts),
+    }
+    form |= {"taskId": task_id} if task_id else {}
+    form |= {"contextId": context_id} if context_id else {}
+    return with_extension(
+        form,
+        message.metadata,
+        role="" if message.role in (Role.USER, Role.ASSISTANT) else str(message.role),
+        name=message.name,
+        tool_call_id=message.tool_call_id,
+        tool_calls=[plain(call) for call in message.tool_calls],
+    )
+
+
+def artifact_to_a2a(artifact: Artifact) -> JsonObject:
+    """An artifact; its id is a digest of its content."""
+    form: JsonObject = {
+        "artifactId": _id("art", artifact),
+        "name": artifact.name,
+        "parts": _parts_to_a2a(artifact.parts),
+    }
+    return with_extension(form, artifact.metadata)
+
+
+def _parts_to_a2a(parts: Iterable[Part]) -> list[Json]:
+    return [_part_to_a2a(part) for part in parts if not isinstance(part, Reasoning)]
+
+
+def _part_to_a2a(part: Part) -> JsonObject:
+    match part:
+        case Text():
+            return with_extension({"kind": "text", "text": part.text}, {}, trust=part.trust)
+        case Data():
+            return _data_to_a2a(part)
+        case Unknown():
+            return with_extension({"kind": "data", "data": part.raw}, {}, kind="unknown")
+        case Image():
+            return _file_to_a2a(part, "image")
+        case Audio():
+            return _file_to_a2a(part, "audio")
+        case File():
+            return _file_to_a2a(part, "file")
+        case Reasoning():
+            return {}
+
+
+def _data_to_a2a(part: Data) -> JsonObject:
+    is_object = isinstance(part.data, dict)
+    form: JsonObject = {"kind": "data", "data": part.data if is_object else {"value": part.data}}
+    is_usual = part.media_type == Data().media_type
+    facts: JsonObject = {} if is_usual else {"media_type": part.media_type}
+    return with_extension(form, {}, facts=facts, shape="" if is_object else "value")
+
+
+def _file_to_a2a(part: Image | Audio | File, kind: str) -> JsonObject:
+    facts = plain(part)
+    for name in ("kind", "url", "data", "media_type", "name"):
+        facts.pop(name, None)
+    file: JsonObject = {"name": part.name} if isinstance(part, File) and part.name else {}
+    file |= {"mimeType": part.media_type} if part.media_type else {}
+    if part.data is not None:
+        file["bytes"] = b64encode(part.data).decode()
+        facts |= {"url": part.url} if part.url else {}
+    else:
+        # A file has to be somewhere; one that is only stored is named by its id.
+        stored = "" if isinstance(part, Image) else part.id
+        file["uri"] = part.url or f"{_STORED}{stored}"
+    return with_extension({"kind": "file", "file": file}, {}, part=kind, facts=facts)
+
+
+def _id(prefix: str, value: object) -> str:
+    return f"{prefix}-{hashlib.sha256(encode(value)).hexdigest()[:_ID_CHARS]}"
+
+
+# -- in
+
+
+def message_of(data: JsonObject) -> Message:
+    """Read a message.
+
+    Raises:
+        Misuse: It is none.
+    """
+    metadata, facts = _metadata_of(data)
+    role = text_in(facts, "role") or ("user" if data.get("role") == "user" else "assistant")
+    parts = _parts_of(data)
+    only = parts[0] if len(parts) == 1 else None
+    is_text = isinstance(only, Text) and bool(only.text) and not only.trust
+    content = only.text if isinstance(only, Text) and is_text else ""
+    form: JsonObject = {"kind": "message", "role": role, "metadata": metadata, "content": content}
+    for name in ("name", "tool_call_id", "tool_calls"):
+        if name in facts:
+            form[name] = facts[name]
+    message = read_as(form, Message)
+    return message if is_text or not parts else msgspec.structs.replace(message, content=parts)
+
+
+def artifact_of(data: JsonObject) -> Artifact:
+    """Read an artifact.
+
+    Raises:
+        Misuse: It is none.
+    """
+    metadata, _ = _metadata_of(data)
+    return Artifact(text_in(data, "name"), _parts_of(data), metadata=metadata)
+
+
+def _metadata_of(data: JsonObject) -> tuple[JsonObject, JsonObject]:
+    """The metadata of others, and ours."""
+    metadata = object_in(data, "metadata")
+    others = {name: value for name, value in metadata.items() if name != EXTENSION}
+    return others, object_in(metadata, EXTENSION)
+
+
+def _parts_of(data: JsonObject) -> tuple[Part, ...]:
+    parts = data.get("parts")
+    if not isinstance(parts, list):
+        raise Misuse(f"this {data.get('kind', 'value')} of A2A has no list of parts")
+    return tuple(_part_of(part) for part in parts)
+
+
+def _part_of(data: Json) -> Part:
+    if not isinstance(data, dict):
+        raise Misuse(f"a part of A2A is an object, not {type(data).__name__}")
+    _, facts = _metadata_of(data)
+    match data.get("kind"):
+        case "text":
+            return Text(text_in(data, "text"), trust=text_in(facts, "trust"))
+        case "data":
+            return _data_of(data.get("data"), facts)
+        case "file":
+            return _file_of(object_in(data, "file"), facts)
+        case _:
+            return Unknown(raw=data)
+
+
+def _data_of(data: Json, facts: JsonObject) -> Part:
+    if facts.get("kind") == "unknown" and isinstance(data, dict):
+        return Unknown(raw=data)
+    if facts.get("shape") == "value" and isinstance(data, dict):
+        data = data.get("value")
+    named = object_in(facts, "facts")
+    return Data(data, text_in(named, "media_type") if named else Data().media_type)
+
+
+def _file_of(file: JsonObject, facts: JsonObject) -> Part:
+    media_type, uri = text_in(file, "mimeType"), text_in(file, "uri")
+    kind = text_in(facts, "part") or _kind_of(media_type)
+    form: JsonObject = {**object_in(facts, "facts"), "kind": kind, "media_type": media_type}
+    if isinstance(file.get("bytes"), str):
+        form["data"] = file["bytes"]
+    elif uri.startswith(_STORED):
+        form.setdefault("id", uri.removeprefix(_STORED))
+    else:
+        form["url"] = uri
+    if kind == "file":
+        form["name"] = text_in(file, "name")
+    return cast("Part", read_as(form, _FILES.get(kind, File)))
+
+
+def _kind_of(media_type: str) -> str:
+    family = media_type.partition("/")[0]
+    return family if family in ("image", "audio") else "file"
+
+
+_FILES: dict[str, type[Image | Audio | File]] = {"image": Image, "audio": Audio, "file": File}
+
+V = TypeVar("V")
+
+_STATES = {
+    Status.COMPLETED: "completed",
+    Status.FAILED: "failed",
+    Status.ABORTED: "failed",
+    Status.CANCELED: "canceled",
+    Status.INTERRUPTED: "canceled",
+    Status.INPUT_REQUIRED: "input-required",
+}
+_STATUSES = {
+    "completed": Status.COMPLETED,
+    "failed": Status.FAILED,
+    "rejected": Status.FAILED,
+    "canceled": Status.CANCELED,
+    "input-required": Status.INPUT_REQUIRED,
+    "auth-required": Status.INPUT_REQUIRED,
+}
+_CODES = {
+    Status.FAILED: ErrorCode.INTERNAL,
+    Status.ABORTED: ErrorCode.INTERNAL,
+    Status.CANCELED: ErrorCode.CANCELED,
+    Status.INTERRUPTED: ErrorCode.INTERRUPTED,
+    Status.INPUT_REQUIRED: ErrorCode.INPUT_REQUIRED,
+}
+_CARD_WORDS = {
+    "default_input_modes": "defaultInputModes",
+    "default_output_modes": "defaultOutputModes",
+    "input_modes": "inputModes",
+    "output_modes": "outputModes",
+    "push_notifications": "pushNotifications",
+    "state_transition_history": "stateTransitionHistory",
+}
+
+
+def to_a2a(value: object) -> JsonObject:
+    """Write a value in the form of the A2A protocol.
+
+    Args:
+        value: An ``AgentResult`` becomes a task, a ``Status`` a task status, a ``Request`` the
+            parameters of ``message/send``; ``Message``, ``Artifact``, ``AgentCard``, ``Skill``
+            and ``AgentCapabilities`` their namesakes.
+
+    Returns:
+        The object. What A2A has no word for is under ``metadata["upshot"]``: of a request its
+        inputs and the id of its run; of a result its ids, exact status, error, usage, cost,
+        output and what it waits for. Thoughts, tool
+        records, raw provider data and hooks' facts are left out, for it goes to strangers.
+
+    Raises:
+        Misuse: A2A has no form for it.
+    """
+    match value:
+        case AgentResult():
+            return _task(cast("AgentResult[Any]", value))
+        case Status():
+            return with_extension({"state": _STATES[value]}, {}, status=_exact(value))
+        case Message():
+            return message_to_a2a(value)
+        case Artifact():
+            return artifact_to_a2a(value)
+        case Request():
+            return _params(value)
+        case AgentCard() | Skill() | AgentCapabilities():
+            return _card(value)
+        case _:
+            raise Misuse(f"A2A has no form for {kind_of(value)}")
+
+
+def from_a2a(data: JsonObject, type: type[V]) -> V:
+    """Read a value from the form of the A2A protocol.
+
+    Args:
+        data: The object.
+        type: What is expected: one of the types that ``to_a2a`` takes.
+
+    Returns:
+        The value; ``from_a2a(to_a2a(value), type(value))`` equals it as far as A2A can hold it.
+
+    Raises:
+        Misuse: It is not of that form, or a task that is not over yet.
+    """
+    if not isinstance(data, dict):  # pyright: ignore[reportUnnecessaryIsInstance]  # from the wire
+        raise Misuse("the A2A form of a value is a JSON object")
+    read = _READERS.get(type)
+    if read is None:
+        raise Misuse(f"A2A has no form for {with_article(type.__name__)}")
+    return cast("V", read(data))
+
+
+# -- out
+
+
+def _exact(status: Status) -> str:
+    """The status where A2A's word says less, else ""."""
+    return str(status) if status in (Status.ABORTED, Status.INTERRUPTED) else ""
+
+
+def _task(result: AgentResult[Any]) -> JsonObject:
+    task_id = result.task_id or result.run_id
+    said = result.content if result.error is None else result.error.message
+    status: JsonObject = {"state": _STATES[result.status]}
+    if said:
+        answer = Message(Role.ASSISTANT, said)
+        status["message"] = message_to_a2a(answer, task_id=task_id, context_id=result.context_id)
+    if result.ended_at is not None:
+        status["timestamp"] = result.ended_at.isoformat().replace("+00:00", "Z")
+    shown = [m for m in result.messages if m.role in (Role.USER, Role.ASSISTANT)]
+    form: JsonObject = {
+        "kind": "task",
+        "id": task_id,
+        "contextId": result.context_id,
+        "status": status,
+        "artifacts": [artifact_to_a2a(artifact) for artifact in result.artifacts],
+        "history": [message_to_a2a(message) for message in shown],
+    }
+    return with_extension(form, result.metadata, **_facts(result))
+
+
+def _facts(result: AgentResult[Any]) -> JsonObject:
+    output = cast("object", result.output)
+    is_own = has_own_output(output, result.content)
+    return {
+        "status": _exact(result.status),
+        "run_id": result.run_id,
+        "task_id": "" if result.task_id else None,
+        "agent_id": result.agent_id,
+        "parent_run_id": result.parent_run_id,
+        "content": result.content if result.error is not None else None,
+        "output": plain({"output": output}) if is_own else None,
+        "error": None if result.error is None else plain(result.error),
+        "usage": plain(result.usage) if result.usage or result.usage.api_calls else None,
+        # Amounts as text, for a number loses digits on its way through a float.
+        "cost": None if result.cost is None else msgspec.to_builtins(result.cost),
+        "finish_reason": None if result.finish_reason is None else str(result.finish_reason),
+        "cause": str(result.cause),
+        "detail": result.detail,
+        "duration_ms": result.duration_ms or None,
+        "pending": [plain(pending) for pending in result.pending],
+    }
+
+
+def _params(request: Request) -> JsonObject:
+    message = request.to_message()
+    form: JsonObject = {
+        "message": message_to_a2a(message, task_id=request.task_id, context_id=request.context_id)
+    }
+    if request.config is not None:
+        form["configuration"] = {"acceptedOutputModes": [*request.config.accepted_output_modes]}
+    return with_extension(form, request.metadata, inputs=request.inputs, run_id=request.run_id)
+
+
+def _card(value: AgentCard | Skill | AgentCapabilities) -> JsonObject:
+    form: JsonObject = {}
+    for name in value.__struct_fields__:
+        if name == "schema_version":
+            continue
+        field: object = getattr(value, name)
+        if isinstance(field, AgentCapabilities):
+            field = _card(field)
+        elif isinstance(field, tuple):
+            items = cast("tuple[object, ...]", field)
+            field = [_card(item) if isinstance(item, Skill) else item for item in items]
+        form[_CARD_WORDS.get(name, name)] = cast("Json", field)
+    return form
+
+
+# -- in
+
+
+def _result_of(data: JsonObject) -> AgentResult[Any]:
+    facts = object_in(object_in(data, "metadata"), EXTENSION)
+    told = object_in(data, "status")
+    status = _status_of(told, facts)
+    said = message_of(object_in(told, "message")).text if object_in(told, "message") else ""
+    error = _error_of(status, said, facts)
+    content = said or None if error is None else text_in(facts, "content") or None
+    output = object_in(facts, "output").get("output", content)
+    metadata = object_in(data, "metadata")
+    return AgentResult[Any](
+        status=status,
+        output=output,
+        content=content,
+        error=error,
+        messages=tuple(message_of(one) for one in _objects(data, "history")),
+        artifacts=tuple(artifact_of(one) for one in _objects(data, "artifacts")),
+        pending=tuple(read_as(one, cast("Any", Pending)) for one in _objects(facts, "pending")),
+        usage=read_as(object_in(facts, "usage"), Usage),
+        cost=read_as(facts["cost"], Cost) if "cost" in facts else None,
+        finish_reason=cast("Any", text_in(facts, "finish_reason") or None),
+        cause=InterruptCause(text_in(facts, "cause")),
+        detail=text_in(facts, "detail"),
+        run_id=text_in(facts, "run_id"),
+        task_id="" if text_in(facts, "run_id") == data.get("id") else text_in(data, "id"),
+        context_id=text_in(data, "contextId"),
+        agent_id=text_in(facts, "agent_id"),
+        parent_run_id=text_in(facts, "parent_run_id"),
+        ended_at=_moment(text_in(told, "timestamp")),
+        duration_ms=_count(facts.get("duration_ms")),
+        metadata={name: value for name, value in metadata.items() if name != EXTENSION},
+    )
+
+
+def _request_of(data: JsonObject) -> Request:
+    asked, metadata = object_in(data, "message"), object_in(data, "metadata")
+    if not asked:
+        raise Misuse("the parameters of message/send hold no message")
+    facts, config = object_in(metadata, EXTENSION), data.get("configuration")
+    modes = object_in(data, "configuration").get("acceptedOutputModes")
+    listed = modes if isinstance(modes, list) else []
+    accepted = tuple(mode for mode in listed if isinstance(mode, str))
+    return Request(
+        message_of(asked),
+        inputs=object_in(facts, "inputs"),
+        run_id=text_in(facts, "run_id"),
+        task_id=text_in(asked, "taskId"),
+        context_id=text_in(asked, "contextId"),
+        config=RequestConfig(accepted_output_modes=accepted) if isinstance(config, dict) else None,
+        metadata={name: value for name, value in metadata.items() if name != EXTENSION},
+    )
+
+
+def _status_of(data: JsonObject, facts: JsonObject) -> Status:
+    exact = text_in(facts, "status") or text_in(
+        object_in(object_in(data, "metadata"), EXTENSION), "status"
+    )
+    status = _STATUSES.get(text_in(data, "state"))
+    if status is None:
+        raise Misuse(f"a task of A2A in state {data.get('state')!r} is not over yet")
+    known = Status.__members__.get(exact.upper())
+    # Ours only says more exactly what the state says; where they part, the state holds.
+    return known if known is not None and _STATES[known] == _STATES[status] else status
+
+
+def _error_of(status: Status, said: str, facts: JsonObject) -> AgentError | None:
+    if status is Status.COMPLETED:
+        return None
+    if object_in(facts, "error"):
+        return read_as(facts["error"], AgentError)
+    return AgentError(_CODES[status], said, origin=Origin.HOST)
+
+
+def _read_status(data: JsonObject) -> Status:
+    return _status_of(data, {})
+
+
+def _read_card(data: JsonObject) -> AgentCard:
+    return read_as({**_own_words(data), "kind": "agent_card"}, AgentCard)
+
+
+def _read_skill(data: JsonObject) -> Skill:
+    return read_as(_own_words(data), Skill)
+
+
+def _read_capabilities(data: JsonObject) -> AgentCapabilities:
+    return read_as(_own_words(data), AgentCapabilities)
+
+
+def _own_words(data: JsonObject) -> JsonObject:
+    own = {theirs: ours for ours, theirs in _CARD_WORDS.items()}
+    # Others write null where they have nothing.
+    return {
+        own.get(name, name): _own_value(name, value)
+        for name, value in data.items()
+        if value is not None
+    }
+
+
+def _own_value(name: str, value: Json) -> Json:
+    if name == "skills" and isinstance(value, list):
+        return [_own_words(one) for one in value if isinstance(one, dict)]
+    if name == "capabilities" and isinstance(value, dict):
+        return _own_words(value)
+    return value
+
+
+def _objects(data: JsonObject, name: str) -> list[JsonObject]:
+    found = data.get(name)
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def _count(value: Json) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        return msgspec.convert(text, datetime) if text else None
+    except msgspec.ValidationError as error:
+        raise Misuse(f"timestamp {text!r} is no moment: {error}") from error
+
+
+_READERS: dict[type, Any] = {
+    AgentResult: _result_of,
+    Request: _request_of,
+    Status: _read_status,
+    Message: message_of,
+    Artifact: artifact_of,
+    AgentCard: _read_card,
+    Skill: _read_skill,
+    AgentCapabilities: _read_capabilities,
+}

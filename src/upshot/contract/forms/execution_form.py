@@ -1,0 +1,241 @@
+"""The execution result, read and written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, NotRequired, TypedDict, TypeVar, cast
+
+import msgspec
+
+from upshot.contract.base.enums import ErrorCode, FinishReason, Role, Status
+from upshot.contract.base.json_values import UnserializableError
+from upshot.contract.base.structs import JsonObject, Local
+from upshot.contract.codec import decode, encode
+from upshot.contract.error import RunWarning
+from upshot.contract.message import Message
+from upshot.contract.pending import Pending
+from upshot.contract.result import AgentResult
+from upshot.contract.usage import Cost, Usage, to_money
+from upshot.errors import Misuse
+
+__all__ = [
+    "AgentExecutionResult",
+    "ExecutionFacts",
+    "ExecutionMetadata",
+    "decode_execution_result",
+    "execution_result_schema",
+    "read_execution_facts",
+    "to_execution_result",
+]
+
+T = TypeVar("T")
+
+_ASKING = (Role.SYSTEM, Role.USER)
+
+
+class ExecutionFacts(TypedDict, total=False):
+    """Fields of an AgentResult; those of which nothing is told are not there."""
+
+    messages: tuple[Message, ...]
+    pending: tuple[Pending, ...]
+    warnings: tuple[RunWarning, ...]
+    usage: Usage
+    cost: Cost
+    finish_reason: FinishReason
+    provider_data: JsonObject
+    run_id: str
+    agent_id: str
+    started_at: datetime
+    duration_ms: int
+    local: Local
+
+
+def read_execution_facts(data: Mapping[str, object]) -> ExecutionFacts:
+    """Read what *data* tells; what has another form than upshot's is left out, and never raises.
+
+    Messages up to the first answer are those that were seeded and asked. Which tools ran is told
+    by name only and makes no records.
+    """
+    metadata = _mapping(data.get("metadata"))
+    messages = _read(tuple[Message, ...], data.get("messages")) or ()
+    asked = next((at for at, one in enumerate(messages) if one.role not in _ASKING), len(messages))
+    tokens = _read(int, metadata.get("tokensUsed"))
+    cost, started = _read(float, metadata.get("cost")), _read(datetime, metadata.get("startTime"))
+    about = {word: metadata[word] for word in ("model", "provider") if word in metadata}
+    facts: dict[str, object] = {
+        "messages": messages[asked:],
+        "pending": _read(tuple[Pending, ...], metadata.get("pending")),
+        "warnings": _read(tuple[RunWarning, ...], metadata.get("warnings")),
+        "usage": None if tokens is None else Usage(total_tokens=tokens),
+        "cost": None if cost is None else Cost(total=to_money(cost)),
+        "finish_reason": _read(FinishReason, metadata.get("finishReason")),
+        "provider_data": _read(dict[str, str], about),
+        "run_id": _read(str, metadata.get("runId")),
+        "agent_id": _read(str, metadata.get("agentId")),
+        "started_at": None if started is None or started.tzinfo is None else started,
+        "duration_ms": _read(int, metadata.get("executionTime")),
+        "local": Local(raw=data, seeded=messages[:asked]),
+    }
+    there = {name: value for name, value in facts.items() if value is not None}
+    return cast("ExecutionFacts", there)
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
+
+
+def _read(form: type[T], value: object) -> T | None:
+    if value is None:
+        return None
+    try:
+        return decode(encode(value), form)
+    except (Misuse, UnserializableError):
+        # Somebody else's view may mean something else by the name.
+        return None
+
+
+class ExecutionMetadata(TypedDict):
+    """What is known of how a run went; what is unknown is not there.
+
+    Attributes:
+        executionTime: Milliseconds.
+        startTime: RFC 3339 in UTC, to the millisecond.
+        endTime: startTime and executionTime.
+        tokensUsed: All tokens of all model calls.
+        cost: Of all model calls, in the result's currency.
+        model: The model of the last call.
+        provider: Its provider.
+        finishReason: Why the last call stopped.
+        status: How the run ended; there unless it completed.
+        runId: The run.
+        agentId: The agent.
+        partialContent: Text that came before a failure.
+        warnings: What went wrong without failing the run, each with code, message and origin.
+        pending: What a parked run waits for.
+    """
+
+    executionTime: int
+    startTime: NotRequired[str]
+    endTime: NotRequired[str]
+    tokensUsed: NotRequired[int]
+    cost: NotRequired[float]
+    model: NotRequired[str]
+    provider: NotRequired[str]
+    finishReason: NotRequired[str]
+    status: NotRequired[str]
+    runId: NotRequired[str]
+    agentId: NotRequired[str]
+    partialContent: NotRequired[str]
+    warnings: NotRequired[list[JsonObject]]
+    pending: NotRequired[list[JsonObject]]
+
+
+class AgentExecutionResult(TypedDict):
+    """The view itself, JSON all through.
+
+    Attributes:
+        content: The answer as text, structured output as compact JSON; null unless it succeeded.
+        messages: The whole conversation, in upshot's form; what was seeded too while it is known.
+        toolsUsed: Tools that ran, each once, in the order of their first run; absent if none did.
+        metadata: How it went.
+        success: Whether there is no error.
+        error: "code: message"; present only where success is false.
+    """
+
+    content: str | None
+    messages: list[JsonObject]
+    toolsUsed: NotRequired[list[str]]
+    metadata: ExecutionMetadata
+    success: bool
+    error: NotRequired[str]
+
+
+def to_execution_result(result: AgentResult[Any]) -> AgentExecutionResult:
+    """The execution result of *result*.
+
+    Returns:
+        A new dict of plain JSON values, which fits ``execution_result_schema()``.
+    """
+    messages = cast("list[JsonObject]", _plain(result.all_messages()))
+    view: AgentExecutionResult = {
+        "content": _answer(result) if result.success else None,
+        "messages": messages,
+        "metadata": _metadata(result),
+        "success": result.success,
+    }
+    if result.tools_used:
+        view["toolsUsed"] = list(result.tools_used)
+    if result.error is not None:
+        parked = result.status is Status.INPUT_REQUIRED
+        code = ErrorCode.INPUT_REQUIRED if parked else result.error.code
+        view["error"] = f"{code}: {result.error.message}"
+    return view
+
+
+def decode_execution_result(data: bytes | str) -> AgentExecutionResult:
+    """Read an execution result from JSON; what ``to_execution_result`` made comes back equal.
+
+    Raises:
+        Misuse: It is no JSON, or no execution result; the message says where.
+    """
+    return decode(data, AgentExecutionResult)
+
+
+def execution_result_schema() -> JsonObject:
+    """The JSON Schema (draft 2020-12) of an execution result, as a new object."""
+    # Few ask for a schema; who shows results does not wait for its grammar.
+    from upshot.contract.schema.declarations import read_declarations
+    from upshot.contract.schema.json_schema import write_json_schema
+
+    declarations = read_declarations([AgentExecutionResult], {})
+    return write_json_schema(declarations, "AgentExecutionResult", "upshot execution result")
+
+
+def _metadata(result: AgentResult[Any]) -> ExecutionMetadata:
+    known: dict[str, object] = {
+        "executionTime": result.duration_ms,
+        "startTime": _moment(result.started_at, 0),
+        "endTime": _moment(result.started_at, result.duration_ms),
+        "tokensUsed": result.usage.total_tokens,
+        "cost": _cost(result),
+        "model": _word(result.provider_data, "model"),
+        "provider": _word(result.provider_data, "provider"),
+        "finishReason": result.finish_reason,
+        "status": None if result.success else result.status,
+        "runId": result.run_id or None,
+        "agentId": result.agent_id or None,
+        "partialContent": None if result.success else result.content,
+        "warnings": result.warnings or None,
+        "pending": result.pending or None,
+    }
+    there = {name: value for name, value in known.items() if value is not None}
+    return cast("ExecutionMetadata", _plain(there))
+
+
+def _answer(result: AgentResult[Any]) -> str | None:
+    output: object = result.output
+    if output is None or isinstance(output, str):
+        return result.content if result.content is not None else output
+    return encode(output).decode()
+
+
+def _word(data: JsonObject, name: str) -> str | None:
+    word = data.get(name)
+    return word if isinstance(word, str) and word else None
+
+
+def _cost(result: AgentResult[Any]) -> float | None:
+    cost = result.cost
+    return None if cost is None or cost.total is None else float(cost.total)
+
+
+def _moment(start: datetime | None, later_ms: int) -> str | None:
+    if start is None:
+        return None
+    moment = start + timedelta(milliseconds=later_ms)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _plain(value: object) -> object:
+    return msgspec.json.decode(encode(value))

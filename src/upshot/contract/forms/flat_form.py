@@ -1,0 +1,355 @@
+"""The flat contract dict: read, written, and as a view."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from upshot.contract.base.enums import ErrorCode, FinishReason, Origin, Status
+from upshot.contract.base.json_values import UnserializableError, clean_text, to_free_json
+from upshot.contract.base.structs import Json, JsonObject, Local
+from upshot.contract.codec import decode, encode
+from upshot.contract.error import AgentError, RunWarning, is_retryable
+from upshot.contract.forms.execution_form import read_execution_facts
+from upshot.contract.model_calls import ModelResponse
+from upshot.contract.result import FLAT_KEYS, AgentResult, to_flat_form
+from upshot.contract.usage import Cost, RateLimitState, Usage, complete_rate_limit
+from upshot.errors import Misuse, RunFailed
+
+__all__ = ["ResultView", "coerce_result", "from_contract", "result_of_response", "to_contract"]
+
+_EXAMPLE = 'from_contract({"content": ..., "usage": ...})'
+
+V = TypeVar("V")
+
+_STATUS_OF = {
+    ErrorCode.INTERRUPTED: Status.INTERRUPTED,
+    ErrorCode.CANCELED: Status.CANCELED,
+    ErrorCode.INPUT_REQUIRED: Status.INPUT_REQUIRED,
+}
+_FAILED_WORDS = frozenset(map(str, Status)) - {str(Status.COMPLETED)}
+_EXECUTION_KEYS = {"content", "messages", "metadata", "success"}
+_ERROR_KEYS = {"code", "message", "type", "error_type"}
+_SAYS_SOMETHING = {"output", "content", "error"}
+_STRUCTS = (AgentError, Usage, Cost, RateLimitState)
+
+
+def to_contract(result: AgentResult[Any]) -> JsonObject:
+    """The flat contract dict of *result*.
+
+    Returns:
+        output (where it is not the content), content, usage, cost, metadata, finish_reason,
+        error, rate_limit and provider_data; plain values, money as floats, unknown keys missing.
+    """
+    return to_flat_form(result)
+
+
+def from_contract(data: Mapping[str, object], *, now: float | None = None) -> AgentResult[Json]:
+    """Read a flat contract dict.
+
+    Args:
+        data: As ``to_contract`` gives it. ``cost`` may be a number, ``error`` a text, and a
+            key or a field that is None counts as absent. Other keys are ignored.
+        now: When it was made, in unix seconds, so that a rate limit's resets are known both as
+            waits and as moments. None leaves them as they are: nobody knows how old it is.
+
+    Returns:
+        The result. Its status follows from the error, and so does whether that is retryable
+        where it does not say: an internal one never is, another as its status code says, else
+        as its code does. The wait of a rate limit is the longest of its exhausted windows where
+        it names none. An unknown finish reason is stop, with the word kept in
+        ``provider_data["finish_raw"]``; what JSON cannot hold is replaced and listed in the
+        warnings.
+
+    Raises:
+        Misuse: It is no mapping, or a key holds something of another form, which is named.
+    """
+    if not isinstance(data, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        raise Misuse(f"a contract dict is a mapping, not {type(data).__name__}: {_EXAMPLE}")
+    given = {key: data[key] for key in FLAT_KEYS if data.get(key) is not None}
+    structs = {key: value for key, value in given.items() if isinstance(value, _STRUCTS)}
+    if isinstance(given.get("cost"), Decimal):
+        structs["cost"] = Cost(total=cast("Decimal", given["cost"]))
+    try:
+        free, lossy = to_free_json({k: v for k, v in given.items() if k not in structs})
+    except UnserializableError as problem:
+        raise Misuse(f"this is no contract dict: {problem}") from problem
+    form: dict[str, Any] = {**cast("JsonObject", free), **structs}
+    error = _read_error(form.get("error"))
+    return AgentResult[Json](
+        status=_status_of(error),
+        output=form.get("output", form.get("content")),
+        content=_read(str, form, "content"),
+        usage=_read(Usage, form, "usage") or Usage(),
+        cost=_read_cost(form),
+        error=error,
+        rate_limit=_read_rate_limit(form, now),
+        metadata=_read_object(form, "metadata"),
+        warnings=_lossy_warnings(lossy),
+        **_read_finish(form),
+    )
+
+
+def coerce_result(anything: object, *, now: float | None = None) -> AgentResult[Json]:
+    """Make a result of whatever an agent returned or raised; never raises.
+
+    Args:
+        anything: An ``AgentResult`` or ``ModelResponse``, also as its encoded form read back
+            into a dict; an ``AgentError``; an exception; a mapping whose keys are all the
+            flat contract's and say something (output, content or error); an
+            ``AgentExecutionResult``; any other mapping with ``success`` False or an error that
+            has a code, a type or a message, which is a failure; a text; any other JSON value,
+            which becomes the output; None.
+        now: When it came, in unix seconds, as for ``from_contract``; None takes this moment.
+
+    Returns:
+        The result; what JSON cannot hold is replaced and listed in its warnings. What has no
+        JSON form at all is a failure, invalid_output.
+    """
+    match anything:
+        case AgentResult():
+            return cast("AgentResult[Json]", anything)
+        case ModelResponse():
+            return result_of_response(anything)
+        case AgentError():
+            return AgentResult[Json](status=_status_of(anything), error=anything)
+        case RunFailed():
+            return coerce_result(anything.result)
+        case BaseException():
+            return _result_of_error(_error_of_exception(anything), anything)
+        case Mapping():
+            moment = time.time() if now is None else now
+            read = _read_mapping(cast("Mapping[str, object]", anything), moment)
+            return _result_of_value(cast("object", anything)) if read is None else read
+        case _:
+            return _result_of_value(anything)
+
+
+def result_of_response(response: ModelResponse) -> AgentResult[Json]:
+    """The result of a run that was this one model call."""
+    return AgentResult[Json](
+        status=response.status,
+        output=response.content if response.output is None else response.output,
+        content=response.content,
+        messages=(response.to_message(),) if response.success else (),
+        usage=response.usage,
+        cost=response.cost,
+        finish_reason=response.finish_reason,
+        error=response.error,
+        rate_limit=response.rate_limit,
+        provider_data=response.provider_data,
+        duration_ms=response.duration_ms,
+        local=Local(raw=response.raw),
+    )
+
+
+def _is_contract(data: Mapping[str, object]) -> bool:
+    return set(FLAT_KEYS).issuperset(data) and not _SAYS_SOMETHING.isdisjoint(data)
+
+
+def _read_mapping(data: Mapping[str, object], now: float) -> AgentResult[Json] | None:
+    """The result that *data* is a form of, None where it is just JSON."""
+    try:
+        if data.get("kind") in ("agent_result", "model_response"):
+            return coerce_result(decode(encode(dict(data))))
+        if _is_contract(data):
+            return msgspec.structs.replace(from_contract(data, now=now), local=Local(raw=data))
+    except Misuse:
+        # Data of its own that happens to have such keys.
+        pass
+    return _read_execution(data)
+
+
+def _read_execution(data: Mapping[str, object]) -> AgentResult[Json] | None:
+    """The result of an execution result, or of anything else that says that it failed."""
+    facts = _mapping(data.get("metadata"))
+    error = _told_error(data)
+    if error is None:
+        content = data.get("content")
+        if not data.keys() >= _EXECUTION_KEYS or not isinstance(content, str | None):
+            return None
+        return AgentResult[Json](output=content, content=content, **read_execution_facts(data))
+    content = facts.get("partialContent", data.get("content"))
+    words = [word for word in (data.get("status"), facts.get("status")) if word in _FAILED_WORDS]
+    return AgentResult[Json](
+        status=Status(words[0]) if words else _status_of(error),
+        content=clean_text(content) if isinstance(content, str) else None,
+        error=error,
+        **read_execution_facts(data),
+    )
+
+
+def _told_error(data: Mapping[str, object]) -> AgentError | None:
+    """The error that *data* tells of, None where it does not say that it failed."""
+    told = data.get("error")
+    fields = _mapping(told)
+    if not _ERROR_KEYS.isdisjoint(fields):
+        try:
+            return _read_error(to_free_json(fields)[0])
+        except (Misuse, UnserializableError):
+            # An error of another form is an error all the same.
+            message = fields.get("message")
+            return AgentError(message=clean_text(str(message or "An error of an unknown form.")))
+    if data.get("success") is not False:
+        return None
+    text = clean_text(told) if isinstance(told, str) else ""
+    code, colon, message = text.partition(": ")
+    is_ours = _mapping(data.get("metadata")).get("status") in _FAILED_WORDS
+    if colon and (code in list(ErrorCode) or (is_ours and code.isidentifier())):
+        return AgentError(ErrorCode(code), message, retryable=is_retryable(code, None))
+    return AgentError(ErrorCode.INTERNAL, text or "It did not succeed.")
+
+
+def _mapping(value: object) -> dict[str, object]:
+    return dict(cast("Mapping[str, object]", value)) if isinstance(value, Mapping) else {}
+
+
+def _read(form: type[V], data: Mapping[str, object], key: str) -> V | None:
+    value = data.get(key)
+    if value is None or isinstance(value, form):
+        return value
+    try:
+        return decode(encode(_without_nulls(value)), form)
+    except Misuse as problem:
+        raise Misuse(f"{key} of this contract dict has another form: {problem}") from problem
+
+
+def _read_object(data: Mapping[str, object], key: str) -> JsonObject:
+    return _read(cast("type[JsonObject]", dict), data, key) or {}
+
+
+def _without_nulls(value: object) -> object:
+    """*value* without the fields that say that they are unknown; they are left out here."""
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in cast("list[object]", value)]
+    if not isinstance(value, dict):
+        return value
+    fields = cast("dict[str, object]", value)
+    return {
+        name: _without_nulls(item) if name == "windows" else item
+        for name, item in fields.items()
+        if item is not None
+    }
+
+
+def _read_error(error: object) -> AgentError | None:
+    if not error:
+        return None
+    if isinstance(error, str):
+        return AgentError(ErrorCode.INTERNAL, error)
+    form: object = error
+    fields = cast("JsonObject", error) if isinstance(error, dict) else {}
+    if "error_type" in fields:
+        form = {"type": fields["error_type"], **fields}
+    read = _read(AgentError, {"error": form}, "error")
+    if read is None or read is error or fields.get("retryable") is not None:
+        return read
+    # A code that it does not have is no word on whether it may pass.
+    code = read.code if fields.get("code") else ""
+    return msgspec.structs.replace(read, retryable=is_retryable(code, read.status_code))
+
+
+def _read_rate_limit(form: Mapping[str, object], now: float | None) -> RateLimitState | None:
+    state = _read(RateLimitState, form, "rate_limit")
+    return None if state is None else complete_rate_limit(state, now=now)
+
+
+def _read_cost(form: Mapping[str, object]) -> Cost | None:
+    cost = form.get("cost")
+    if isinstance(cost, int | float) and not isinstance(cost, bool):
+        return Cost(total=Decimal(str(cost)))
+    return _read(Cost, form, "cost")
+
+
+def _read_finish(form: Mapping[str, object]) -> dict[str, Any]:
+    data = _read_object(form, "provider_data")
+    raw = _read(str, form, "finish_reason")
+    if raw is None:
+        return {"provider_data": data}
+    if raw.lower() in list(FinishReason):
+        return {"provider_data": data, "finish_reason": raw.lower()}
+    return {"provider_data": {"finish_raw": raw, **data}, "finish_reason": FinishReason.STOP}
+
+
+def _status_of(error: AgentError | None) -> Status:
+    return Status.COMPLETED if error is None else _STATUS_OF.get(error.code, Status.FAILED)
+
+
+def _lossy_warnings(lossy: tuple[str, ...]) -> tuple[RunWarning, ...]:
+    if not lossy:
+        return ()
+    message = f"replaced what JSON cannot hold, at {', '.join(lossy)}"
+    return (RunWarning(code="lossy_value", message=clean_text(message), origin=Origin.ENGINE),)
+
+
+def _result_of_value(value: object) -> AgentResult[Json]:
+    try:
+        output, lossy = to_free_json(value)
+    except UnserializableError as problem:
+        error = AgentError(
+            ErrorCode.INVALID_OUTPUT,
+            clean_text(str(problem)),
+            type=type(value).__name__,
+            origin=Origin.ENGINE,
+        )
+        return _result_of_error(error, value)
+    return AgentResult[Json](
+        output=output,
+        content=output if isinstance(output, str) else None,
+        warnings=_lossy_warnings(lossy),
+        local=Local(raw=value),
+    )
+
+
+def _result_of_error(error: AgentError, raw: object) -> AgentResult[Json]:
+    return AgentResult[Json](status=_status_of(error), error=error, local=Local(raw=raw))
+
+
+def _error_of_exception(exception: BaseException) -> AgentError:
+    # Signals and errors of adapters bring their own.
+    known: object = getattr(exception, "error", None)
+    if isinstance(known, AgentError):
+        return known
+    name = type(exception).__name__
+    try:
+        message = clean_text(str(exception))
+    # A foreign exception that cannot even describe itself must not break who reports it.
+    except Exception:
+        message = ""
+    return AgentError(ErrorCode.INTERNAL, message or name, type=name, origin=Origin.ENGINE)
+
+
+class ResultView(dict[str, Json]):
+    """A dict equal to ``to_contract(result)``, whose attributes are the result's.
+
+    So code that asks ``isinstance(output, dict)`` and reads ``output.get("error")`` works, and
+    so does ``output.error.code``. Changing the dict does not change the result.
+
+    Args:
+        result: The whole result, of a success or a failure.
+
+    Attributes:
+        result: The same.
+    """
+
+    __slots__ = ("result",)
+
+    def __init__(self, result: AgentResult[Any]) -> None:
+        super().__init__(to_contract(result))
+        self.result: AgentResult[Any] = result
+
+    def __getattr__(self, name: str) -> Any:
+        # Only asked for what a dict has not; without a result yet there is nothing to ask.
+        if name == "result":
+            raise AttributeError(name)
+        return getattr(self.result, name)
+
+    def __reduce__(self) -> tuple[type[ResultView], tuple[AgentResult[Any]], None, None, Any]:
+        return type(self), (self.result,), None, None, iter(self.items())
+
+    def __repr__(self) -> str:
+        return f"ResultView({super().__repr__()})"

@@ -1,0 +1,342 @@
+"""Requests to agents and models, replies, and the events of model calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from types import NoneType
+from typing import Any, TypeAlias, cast
+
+import msgspec
+
+from upshot.contract.base.enums import FinishReason, FinishReasonField, Role, Status, word
+from upshot.contract.base.json_values import clean_fields
+from upshot.contract.base.structs import (
+    Json,
+    JsonObject,
+    KeywordMeta,
+    Local,
+    Root,
+    RunEvent,
+    Value,
+    check_types,
+    freeze,
+    set_field,
+)
+from upshot.contract.error import AgentError
+from upshot.contract.message import Conversation, Message, Part, Reasoning, Text
+from upshot.contract.settings import ModelSettings
+from upshot.contract.tool_calls import ToolCall, ToolSpec
+from upshot.contract.usage import Cost, RateLimitState, Usage
+from upshot.errors import Misuse, RunFailed
+
+__all__ = [
+    "ModelInput",
+    "ModelReplied",
+    "ModelRequest",
+    "ModelResponse",
+    "ModelRetried",
+    "ModelStarted",
+    "ReasoningDelta",
+    "Request",
+    "RequestConfig",
+    "TextDelta",
+    "ToolCallDelta",
+]
+
+
+class ModelResponse(Root, frozen=True, kw_only=True):
+    """What came of one model call: an answer, calls, or an error as a value.
+
+    Attributes:
+        content: All visible text, joined with nothing between; None where there is none.
+        output: The answer read as JSON where a schema was asked for, else None.
+        tool_calls: What the model asks to be done, in order.
+        reasoning: What it thought, with the provider's signatures.
+        refusal: Why it would not answer, None if it did.
+        usage: Tokens; falsy where the provider told none.
+        cost: Money, None where the price is unknown.
+        finish_reason: Why it stopped; None while it was not over, or unknown.
+        error: What went wrong, None if nothing did.
+        rate_limit: The provider's windows, None where it told none.
+        provider_data: provider, model, request_id, raw_headers, finish_raw, and what else it sent.
+        duration_ms: From the request to the last byte, 0 where it was not measured.
+        local: In process only: ``raw``, the reply as it came.
+    """
+
+    content: str | None = None
+    output: Json = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    reasoning: tuple[Reasoning, ...] = ()
+    refusal: str | None = None
+    usage: Usage = Usage()
+    cost: Cost | None = None
+    finish_reason: FinishReasonField = word(None)
+    error: AgentError | None = None
+    rate_limit: RateLimitState | None = None
+    provider_data: JsonObject = {}
+    duration_ms: int = 0
+    local: Local | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.finish_reason) is str:
+            set_field(self, "finish_reason", FinishReason(self.finish_reason))
+        if type(self.tool_calls) is not tuple or type(self.reasoning) is not tuple:
+            freeze(self, "tool_calls", "reasoning")
+        content = self.content
+        # A call costs more than a look, and nearly every reply passes.
+        if self.refusal is not None or (content is not None and not content.isascii()):
+            clean_fields(self, "content", "refusal")
+        usage, cost = self.usage, self.cost
+        if cost is not usage.cost:
+            set_field(self, "usage", usage.with_cost(cost if usage else None))
+
+    @property
+    def success(self) -> bool:
+        """Whether there is no error."""
+        return self.error is None
+
+    @property
+    def status(self) -> Status:
+        """Completed or failed, in the words of a run."""
+        return Status.COMPLETED if self.error is None else Status.FAILED
+
+    @property
+    def raw(self) -> object:
+        """The reply as it came, in process only; None where it was not kept."""
+        return self.local.get("raw") if self.local is not None else None
+
+    def unwrap(self) -> str:
+        """The text, "" where there is none.
+
+        Raises:
+            RunFailed: The call ended with an error.
+        """
+        if self.error is not None:
+            raise RunFailed(self)
+        return self.content or ""
+
+    def to_message(self) -> Message:
+        """The assistant message that this reply adds to the conversation."""
+        content: str | tuple[Part, ...] = self.content or ""
+        if self.reasoning:
+            said: tuple[Part, ...] = (Text(self.content),) if self.content else ()
+            content = (*self.reasoning, *said)
+        return Message(Role.ASSISTANT, content, tool_calls=self.tool_calls)
+
+
+class ModelStarted(RunEvent, frozen=True, kw_only=True):
+    """A model is about to be called.
+
+    Attributes:
+        model: "provider:name".
+        turn: Which turn of the attempt, from 1.
+        messages: How many messages are sent.
+        purpose: "repair" for one that corrects the arguments of a call; "" for the engine's.
+        step: The key of the ``host.once`` in whose body it is asked, "" for none.
+    """
+
+    model: str = ""
+    turn: int = 0
+    messages: int = 0
+    purpose: str = ""
+    step: str = ""
+
+
+class ModelRetried(RunEvent, frozen=True, kw_only=True):
+    """A model call failed and will be tried again.
+
+    Attributes:
+        model: "provider:name".
+        turn: Which turn of the attempt.
+        tries: How many tries have failed.
+        wait_s: Seconds until the next one.
+        response: What came of the failed one, usage and windows included.
+    """
+
+    model: str = ""
+    turn: int = 0
+    tries: int = 0
+    wait_s: float = 0.0
+    response: ModelResponse = ModelResponse()
+
+    @property
+    def error(self) -> AgentError | None:
+        """Why it failed."""
+        return self.response.error
+
+
+class TextDelta(RunEvent, frozen=True, kw_only=True):
+    """A piece of the visible text.
+
+    Attributes:
+        text: The piece.
+    """
+
+    text: str = ""
+
+
+class ReasoningDelta(RunEvent, frozen=True, kw_only=True):
+    """A piece of what the model thinks.
+
+    Attributes:
+        text: The piece.
+    """
+
+    text: str = ""
+
+
+class ToolCallDelta(RunEvent, frozen=True, kw_only=True):
+    """A piece of a tool call that is being written.
+
+    Attributes:
+        index: Which call of the reply, from 0.
+        call_id: Its id, "" until it is known.
+        name: The tool's name, "" until it is known.
+        arguments: The piece of the JSON text.
+    """
+
+    index: int = 0
+    call_id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+
+class ModelReplied(RunEvent, frozen=True, kw_only=True):
+    """A model call ended, well or not.
+
+    Attributes:
+        model: "provider:name".
+        turn: Which turn of the attempt.
+        tries: How many tries it took.
+        response: What came of the last one.
+        purpose: As in ``ModelStarted``.
+    """
+
+    model: str = ""
+    turn: int = 0
+    tries: int = 1
+    response: ModelResponse = ModelResponse()
+    purpose: str = ""
+
+
+class RequestConfig(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
+    """What the caller can take.
+
+    Attributes:
+        accepted_output_modes: Media types, ``image/*`` among them; empty takes all. An artifact
+            of another type is told in a warning.
+    """
+
+    accepted_output_modes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        freeze(self, "accepted_output_modes")
+        check_types(self)
+
+
+class _Asked(Root, frozen=True, kw_only=False):
+    message: Message | str
+
+
+# To look at all fields of a request at once; these types are right.
+_fields_of = attrgetter(
+    "message", "inputs", "metadata", "task_id", "context_id", "run_id", "config"
+)
+_USER = Role.USER
+_USUAL_TYPES = (Message, dict, dict, str, str, str, NoneType)
+
+
+class Request(_Asked, frozen=True, kw_only=True):
+    """One request to an agent: ``Request("Where is order 7?")``.
+
+    Attributes:
+        message: The message; a string becomes one of role user.
+        inputs: Variables put on the board before the engine starts; None is none.
+        task_id: The caller's task, "" if none.
+        context_id: The conversation that this run belongs to, "" if none.
+        run_id: The id that the run shall have; "" mints one.
+        config: What the caller can take.
+        metadata: Free JSON of the caller; None is none.
+    """
+
+    inputs: JsonObject = {}
+    task_id: str = ""
+    context_id: str = ""
+    run_id: str = ""
+    config: RequestConfig | None = None
+    metadata: JsonObject = {}
+
+    def __post_init__(self) -> None:
+        if isinstance(self.message, str):
+            set_field(self, "message", Message(_USER, self.message))
+        if (*map(type, _fields_of(self)),) == _USUAL_TYPES:
+            return
+        check_types(self, "message", "task_id", "context_id", "run_id", "config")
+        if type(self.inputs) is dict and type(self.metadata) is dict:
+            return
+        for name in ("inputs", "metadata"):
+            given: object = getattr(self, name)
+            if given is None:
+                set_field(self, name, {})
+            elif not isinstance(given, Mapping):
+                raise Misuse(
+                    f"{name} of the request is of type {type(given).__name__}: give a mapping "
+                    "from names to JSON values"
+                )
+
+    @property
+    def text(self) -> str:
+        """The text of the message."""
+        return self.message if isinstance(self.message, str) else self.message.text
+
+    def to_message(self) -> Message:
+        """The message as a Message."""
+        return Message("user", self.message) if isinstance(self.message, str) else self.message
+
+
+class ModelRequest(msgspec.Struct, frozen=True):
+    """One request to a model.
+
+    Attributes:
+        messages: The conversation so far. A ``Conversation`` lets an encoder keep
+            its bytes from turn to turn; a text is one message of the user's.
+        system: Instructions, apart from the messages; None for none.
+        tools: The tools on offer, in order.
+        output_schema: JSON Schema that the answer must follow, None for free text.
+        settings: How to ask; None leaves all to the provider.
+
+    Raises:
+        Misuse: The messages are no messages.
+    """
+
+    messages: Sequence[Message]
+    system: str | None = None
+    tools: tuple[ToolSpec, ...] = ()
+    output_schema: JsonObject | None = None
+    settings: ModelSettings | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.messages, Conversation):
+            return
+        given = cast("object", self.messages)
+        if isinstance(given, str):
+            set_field(self, "messages", (Message("user", given),))
+        elif isinstance(given, Message):
+            set_field(self, "messages", (given,))
+        elif not isinstance(given, Sequence):
+            raise Misuse(f"messages is of type {type(given).__name__}: give a list of Messages")
+        else:
+            for one in cast("Sequence[object]", given):
+                if not isinstance(one, Message):
+                    from upshot.contract.base.checks import kind_of
+
+                    raise Misuse(f"messages hold {kind_of(one)}: give Message('user', ...)")
+
+    @staticmethod
+    def of(asked: ModelInput) -> ModelRequest:
+        """Make a request of a string, of messages, or of a request."""
+        return asked if isinstance(asked, ModelRequest) else ModelRequest(cast("Any", asked))
+
+
+ModelInput: TypeAlias = str | Sequence[Message] | ModelRequest

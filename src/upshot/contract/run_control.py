@@ -1,0 +1,186 @@
+"""Interrupts, checkpoints and finalize decisions."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import Enum
+from typing import Literal, TypeAlias, cast
+
+from upshot.contract.base.checks import kind_of
+from upshot.contract.base.enums import CauseField, InterruptCause, word
+from upshot.contract.base.json_values import clean_fields
+from upshot.contract.base.structs import (
+    Json,
+    JsonObject,
+    Root,
+    Value,
+    set_field,
+    settle_moments,
+    written,
+)
+from upshot.contract.message import Message
+from upshot.errors import Misuse
+
+__all__ = [
+    "BoardSnapshot",
+    "Checkpoint",
+    "FinalizeDecision",
+    "Interrupt",
+    "SPEC_VERSION",
+    "Verdict",
+]
+
+SPEC_VERSION = "upshot.checkpoint/1"
+
+
+class BoardSnapshot(Value, frozen=True, kw_only=True):
+    """A board as it was at one moment.
+
+    Attributes:
+        channels: Messages in order, by channel name.
+        variables: JSON values by name.
+        seeded: How many messages of each channel were there before the engine started.
+    """
+
+    channels: dict[str, tuple[Message, ...]] = {}
+    variables: JsonObject = {}
+    seeded: dict[str, int] = {}
+
+
+class _Point(Root, frozen=True, kw_only=False):
+    exec_id: str
+    step: str
+    board: BoardSnapshot = BoardSnapshot()
+
+
+class Checkpoint(_Point, frozen=True, kw_only=True):
+    """A point of a run to go on from.
+
+    Attributes:
+        exec_id: The run that it is of.
+        step: The engine's name for the point.
+        board: The board at that point; of a Board that is given, its snapshot is taken.
+        iteration: How many steps the engine had made.
+        payload: What the engine needs besides.
+        attributes: The run's attributes.
+        timestamp: When it was taken.
+        original_started_at: When the run started first; kept over resumes.
+        spec_version: The form of the payload; written, and checked when read.
+    """
+
+    iteration: int = 0
+    payload: Json = None
+    attributes: JsonObject = {}
+    timestamp: datetime | None = None
+    original_started_at: datetime | None = None
+    spec_version: str = written(SPEC_VERSION)
+
+    def __post_init__(self) -> None:
+        settle_moments(self, "timestamp", "original_started_at")
+        if not isinstance(self.board, BoardSnapshot):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+            set_field(self, "board", _snapshot_of(self.board))
+
+
+def _snapshot_of(board: object) -> BoardSnapshot:
+    taken = None if isinstance(board, type) else getattr(board, "snapshot", None)
+    made: object = taken() if callable(taken) else None
+    if isinstance(made, BoardSnapshot):
+        return made
+    raise Misuse(f"the board of a checkpoint is {kind_of(board)}: give board.snapshot()")
+
+
+Verdict: TypeAlias = Literal["accept", "discard", "keep_partial", "revise"]
+
+
+class FinalizeDecision(Value, frozen=True, kw_only=True):
+    """One decider's word; made by its four constructors.
+
+    Attributes:
+        verdict: What shall be done. Any discard wins, then any revise.
+        reason: Why; the first one given is kept as ``state["finalize_reason"]``, and that of the
+            word that holds in ``Committed.reason`` and ``AttemptLine.revise_reason``.
+        feedback: What the next attempt is told, for revise.
+        state: Facts that are merged into the result's ``state``.
+    """
+
+    verdict: Verdict = written("accept")
+    reason: str = ""
+    feedback: str = ""
+    state: JsonObject = {}
+
+    def __post_init__(self) -> None:
+        clean_fields(self, "reason", "feedback")
+
+    @staticmethod
+    def accept(reason: str = "", *, state: JsonObject | None = None) -> FinalizeDecision:
+        """Take the attempt as it is.
+
+        Args:
+            reason: Why, for the log; "" for no reason.
+            state: Facts for ``result.state``; None for none.
+        """
+        return FinalizeDecision(verdict="accept", reason=reason, state=state or {})
+
+    @staticmethod
+    def discard(reason: str, *, state: JsonObject | None = None) -> FinalizeDecision:
+        """Do not commit it, whatever came of it.
+
+        Args:
+            reason: Why, which is told as the reason of ``Committed``.
+            state: Facts for ``result.state``; None for none.
+        """
+        return FinalizeDecision(verdict="discard", reason=reason, state=state or {})
+
+    @staticmethod
+    def keep_partial(reason: str, *, state: JsonObject | None = None) -> FinalizeDecision:
+        """Commit what an interrupted attempt has got so far.
+
+        Args:
+            reason: Why, for the log.
+            state: Facts for ``result.state``; None for none.
+        """
+        return FinalizeDecision(verdict="keep_partial", reason=reason, state=state or {})
+
+    @staticmethod
+    def revise(
+        feedback: str, reason: str = "", *, state: JsonObject | None = None
+    ) -> FinalizeDecision:
+        """Have it done again with *feedback*, if attempts are left.
+
+        Args:
+            feedback: What the next attempt is told to do better.
+            reason: Why, for the log; "" is the feedback.
+            state: Facts for ``result.state``; None for none.
+        """
+        return FinalizeDecision(
+            verdict="revise", reason=reason or feedback, feedback=feedback, state=state or {}
+        )
+
+
+class Interrupt(Value, frozen=True, kw_only=False):
+    """Why a run shall stop.
+
+    Attributes:
+        cause: user_cancel, user_input, host_shutdown, deadline, custom, or a word of your own.
+        detail: What else is to be said.
+    """
+
+    cause: CauseField = word(InterruptCause.NONE)
+    detail: str = ""
+
+    def __post_init__(self) -> None:
+        # Whoever stops a run is not to lose that over a word: what is no text is written as one.
+        cause, detail = cast("tuple[object, object]", (self.cause, self.detail))
+        if type(cause) is not InterruptCause:
+            set_field(self, "cause", InterruptCause(_text(cause)))
+        if type(detail) is not str:
+            set_field(self, "detail", _text(detail))
+        clean_fields(self, "detail")
+
+
+def _text(given: object) -> str:
+    # The word of an enum of the caller's is its value; str() would give "Why.USER".
+    value: object = given.value if isinstance(given, Enum) else given
+    if isinstance(value, str):
+        return str.__str__(value)
+    return "" if value is None else str(value)

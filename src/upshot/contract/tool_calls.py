@@ -1,0 +1,516 @@
+"""Tool calls, their five outcomes, what a model reads of these, and the record of a call."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from typing import TypeAlias, assert_never, cast
+
+import msgspec
+
+from upshot.contract.base.enums import (
+    DeniedReason,
+    DeniedReasonField,
+    Effect,
+    EffectField,
+    ErrorCode,
+    OptionalErrorCodeField,
+    word,
+)
+from upshot.contract.base.json_values import UnserializableError, clean_text, to_free_json, to_json
+from upshot.contract.base.structs import (
+    Json,
+    JsonObject,
+    Root,
+    Tagged,
+    Value,
+    check_types,
+    empty_object,
+    set_field,
+    settle_moments,
+    written,
+)
+from upshot.errors import Misuse
+
+__all__ = [
+    "ApprovalRecord",
+    "Coercion",
+    "GateVerdict",
+    "TOOL_MESSAGE_MAX_CHARS",
+    "ToolArtifactReference",
+    "ToolCall",
+    "ToolDenied",
+    "ToolExecutionResult",
+    "ToolFailure",
+    "ToolOutcome",
+    "ToolRecord",
+    "ToolSpec",
+    "ToolTimeout",
+    "outcome_blocks_tool",
+    "outcome_is_error",
+    "outcome_is_retryable",
+    "outcome_to_model_content",
+    "outcome_to_object",
+]
+
+
+class ToolCall(Tagged, frozen=True, kw_only=False):
+    """One call of a tool, as the model asked for it.
+
+    Raises:
+        Misuse: The arguments hold what is no JSON at all, or another field is no text.
+
+    Attributes:
+        id: The provider's id of the call; the outcome names it again.
+        name: The tool's name as the model wrote it.
+        arguments: JSON text as it came, or a mapping. None counts as no arguments; other JSON,
+            and what JSON has no number for, is kept as text, which the tool's gate refuses.
+        signature: The provider's opaque proof of the reasoning behind the call.
+        provider: Whose signature it is; it is dropped for any other provider.
+    """
+
+    id: str
+    name: str
+    arguments: str | JsonObject = {}
+    signature: str | None = None
+    provider: str = ""
+
+    def __post_init__(self) -> None:
+        check_types(self, "id", "name", "signature", "provider")
+        for field in ("id", "name"):
+            text: str = getattr(self, field)
+            if not text.isascii():
+                set_field(self, field, clean_text(text))
+        if self.arguments != {}:
+            set_field(self, "arguments", _settled(self.arguments))
+        elif type(self.arguments) is not dict:
+            set_field(self, "arguments", {})
+
+
+class ToolSpec(Value, frozen=True, kw_only=True):
+    """A tool as it is offered to a model.
+
+    Attributes:
+        name: What the model calls it by.
+        description: What it does, for the model.
+        parameters: JSON Schema of the arguments, an object schema.
+        strict: Whether the provider shall hold the model to the schema; None is its default.
+    """
+
+    name: str
+    description: str = ""
+    parameters: JsonObject = {}
+    strict: bool | None = None
+
+
+def _settled(arguments: object) -> str | JsonObject:
+    """*arguments* as JSON text or an object; a model may send anything, and that is a value."""
+    if arguments is None:
+        return {}
+    if isinstance(arguments, bytes | bytearray):
+        arguments = arguments.decode("utf-8", "replace")
+    if isinstance(arguments, str):
+        return clean_text(arguments)
+    try:
+        plain, lossy = to_free_json(arguments)
+    except UnserializableError as error:
+        return _too_deep(arguments, error)
+    root: list[Json] = [plain]
+    # Null would count as absent, and a default run in place of what was meant.
+    restored = [_restore(root, path) for path in lossy]
+    if isinstance(plain, dict) and not any(restored):
+        return plain
+    # Loaded here, for hardly any call comes by.
+    import json
+
+    return json.dumps(root[0], ensure_ascii=False, separators=(",", ":"))
+
+
+def _too_deep(arguments: object, error: UnserializableError) -> str:
+    try:
+        return msgspec.json.encode(arguments).decode()
+    except (TypeError, ValueError, RecursionError):
+        raise Misuse(f"ToolCall(arguments=): {error}") from error
+
+
+def _restore(root: list[Json], path: str) -> bool:
+    """Put NaN where a number became null; returns whether it did."""
+    text = path if path != "/" or isinstance(root[0], dict) else ""
+    steps = [step.replace("~1", "/").replace("~0", "~") for step in text.split("/")]
+    holder: Json = root
+    # The text before the first slash is empty, and stands for the root.
+    for place, step in enumerate(["0", *steps[1:]]):
+        if isinstance(holder, list):
+            key, known = int(step), True
+        else:
+            key, known = step, isinstance(holder, dict) and step in holder
+        if not known:
+            # It was the key that could not be kept.
+            return False
+        held = cast("dict[str | int, Json]", holder)
+        if place == len(steps) - 1 and held[key] is None:
+            held[key] = math.nan
+            return True
+        holder = held[key]
+    return False
+
+
+TOOL_MESSAGE_MAX_CHARS = 12_000
+
+
+class _Outcome(Tagged, frozen=True, kw_only=False):
+    call_id: str
+    tool_name: str
+
+    def __post_init__(self) -> None:
+        for name, words in (("effect", Effect), ("code", ErrorCode)):
+            word: object = getattr(self, name)
+            if type(word) is str:
+                set_field(self, name, words(word))
+
+
+class ToolExecutionResult(_Outcome, frozen=True, kw_only=True):
+    """The tool ran, and its output fits into a message.
+
+    Attributes:
+        call_id: The call that it answers.
+        tool_name: The tool as the model named it.
+        output: What it returned; what was no mapping stands under "result".
+        elapsed_ms: How long the body ran.
+        was_coerced: Whether an argument was changed to fit the schema.
+        effect: What it did outside: applied, unless the tool only reads.
+        code: A word for it where there is one.
+    """
+
+    output: JsonObject = msgspec.field(default_factory=empty_object)
+    elapsed_ms: int = written(0)
+    was_coerced: bool = False
+    effect: EffectField = word(written(Effect.APPLIED))
+    code: OptionalErrorCodeField = word(None)
+
+
+class ToolTimeout(_Outcome, frozen=True, kw_only=True):
+    """The tool ran past its deadline.
+
+    Attributes:
+        call_id: The call that it answers.
+        tool_name: The tool as the model named it.
+        deadline_s: The moment at which its time was over, unix seconds.
+        timeout_s: How many seconds it was allowed.
+        elapsed_ms: How long it had run when it was given up.
+        retryable: Whether the same call may be made again.
+        stopped: Whether the work really ended, or goes on in an abandoned thread.
+        effect: none where the body never started, else unknown for what may write.
+        code: A word for it where there is one.
+    """
+
+    deadline_s: float = 0.0
+    timeout_s: float = 0.0
+    elapsed_ms: int = written(0)
+    retryable: bool = written(True)
+    stopped: bool = True
+    effect: EffectField = word(written(Effect.UNKNOWN))
+    code: OptionalErrorCodeField = word(None)
+
+
+class ToolFailure(_Outcome, frozen=True, kw_only=True):
+    """The tool raised, or returned a mapping with a truthy ``error``.
+
+    Attributes:
+        call_id: The call that it answers.
+        tool_name: The tool as the model named it.
+        error: One line that says what went wrong; no traceback.
+        retryable: Whether the same call may be made again.
+        elapsed_ms: How long the body ran.
+        retry_after_s: Seconds to wait before that, None where the tool did not say.
+        effect: What it did outside before it failed.
+        code: The tool's own word, or interrupted, cancelled, unserializable_output.
+    """
+
+    error: str = written("")
+    retryable: bool = written(True)
+    elapsed_ms: int = written(0)
+    retry_after_s: float | None = None
+    effect: EffectField = word(written(Effect.UNKNOWN))
+    code: OptionalErrorCodeField = word(None)
+
+
+class ToolDenied(_Outcome, frozen=True, kw_only=True):
+    """A gate refused; the body never started.
+
+    Attributes:
+        call_id: The call that it answers.
+        tool_name: The tool as the model named it.
+        reason: Which gate refused; an open word.
+        details: What it said.
+        hint: What to do instead, "" if there is nothing to say.
+        effect: none.
+        code: A word for it where there is one.
+    """
+
+    reason: DeniedReasonField = word(written(DeniedReason.BLOCKED))
+    details: str = ""
+    hint: str = ""
+    effect: EffectField = word(written(Effect.NONE))
+    code: OptionalErrorCodeField = word(None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if type(self.reason) is str:
+            set_field(self, "reason", DeniedReason(self.reason))
+
+
+class ToolArtifactReference(_Outcome, frozen=True, kw_only=True):
+    """The tool ran; its output was too large for a message and was stored.
+
+    Attributes:
+        call_id: The call that it answers.
+        tool_name: The tool as the model named it.
+        artifact_id: Under which ``read_artifact`` finds it.
+        summary: What is in it, at most 200 characters.
+        size_bytes: Its size in UTF-8.
+        elapsed_ms: How long the body ran.
+        was_coerced: Whether an argument was changed to fit the schema.
+        effect: What it did outside: applied, unless the tool only reads.
+        code: A word for it where there is one.
+    """
+
+    artifact_id: str = ""
+    summary: str = ""
+    size_bytes: int = 0
+    elapsed_ms: int = written(0)
+    was_coerced: bool = False
+    effect: EffectField = word(written(Effect.APPLIED))
+    code: OptionalErrorCodeField = word(None)
+
+
+ToolOutcome: TypeAlias = (
+    ToolExecutionResult | ToolTimeout | ToolFailure | ToolDenied | ToolArtifactReference
+)
+
+
+def outcome_is_error(outcome: ToolOutcome) -> bool:
+    """Whether the tool ran and did not do its work: a timeout or a failure."""
+    return isinstance(outcome, ToolTimeout | ToolFailure)
+
+
+def outcome_is_retryable(outcome: ToolOutcome) -> bool:
+    """Whether the same call may be made again after a timeout or a failure.
+
+    Args:
+        outcome: Of a call; False for a result, a denial and a reference to an artifact.
+    """
+    return isinstance(outcome, ToolTimeout | ToolFailure) and outcome.retryable
+
+
+def outcome_blocks_tool(outcome: ToolOutcome) -> bool:
+    """Whether the tool must not be called again this turn: a timeout or failure that is final."""
+    return isinstance(outcome, ToolTimeout | ToolFailure) and not outcome.retryable
+
+
+class Coercion(Value, frozen=True, kw_only=True):
+    """One argument that was changed to fit its schema.
+
+    Attributes:
+        path: Where, as a JSON pointer.
+        rule: Which safe rule did it, such as "integer".
+        before: The value as the model gave it.
+        after: The value that the tool got.
+    """
+
+    path: str = ""
+    rule: str = ""
+    before: Json = None
+    after: Json = None
+
+
+class GateVerdict(Value, frozen=True, kw_only=True):
+    """What one gate said of a call.
+
+    Attributes:
+        gate: The gate's name.
+        verdict: "pass", "deny", "wait" or "edit".
+        detail: Why, "" if there is nothing to say.
+    """
+
+    gate: str = ""
+    verdict: str = "pass"
+    detail: str = ""
+
+
+class ApprovalRecord(Value, frozen=True, kw_only=True):
+    """Who let a call run, or did not.
+
+    Attributes:
+        decision: "approved", "denied", "edited" or "always".
+        by: Who answered, "" where unknown.
+        at: When.
+        digest: SHA-256 over the final arguments and the tool's version.
+        reason: What was said with it.
+        scope: How far it holds: "tool", "arguments", or "" for the one call.
+    """
+
+    decision: str = ""
+    by: str = ""
+    at: datetime | None = None
+    digest: str = ""
+    reason: str = ""
+    scope: str = ""
+
+    def __post_init__(self) -> None:
+        settle_moments(self, "at")
+
+
+class ToolRecord(Root, frozen=True, kw_only=True):
+    """All facts of one settled tool call.
+
+    Attributes:
+        run_id: The run that it belongs to.
+        parent_run_id: That run's parent, "" for a root run.
+        turn: Which turn asked for it, as the caller of ``dispatch`` labelled it.
+        call_id: The model's id of the call.
+        tool_name: The tool as the model named it.
+        tool_version: Digest of the tool's schema and description, "" for an unknown tool.
+        arguments_given: As the model wrote them.
+        arguments_validated: After coercion and defaults; None where they were refused.
+        arguments_executed: As the body got them, after an edit; None where it did not start.
+        coercions: What was changed.
+        lossy: Paths of output values that JSON cannot hold and that were replaced.
+        gate: The gate that decided, "" where all let it pass.
+        trace: Every gate that was asked, in order.
+        approval: Who let it run, None where nobody was asked.
+        attempts: How often the body was started.
+        queue_ms: How long it waited for its turn, people's time excluded.
+        run_ms: How long the body ran.
+        declared_effect: What the tool says it may do.
+        effect: What came of it outside.
+        argument_bytes: Size of the arguments as executed.
+        output_bytes: Size of the text for the model.
+        artifact_id: Where a large output is stored, "" if it is not.
+        mode: "async", "thread" or "process"; "" where it did not start.
+        redactions: How many secrets were masked.
+        idempotency_key: What the tool was given to recognise a repetition.
+        started_at: When the body started, None where it did not.
+        trust: "untrusted" where the outcome may hold words of strangers, else "".
+        outcome: What came of the call.
+    """
+
+    run_id: str = ""
+    parent_run_id: str = ""
+    turn: int = 0
+    call_id: str = ""
+    tool_name: str = ""
+    tool_version: str = ""
+    arguments_given: str | JsonObject = {}
+    arguments_validated: JsonObject | None = None
+    arguments_executed: JsonObject | None = None
+    coercions: tuple[Coercion, ...] = ()
+    lossy: tuple[str, ...] = ()
+    gate: str = ""
+    trace: tuple[GateVerdict, ...] = ()
+    approval: ApprovalRecord | None = None
+    attempts: int = 0
+    queue_ms: int = 0
+    run_ms: int = 0
+    declared_effect: Effect | None = None
+    effect: Effect = written(Effect.NONE)
+    argument_bytes: int = 0
+    output_bytes: int = 0
+    artifact_id: str = ""
+    mode: str = ""
+    redactions: int = 0
+    idempotency_key: str = ""
+    started_at: datetime | None = None
+    trust: str = ""
+    outcome: ToolOutcome
+
+    def __post_init__(self) -> None:
+        settle_moments(self, "started_at")
+
+    def __repr__(self) -> str:
+        from upshot.contract.base.reprs import portray_briefly
+
+        shown = ("call_id", "tool_name", "arguments_given", "gate", "approval", "outcome")
+        return portray_briefly(self, without=set(self.__struct_fields__).difference(shown))
+
+
+_MORE_OF_AN_OUTCOME = (
+    *("code", "reason", "details", "hint"),
+    *("retry_after_s", "timeout_s", "size_bytes", "effect"),
+)
+
+
+def outcome_to_model_content(outcome: ToolOutcome, *, rich: bool = False) -> str:
+    """What the model reads of *outcome*, as JSON text.
+
+    Args:
+        outcome: What came of the call.
+        rich: Add what else may help a model that knows of it: code, reason, details, hint,
+            retry_after_s, timeout_s, size_bytes and effect, where they say something.
+
+    Returns:
+        Compact JSON without ASCII escaping; by default exactly the keys of each outcome's
+        form. NaN and infinities are null, lone surrogates U+FFFD.
+
+    Raises:
+        UnserializableError: The output, made by hand, holds what is no JSON.
+    """
+    form = outcome_to_object(outcome, rich=rich)
+    try:
+        return to_json(form).decode()
+    except (TypeError, ValueError, RecursionError):
+        return to_json(to_free_json(form)[0]).decode()
+
+
+def outcome_to_object(outcome: ToolOutcome, *, rich: bool = False) -> JsonObject:
+    """What the model reads of *outcome*, as an object; *rich* adds what else is known."""
+    form = _form_of_outcome(outcome)
+    if not rich or isinstance(outcome, ToolExecutionResult):
+        return form
+    more = {name: getattr(outcome, name, None) for name in _MORE_OF_AN_OUTCOME}
+    return {**{name: value for name, value in more.items() if value}, **form}
+
+
+def _form_of_outcome(outcome: ToolOutcome) -> JsonObject:
+    match outcome:
+        case ToolExecutionResult(output=output):
+            return output
+        case ToolTimeout(retryable=retryable):
+            return {
+                "status": "error",
+                "error": _timeout_text(outcome),
+                "timed_out": True,
+                "retryable": retryable,
+            }
+        case ToolFailure(error=error, retryable=retryable):
+            return {"status": "error", "error": error, "retryable": retryable}
+        case ToolDenied():
+            return _denied(outcome)
+        case ToolArtifactReference(artifact_id=artifact_id, summary=summary):
+            hint = f"Stored whole: read_artifact(id={artifact_id!r}) with offset, limit or pattern."
+            return {"artifact_reference": artifact_id, "summary": summary, "hint": hint}
+        case _:
+            assert_never(outcome)
+
+
+def _timeout_text(outcome: ToolTimeout) -> str:
+    allowed = f"{outcome.timeout_s:g} s" if outcome.timeout_s else "its deadline"
+    return f"{outcome.tool_name} did not finish within {allowed}."
+
+
+def _denied(outcome: ToolDenied) -> JsonObject:
+    match outcome.reason:
+        case DeniedReason.DUPLICATE:
+            return {"warning": "duplicate_tool_call", "skipped": True}
+        case DeniedReason.BLOCKED:
+            return {"warning": "non_retryable_tool_failure", "skipped": True}
+        case DeniedReason.VALIDATION:
+            return {
+                "error": "argument_validation_failed",
+                "details": outcome.details,
+                "hint": outcome.hint or "Correct the arguments and call the tool again.",
+            }
+        case DeniedReason.DEADLINE:
+            return {"error": "Turn deadline expired; cannot execute tool.", "timed_out": True}
+        case reason:
+            return {"error": f"Blocked: {outcome.details or reason}", "blocked": True}

@@ -1,0 +1,275 @@
+"""What graphs and machines share: nested agents, error classification, backoff, signature check.
+
+Handing: what graphs and machines make of a hand-off that an agent inside of them made.
+
+It is shown where the next step is chosen. Where the agent was the last to do anything, it is the
+hand-off of the whole run, as if its own model had made it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from upshot.contract.agent import Agent
+from upshot.contract.agent_spec import HandoffEvent
+from upshot.contract.base.enums import ErrorCode, Origin, Role, Status
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.error import AgentError, RunWarning
+from upshot.contract.events import Warned
+from upshot.contract.forms.flat_form import coerce_result
+from upshot.contract.message import Message
+from upshot.contract.protocols import Clock, Model
+from upshot.contract.result import AgentResult
+from upshot.engines.loop import LoopEngine
+from upshot.errors import Misuse, RunFailed
+from upshot.models.registry import name_of
+from upshot.models.retry import client_error
+from upshot.native.objects import find_headers, find_rate_limit
+from upshot.runs.engine_api.run_host import RunHost
+from upshot.runs.engine_api.run_view import Run
+from upshot.runs.task_supervisor import current_run
+from upshot.tools.definition.tool_context import ToolError
+
+__all__ = [
+    "ask_about",
+    "asked_in",
+    "check_fit",
+    "check_models",
+    "error_of_tool",
+    "form_of",
+    "hand_over",
+    "lent_options",
+    "model_for",
+    "read_failure",
+    "read_handoff",
+    "wait_again",
+    "warn_of_unread",
+]
+
+
+def asked_in(messages: Sequence[Message], feedback: str, *, otherwise: str = "") -> str:
+    """The text of the last message; what a decider wants changed follows what was asked.
+
+    Args:
+        messages: Those of the main channel.
+        feedback: Why this attempt is made, "" for the first. It is the last that was seeded,
+            and alone it would say what to change in a task that is not told.
+        otherwise: What was asked where no message says it.
+    """
+    last = messages[-1] if messages else None
+    if last is None:
+        return otherwise
+    if not feedback or last.role is not Role.USER or last.text != feedback:
+        return last.text
+    before = messages[-2].text if len(messages) > 1 else otherwise
+    return f"{before}\n\n{feedback}" if before else feedback
+
+
+def ask_about(item: Json, text: str) -> str:
+    """What an agent is asked that works on *item*, where *text* is all that was said."""
+    written = item if isinstance(item, str) else msgspec.json.encode(item).decode()
+    return f"{text}\n\n{written}" if text else written
+
+
+def read_failure(exception: Exception) -> AgentResult[Any] | None:
+    """The failure that *exception* tells of; None where it is a bug of the code that raised it.
+
+    A failure is what brings its own error, a ``ToolError``, and what a client of an API raises:
+    its status, headers and causes are looked at.
+    """
+    if isinstance(exception, ToolError):
+        return _failed(error_of_tool(exception), exception)
+    if isinstance(exception, RunFailed) or isinstance(
+        getattr(exception, "error", None), AgentError
+    ):
+        return coerce_result(exception)
+    error = client_error(exception)
+    return None if error is None else _failed(error, exception)
+
+
+def error_of_tool(exception: ToolError) -> AgentError:
+    """The failure that *exception* names, raised by a function that is no tool."""
+    return AgentError(
+        ErrorCode(exception.code or ErrorCode.INTERNAL),
+        str(exception),
+        type=type(exception).__name__,
+        retryable=exception.retryable,
+        retry_after_s=exception.retry_after_s,
+        origin=Origin.TOOL,
+    )
+
+
+def _failed(error: AgentError, exception: Exception) -> AgentResult[Any]:
+    headers = find_headers(exception)
+    data: JsonObject = {"raw_headers": {**headers}} if headers else {}
+    is_limit = error.code == ErrorCode.RATE_LIMIT
+    return AgentResult[Any](
+        status=Status.FAILED,
+        error=error,
+        rate_limit=find_rate_limit(headers, limited=is_limit, retry_after_s=error.retry_after_s),
+        provider_data=data,
+    )
+
+
+def check_fit(function: Callable[..., object], what: str, *arguments: str) -> None:
+    """Check that *function* takes so many arguments, before a run finds out.
+
+    Args:
+        function: What was given. One that does not tell its parameters, as some built-in ones,
+            passes.
+        what: What it is, for the message, such as "a script".
+        arguments: The names of what it is called with, by position.
+
+    Raises:
+        Misuse: It cannot be called with these.
+    """
+    try:
+        # A decorator may add arguments of its own, or drop some: what it wraps does not count.
+        signature = inspect.signature(function, follow_wrapped=False)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        name = getattr(function, "__qualname__", type(function).__name__)
+        given = f"({', '.join(arguments)})"
+        raise Misuse(
+            f"{what} is called with {given}; {name} is not made for it: {error}"
+        ) from error
+
+
+_FIELDS = ("to_agent_id", "tool_name", "call_id", "reason", "note")
+
+
+def form_of(event: HandoffEvent) -> JsonObject:
+    """The hand-off as JSON, for the log."""
+    return {name: getattr(event, name) for name in _FIELDS}
+
+
+def read_handoff(form: Json) -> HandoffEvent | None:
+    """The hand-off that the log tells of, None where it tells of none."""
+    if not isinstance(form, dict):
+        return None
+    told: dict[str, Any] = {name: str(form.get(name, "")) for name in _FIELDS}
+    return HandoffEvent(**told)
+
+
+async def hand_over(run: Run, host: RunHost, event: HandoffEvent | None) -> None:
+    """Make *event* the hand-off of the run, unless it has made one."""
+    if event is not None and run.handoff is None:
+        await host.publish(event)
+
+
+async def warn_of_unread(host: RunHost, place: str, to_agent_id: str, how: str) -> None:
+    """Warn that a hand-off was made and nothing looked at it.
+
+    Args:
+        host: Of the run.
+        place: Who made it, such as "the state 'ask'".
+        to_agent_id: To whom.
+        how: How it could be looked at.
+    """
+    message = f"{place} handed over to {to_agent_id!r}, and nothing asked whether it did: {how}"
+    warning = RunWarning(code="handoff_not_followed", message=message, origin=Origin.ENGINE)
+    await host.publish(Warned(warning=warning))
+
+
+def lent_options(agent: Agent[Any], run: Run) -> dict[str, Any]:
+    """The options of the run that hold for *agent* inside of it too.
+
+    Returns:
+        Its dependencies; its model, where ``model_for`` gives one; and how model calls are tried
+        again, where the call said it: an option of the call wins over that of any agent.
+    """
+    options: dict[str, Any] = {}
+    if run.dependencies is not None:
+        options["dependencies"] = run.dependencies
+    model = model_for(agent, run)
+    if model is not None:
+        options["model"] = model
+    if run.is_retry_given:
+        options["retry"] = run.retry
+    return options
+
+
+def model_for(agent: Agent[Any], run: Run) -> Model | None:
+    """The model of the run, where the call named one or the agent has none of its own.
+
+    Returns:
+        None where the agent keeps its own.
+    """
+    try:
+        model = run.model
+    except Misuse:
+        return None
+    own = run.agent.model
+    is_own = model is own or (isinstance(own, str) and name_of(model) == own)
+    return None if is_own and (agent.model is not None or agent.engine is not None) else model
+
+
+def check_models(agents: Iterable[Agent[Any]], *, has_model: bool) -> None:
+    """Look whether *agents* have a model, those in the graphs and machines that drive them too.
+
+    Args:
+        agents: Who will work.
+        has_model: Whether the run has a model that it lends.
+
+    Raises:
+        Misuse: One has none; all are named.
+    """
+    if has_model:
+        return
+    missing = [repr(agent.id) for agent in agents if _lacks_model(agent)]
+    if missing:
+        named = " and ".join(dict.fromkeys(missing))
+        raise Misuse(
+            f"there is no model for {named}: give Agent(model='provider:name') or run(..., model=)"
+        )
+
+
+def _lacks_model(agent: Agent[Any]) -> bool:
+    if agent.model is not None:
+        return False
+    engine = agent.engine
+    if engine is None or isinstance(engine, LoopEngine):
+        return engine is None or engine.model is None
+    check = getattr(engine, "check_models", None)
+    if callable(check):
+        check(has_model=False)
+    return False
+
+
+_MAX_DOUBLINGS = 64
+# The most that chance adds to a wait, as a part of it.
+_JITTER = 0.5
+
+
+async def wait_again(
+    backoff_s: float, tries: int, *, floor_s: float, clock: Clock | None = None
+) -> bool:
+    """Wait before the next try.
+
+    Args:
+        backoff_s: Seconds before the second try; doubled for each one after it.
+        tries: How often it was tried.
+        floor_s: What the provider asks for; chance only adds.
+        clock: What is waited on, None for the run's.
+
+    Returns:
+        False, at once, where the wait would end after the run's deadline.
+    """
+    scope = current_run.get()
+    if scope is None:
+        return False
+    wait_s = max(backoff_s * 2 ** min(tries - 1, _MAX_DOUBLINGS), floor_s)
+    wait_s *= 1 + random.random() * _JITTER
+    deadline = scope.ledger.deadline
+    if deadline is not None and scope.clock.monotonic() + wait_s >= deadline:
+        return False
+    await scope.pause(wait_s, clock)
+    return True

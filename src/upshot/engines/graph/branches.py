@@ -1,0 +1,290 @@
+"""Board copies of branches, and merging them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from upshot.contract.agent_spec import HANDOFF_STATE_KEY
+from upshot.contract.base.enums import ErrorCode
+from upshot.contract.base.json_values import to_free_json
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.codec import decode
+from upshot.contract.message import MAIN_CHANNEL, Conversation, Message
+from upshot.errors import Misuse
+from upshot.runs.engine_api.exceptions import Failed
+from upshot.state.board import Board
+
+__all__ = ["BoardCopy", "Branch", "Change", "MERGES", "Merge", "apply", "join", "read_change"]
+
+Added: TypeAlias = tuple[str, tuple[Message, ...]]
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What one node changed on its copy of the board. Two are the same only if identical.
+
+    Attributes:
+        node: Which one.
+        messages: What it appended, by channel, in order.
+        variables: What it set, as JSON.
+    """
+
+    node: str
+    messages: tuple[Added, ...] = ()
+    variables: JsonObject = {}
+
+
+class BoardCopy(Board):
+    """A board of one's own that shares all it was copied from until it is written to.
+
+    Args:
+        base: What it is a copy of.
+        run: The run's own board, which warns of what JSON cannot hold; None where *base* knows it.
+
+    Attributes:
+        asked: What an agent is asked that works on it next; "" is the last message.
+    """
+
+    def __init__(self, base: Board, *, run: Board | None = None) -> None:
+        super().__init__()
+        base.notice()
+        self._channels = dict(base._channels)
+        self._variables = dict(base._variables)
+        self._seeded = base._seeded
+        self._on_loss = (run or base)._on_loss
+        # What agents inside of a ForEach are asked, until somebody has said something.
+        self.asked: str = getattr(base, "asked", "")
+        self._own_channels: set[str] = set()
+        self._added: list[Added] = []
+        self._set: JsonObject = {}
+
+    def extend(self, messages: Iterable[Message], channel: str = MAIN_CHANNEL) -> None:
+        """Add *messages* at the end of *channel*."""
+        added = tuple(messages)
+        if channel not in self._own_channels:
+            self._own_channels.add(channel)
+            self._channels[channel] = Conversation(self._conversation(channel))
+        super().extend(added, channel)
+        if added:
+            self._added.append((channel, added))
+            if channel == MAIN_CHANNEL:
+                self.asked = ""
+
+    def lend(self, name: str, value: Json) -> None:
+        """Set the variable *name* without it being a change."""
+        self._lent.pop(name, None)
+        self._variables[name] = value
+
+    def changes(self) -> dict[str, object]:
+        """What was changed, as the value of a step; the host makes it JSON."""
+        self.notice()
+        form: dict[str, object] = {}
+        if self._set:
+            form["set"] = self._set
+        if self._added:
+            form["add"] = self._added
+        return form
+
+    def settle(self, node: str, form: JsonObject) -> Change:
+        """Take the variables as the log has them, so that it is as if it had been read from it.
+
+        Args:
+            node: Who changed it.
+            form: What ``changes`` gave here, made JSON.
+        """
+        variables = cast("JsonObject", form.get("set", {}))
+        for name, value in variables.items():
+            self.lend(name, value)
+        return Change(node=node, messages=tuple(self._added), variables=variables)
+
+    def _write(self, name: str, value: Json) -> None:
+        super()._write(name, value)
+        self._set[name] = value
+
+
+def read_change(node: str, form: JsonObject) -> Change:
+    """What the log says that *node* changed."""
+    added = cast("list[tuple[str, Any]]", form.get("add", ()))
+    return Change(
+        node=node,
+        messages=tuple(
+            (channel, tuple(decode(msgspec.json.encode(message), Message) for message in messages))
+            for channel, messages in added
+        ),
+        variables=cast("JsonObject", form.get("set", {})),
+    )
+
+
+def apply(change: Change, board: Board) -> None:
+    """Make *change* on *board*."""
+    for channel, messages in change.messages:
+        board.extend(messages, channel)
+    for name, value in change.variables.items():
+        board.set(name, value)
+
+
+Merge: TypeAlias = Callable[[list[Any]], Any] | str
+
+
+class Branch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """One of the ways in which a graph is being walked.
+
+    Attributes:
+        board: What its next node finds; nobody writes to it.
+        story: The changes that led to it since the board that all branches came from, each
+            after those that it knew of.
+    """
+
+    board: Board
+    story: tuple[Change, ...] = ()
+
+    def after(self, change: Change, board: Board | None = None) -> Branch:
+        """The branch when *change* was made too; *board* shows it already, if given."""
+        if board is None:
+            board = BoardCopy(self.board)
+            apply(change, board)
+        return Branch(board=board, story=(*self.story, change))
+
+    def without(self, names: Collection[str]) -> Branch:
+        """The branch as if nothing in it had set these variables; for joining only."""
+        if not names:
+            return self
+        story = (
+            replace(change, variables={n: v for n, v in change.variables.items() if n not in names})
+            for change in self.story
+        )
+        return Branch(board=self.board, story=tuple(story))
+
+
+def join(
+    base: Board, branches: Sequence[Branch], merges: Mapping[str, Merge], place: str
+) -> Branch:
+    """Make one branch of several.
+
+    Args:
+        base: The board that all of them came from.
+        branches: In the order in which their messages shall stand.
+        merges: How a variable is merged that more than one of them set, by name.
+        place: Where they meet, for errors.
+
+    Raises:
+        Failed: More than one set a variable for which no merge is named; code conflict.
+    """
+    if len(branches) == 1:
+        return branches[0]
+    # A dict is an ordered set here: what they have in common is told once.
+    story = list(dict.fromkeys(change for branch in branches for change in branch.story))
+    merged = {
+        name: _merge(name, writers, base=base, branches=branches, merges=merges, place=place)
+        for name, writers in _contested(branches).items()
+    }
+    if merged:
+        story.append(Change(node=place, variables=to_free_json(merged)[0]))  # pyright: ignore[reportArgumentType]  # a mapping stays one
+    board = BoardCopy(base)
+    for change in story:
+        apply(change, board)
+    return Branch(board=board, story=tuple(story))
+
+
+def _contested(branches: Sequence[Branch]) -> dict[str, list[Change]]:
+    """The changes that set a variable last and did not know of each other, by its name."""
+    holders: dict[Change, list[int]] = {}
+    last: dict[str, dict[int, Change]] = {}
+    for number, branch in enumerate(branches):
+        for change in branch.story:
+            holders.setdefault(change, []).append(number)
+            for name in change.variables:
+                last.setdefault(name, {})[number] = change
+    found: dict[str, list[Change]] = {}
+    for name, by_branch in last.items():
+        # Where one branch that has a change has set the variable again, the change was known there,
+        # and is superseded for all.
+        writers = [
+            change
+            for change in dict.fromkeys(by_branch.values())
+            if all(by_branch[number] is change for number in holders[change])
+        ]
+        if len(writers) > 1:
+            found[name] = writers
+    return found
+
+
+def _merge(
+    name: str,
+    writers: Sequence[Change],
+    *,
+    base: Board,
+    branches: Sequence[Branch],
+    merges: Mapping[str, Merge],
+    place: str,
+) -> Json:
+    merge = merges.get(name)
+    if merge is None and name == HANDOFF_STATE_KEY:
+        # As in a run: the first that was made counts.
+        made = (change.variables[name] for change in writers)
+        return next((one for one in made if one is not None), None)
+    if merge is None:
+        nodes = [change.node for change in writers]
+        raise Failed(
+            ErrorCode.CONFLICT,
+            f"the branches that meet at {place!r} have each set the variable {name!r} "
+            f"({', '.join(nodes)}): name a merge, Graph(merges={{{name!r}: ...}})",
+            details={"key": name, "nodes": cast("Json", nodes)},
+        )
+    values = [change.variables[name] for change in writers]
+    if not isinstance(merge, str):
+        return merge(values)
+    common = set(branches[0].story).intersection(*(branch.story for branch in branches[1:]))
+    before = base.get(name)
+    # What all of them have in common was before they parted, and so belongs to the base.
+    for change in branches[0].story:
+        if change in common and name in change.variables:
+            before = change.variables[name]
+    try:
+        return MERGES[merge](before, values)
+    except Misuse as error:
+        raise Misuse(f"the branches that meet at {place!r}, variable {name!r}: {error}") from error
+
+
+def _add(base: Any, values: list[Any]) -> Any:
+    """Sum up what each added, to numbers or lists."""
+    if all(isinstance(value, list) for value in values):
+        start = cast("list[Any]", base) if isinstance(base, list) else []
+        # One that does not begin with the former list was made anew: all of it is added.
+        tails = [value[len(start) :] if value[: len(start)] == start else value for value in values]
+        return [*start, *(item for tail in tails for item in tail)]
+    numbers = all(isinstance(value, int | float) for value in values)
+    if not numbers or not isinstance(base, int | float | None):
+        raise Misuse("the merge 'add' is for numbers and lists: name another one")
+    start_at = base or 0
+    return start_at + sum(value - start_at for value in values)
+
+
+def _update(base: Any, values: list[Any]) -> Any:
+    """One mapping of all of them; of two that have a key, the later wins."""
+    if not all(isinstance(value, dict) for value in values):
+        raise Misuse("the merge 'update' is for mappings: name another one")
+    whole: dict[str, Any] = dict(cast("dict[str, Any]", base)) if isinstance(base, dict) else {}
+    for value in values:
+        whole.update(value)
+    return whole
+
+
+def _first(_: Any, values: list[Any]) -> Any:
+    return values[0]
+
+
+def _latest(_: Any, values: list[Any]) -> Any:
+    return values[-1]
+
+
+# What a merge may be called by; each gets the value before the fork and those of the branches.
+MERGES: dict[str, Callable[[Any, list[Any]], Any]] = {
+    "add": _add,
+    "update": _update,
+    "first": _first,
+    "last": _latest,
+}

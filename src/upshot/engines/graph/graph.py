@@ -1,0 +1,436 @@
+"""Graph: nodes, edges, its plain data form, and its chart."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple, Self, TypeAlias, cast
+
+from upshot.contract.agent import Agent
+from upshot.contract.base.checks import check_whole, kind_of
+from upshot.contract.base.structs import ArgumentsMeta
+from upshot.engines.common import check_fit
+from upshot.engines.graph.branches import MERGES, Merge
+from upshot.engines.graph.nodes import (
+    AgentTask,
+    BoardFunction,
+    ForEach,
+    Node,
+    Parallel,
+    Question,
+    ToolTask,
+    as_node,
+    members_of,
+)
+from upshot.errors import Misuse
+
+__all__ = ["Edge", "Graph", "draw", "read_graph"]
+
+
+def draw(
+    nodes: Mapping[str, Node],
+    edges: Sequence[tuple[str, str, Any]],
+    *,
+    start: str,
+    ends: frozenset[str] = frozenset(),
+) -> str:
+    """Write a flow chart.
+
+    Args:
+        nodes: By name.
+        edges: (source, target, condition); a condition's name is shown.
+        start: The first node.
+        ends: Nodes at which the graph may end though they have edges.
+
+    Source:
+        Mermaid, flow chart syntax, read 2025-11.
+    """
+    lines = ["flowchart TD", *_body(nodes, edges, start, ends, prefix="n", indent="    ")]
+    return "\n".join(lines) + "\n"
+
+
+def _body(
+    nodes: Mapping[str, Node],
+    edges: Sequence[tuple[str, str, Any]],
+    start: str,
+    ends: frozenset[str],
+    *,
+    prefix: str,
+    indent: str,
+) -> Iterator[str]:
+    # Names may hold anything, and a word such as "end" breaks the syntax: ids are numbers.
+    ids = {name: f"{prefix}{number}" for number, name in enumerate(nodes, start=1)}
+    sources = {source for source, *_ in edges}
+    yield f"{indent}{prefix}_start((start)) --> {ids[start]}"
+    for name, node in nodes.items():
+        yield from _node(ids[name], name, node, indent)
+    for source, target, condition in edges:
+        label = f"|{_text(_name_of(condition))}|" if condition is not None else ""
+        yield f"{indent}{ids[source]} -->{label} {ids[target]}"
+    for name in nodes:
+        if name not in sources or name in ends:
+            yield f"{indent}{ids[name]} --> {ids[name]}_end((end))"
+
+
+def _node(id: str, name: str, node: Node, indent: str) -> Iterator[str]:
+    work, inner = node.work, f"{indent}    "
+    members = dict(members_of(work))
+    if not members:
+        left, right = _SHAPES.get(type(work), ("[", "]"))
+        yield f"{indent}{id}{left}{_text(name)}{right}"
+        return
+    title = _TITLES.get(type(work), "")
+    yield f"{indent}subgraph {id}[{_text(name + title)}]"
+    if title:
+        for number, (member, inside) in enumerate(members.items(), start=1):
+            yield from _node(f"{id}_{number}", member, inside, inner)
+    else:
+        graph: Any = work
+        yield from _body(
+            members, graph.edges, graph.start, graph.ends, prefix=f"{id}_", indent=inner
+        )
+    yield f"{indent}end"
+
+
+_SHAPES: dict[type[object], tuple[str, str]] = {
+    AgentTask: ("([", "])"),
+    ToolTask: ("[[", "]]"),
+    Question: ("{{", "}}"),
+}
+
+_TITLES: dict[type[object], str] = {Parallel: " (parallel)", ForEach: " (for each)"}
+
+
+def _name_of(condition: object) -> str:
+    return str(getattr(condition, "__name__", type(condition).__name__)).replace("<lambda>", "if")
+
+
+def _text(text: str) -> str:
+    marks = text.replace("#", "#35;").replace('"', "#quot;")
+    marks = marks.replace("<", "#lt;").replace(">", "#gt;")
+    return f'"{" ".join(marks.split())}"'
+
+
+_GRAPH_FIELDS = {"nodes", "edges", "start", "ends", "merges", "max_steps"}
+_NODE_FIELDS = {"attempts", "backoff_s", "effect", "idempotent", "output"}
+# What each kind of node may say besides.
+_KINDS = {
+    "function": set[str](),
+    "agent": {"request", "request_from"},
+    "tool": {"arguments", "arguments_from"},
+    "ask": {"choices"},
+    "graph": set[str](),
+    "parallel": set[str](),
+    "foreach": {"do", "as", "at_once"},
+}
+
+
+def read_graph(
+    data: Mapping[str, Any],
+    functions: Mapping[str, Callable[..., Any]],
+    agents: Mapping[str, Agent[Any]],
+    *,
+    make: Callable[..., object],
+) -> dict[str, Any]:
+    """Resolve the names in *data*.
+
+    Args:
+        data: What ``Graph.from_data`` takes.
+        functions: By name.
+        agents: By name.
+        make: Makes a subgraph of such arguments.
+
+    Returns:
+        The arguments of a graph.
+
+    Raises:
+        Misuse: A name is nowhere or a field unknown; the message says where.
+    """
+    return _Reader(functions, agents, make).graph(data, "")
+
+
+class _Reader:
+    def __init__(
+        self,
+        functions: Mapping[str, Callable[..., Any]],
+        agents: Mapping[str, Agent[Any]],
+        make: Callable[..., object],
+    ) -> None:
+        self._functions = functions
+        self._agents = agents
+        self._make = make
+
+    def graph(self, data: object, place: str) -> dict[str, Any]:
+        fields = _mapping(data, place)
+        _refuse_unknown(fields, _GRAPH_FIELDS, place)
+        given = dict(fields)
+        given["nodes"] = self._nodes(given.get("nodes", {}), f"{place}/nodes")
+        given["edges"] = [
+            self._edge(edge, f"{place}/edges/{number}")
+            for number, edge in enumerate(given.get("edges", ()))
+        ]
+        merges = _mapping(given.get("merges", {}), f"{place}/merges")
+        given["merges"] = {
+            name: self._functions.get(str(word), word) for name, word in merges.items()
+        }
+        return given
+
+    def _nodes(self, data: object, place: str) -> dict[str, object]:
+        return {
+            name: self._node(node, f"{place}/{name}")
+            for name, node in _mapping(data, place).items()
+        }
+
+    def _edge(self, edge: Any, place: str) -> Any:
+        if not isinstance(edge, list | tuple) or not 2 <= len(cast("list[Any]", edge)) <= 3:
+            raise Misuse(f"{place}: give [source, target] or [source, target, condition]")
+        source, target, *condition = cast("list[Any]", edge)
+        return (source, target, *(self._function(name, place) for name in condition))
+
+    def _node(self, data: object, place: str) -> Node:
+        if isinstance(data, str):
+            return Node(self._function(data, place))
+        fields = _mapping(data, place)
+        kinds = [kind for kind in _KINDS if kind in fields]
+        if len(kinds) != 1:
+            raise Misuse(f"{place}: give one of {', '.join(_KINDS)}, not {len(kinds)} of them")
+        kind = kinds[0]
+        _refuse_unknown(fields, {kind} | _KINDS[kind] | _NODE_FIELDS, place)
+        work = self._work(kind, fields, place)
+        return Node(work, **{name: fields[name] for name in _NODE_FIELDS if name in fields})
+
+    def _work(self, kind: str, fields: Mapping[str, Any], place: str) -> object:
+        named = fields[kind]
+        match kind:
+            case "function":
+                return self._function(named, place)
+            case "agent":
+                return AgentTask(self._agent(named, place), self._either(fields, "request", place))
+            case "tool":
+                return ToolTask(named, self._either(fields, "arguments", place) or {})
+            case "ask":
+                return Question(named, tuple(fields.get("choices", ())))
+            case "graph":
+                return self._make(**self.graph(named, f"{place}/graph"))
+            case "parallel":
+                return Parallel(self._nodes(named, f"{place}/parallel"))
+            case _:
+                do = self._node(fields.get("do"), f"{place}/do")
+                return ForEach(named, do, fields.get("as", "item"), fields.get("at_once"))
+
+    def _either(self, fields: Mapping[str, Any], name: str, place: str) -> Any:
+        """A value, or the function that gives it."""
+        source = fields.get(f"{name}_from")
+        return fields.get(name) if source is None else self._function(source, place)
+
+    def _function(self, name: Any, place: str) -> Callable[..., Any]:
+        return _found(name, self._functions, "function", place)
+
+    def _agent(self, name: Any, place: str) -> Agent[Any]:
+        return _found(name, self._agents, "agent", place)
+
+
+def _found(name: Any, known: Mapping[str, Any], what: str, place: str) -> Any:
+    if name not in known:
+        names = ", ".join(map(repr, known)) or "none"
+        raise Misuse(f"{place}: there is no {what} {name!r}; given are {names}")
+    return known[name]
+
+
+def _mapping(data: object, place: str) -> Mapping[str, Any]:
+    if not isinstance(data, Mapping):
+        raise Misuse(f"{place or '/'}: give a mapping, not {kind_of(data)}")
+    return cast("Mapping[str, Any]", data)
+
+
+def _refuse_unknown(fields: Mapping[str, Any], known: set[str], place: str) -> None:
+    unknown = sorted(set(fields) - known)
+    if unknown:
+        allowed = ", ".join(sorted(known))
+        raise Misuse(f"{place or '/'}: unknown field {unknown[0]!r}; there are {allowed}")
+
+
+GivenEdge: TypeAlias = "tuple[str, str] | tuple[str, str, BoardFunction]"
+
+
+class Edge(NamedTuple):
+    """A way from one node to another.
+
+    Attributes:
+        source: From here.
+        target: To there.
+        condition: A function of the board, sync or async; None is always.
+    """
+
+    source: str
+    target: str
+    condition: BoardFunction | None = None
+
+
+class Graph(metaclass=ArgumentsMeta):
+    """Nodes that work on a board, and the edges that say which comes next.
+
+    All edges of a node whose conditions hold are followed: several are a fork. A node is begun
+    when no other that is under way can still reach it without going round a cycle: that is a
+    join. Each branch works on its own copy of the board until then, and their changes are merged.
+
+    Args:
+        nodes: What each node does: a function of the board, an Agent, a Graph, or one of the
+            values beside this class; ``Node(...)`` round any of them adds retries.
+        edges: ``(source, target)`` or ``(source, target, condition)``. A node without any is
+            an end.
+        start: The first node.
+        ends: Nodes at which the graph may also end, when no condition of their edges holds.
+        merges: How a variable is merged that several branches set, by name: "add", "update",
+            "first", "last", or a function of the list of values, in the order of the nodes.
+        max_steps: How many nodes may be run, one that is run again counted again. None is the
+            run's ``max_turns``, and never less than there are nodes.
+
+    Raises:
+        Misuse: An edge leads from or to no node, there is no such start, a merge is unknown.
+    """
+
+    def __init__(
+        self,
+        nodes: Mapping[str, object],
+        edges: Iterable[Sequence[Any]] = (),
+        start: str = "",
+        *,
+        ends: Iterable[str] = (),
+        merges: Mapping[str, Merge] | None = None,
+        max_steps: int | None = None,
+    ) -> None:
+        self.nodes: Mapping[str, Node] = {n: as_node(n, work) for n, work in nodes.items()}
+        self.edges: tuple[Edge, ...] = tuple(_read_edge(edge) for edge in edges)
+        self.start: str = start or next(iter(self.nodes), "")
+        self.ends: frozenset[str] = frozenset(ends)
+        self.merges: Mapping[str, Merge] = dict(merges or {})
+        self.max_steps = max_steps
+        self._check()
+        self._edges_of: dict[str, list[Edge]] = {name: [] for name in self.nodes}
+        for edge in self.edges:
+            self._edges_of[edge.source].append(edge)
+
+    @classmethod
+    def from_data(
+        cls,
+        data: Mapping[str, Any],
+        *,
+        functions: Mapping[str, Callable[..., Any]] | None = None,
+        agents: Mapping[str, Agent[Any]] | None = None,
+    ) -> Self:
+        """Make a graph of plain data that names its functions and agents.
+
+        Args:
+            data: ``{"start", "nodes", "edges", "ends", "merges", "max_steps"}``; a node is the
+                name of a function, or a mapping with one of function, agent, tool, ask, graph,
+                parallel, foreach, and what ``Node`` takes.
+            functions: Nodes' functions and edges' conditions, by name.
+            agents: By name.
+
+        Raises:
+            Misuse: It is no such data, or a name is nowhere; the message says where.
+        """
+        return cls(**read_graph(data, functions or {}, agents or {}, make=cls))
+
+    def __repr__(self) -> str:
+        return f"Graph({list(self.nodes)}, start={self.start!r})"
+
+    def edges_of(self, name: str) -> Sequence[Edge]:
+        """The edges that begin at a node."""
+        return self._edges_of[name]
+
+    def to_mermaid(self) -> str:
+        """The graph as Mermaid text."""
+        return draw(self.nodes, self.edges, start=self.start, ends=self.ends)
+
+    def agents(self) -> Iterator[Agent[Any]]:
+        """The agents of its nodes, those inside of others too."""
+        return _agents_in(self.nodes.values())
+
+    @cached_property
+    def digest(self) -> str:
+        """What tells it from a graph with other nodes, edges or conditions."""
+        return hashlib.sha256(self.to_mermaid().encode()).hexdigest()
+
+    @cached_property
+    def ahead(self) -> Mapping[str, frozenset[str]]:
+        """The nodes that can be reached from each, without going back in a cycle."""
+        return _reachable([*self.nodes], self._edges_of, self.start)
+
+    def _check(self) -> None:
+        if self.start not in self.nodes:
+            raise Misuse(f"the graph has no node {self.start!r} to start at: {_names(self.nodes)}")
+        for name in (*self.ends, *(end for edge in self.edges for end in edge[:2])):
+            if name not in self.nodes:
+                raise Misuse(f"the graph has no node {name!r}: {_names(self.nodes)}")
+        check_whole("max_steps", self.max_steps, least=1, none="the run's max_turns")
+        for name, merge in self.merges.items():
+            if merge not in MERGES if isinstance(merge, str) else not callable(merge):
+                known = ", ".join(map(repr, MERGES))
+                raise Misuse(f"the merge of {name!r} is {merge!r}: give {known} or a function")
+            if not isinstance(merge, str) and inspect.iscoroutinefunction(merge):
+                raise Misuse(f"the merge of {name!r} is async: give a plain function")
+        for agent in self.agents():
+            named = [tool for tool in agent.tools or () if isinstance(tool, str)]
+            if named:
+                # Nobody looks names up in a graph.
+                raise Misuse(
+                    f"the agent {agent.id!r} of the graph names the tool {named[0]!r}: give it the "
+                    "tool itself, Agent(tools=[...])"
+                )
+
+
+def _agents_in(nodes: Iterable[Node]) -> Iterator[Agent[Any]]:
+    for node in nodes:
+        if isinstance(node.work, AgentTask):
+            yield node.work.agent
+        yield from _agents_in(inner for _, inner in members_of(node.work))
+
+
+def _names(nodes: Iterable[str]) -> str:
+    return f"there are {', '.join(map(repr, nodes)) or 'none'}"
+
+
+def _read_edge(edge: Sequence[Any]) -> Edge:
+    if isinstance(edge, str) or not 2 <= len(edge) <= 3:
+        raise Misuse(f"{edge!r} is no edge: give (source, target) or (source, target, condition)")
+    read = Edge(*edge)
+    if read.condition is not None and not callable(read.condition):
+        raise Misuse(
+            f"the condition from {read.source!r} to {read.target!r} is a "
+            f"{type(read.condition).__name__}: give a function of the board"
+        )
+    if read.condition is not None:
+        check_fit(read.condition, f"the condition from {read.source!r} to {read.target!r}", "board")
+    return read
+
+
+def _reachable(
+    names: list[str], edges_of: Mapping[str, Sequence[Edge]], start: str
+) -> dict[str, frozenset[str]]:
+    """What lies ahead of each node when edges that close a cycle are left out.
+
+    The walk is depth first, from the start and in the order of the edges; an edge back to a
+    node that is still being walked closes a cycle.
+    """
+    ahead: dict[str, frozenset[str]] = {}
+    for root in (start, *names):
+        path: dict[str, set[str]] = {} if root in ahead else {root: set()}
+        left = [(root, iter(edges_of[root]))] if path else []
+        while left:
+            name, edges = left[-1]
+            edge = next(edges, None)
+            if edge is None:
+                left.pop()
+                ahead[name] = frozenset(path.pop(name))
+                if left:
+                    path[left[-1][0]] |= {name, *ahead[name]}
+            elif edge.target in ahead:
+                path[name] |= {edge.target, *ahead[edge.target]}
+            elif edge.target not in path:
+                path[edge.target] = set()
+                left.append((edge.target, iter(edges_of[edge.target])))
+    return ahead

@@ -1,0 +1,280 @@
+"""What the nodes of one pass share: log, question order, gather.
+
+Trip: what all nodes of one pass through a graph share, and how it keeps the log in step.
+
+What a node changed is in the log as the value of its step. The run's own board follows: it
+shows what the branches that met have done. A resumed run walks the graph again from its start;
+steps that are settled give back what they changed and are not done again, and what the board
+shows already is not put on it twice.
+
+Turnstile: questions that several branches ask keep their order when the run goes on.
+
+A host numbers questions as they come. Branches may come in another order when some of their
+nodes need not be run again, so the log keeps who came when.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar, cast
+
+from upshot.contract.base.enums import Effect, ErrorCode
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.pending import Pending
+from upshot.contract.run_control import BoardSnapshot
+from upshot.engines.graph.branches import Added, BoardCopy, Change
+from upshot.engines.loop import keeps_points, save_point
+from upshot.runs.engine_api.exceptions import Failed, Interrupted, Parked
+from upshot.runs.engine_api.run_host import RunHost
+from upshot.runs.engine_api.run_view import Run
+from upshot.state.board import Board
+
+__all__ = ["GraphRun", "QuestionOrder", "together"]
+
+T = TypeVar("T")
+
+
+async def together(
+    works: Sequence[Coroutine[Any, Any, T]], *, at_once: int | None = None
+) -> list[T]:
+    """Do all of *works* at the same time.
+
+    A failure cancels the others. One that is parked does not: the others go on to their end,
+    so that all that is waited for is known at once.
+
+    Args:
+        works: What is done.
+        at_once: How many at most at the same time, None for all.
+
+    Returns:
+        What came of each, in the order given.
+
+    Raises:
+        Parked: Nothing failed, and people are waited for.
+        Exception: What the first in order of those that failed raised.
+    """
+    if len(works) == 1:
+        return [await works[0]]
+    gate = None if at_once is None else asyncio.Semaphore(at_once)
+    tasks = [asyncio.ensure_future(_within(gate, work)) for work in works]
+    try:
+        await _until_settled(tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        # Also when we are cancelled: nothing may be left behind.
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for work in works:
+            # One that was cancelled before its turn would be told as never awaited.
+            work.close()
+    return _values(tasks)
+
+
+async def _within(gate: asyncio.Semaphore | None, work: Coroutine[Any, Any, T]) -> T:
+    if gate is None:
+        return await work
+    async with gate:
+        return await work
+
+
+async def _until_settled(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    """Wait until all are done, or one has failed."""
+    left: set[asyncio.Task[Any]] = set(tasks)
+    while left:
+        done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+        if any(_failure(task) is not None for task in done):
+            return
+
+
+def _values(tasks: Sequence[asyncio.Task[T]]) -> list[T]:
+    # One that failed by itself comes before those that were cancelled because of it.
+    failures = [failure for task in tasks if (failure := _failure(task)) is not None]
+    failures.sort(key=lambda failure: isinstance(failure, asyncio.CancelledError))
+    if failures:
+        raise failures[0]
+    pending: list[Pending] = []
+    for task in tasks:
+        error = task.exception()
+        if isinstance(error, Parked):
+            pending += error.pending
+    if pending:
+        raise Parked(*pending)
+    return [task.result() for task in tasks]
+
+
+def _failure(task: asyncio.Task[Any]) -> BaseException | None:
+    """Why *task* failed, None where it did not or is parked."""
+    if task.cancelled():
+        return asyncio.CancelledError()
+    error = task.exception()
+    return None if isinstance(error, Parked) else error
+
+
+class QuestionOrder:
+    """Lets askers pass in the order in which they first came.
+
+    Args:
+        host: Asks people, and keeps the order in the log.
+        key: What the keys of its steps begin with.
+
+    Attributes:
+        has_changed: Whether the graph has changed since: who asked first may not come any more.
+    """
+
+    def __init__(self, host: RunHost, key: str) -> None:
+        self.has_changed: bool = False
+        self._host = host
+        self._key = key
+        self._order: list[Json] = []
+        self._passed = 0
+        self._moved = asyncio.Event()
+
+    async def ask(self, asker: str, question: str, choices: tuple[str, ...]) -> Json:
+        """Ask a person, when all who came before have asked.
+
+        Args:
+            asker: Unique in the run, and the same when the run goes on.
+            question: What is asked.
+            choices: What may be answered, empty for anything.
+
+        Returns:
+            The answer.
+
+        Raises:
+            Parked: Nobody can answer now.
+            Failed: The graph has changed, and others have asked who have not come yet; code
+                dead_end. Their answers would be taken for those of this one.
+        """
+        place = await self._place_of(asker)
+        while self._passed < place:
+            await self._moved.wait()
+        self._passed += 1
+        moved, self._moved = self._moved, asyncio.Event()
+        # The host takes its number before it first waits, so the next may come at once.
+        moved.set()
+        return await self._host.ask_user(question, choices=choices)
+
+    async def _place_of(self, asker: str) -> int:
+        while asker not in self._order:
+            place = len(self._order)
+            if self.has_changed and place > self._passed:
+                self._check_known(f"{self._key}{place + 1}", asker)
+            came = await self._host.step(f"{self._key}{place + 1}", Effect.READ, lambda: asker)
+            if place == len(self._order):
+                self._order.append(came)
+        return self._order.index(asker)
+
+    def _check_known(self, key: str, asker: str) -> None:
+        if not self._host.is_settled(key):
+            before = self._order[self._passed]
+            message = (
+                f"the graph asks at {asker!r} now, and the run was to be answered at {before!r}"
+            )
+            raise Failed(ErrorCode.DEAD_END, message, details={"node": before})
+
+
+# Steps that wait for nothing would keep timers, cancels and other runs waiting: after so many of
+# them the event loop gets its turn.
+_STEPS_A_TURN = 32
+
+
+class GraphRun:
+    """One pass of an engine through its graph or machine.
+
+    Args:
+        run: The run.
+        host: Its host.
+        board: The run's own.
+        name: Of what is gone through, for the keys of its steps.
+
+    Attributes:
+        run: The run.
+        host: Its host.
+        key: What all keys of its steps begin with.
+        questions: Keeps questions in the order in which they were first asked.
+        origin: What the log says of the beginning.
+    """
+
+    def __init__(self, run: Run, host: RunHost, board: Board, *, name: str = "graph") -> None:
+        self.run = run
+        self.host = host
+        self.key: str = f"{name}-{run.attempt}/"
+        self.questions: QuestionOrder = QuestionOrder(host, f"{self.key}question-")
+        self.origin: JsonObject = {}
+        self._board = board
+        self._keeps_points = keeps_points(host)
+        # How many messages of each channel an earlier session has put on the board.
+        self._shown: dict[str, int] = {}
+        self._messages: list[Added] = []
+        self._variables: JsonObject = {}
+        self._steps = 0
+
+    async def begin(self, *, facts: JsonObject | None = None) -> Board:
+        """The board as it was before any node ran, also when the run goes on.
+
+        Args:
+            facts: What else is to be known of the beginning when the run goes on.
+        """
+        now = self._board.snapshot()
+        counts = {channel: len(messages) for channel, messages in now.channels.items()}
+        form = await self.host.step(
+            f"{self.key}start",
+            Effect.READ,
+            lambda: {"variables": now.variables, "messages": counts, **(facts or {})},
+        )
+        self.origin = cast("JsonObject", form)
+        first = cast("dict[str, JsonObject]", form)
+        seeds = cast("dict[str, int]", first["messages"])
+        self._shown = {channel: count - seeds.get(channel, 0) for channel, count in counts.items()}
+        before = BoardSnapshot(
+            channels={channel: now.channels[channel][:count] for channel, count in seeds.items()},
+            variables=first["variables"],
+            seeded=now.seeded,
+        )
+        return BoardCopy(Board.restore(before), run=self._board)
+
+    def commit(self, story: Sequence[Change]) -> None:
+        """Have the run's board show *story* before anything else is really done."""
+        for change in story:
+            self._messages += change.messages
+            self._variables.update(change.variables)
+
+    def flush(self) -> None:
+        """Put on the run's board what it shall show and does not yet."""
+        for channel, messages in self._messages:
+            shown = min(self._shown.get(channel, 0), len(messages))
+            if shown:
+                self._shown[channel] -= shown
+            self._board.extend(messages[shown:], channel)
+        self._messages.clear()
+        if self._variables:
+            for name, value in self._variables.items():
+                if not self._board.shows(name, value):
+                    self._board.set(name, value)
+            self._variables.clear()
+
+    async def name_point(self, step: str, key: str, iteration: int) -> None:
+        """Give the host a checkpoint before *step*, if it keeps any and the step is to be done.
+
+        Args:
+            step: The node or state that comes next, and is all that comes next.
+            key: What it has in the log.
+            iteration: How many there were before it.
+        """
+        if self._keeps_points and not self.host.is_settled(key):
+            self.flush()
+            await save_point(self.run, self.host, self._board, step=step, iteration=iteration)
+
+    async def stop_if_asked(self) -> None:
+        """Follow a wish to stop, before a step.
+
+        Raises:
+            Interrupted: There is one.
+        """
+        self._steps += 1
+        if self._steps % _STEPS_A_TURN == 0:
+            await asyncio.sleep(0)
+        wish = await self.host.interrupts()
+        if wish:
+            raise Interrupted(wish.cause, wish.detail)

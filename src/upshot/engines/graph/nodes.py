@@ -1,0 +1,247 @@
+"""What the nodes of a graph do, as plain values."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
+from typing import Any, TypeAlias, cast
+
+from upshot.contract.agent import Agent
+from upshot.contract.base.checks import check_amount, check_whole, kind_of
+from upshot.contract.base.enums import Effect
+from upshot.contract.base.structs import Json
+from upshot.contract.model_calls import Request
+from upshot.contract.result import OUTPUT_VAR
+from upshot.engines.common import check_fit
+from upshot.errors import Misuse
+
+__all__ = [
+    "AgentTask",
+    "BoardFunction",
+    "ForEach",
+    "Node",
+    "Parallel",
+    "Question",
+    "ToolTask",
+    "as_node",
+    "members_of",
+]
+
+# A user's function of the board; what it gives is checked where it is used.
+BoardFunction: TypeAlias = Callable[..., object]
+
+
+@dataclass(frozen=True)
+class AgentTask:
+    """Have an agent work on a request, as a run inside this one; its answer is a message.
+
+    Attributes:
+        agent: Who.
+        request: What is asked: a text, a Request, or a function of the board that gives one.
+            None is the text of the last message on the main channel; for the items of a
+            ForEach, that and the item.
+    """
+
+    agent: Agent[Any]
+    request: str | Request | BoardFunction | None = None
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether its answer is a value and no text."""
+        return self.agent.output_type is not None and self.agent.output_type is not str
+
+
+@dataclass(frozen=True)
+class ToolTask:
+    """Call a tool of the run, through all its gates.
+
+    Attributes:
+        tool: Its name.
+        arguments: A mapping, or a function of the board that gives one.
+    """
+
+    tool: str
+    arguments: Mapping[str, Json] | BoardFunction = field(default_factory=dict[str, Json])
+
+
+@dataclass(frozen=True)
+class Question:
+    """Ask a person; where nobody can answer now, the run is parked.
+
+    Attributes:
+        text: The question, or a function of the board that gives it.
+        choices: What may be answered, empty for anything.
+    """
+
+    text: str | BoardFunction
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """Do several things at the same time, each on a copy of the board; changes are merged.
+
+    Attributes:
+        branches: What is done, by name; changes are merged in this order.
+    """
+
+    branches: Mapping[str, object]
+
+    def __post_init__(self) -> None:
+        if not self.branches:
+            raise Misuse("Parallel needs at least one branch")
+        nodes = {name: as_node(name, work) for name, work in self.branches.items()}
+        object.__setattr__(self, "branches", nodes)
+
+
+@dataclass(frozen=True)
+class ForEach:
+    """Do the same for every item, at the same time, each on a copy of the board.
+
+    The values that come of it are kept as a list, in the order of the items.
+
+    Attributes:
+        items: A variable that holds a list, or a function of the board that gives one.
+        work: What is done; it finds its item in a variable, and an agent that no request is named
+            for is asked about it.
+        name: Of that variable.
+        at_once: How many at most are worked on at the same time; None is all.
+    """
+
+    items: str | BoardFunction
+    work: object
+    name: str = "item"
+    at_once: int | None = None
+
+    def __post_init__(self) -> None:
+        check_whole("ForEach.at_once", self.at_once, least=1, none="all")
+        object.__setattr__(self, "work", as_node("work", self.work))
+
+    @cached_property
+    def own_names(self) -> frozenset[str]:
+        """The variables that are each item's own: those of nodes that return something.
+
+        Such a node sets its variable for every item, and what functions set themselves is not
+        among them: two that do so may overlook that the other does it too.
+        """
+        work = as_node("work", self.work)
+        named = (work.output,) if work.output else ()
+        return frozenset((*named, *_returned_names(work.work)))
+
+
+@dataclass(frozen=True)
+class Node:
+    """What a node does, and how often it is tried.
+
+    Attributes:
+        work: A function of the board (or of board and run), sync or async; an Agent, a Graph,
+            or one of the other values of this module.
+        attempts: How often it is tried, at least 1.
+        backoff_s: Seconds before the second try; doubled for each one after it. What an error
+            says in ``retry_after_s`` is a floor.
+        effect: read, write or destructive: what a function does outside.
+        idempotent: Whether it may run again when the process ended in it. False makes the run
+            fail then, with code interrupted.
+        output: The variable that takes what it returns. "" is the node's name for a tool, a
+            question, ForEach and an agent with an output type; then a function returns None, its
+            board, or variables to set.
+        asks: Whether a person may be asked in it.
+        wants_run: Whether it is a function of board and run.
+    """
+
+    work: object
+    _: KW_ONLY
+    attempts: int = 1
+    backoff_s: float = 0.5
+    effect: Effect = Effect.WRITE
+    idempotent: bool = True
+    output: str = ""
+    asks: bool = field(init=False, default=False, repr=False)
+    wants_run: bool = field(init=False, default=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_whole("Node.attempts", self.attempts, least=1)
+        check_amount("Node.backoff_s", self.backoff_s, is_endless=False)
+        work = self.work
+        if isinstance(work, Agent):
+            object.__setattr__(self, "work", AgentTask(cast("Agent[Any]", work)))
+        object.__setattr__(self, "effect", Effect(self.effect))
+        work = cast("object", vars(self)["work"])
+        object.__setattr__(self, "asks", _asks(work))
+        object.__setattr__(self, "wants_run", callable(work) and _takes_run(work))
+        if self.attempts > 1 and self.asks:
+            raise Misuse("a node that asks a person cannot be tried again: ask in one of its own")
+
+
+# What they return is kept under the name of their node, if no other is given.
+_NAMED = (ToolTask, Question, ForEach)
+_WORKS: tuple[type, ...] = (Agent, AgentTask, ToolTask, Question, Parallel, ForEach)
+
+
+def as_node(name: str, work: object) -> Node:
+    """*work* as a Node.
+
+    Raises:
+        Misuse: It is nothing that a node can do.
+    """
+    if isinstance(work, Node):
+        as_node(name, work.work)
+        return work
+    known = isinstance(work, _WORKS)
+    if known or callable(work) or hasattr(work, "nodes"):
+        node = Node(work)
+        if callable(work) and not known and not hasattr(work, "nodes"):
+            taken = ("board", "run") if node.wants_run else ("board",)
+            check_fit(work, f"the function of node {name!r}", *taken)
+        return node
+    raise Misuse(
+        f"node {name!r} is {kind_of(work)}: give a function of the board, an Agent, a "
+        "Graph, or a Node, AgentTask, ToolTask, Question, Parallel or ForEach"
+    )
+
+
+def members_of(work: object) -> Iterator[tuple[str, Node]]:
+    """The nodes inside of *work*, by name."""
+    match work:
+        case Parallel(branches=branches):
+            yield from ((name, as_node(name, node)) for name, node in branches.items())
+        case ForEach(work=inner):
+            yield "work", as_node("work", inner)
+        case _:
+            nodes: Mapping[str, Node] = getattr(work, "nodes", {})
+            yield from nodes.items()
+
+
+def _returned_names(work: object) -> Iterator[str]:
+    """The variables that take what nodes in *work* return."""
+    if hasattr(work, "nodes"):
+        # What a graph gives.
+        yield OUTPUT_VAR
+    for name, node in members_of(work):
+        inner = node.work
+        is_own = inner.is_typed if isinstance(inner, AgentTask) else isinstance(inner, _NAMED)
+        if node.output or is_own:
+            yield node.output or name
+        if not isinstance(inner, ForEach):
+            yield from _returned_names(inner)
+
+
+def _asks(work: object) -> bool:
+    """Whether a person may be asked in *work*."""
+    return isinstance(work, Question) or any(node.asks for _, node in members_of(work))
+
+
+def _takes_run(function: BoardFunction) -> bool:
+    """Whether *function* wants the run besides the board."""
+    try:
+        parameters = inspect.signature(function, follow_wrapped=False).parameters.values()
+        if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
+            # A decorator that hands on whatever it is given wants what it wraps wants.
+            parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    needed = [p for p in parameters if p.kind in plain and p.default is inspect.Parameter.empty]
+    return len(needed) > 1

@@ -1,0 +1,516 @@
+"""A YAML or JSON text as pieces with locations, and faults at them.
+
+Documents: the text of a machine as pieces that know their place.
+
+YAML is read from the parser's events and never by loading objects. Plain words mean what YAML
+1.2 says: ``yes`` and ``no`` are texts, so states may be called so. An alias is not copied, and
+what all aliases come to is counted, so a text of a few lines cannot become a large machine. A
+merge key, ``<<: *base``, takes in what a mapping lacks, and each piece keeps the place where it
+is written.
+
+Source:
+    YAML 1.2.2; for merge keys "Merge Key Language-Independent Type for YAML Version 1.1", which
+    1.2 leaves out and people write all the same.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
+
+from upshot.errors import Misuse, need_of_extra
+
+__all__ = [
+    "BrokenMachine",
+    "Listing",
+    "MAX_BYTES",
+    "MachineFault",
+    "Mark",
+    "Piece",
+    "Scalar",
+    "Table",
+    "nearest",
+    "read_data",
+    "read_yaml",
+]
+
+Severity = Literal["fault", "warning"]
+
+# More would only bury the first.
+_MOST_TOLD = 50
+_TELLING = 3
+
+
+class Mark(NamedTuple):
+    """A place in a machine.
+
+    Attributes:
+        file: As it was given, "" where the machine is no file.
+        line: From 1; 0 where there is no text.
+        column: From 1; 0 where there is no text.
+        path: The way to it, such as "states.draft.transitions[0].to".
+    """
+
+    file: str = ""
+    line: int = 0
+    column: int = 0
+    path: str = ""
+
+    def __str__(self) -> str:
+        if self.line:
+            return f"{self.file or 'machine'}:{self.line}:{self.column}"
+        return ": ".join(filter(None, (self.file, self.path))) or "machine"
+
+
+class MachineFault(NamedTuple):
+    """One thing that is wrong with a machine.
+
+    Attributes:
+        mark: Where.
+        found: What stands there.
+        expected: What should.
+        severity: "fault", or "warning" for what may be meant so.
+        kind: A word for it, such as "unknown_state".
+    """
+
+    mark: Mark
+    found: str
+    expected: str
+    severity: Severity = "fault"
+    kind: str = "wrong"
+
+    def __str__(self) -> str:
+        word = "" if self.severity == "fault" else f"{self.severity}: "
+        return f"{self.mark}: {word}{self.found}: expected {self.expected}"
+
+
+class BrokenMachine(Misuse):
+    """A machine cannot be loaded; the message lists all that is wrong with it.
+
+    Attributes:
+        faults: All of it, in the order of the text.
+    """
+
+    def __init__(self, faults: Sequence[MachineFault]) -> None:
+        self.faults: tuple[MachineFault, ...] = tuple(faults)
+        fatal = [fault for fault in faults if fault.severity == "fault"]
+        lines = [str(fault) for fault in fatal[:_MOST_TOLD]]
+        if more := len(fatal) - len(lines):
+            lines.append(f"and {more} more")
+        if len(lines) > 1:
+            lines.insert(0, f"the machine has {len(fatal)} faults")
+        super().__init__("\n".join(lines))
+
+    def __reduce__(self) -> tuple[type[BrokenMachine], tuple[tuple[MachineFault, ...]]]:
+        return type(self), (self.faults,)
+
+
+def nearest(word: str, known: Iterable[str], what: str) -> str:
+    """What is expected instead of *word*: the nearest names, else those there are.
+
+    Args:
+        word: What was found.
+        known: All names that would do.
+        what: What they are, such as "a state".
+    """
+    names = list(known)
+    near = difflib.get_close_matches(word, names, n=_TELLING)
+    if near:
+        return f"{what}; did you mean {' or '.join(map(repr, near))}?"
+    if not names:
+        return f"{what}; there are none"
+    listed = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+    return f"{what}: one of {listed}"
+
+
+MAX_BYTES = 1_000_000
+_MAX_DEPTH = 64
+_MAX_PIECES = 50_000
+
+_INTEGER = re.compile(r"[-+]?[0-9]{1,300}|0o[0-7]{1,300}|0x[0-9a-fA-F]{1,240}")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,4})?")
+_DIGITS = re.compile(r"[-+]?[0-9]+")
+_TOO_LONG = 10**300
+_TOO_MANY_DIGITS = ("a number of more than 300 digits", "one of at most 300")
+_WANTED_NUMBER = "a number that JSON has"
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_WANTED_TEXT = "text that can be written in UTF-8"
+_WORDS: dict[str, bool | None] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_ITEMS_WANTED = f"at most {_MAX_PIECES} values, aliases counted as often as they are used"
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A text, number, truth value or null.
+
+    Attributes:
+        mark: Where it begins.
+        value: What it is.
+        text: As it is written, quotes taken off.
+        style: How YAML has it: "" plain, a quotation mark, "|" or ">".
+    """
+
+    mark: Mark
+    value: str | float | bool | None
+    text: str = ""
+    style: str = ""
+    weight: int = 1
+
+
+@dataclass(slots=True)
+class Listing:
+    """Several pieces in order."""
+
+    mark: Mark
+    items: list[Piece] = field(default_factory=list["Piece"])
+    weight: int = 1
+
+
+@dataclass(slots=True)
+class Table:
+    """Pieces by name, in order; a name that stands twice is told and its first piece kept."""
+
+    mark: Mark
+    items: dict[str, Piece] = field(default_factory=dict[str, "Piece"])
+    marks: dict[str, Mark] = field(default_factory=dict[str, Mark])
+    weight: int = 1
+
+
+Piece: TypeAlias = Scalar | Listing | Table
+
+
+def read_data(data: object, faults: list[MachineFault], *, file: str = "") -> Piece | None:
+    """Make pieces of plain data.
+
+    Args:
+        data: Mappings, lists, texts, numbers, truth values and None.
+        faults: Takes what is wrong with it.
+        file: What its places are told of.
+
+    Returns:
+        The whole; None where it is too large or holds itself.
+    """
+    try:
+        return _Pieces(faults, file).of(data, "", 0)
+    except _TooLarge as problem:
+        faults.append(_too_large(Mark(file), str(problem)))
+        return None
+
+
+def read_yaml(text: str, faults: list[MachineFault], *, file: str = "") -> Piece | None:
+    """Make pieces of a YAML text, of which JSON is a part.
+
+    Args:
+        text: One document.
+        faults: Takes what is wrong with it.
+        file: What its places are told of.
+
+    Returns:
+        The whole; None where it is empty or cannot be read to its end.
+
+    Raises:
+        Misuse: The extra is not installed.
+    """
+    try:
+        # Not an import statement: it is an extra without type stubs.
+        yaml: Any = importlib.import_module("yaml")
+    except ImportError as error:
+        raise Misuse(need_of_extra("a machine in YAML", "machine")) from error
+    if len(text.encode("utf-8", "replace")) > MAX_BYTES:
+        faults.append(_too_large(Mark(file, 1, 1), f"more than {MAX_BYTES:,} bytes"))
+        return None
+    if (lone := _SURROGATE.search(text)) is not None:
+        before = text[: lone.start()]
+        mark = Mark(file, before.count("\n") + 1, lone.start() - before.rfind("\n"))
+        faults.append(MachineFault(mark, f"the character {lone[0]!r}", _WANTED_TEXT, kind="yaml"))
+        return None
+    composer = _Composer(faults, file)
+    try:
+        composer.take(yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+    except _TooLarge as problem:
+        faults.append(_too_large(composer.mark, str(problem)))
+        return None
+    except yaml.YAMLError as error:
+        faults.append(_unreadable(error, text, file))
+        return None
+    return composer.root
+
+
+class _TooLarge(Exception):
+    """It is deeper or larger than any machine."""
+
+
+def _too_large(mark: Mark, found: str) -> MachineFault:
+    return MachineFault(mark, found, f"a machine of a size that a person can read: {_LIMITS}")
+
+
+_LIMITS = f"{MAX_BYTES:,} bytes, {_MAX_DEPTH} levels, {_ITEMS_WANTED}"
+
+
+def _unreadable(error: Any, text: str, file: str) -> MachineFault:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None)
+    said, wanted = " ".join(str(problem or error).split()), "one YAML document"
+    if mark and "cannot start any token" in said and _is_at_tab(text, mark.line, mark.column):
+        said, wanted = "a tab in the indentation", "spaces: YAML takes no tabs there"
+    # YAML counts from 0, people from 1.
+    place = Mark(file, mark.line + 1, mark.column + 1) if mark else Mark(file, 1, 1)
+    return MachineFault(place, f"this is no YAML ({said})", wanted, kind="yaml")
+
+
+def _is_at_tab(text: str, line: int, column: int) -> bool:
+    lines = text.splitlines()
+    if line >= len(lines):
+        return False
+    before, at = lines[line][:column], lines[line][column : column + 1]
+    return at == "\t" and not before.strip()
+
+
+class _Pieces:
+    """Pieces of plain data."""
+
+    def __init__(self, faults: list[MachineFault], file: str) -> None:
+        self._faults = faults
+        self._file = file
+        self._count = 0
+
+    def of(self, value: object, path: str, depth: int) -> Piece:
+        self._count += 1
+        if depth > _MAX_DEPTH or self._count > _MAX_PIECES:
+            raise _TooLarge("this much data")
+        mark = Mark(self._file, path=path)
+        if isinstance(value, Mapping):
+            table = Table(mark)
+            for name, item in cast("Mapping[object, object]", value).items():
+                key = self._text(name, mark) if isinstance(name, str) else str(name)
+                at = Mark(self._file, path=_below(path, key))
+                if not isinstance(name, str):
+                    self._faults.append(MachineFault(at, f"the key {name!r}", "a text as key"))
+                table.marks[key] = at
+                table.items[key] = self.of(item, at.path, depth + 1)
+            return table
+        if isinstance(value, list | tuple):
+            items = enumerate(cast("Iterable[object]", value))
+            return Listing(mark, [self.of(item, f"{path}[{n}]", depth + 1) for n, item in items])
+        if isinstance(value, str):
+            text = self._text(value, mark)
+            return Scalar(mark, text, text, '"')
+        if value is None or isinstance(value, bool):
+            return Scalar(mark, value, {None: "null", True: "true", False: "false"}[value])
+        if isinstance(value, int | float):
+            return self._number(value, mark)
+        found = f"{type(value).__name__} {value!r:.40}"
+        wanted = "a mapping, list, text, number, true, false or null"
+        self._tell(mark, found, wanted)
+        return Scalar(mark, None)
+
+    def _text(self, value: str, mark: Mark) -> str:
+        # A class of its own may write itself in another way.
+        text = str.__str__(value)
+        if _SURROGATE.search(text) is None:
+            return text
+        self._tell(mark, f"the text {text!r:.40}", _WANTED_TEXT)
+        return text.encode("utf-8", "replace").decode()
+
+    def _number(self, value: float, mark: Mark) -> Scalar:
+        if isinstance(value, int):
+            if abs(value) < _TOO_LONG:
+                return Scalar(mark, int(value), str(int(value)))
+            self._tell(mark, *_TOO_MANY_DIGITS)
+        elif math.isfinite(value):
+            return Scalar(mark, float(value), str(float(value)))
+        else:
+            self._tell(mark, f"the number {float(value)}", _WANTED_NUMBER)
+        return Scalar(mark, None)
+
+    def _tell(self, mark: Mark, found: str, wanted: str) -> None:
+        self._faults.append(MachineFault(mark, found, wanted, kind="type"))
+
+
+def _below(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+class _Composer:
+    """Pieces of YAML events, on a stack of its own: depth of the text is no depth of calls."""
+
+    def __init__(self, faults: list[MachineFault], file: str) -> None:
+        self.root: Piece | None = None
+        self.mark = Mark(file, 1, 1)
+        self._faults = faults
+        self._file = file
+        self._open: list[Listing | Table] = []
+        # For each mapping that is open, the key whose value comes next.
+        self._keys: list[Scalar | None] = []
+        self._anchors: dict[str, Piece | None] = {}
+        self._names: list[str | None] = []
+        # For each that is open, what its merge key names.
+        self._bases: list[list[Table]] = []
+        self._documents = 0
+
+    def take(self, events: Iterable[Any]) -> None:
+        for event in events:
+            kind = type(event).__name__
+            start = event.start_mark
+            path = self._path()
+            self.mark = Mark(self._file, start.line + 1, start.column + 1, path)
+            if kind == "ScalarEvent":
+                self._refuse_tag(event)
+                self._place(self._named(event, self._scalar(event)))
+            elif kind == "AliasEvent":
+                self._place(self._alias(event.anchor))
+            elif kind in ("MappingStartEvent", "SequenceStartEvent"):
+                self._refuse_tag(event)
+                self._begin(Table(self.mark) if kind[0] == "M" else Listing(self.mark), event)
+            elif kind in ("MappingEndEvent", "SequenceEndEvent"):
+                self._end()
+            elif kind == "DocumentStartEvent":
+                self._documents += 1
+                if self._documents > 1:
+                    self._tell("another document", "one document in a file")
+                    return
+
+    def _begin(self, piece: Listing | Table, event: Any) -> None:
+        if len(self._open) >= _MAX_DEPTH:
+            raise _TooLarge(f"more than {_MAX_DEPTH} levels")
+        if event.anchor:
+            # It cannot be used before it is whole.
+            self._anchors[event.anchor] = None
+        self._names.append(event.anchor)
+        self._open.append(piece)
+        self._keys.append(None)
+        self._bases.append([])
+
+    def _end(self) -> None:
+        piece, anchor = self._open.pop(), self._names.pop()
+        key = self._keys.pop()
+        if key is not None:
+            self._tell(f"the key {key.text!r} without a value", "a value")
+        for base in self._bases.pop():
+            assert isinstance(piece, Table)
+            for name, inner in base.items.items():
+                # What it says itself wins, and what is named first.
+                piece.items.setdefault(name, inner)
+                piece.marks.setdefault(name, base.marks[name])
+        if anchor:
+            self._anchors[anchor] = piece
+        self._place(piece)
+
+    def _place(self, piece: Piece) -> None:
+        """Put a whole piece where it belongs."""
+        if not self._open:
+            self.root = self.root or piece
+            return
+        holder = self._open[-1]
+        holder.weight += piece.weight
+        if holder.weight > _MAX_PIECES:
+            raise _TooLarge("more values than any machine has")
+        if isinstance(holder, Listing):
+            holder.items.append(piece)
+            return
+        key = self._keys[-1]
+        if key is not None:
+            self._keys[-1] = None
+            if key.text == "<<" and not key.style:
+                self._merge(key, piece)
+            elif key.text in holder.items:
+                first = holder.marks[key.text].line
+                found = f"the key {key.text!r} a second time"
+                mark = key.mark._replace(path=_below(self._path(), key.text))
+                wanted = f"each key once; it stands in line {first} too"
+                self._faults.append(MachineFault(mark, found, wanted, kind="duplicate"))
+            else:
+                holder.items[key.text], holder.marks[key.text] = piece, key.mark
+        elif isinstance(piece, Scalar):
+            path = _below(piece.mark.path, piece.text)
+            mark = piece.mark._replace(path=path)
+            self._keys[-1] = Scalar(mark, piece.value, piece.text, piece.style)
+        else:
+            self._faults.append(MachineFault(piece.mark, "a key that is no text", "a text as key"))
+            self._keys[-1] = Scalar(piece.mark, None, "?")
+
+    def _merge(self, key: Scalar, piece: Piece) -> None:
+        """Keep what the mapping that is open takes in when it ends."""
+        named = piece.items if isinstance(piece, Listing) else [piece]
+        bases = [one for one in named if isinstance(one, Table)]
+        if self._bases[-1]:
+            wanted = "one with a list: <<: [*one, *other]"
+            self._faults.append(MachineFault(key.mark, "a second <<", wanted, kind="duplicate"))
+        elif len(bases) < len(named):
+            found = "<< with a value that is no mapping"
+            wanted = "<<: *name of a mapping, or a list of such"
+            self._faults.append(MachineFault(key.mark, found, wanted, kind="yaml"))
+        else:
+            self._bases[-1] += bases
+
+    def _path(self) -> str:
+        path = ""
+        for holder, key in zip(self._open, self._keys, strict=True):
+            if isinstance(holder, Listing):
+                path = f"{path}[{len(holder.items)}]"
+            elif key is not None:
+                path = _below(path, key.text)
+        return path
+
+    def _named(self, event: Any, piece: Scalar) -> Scalar:
+        if event.anchor:
+            self._anchors[event.anchor] = piece
+        return piece
+
+    def _scalar(self, event: Any) -> Scalar:
+        style = event.style or ""
+        # libyaml does not decode what surrogates stand for; a text must be writable.
+        text = cast("str", event.value)
+        plain = style == "" and event.tag is None
+        value = _resolve(text) if plain else text
+        if isinstance(value, float) and _DIGITS.fullmatch(text):
+            self._tell(*_TOO_MANY_DIGITS)
+        elif isinstance(value, float) and not math.isfinite(value):
+            self._tell(f"the number {text:.40}", _WANTED_NUMBER)
+        return Scalar(self.mark, value, text, style)
+
+    def _alias(self, name: str) -> Piece:
+        piece = self._anchors.get(name)
+        if piece is None:
+            held = name in self._anchors
+            found = f"the alias *{name} " + (
+                "inside of what it stands for" if held else "of nothing"
+            )
+            self._tell(found, f"an anchor &{name} before it")
+            return Scalar(self.mark, None)
+        return piece
+
+    def _refuse_tag(self, event: Any) -> None:
+        if event.tag is not None and event.tag not in _TAGS:
+            self._tell(f"the tag {event.tag}", "no tags: a machine is plain data")
+
+    def _tell(self, found: str, expected: str) -> None:
+        self._faults.append(MachineFault(self.mark, found, expected, kind="yaml"))
+
+
+# What "!" and "!!str" and the like come to.
+_TAGS = {"!", *(f"tag:yaml.org,2002:{name}" for name in ("str", "map", "seq"))}
+
+
+def _resolve(text: str) -> str | float | bool | None:
+    """What a plain word means in YAML 1.2.
+
+    Source:
+        YAML 1.2.2, section 10.3.2, the core schema.
+    """
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INTEGER.fullmatch(text):
+        return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    return text

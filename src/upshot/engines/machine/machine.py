@@ -1,0 +1,284 @@
+"""Machine: states and transitions, and its chart."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
+from typing import Any, Protocol
+
+import msgspec
+
+from upshot.contract.agent import Agent
+from upshot.contract.base.structs import JsonObject
+from upshot.engines.graph.graph import draw
+from upshot.engines.graph.nodes import AgentTask, ForEach, Node, Parallel, Question
+from upshot.engines.machine.document import MachineFault, Mark
+from upshot.engines.machine.expressions import Expression, Fields, Formula, expressions_of
+
+__all__ = ["Drawable", "Each", "Machine", "Retrying", "State", "Task", "Transition", "draw_machine"]
+
+_MAX_LABEL = 60
+
+
+class Drawable(Protocol):
+    """A machine, which draws itself with this and so cannot be imported here."""
+
+    @property
+    def states(self) -> Mapping[str, Any]:
+        """Its states by name."""
+        ...
+
+    @property
+    def initial(self) -> str:
+        """The name of the first."""
+        ...
+
+
+def draw_machine(machine: Drawable) -> str:
+    """Write a flow chart: states as nodes, transitions as edges with their conditions.
+
+    Where hooks lead is not known, so it is not shown.
+    """
+    drawing = _Drawing(machine)
+    return draw(drawing.nodes, drawing.edges, start=drawing.start, ends=drawing.ends)
+
+
+class _Drawing:
+    """A machine in the shape of a graph."""
+
+    def __init__(self, machine: Drawable) -> None:
+        self.nodes: Mapping[str, Node] = {n: _node(s) for n, s in machine.states.items()}
+        self.edges = [edge for state in machine.states.values() for edge in _edges(state)]
+        self.start = machine.initial
+        self.ends = frozenset(name for name, state in machine.states.items() if state.is_final)
+
+
+class _Label:
+    """What is written on an edge."""
+
+    def __init__(self, text: str) -> None:
+        self.__name__ = text if len(text) <= _MAX_LABEL else f"{text[: _MAX_LABEL - 3]}..."
+
+
+def _edges(state: Any) -> Iterator[tuple[str, str, Any]]:
+    for transition in state.transitions:
+        when = transition.when
+        yield state.name, transition.to, None if when is None else _Label(when.source.strip())
+    for code, to in state.on_error.items():
+        yield state.name, to, _Label(f"on error: {code}" if code else "on error")
+
+
+def _node(state: Any) -> Node:
+    if state.wait:
+        return Node(Question(state.wait))
+    if state.members:
+        return Node(Parallel({name: _task(task) for name, task in state.members.items()}))
+    if state.task is None:
+        return Node(_nothing)
+    if state.each is not None:
+        return Node(ForEach(state.each.items.source, _task(state.task), state.each.name))
+    return _task(state.task)
+
+
+def _task(task: Any) -> Node:
+    if task.machine is not None:
+        return Node(_Drawing(task.machine))
+    return Node(AgentTask(Agent(task.name)) if task.kind == "agent" else _nothing)
+
+
+def _nothing(_: object) -> None:
+    """Stands for a function, which is not looked at."""
+
+
+_NO_FIELDS = Fields({})
+
+
+@dataclass(frozen=True)
+class Transition:
+    """A way to another state.
+
+    Attributes:
+        to: Its name.
+        when: The condition, None for always.
+        mark: Where it stands.
+        is_broken: Whether it has a condition that cannot be read, which is a fault.
+    """
+
+    to: str
+    when: Expression | None = None
+    mark: Mark = Mark()
+    _: KW_ONLY
+    is_broken: bool = False
+
+
+@dataclass(frozen=True)
+class Retrying:
+    """How often something is tried.
+
+    Attributes:
+        max_attempts: At least 1.
+        backoff_s: Seconds before the second; doubled for each one after it.
+    """
+
+    max_attempts: int = 1
+    backoff_s: float = 0.5
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is done in a state, or for one item or member of it.
+
+    Attributes:
+        kind: What does it: "agent", "function" or "machine".
+        name: Of the agent or function; for people, of the machine.
+        machine: The sub-machine, None otherwise.
+        input: What it is given, None for what the machine was given.
+        retry: How often it is tried; None leaves that to the agent.
+        mark: Where it stands.
+    """
+
+    kind: str
+    name: str
+    _: KW_ONLY
+    machine: Machine | None = None
+    input: Formula | None = None
+    retry: Retrying | None = None
+    mark: Mark = Mark()
+
+
+@dataclass(frozen=True)
+class Each:
+    """The same is done for every item.
+
+    Attributes:
+        items: Gives a list, or a mapping, whose values are the items.
+        name: Under which expressions find the item.
+        key: Under which its output is kept; None makes a list of the outputs.
+        at_once: How many at most at the same time, None for all.
+    """
+
+    items: Expression
+    name: str = "item"
+    key: Expression | None = None
+    at_once: int | None = None
+
+
+@dataclass(frozen=True)
+class State:
+    """One state.
+
+    Attributes:
+        name: Its name.
+        mark: Where it stands.
+        is_final: Whether the machine ends in it.
+        task: What is done, None for nothing, or for members or a question.
+        each: For which items; None for once.
+        members: What is done at the same time, by name.
+        wait: What is waited for, "" for nothing.
+        input: What the question is given.
+        output: What the machine gives when it ends here, None for the output of the last state.
+        keeps: What is put into the context.
+        on_error: Where a failure leads, by its code; "" is any other.
+        transitions: In the order in which they are tried.
+    """
+
+    name: str
+    _: KW_ONLY
+    mark: Mark = Mark()
+    is_final: bool = False
+    task: Task | None = None
+    each: Each | None = None
+    members: Mapping[str, Task] = field(default_factory=dict[str, Task])
+    wait: str = ""
+    input: Formula | None = None
+    output: Formula | None = None
+    keeps: Fields = _NO_FIELDS
+    on_error: Mapping[str, str] = field(default_factory=dict[str, str])
+    transitions: tuple[Transition, ...] = ()
+
+    @cached_property
+    def tasks(self) -> tuple[Task, ...]:
+        """All that is done in it."""
+        return (*([] if self.task is None else [self.task]), *self.members.values())
+
+    @cached_property
+    def works(self) -> bool:
+        """Whether anything is done in it but finding the way on."""
+        return bool(self.tasks or self.wait)
+
+    @cached_property
+    def reads_handoff(self) -> bool:
+        """Whether any of its expressions looks at what an agent handed over."""
+        formulas = (self.input, self.output, self.keeps, *(task.input for task in self.tasks))
+        found = [one for formula in formulas for one in expressions_of(formula)]
+        found += [way.when for way in self.transitions if way.when is not None]
+        if self.each is not None:
+            found.append(self.each.items)
+        return any(one.reads_of_result("handoff") for one in found)
+
+    def targets(self) -> Iterator[str]:
+        """Where it may lead without a hook."""
+        yield from (transition.to for transition in self.transitions)
+        yield from self.on_error.values()
+
+
+@dataclass(frozen=True, eq=False)
+class Machine:
+    """States and the ways between them, read by ``load_machine`` and driven by a MachineEngine.
+
+    Attributes:
+        name: Of the machine.
+        states: By name, in the order of the text.
+        initial: The name of the first.
+        context: What the context begins with.
+        agents: Those that it describes itself, by name; None for one that has to be given.
+        max_steps: How many states may be entered; None is the run's ``max_turns``, and never
+            less than there are states.
+        file: Where it was read from, "" for data.
+        warnings: What may be meant so, and may not.
+        data: What it was made of, as plain data.
+    """
+
+    name: str
+    states: Mapping[str, State]
+    initial: str
+    _: KW_ONLY
+    context: JsonObject = field(default_factory=dict[str, Any])
+    agents: Mapping[str, Agent[Any] | None] = field(default_factory=dict[str, "Agent[Any] | None"])
+    max_steps: int | None = None
+    file: str = ""
+    warnings: tuple[MachineFault, ...] = ()
+    data: JsonObject = field(default_factory=dict[str, Any])
+
+    @cached_property
+    def digest(self) -> str:
+        """What tells it, with its sub-machines, from any other."""
+        made = hashlib.sha256(msgspec.json.encode(self.data, order="deterministic"))
+        for _, task in self.tasks():
+            if task.machine is not None:
+                made.update(task.machine.digest.encode())
+        return made.hexdigest()
+
+    def tasks(self) -> Iterator[tuple[Machine, Task]]:
+        """All that is done in it and its sub-machines, each with the machine it stands in."""
+        for state in self.states.values():
+            for task in state.tasks:
+                yield self, task
+                if task.machine is not None:
+                    yield from task.machine.tasks()
+
+    def to_mermaid(self) -> str:
+        """Write it as the text of a Mermaid flow chart, as ``upshot graph`` does.
+
+        States are nodes, transitions edges with their conditions. Where hooks lead is not
+        known, so it is not shown.
+
+        Source:
+            Mermaid, flow chart syntax, read 2025-11.
+        """
+        return draw_machine(self)
+
+    def __repr__(self) -> str:
+        return f"Machine({self.name!r}, states={list(self.states)})"

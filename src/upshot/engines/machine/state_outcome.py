@@ -1,0 +1,232 @@
+"""Outcome: what came of a state's work, as a value that the log keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from upshot.contract.agent_spec import HandoffEvent
+from upshot.contract.base.checks import has_own_output
+from upshot.contract.base.enums import ErrorCode, Status
+from upshot.contract.base.json_values import to_free_json
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.error import AgentError
+from upshot.contract.forms.flat_form import coerce_result, from_contract, to_contract
+from upshot.contract.result import AgentResult
+from upshot.contract.usage import Cost, Usage
+from upshot.engines.common import form_of, read_failure, read_handoff
+from upshot.runs.ending import read_returned
+from upshot.runs.engine_api.exceptions import Failed, Signal
+
+__all__ = ["NOTHING", "Outcome", "Unhandled", "summed"]
+
+_STATUS_OF = {ErrorCode.CANCELED: Status.CANCELED, ErrorCode.INTERRUPTED: Status.INTERRUPTED}
+
+
+class Outcome:
+    """What came of a state, an item or a member.
+
+    Args:
+        payload: What expressions see as ``output``.
+        result: The whole result; None makes one of the payload when it is asked for.
+        exception: What code raised that should not, None for everything else.
+        say: What an agent answered, which becomes a message; "" for nothing.
+        by_agent: Whether an agent said itself how it went.
+
+    Attributes:
+        payload: What expressions see as ``output``.
+        exception: What code raised that should not.
+        say: What an agent answered.
+        by_agent: Whether an agent said itself how it went.
+    """
+
+    __slots__ = ("_form", "_handoff", "_result", "by_agent", "exception", "payload", "say")
+
+    def __init__(
+        self,
+        payload: Json = None,
+        result: AgentResult[Any] | None = None,
+        *,
+        exception: Exception | None = None,
+        say: str = "",
+        by_agent: bool = False,
+    ) -> None:
+        self.payload: Json = payload
+        self.exception: Exception | None = exception
+        self.say: str = say
+        self.by_agent: bool = by_agent
+        self._result = result
+        self._form: JsonObject | None = None
+        self._handoff: HandoffEvent | None = None
+
+    @classmethod
+    def of(cls, result: AgentResult[Any], *, exception: Exception | None = None) -> Outcome:
+        """What came of something that has a result."""
+        return cls(_payload(result), result, exception=exception)
+
+    @classmethod
+    def of_agent(cls, result: AgentResult[Any]) -> Outcome:
+        """What an agent answered, or how it ended."""
+        return cls(_payload(result), result, say=result.content or "", by_agent=True)
+
+    @classmethod
+    def failed(cls, failure: Failed) -> Outcome:
+        """A failure."""
+        if isinstance(failure, Unhandled):
+            return failure.outcome
+        error = failure.error
+        status = _STATUS_OF.get(error.code, Status.FAILED)
+        content = failure.said or None
+        return cls.of(AgentResult[Any](status=status, error=error, content=content))
+
+    @classmethod
+    def raised(cls, exception: Exception) -> Outcome:
+        """What code raised: a failure that the code meant or was told of, or a bug."""
+        failure = read_failure(exception)
+        if failure is not None:
+            return cls.of(failure)
+        return cls.of(coerce_result(exception), exception=exception)
+
+    @classmethod
+    def read(cls, form: JsonObject) -> Outcome:
+        """What the log says came of something."""
+        outcome = cls(form.get("output"))
+        result = form.get("result")
+        if isinstance(result, dict):
+            # Kept as it was logged: few results are looked at again, and reading one costs.
+            outcome._form = result
+            outcome._handoff = read_handoff(form.get("handoff"))
+        return outcome
+
+    @property
+    def result(self) -> AgentResult[Any]:
+        """The whole result."""
+        if self._result is None:
+            if self._form is not None:
+                self._result = replace(from_contract(self._form), handoff=self._handoff)
+            else:
+                content = self.payload if isinstance(self.payload, str) else None
+                self._result = AgentResult[Any](output=self.payload, content=content)
+        return self._result
+
+    @property
+    def error(self) -> AgentError | None:
+        """What went wrong, None for a success."""
+        if self._result is None and self._form is None:
+            return None
+        return self.result.error
+
+    @property
+    def ending(self) -> Signal | None:
+        """What ends the run where nothing leads on from this; None for a mere failure.
+
+        An agent that was aborted or followed a wish to stop has not just failed.
+        """
+        if not self.by_agent or self.result.status not in (Status.ABORTED, Status.INTERRUPTED):
+            return None
+        returned = read_returned(self.result)
+        return None if returned is None else returned.ending
+
+    @property
+    def handoff(self) -> HandoffEvent | None:
+        """The hand-off that an agent made in it, None for none."""
+        return self._handoff if self._result is None else self._result.handoff
+
+    @property
+    def answer(self) -> Json:
+        """What a machine gives that ends with it: a text as it is, else the payload."""
+        if self._result is None and self._form is None:
+            return self.payload
+        if self.handoff is not None and not self.payload:
+            # Whoever hands over has no answer.
+            return None
+        # The mapping is for expressions; whoever asked the machine gets the text.
+        if self.payload == {"content": self.result.content}:
+            return self.result.content
+        return None if self.error is not None else self.payload
+
+    @property
+    def spent(self) -> tuple[Usage, Cost | None] | None:
+        """What it used, None for what uses nothing."""
+        if self._result is None and self._form is None:
+            return None
+        return self.result.usage, self.result.cost
+
+    def to_form(self) -> dict[str, object]:
+        """It as JSON, for the log."""
+        form: dict[str, object] = {}
+        if self.payload is not None:
+            form["output"] = self.payload
+        if self._form is not None:
+            form["result"] = self._form
+        elif self._result is not None:
+            form["result"] = to_contract(self._result)
+        if (handoff := self.handoff) is not None:
+            form["handoff"] = form_of(handoff)
+        return form
+
+    def named(self, name: str) -> Outcome:
+        """This failure, with the name of the item or member that failed."""
+        error = self.error
+        if error is None:
+            return self
+        told = replace(error, details={**error.details, "member": name})
+        made = Outcome.of(replace(self.result, error=told), exception=self.exception)
+        made.by_agent = self.by_agent
+        return made
+
+
+class Unhandled(Failed):
+    """A state's agent was aborted or followed a wish to stop, and nothing leads on from that.
+
+    The state round a sub-machine may lead on from it; else the run ends as the agent did.
+
+    Attributes:
+        outcome: Of the agent.
+        ending: What ends the run.
+    """
+
+    def __init__(self, outcome: Outcome, error: AgentError, ending: Signal) -> None:
+        super().__init__(error)
+        self.outcome: Outcome = Outcome.of(
+            AgentResult[Any](
+                status=outcome.result.status,
+                error=error,
+                content=outcome.result.content,
+                cause=outcome.result.cause,
+                detail=outcome.result.detail,
+            )
+        )
+        self.outcome.by_agent = True
+        self.ending = ending
+
+
+NOTHING = Outcome({})
+
+
+def summed(outcomes: Iterable[Outcome]) -> tuple[Usage, Cost | None] | None:
+    """What several used in all, None where nothing was."""
+    spent = [one for outcome in outcomes if (one := outcome.spent) is not None]
+    if not spent:
+        return None
+    usage = spent[0][0]
+    for more, _ in spent[1:]:
+        usage = usage + more
+    # A function that called no model has no price, and misses none.
+    return usage, Cost.of_calls(_costs(spent))
+
+
+def _costs(spent: Sequence[tuple[Usage, Cost | None]]) -> list[Cost | None]:
+    return [cost for usage, cost in spent if cost is not None or usage]
+
+
+def _payload(result: AgentResult[Any]) -> Json:
+    """A mapping as it is, a text as ``{"content": text}``, any other value as it is."""
+    output: object = result.output
+    if isinstance(output, dict):
+        return to_free_json(cast("object", output))[0]
+    if not has_own_output(output, result.content):
+        return {} if result.content is None else {"content": result.content}
+    return to_free_json(output)[0]

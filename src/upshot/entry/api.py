@@ -1,0 +1,428 @@
+"""run, run_sync, start, resume, reopen, fork, replay.
+
+The doors to a run: ``run``, ``run_sync``, ``start``, ``resume``, ``fork`` and ``replay``.
+
+They resolve names, open the log and call the lifecycle; nothing below imports them. What
+they need is loaded at the first run, so that importing them costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Coroutine
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from upshot.errors import Misuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from contextlib import AbstractAsyncContextManager
+    from typing import Any, Unpack
+
+    from typing_extensions import TypeVar
+
+    from upshot.contract.agent import Agent
+    from upshot.contract.agent_spec import AgentSpec
+    from upshot.contract.model_calls import Request
+    from upshot.contract.pending import AnyAnswer
+    from upshot.contract.result import AgentResult
+    from upshot.entry.replay_run import Replay
+    from upshot.runs.live_run import LiveRun
+    from upshot.runs.plan import ResumeOptions, RunOptions, Where
+
+__all__ = [
+    "fork",
+    "reopen",
+    "replay",
+    "resume",
+    "run",
+    "run_in_own_loop",
+    "run_sync",
+    "run_with_handoffs",
+    "start",
+]
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from contextlib import AbstractAsyncContextManager
+    from typing import Any, Unpack
+
+    from typing_extensions import TypeVar
+
+    from upshot.contract.agent import Agent
+    from upshot.contract.agent_spec import AgentSpec
+    from upshot.contract.model_calls import Request
+    from upshot.contract.pending import AnyAnswer
+    from upshot.contract.result import AgentResult
+    from upshot.entry.replay_run import Replay
+    from upshot.runs.live_run import LiveRun
+    from upshot.runs.plan import ResumeOptions, RunOptions, Where
+
+    T = TypeVar("T", default=str)
+
+
+@cache
+def _way_in():  # what it gives has types of its own
+    """What begins a run; looked for once, for an import costs a good part of a short run."""
+    from upshot.entry.session_setup import run_child, run_whole
+
+    return run_whole, run_child
+
+
+async def run(
+    agent: Agent[T] | AgentSpec, request: Request | str, **options: Unpack[RunOptions]
+) -> AgentResult[T]:
+    """Have *agent* work on *request* until there is a result.
+
+    Args:
+        agent: Who works on it; a spec's names are found in the options ``tools`` and ``engine``.
+        request: What is asked.
+        options: See ``RunOptions``.
+
+    Returns:
+        What came of it; everything that a model, a tool, a provider, a person or a limit
+        does is in it, and none of that is raised. To whom it was handed over is its
+        ``handoff``, which the caller follows, or ``run_with_handoffs`` does.
+
+    Raises:
+        Misuse: An argument is wrong; nothing was begun.
+        JournalError: The journal cannot be opened.
+        asyncio.CancelledError: The caller was cancelled; the run was finalised first.
+    """
+    run_whole, run_child = _way_in()
+    return await run_whole(agent, request, options, child=run_child)
+
+
+def run_sync(
+    agent: Agent[T] | AgentSpec, request: Request | str, **options: Unpack[RunOptions]
+) -> AgentResult[T]:
+    """The same as ``run``, outside an event loop.
+
+    Work that ignores its cancellation is left behind at the end and named in a warning.
+
+    Args:
+        agent: Who works on it, as for ``run``.
+        request: What is asked.
+        options: See ``RunOptions``.
+
+    Returns:
+        What came of it, as of ``run``.
+
+    Raises:
+        Misuse: An argument is wrong, or an event loop is running: await ``run`` there.
+        JournalError: The journal cannot be opened.
+        KeyboardInterrupt: Ctrl-C was pressed; the run was finalised first.
+    """
+    from upshot.models.transport import aclose_transports
+
+    return run_in_own_loop(lambda: run(agent, request, **options), closing=aclose_transports)
+
+
+def start(
+    agent: Agent[T] | AgentSpec, request: Request | str, **options: Unpack[RunOptions]
+) -> AbstractAsyncContextManager[LiveRun[T]]:
+    """Begin a run and watch it: ``async with start(...) as live: async for event in live: ...``.
+
+    Leaving the block early cancels the run and waits for its end.
+
+    Args:
+        agent: Who works on it, as for ``run``.
+        request: What is asked.
+        options: See ``RunOptions``.
+
+    Returns:
+        An async context manager of the run in flight; ``await live.result()`` gives what comes
+        of it. Entering it raises what ``run`` raises.
+
+    Raises:
+        Misuse: An argument is wrong, nothing was begun; or it is used otherwise than entered.
+        JournalError: The journal cannot be opened.
+    """
+    from upshot.async_context import Block
+    from upshot.entry.session_setup import started
+
+    return Block(started(agent, request, options), call="upshot.start(...)", name="live")
+
+
+@overload
+async def resume(
+    run_id: str,
+    agent: Agent[T] | AgentSpec,
+    *,
+    journal: Where,
+    answers: Sequence[AnyAnswer] = (),
+    take_over: bool = False,
+    **options: Unpack[ResumeOptions],
+) -> AgentResult[T]: ...
+@overload
+async def resume(
+    run_id: str,
+    agent: Sequence[Agent[Any]],
+    *,
+    journal: Where,
+    answers: Sequence[AnyAnswer] = (),
+    take_over: bool = False,
+    **options: Unpack[ResumeOptions],
+) -> AgentResult[Any]: ...
+async def resume(
+    run_id: str,
+    agent: Agent[Any] | AgentSpec | Sequence[Agent[Any]],
+    *,
+    journal: Where,
+    answers: Sequence[AnyAnswer] = (),
+    take_over: bool = False,
+    **options: Unpack[ResumeOptions],
+) -> AgentResult[Any]:
+    """Go on with a run that is parked, or whose process died.
+
+    Finished calls are not made again. A run that has ended gives its result, and nothing
+    is written. A run that another living process on this machine works on is left to it, and so
+    are answers for one that this process works on; without answers, the latest to go on has it.
+
+    Args:
+        run_id: The run.
+        agent: Who worked on it; a change since then is told as a warning. For a run of
+            ``run_with_handoffs`` the same agents as there: from whichever of its runs, it goes on
+            until somebody answers. With one agent alone, a hand-off to one that it does not hold
+            in ``handoffs`` is not followed, which a warning tells.
+        journal: Where its log is.
+        answers: What people answered, for runs inside it too; the others stay pending. An id that
+            several runs use is ``<run_id>/<id>``.
+        take_over: Take the run also from who works on it, in this process or in another living
+            one, which then fails at its next write to the log; what it does until then is done
+            twice.
+        options: See ``ResumeOptions``; attributes, artifacts, budget and max_attempts are taken
+            from the log where they are not given.
+
+    Returns:
+        What came of the whole run.
+
+    Raises:
+        Misuse: There is no such run, or an argument is wrong.
+        JournalError: The journal cannot be opened or read, or the run is being worked on.
+    """
+    from upshot.entry.handoff_loop import resume_any
+    from upshot.entry.session_setup import run_child
+
+    return await resume_any(
+        run_id, agent, journal, answers, options, child=run_child, take_over=take_over
+    )
+
+
+def reopen(
+    run_id: str,
+    agent: Agent[T] | AgentSpec,
+    *,
+    journal: Where,
+    answers: Sequence[AnyAnswer] = (),
+    take_over: bool = False,
+    **options: Unpack[ResumeOptions],
+) -> AbstractAsyncContextManager[LiveRun[T]]:
+    """Like ``resume``, but watched like ``start``.
+
+    Args:
+        run_id: A run that is parked, or whose process died.
+        agent: Who works on it, as for ``resume``.
+        journal: Where its log is: a path or an open journal.
+        answers: What people answered.
+        take_over: Take the run also from who works on it, as for ``resume``.
+        options: See ``ResumeOptions``.
+
+    Returns:
+        An async context manager of the run in flight.
+
+    Raises:
+        Misuse: There is no such run, it has ended, or an argument is wrong.
+        JournalError: The journal cannot be opened or read, or the run is being worked on.
+    """
+    from upshot.async_context import Block
+    from upshot.entry.session_setup import reopened
+
+    going = reopened(run_id, agent, journal, answers, options, take_over=take_over)
+    return Block(going, call="upshot.reopen(...)", name="live")
+
+
+async def fork(run_id: str, *, at: int, journal: Where) -> str:
+    """Begin a new run where another one stood; the other stays as it is.
+
+    The new run has the events of the other up to *at*, its artifacts under ids of their own,
+    what people answered and allowed until then, and what it had used. Go on with it by
+    ``resume``; what waits there for people can be answered otherwise. Runs inside it that had
+    ended by then are shared; others are run anew.
+
+    Args:
+        run_id: The other run.
+        at: The last event to keep, its ``seq``, from 1.
+        journal: Where its log is, and where that of the new run goes.
+
+    Returns:
+        The id of the new run.
+
+    Raises:
+        Misuse: There is no such run or event, or the run has ended there.
+        JournalError: The journal cannot be opened, read or written.
+    """
+    from upshot.entry.fork import fork_run
+
+    return await fork_run(run_id, at=at, journal=journal)
+
+
+async def replay(
+    run_id: str,
+    agent: Agent[Any] | AgentSpec,
+    *,
+    journal: Where,
+    **options: Unpack[ResumeOptions],
+) -> Replay:
+    """Run *agent* against what was recorded of a run, and say where it first does otherwise.
+
+    Where it does the same, a tool that was called and has changed or is gone is a difference too,
+    and so is what the agent itself would have asked its model with.
+
+    Nothing outside is touched: replies of models, outcomes of tools, answers of people, keyed
+    steps and runs inside it come from the record, and what is not there is not done. Neither
+    observers, committers, approvers nor the host are called, and nothing is written; deciders,
+    instructions and the engine are what is tried.
+
+    Args:
+        run_id: A run, ended or not.
+        agent: Who worked on it, or who shall be compared.
+        journal: Where its log is.
+        options: See ``ResumeOptions``; those that belong to the world outside do nothing.
+
+    Returns:
+        The first difference, None where there is none, and what the replayed run ended with.
+
+    Raises:
+        Misuse: There is no such run, or an argument is wrong.
+        JournalError: The journal cannot be opened or read.
+    """
+    from upshot.entry.replay_run import replay_run
+
+    return await replay_run(run_id, agent, journal=journal, options=options)
+
+
+async def run_with_handoffs(
+    agents: Iterable[Agent[Any]] | Agent[Any],
+    request: Request | str,
+    *,
+    start: Agent[Any] | str | None = None,
+    max_depth: float = 8,
+    **options: Unpack[RunOptions],
+) -> AgentResult[Any]:
+    """Run agents on *request*, each until it hands over, the last until it answers.
+
+    A receiver gets the request, the note and, unless its Handoff says ``history=False``, the
+    messages so far. Each is a run of its own; tokens, money and time of a budget among the
+    options are those of all.
+
+    Args:
+        agents: Those that may work on it; agents that are themselves items of ``handoffs``
+            need not be listed.
+        request: What is asked; only the first run takes its run_id.
+        start: Who begins, by id or itself; None is the first of *agents*.
+        max_depth: How often it may be handed over.
+        options: As for ``run``; they hold for every agent.
+
+    Returns:
+        The result of the last agent, with usage and cost of all, and their ids in order as
+        ``state["path"]``. Handed over too often, or to one that had it before: failed,
+        budget_exceeded.
+
+    Raises:
+        Misuse: An argument is wrong, or a hand-off leads to an agent that is not known.
+        JournalError: The journal cannot be opened.
+        asyncio.CancelledError: The caller was cancelled; the run was finalised first.
+    """
+    from upshot.entry.handoff_loop import relay
+    from upshot.entry.session_setup import run_child
+
+    going = relay(agents, request, options, start=start, max_depth=max_depth, child=run_child)
+    return await going
+
+
+_CLOSE_S = 2.0
+
+
+def run_in_own_loop(
+    work: Callable[[], Coroutine[Any, Any, T]],
+    *,
+    closing: Callable[[], Coroutine[Any, Any, None]],
+) -> T:
+    """Run *work* in a new event loop and close it.
+
+    ``asyncio.run`` waits for tasks that ignore their cancellation, without an end; here
+    they get ``_CLOSE_S`` and are then left behind, named in a RuntimeWarning. Ctrl-C
+    cancels the work once, so that it can finalise; the second time it is raised where the
+    program stands.
+
+    Args:
+        work: Makes the coroutine to run.
+        closing: Lets go of what the loop holds, such as connections; called at the end.
+
+    Raises:
+        Misuse: An event loop is running in this thread.
+        KeyboardInterrupt: Ctrl-C was pressed.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        pass
+    else:
+        raise Misuse("run_sync cannot be used inside an event loop: await run(...) there")
+    loop = asyncio.new_event_loop()
+    try:
+        return _run(loop, work)
+    finally:
+        _close(loop, closing)
+
+
+def _run(loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    task = loop.create_task(work())
+    pressed = False
+
+    def on_interrupt(_number: int, _frame: object) -> None:
+        nonlocal pressed
+        if pressed:
+            # At once, for the loop itself may be held up by what does not await.
+            raise KeyboardInterrupt
+        pressed = True
+        loop.call_soon_threadsafe(task.cancel)
+
+    in_main = threading.current_thread() is threading.main_thread()
+    # A handler of the user's own is left alone.
+    ours = in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if ours:
+        signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        return loop.run_until_complete(task)
+    except asyncio.CancelledError:
+        if pressed:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        if ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _close(
+    loop: asyncio.AbstractEventLoop, closing: Callable[[], Coroutine[Any, Any, None]]
+) -> None:
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    if left:
+        loop.run_until_complete(asyncio.wait(left, timeout=_CLOSE_S))
+        stuck = [
+            str(getattr(task.get_coro(), "__qualname__", task)) for task in left if not task.done()
+        ]
+        if stuck:
+            message = f"left behind, since they ignore their cancellation: {', '.join(stuck)}"
+            warnings.warn(message, RuntimeWarning, stacklevel=3)
+    loop.run_until_complete(closing())
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()

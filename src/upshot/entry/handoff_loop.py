@@ -1,0 +1,451 @@
+"""Runs agents that hand a request on until one answers.
+
+The relay: agents that hand one request on until one of them has the answer.
+
+Each is a run of its own. Its log says what came before it, so that the relay goes on from any of
+its runs; the next one's id is made from that of the one before, so that it is found again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from upshot.contract.agent import Agent, handoffs_of
+from upshot.contract.agent_spec import AgentSpec, HandoffEvent
+from upshot.contract.base.checks import check_amount, kind_of
+from upshot.contract.base.enums import ErrorCode, Origin, Role, Status
+from upshot.contract.base.structs import JsonObject
+from upshot.contract.error import AgentError, RunWarning
+from upshot.contract.events import RunStarted
+from upshot.contract.message import Message
+from upshot.contract.model_calls import Request
+from upshot.contract.pending import AnyAnswer
+from upshot.contract.protocols import Journal
+from upshot.contract.result import AgentResult
+from upshot.contract.settings import Budget
+from upshot.contract.usage import Cost, Usage
+from upshot.entry.option_checks import RESUME_NAMES, check_options, check_run_id
+from upshot.entry.planning import secrets_of, to_agent
+from upshot.entry.resume import read_past
+from upshot.entry.session_setup import KnownRun, begin, go_on, has_log, place_of
+from upshot.errors import Misuse
+from upshot.journal.open_journal import open_journal
+from upshot.runs.plan import Child, ResumeOptions, RunOptions, Where
+from upshot.state.child_runs import child_id
+
+__all__ = ["AgentRegistry", "WAY_OPTION", "HandoffChain", "relay", "resume_any", "way_in"]
+
+
+class AgentRegistry:
+    """Everybody who may get the request, by id.
+
+    Args:
+        agents: Those that are listed.
+        start: Who begins; None is the first of them.
+        is_whole: Whether everybody has to be known to whom anybody may hand over.
+
+    Raises:
+        Misuse: Nobody is given, one is no Agent, two have an id, or somebody is missing.
+
+    Attributes:
+        first: Who begins.
+    """
+
+    def __init__(
+        self,
+        agents: Iterable[Agent[Any]] | Agent[Any],
+        start: Agent[Any] | str | None,
+        *,
+        is_whole: bool = True,
+    ) -> None:
+        self._by_id: dict[str, Agent[Any]] = {}
+        listed = (agents,) if isinstance(agents, Agent) else tuple(agents)
+        for agent in (*listed, *((start,) if isinstance(start, Agent) else ())):
+            self._add(agent)
+        # Who is listed wins over who is only reached.
+        for agent in tuple(self._by_id.values()):
+            self._reach(agent)
+        if is_whole:
+            self._check()
+        if start is None and not listed:
+            raise Misuse("run_with_handoffs needs an agent: give [Agent(...), ...]")
+        first = listed[0].id if start is None else start if isinstance(start, str) else start.id
+        if first not in self._by_id:
+            raise Misuse(f"start is {first!r}: there are {', '.join(self._by_id)}")
+        self.first: Agent[Any] = self._by_id[first]
+
+    def find(self, event: HandoffEvent) -> Agent[Any] | None:
+        """Who gets the request; None for somebody unknown."""
+        return self._by_id.get(event.to_agent_id)
+
+    def _add(self, agent: object) -> None:
+        if not isinstance(agent, Agent):
+            raise Misuse(f"agents hold {kind_of(agent)}: give Agents")
+        known = cast("Agent[Any]", agent)
+        if self._by_id.setdefault(known.id, known) is not known:
+            raise Misuse(f"two agents are called {known.id!r}: give one of them another id")
+
+    def _reach(self, agent: Agent[Any]) -> None:
+        for item in agent.handoffs:
+            if isinstance(item, Agent) and item.id not in self._by_id:
+                self._by_id[item.id] = item
+                self._reach(item)
+
+    def _check(self) -> None:
+        for agent in self._by_id.values():
+            for handoff in handoffs_of(agent):
+                if handoff.to_agent_id not in self._by_id:
+                    raise Misuse(
+                        f"agent {agent.id!r} hands over to {handoff.to_agent_id!r}, "
+                        f"which is not among the agents: {', '.join(self._by_id)}"
+                    )
+
+
+WAY_OPTION = "relay"
+"""Where run_started keeps it among the options."""
+
+
+class HandoffChain(msgspec.Struct, kw_only=True):
+    """What came before a run of a relay; its log has it.
+
+    Attributes:
+        path: Ids of the agents, in order.
+        usage: Tokens of all.
+        costs: What each cost that asked a model.
+        handed: How many messages it got from them.
+        max_depth: How often the request may be handed over.
+        budget: What is left for it of the budget of all, None without one.
+    """
+
+    path: list[str] = []
+    usage: Usage = Usage()
+    costs: list[Cost | None] = []
+    handed: int = 0
+    max_depth: float
+    budget: Budget | None = None
+
+    def add(self, agent_id: str, result: AgentResult[Any]) -> None:
+        """Take note of a run that ended."""
+        self.path = [*self.path, agent_id]
+        self.usage += result.usage
+        if result.usage.api_calls or result.cost is not None:
+            self.costs = [*self.costs, result.cost]
+        if self.budget is not None:
+            self.budget = _rest(self.budget, result)
+
+    def sum_up(self, result: AgentResult[Any]) -> AgentResult[Any]:
+        """The last result, with the path, and with what all used."""
+        cost = Cost.of_calls(self.costs)
+        state = {**result.state, "path": list(self.path)}
+        return replace(result, usage=self.usage, cost=cost, state=state)
+
+    def fault(self, agent_id: str) -> str:
+        """Why the request does not go on to *agent_id*, "" where it may."""
+        if agent_id in self.path:
+            ring = " -> ".join((*self.path, agent_id))
+            return f"The request was handed over in a ring: {ring}."
+        if len(self.path) > self.max_depth:
+            return f"The request was handed over more than {self.max_depth} times."
+        return ""
+
+
+def way_in(started: RunStarted) -> HandoffChain | None:
+    """What the log of a run says of it; None where the run is of no relay."""
+    noted = started.options.get(WAY_OPTION)
+    return None if noted is None else msgspec.convert(noted, HandoffChain)
+
+
+def _rest(budget: Budget, result: AgentResult[Any]) -> Budget:
+    """What *result* left of *budget*."""
+    cost = result.cost.total if result.cost is not None else None
+    return replace(
+        budget,
+        deadline_s=_left(budget.deadline_s, result.duration_ms / 1000),
+        max_tokens=_left(budget.max_tokens, result.usage.total_tokens),
+        max_cost_usd=_left(budget.max_cost_usd, cost),
+    )
+
+
+def _left(limit: Any, used: Any) -> Any:
+    return limit if limit is None or used is None else max(limit - used, type(limit)(0))
+
+
+# What a run takes from its log where the call says nothing, those after it take from there too.
+_LASTING = ("max_attempts", "artifacts")
+
+
+async def relay(
+    agents: Iterable[Agent[Any]] | Agent[Any],
+    request: Request | str,
+    options: RunOptions,
+    *,
+    start: Agent[Any] | str | None,
+    max_depth: float,
+    child: Child,
+) -> AgentResult[Any]:
+    """Run agents on *request* until one of them does not hand over.
+
+    Args:
+        child: Starts a run inside one of these.
+
+    The others, what it returns and raises: see ``run_with_handoffs``.
+    """
+    check_amount("max_depth", max_depth, unit="handoffs")
+    check_options(options)
+    way = HandoffChain(max_depth=max_depth, budget=options.get("budget"))
+    return await _Relay(AgentRegistry(agents, start), request, way, options, child).go()
+
+
+class _Relay:
+    """One request on its way from agent to agent.
+
+    Attributes:
+        answers: What people answered, until a run goes on with it.
+        take_over: Whether to take runs from who works on them.
+    """
+
+    def __init__(
+        self,
+        known: AgentRegistry,
+        request: Request | str,
+        way: HandoffChain,
+        options: RunOptions,
+        child: Child,
+    ) -> None:
+        self.answers: Sequence[AnyAnswer] = ()
+        self.take_over: bool = False
+        self._known = known
+        self._request = request
+        self._way = way
+        self._options = options
+        self._child = child
+
+    async def go(self) -> AgentResult[Any]:
+        """Begin, and go on until somebody does not hand over."""
+        return await self._follow(self._known.first, await self._begin(self._known.first, ()), ())
+
+    async def go_on(self, run_id: str, journal: Journal) -> AgentResult[Any]:
+        """Take up the run of somebody on the way, and go on from there."""
+        agent = self._known.first
+        result = await self._take_up(run_id, agent, journal)
+        return await self._follow(agent, result, (), journal)
+
+    async def _follow(
+        self,
+        agent: Agent[Any],
+        result: AgentResult[Any],
+        handed: Sequence[Message],
+        journal: Journal | None = None,
+    ) -> AgentResult[Any]:
+        """Have those work that come after *agent*, the first of whom may have begun already."""
+        way = self._way
+        while True:
+            way.add(agent.id, result)
+            event = result.handoff
+            if event is None or not result.success:
+                return way.sum_up(result)
+            fault = way.fault(event.to_agent_id)
+            if fault:
+                return way.sum_up(_too_deep(result, fault, way.max_depth, len(way.path)))
+            receiver = self._known.find(event)
+            if receiver is None:
+                return way.sum_up(_unknown(result, event, journal))
+            if journal is None:
+                produced = _produced(result)
+            else:
+                handed, produced = await self._messages_of(result.run_id, journal)
+            handed = tuple(_handed_on(agent, produced, event, handed))
+            agent = receiver
+            self._prepare_next(result)
+            result = await self._next(agent, handed, journal)
+
+    async def _begin(self, agent: Agent[Any], handed: Sequence[Message]) -> AgentResult[Any]:
+        self._way.handed = len(handed)
+        noted = cast("JsonObject", msgspec.to_builtins(self._way))
+        run_it = begin(
+            agent,
+            self._request,
+            self._options,
+            watch=False,
+            child=self._child,
+            handed=handed,
+            noted={WAY_OPTION: noted},
+        )
+        async with run_it as live:
+            return await live.finish()
+
+    async def _next(
+        self, agent: Agent[Any], handed: Sequence[Message], journal: Journal | None
+    ) -> AgentResult[Any]:
+        run_id = cast("Request", self._request).run_id
+        if journal is not None and await has_log(run_id, journal):
+            return await self._take_up(run_id, agent, journal)
+        try:
+            return await self._begin(agent, handed)
+        except KnownRun as known:
+            where = place_of(self._options)
+            if known.run_id != run_id or where is None:
+                raise
+        # Another process has begun it meanwhile.
+        return await self._take_up(run_id, agent, where)
+
+    async def _take_up(self, run_id: str, agent: Agent[Any], journal: Where) -> AgentResult[Any]:
+        options = cast("ResumeOptions", {**self._options, "journal": None})
+        going = go_on(
+            run_id,
+            agent,
+            journal,
+            self.answers,
+            options,
+            watch=False,
+            child=self._child,
+            take_over=self.take_over,
+        )
+        async with going as live:
+            if isinstance(live, AgentResult):
+                return live
+            self.answers = ()
+            return await live.finish()
+
+    async def _messages_of(
+        self, run_id: str, journal: Journal
+    ) -> tuple[Sequence[Message], Sequence[Message]]:
+        """What a run was handed, and what it produced, by its log."""
+        past = await read_past(run_id, journal, secrets=secrets_of(self._options))
+        seeded = past.board.seeded()
+        way = None if past.started is None else way_in(past.started)
+        count = 0 if way is None else way.handed
+        return seeded[len(seeded) - count :], past.board.messages()[len(seeded) :]
+
+    def _prepare_next(self, result: AgentResult[Any]) -> None:
+        """A run of its own: another id, no checkpoint, and what is left of the budget."""
+        # The other way round than a child's, whose key may be any word.
+        request, run_id = self._request, child_id(WAY_OPTION, result.run_id)
+        if isinstance(request, Request):
+            self._request = replace(request, run_id=run_id)
+        else:
+            self._request = Request(request, run_id=run_id)
+        options = {name: one for name, one in self._options.items() if name != "resume_from"}
+        if self._way.budget is not None:
+            options["budget"] = self._way.budget
+        self._options = cast("RunOptions", options)
+
+
+async def resume_any(
+    run_id: str,
+    agents: Agent[Any] | AgentSpec | Iterable[Agent[Any]],
+    journal: Where,
+    answers: Sequence[AnyAnswer],
+    options: ResumeOptions,
+    *,
+    child: Child,
+    take_over: bool,
+) -> AgentResult[Any]:
+    """Go on with a run, and with the relay that it may be in.
+
+    Args:
+        agents: Who worked on it; or all who may get the request.
+        child: Starts a run inside it.
+        take_over: Whether to take it from who works on it.
+
+    The others, what it returns and raises: see ``resume``.
+    """
+    check_run_id(run_id)
+    check_options(options, also=RESUME_NAMES)
+    async with open_journal(journal, create=False) as opened:
+        started = await _started(run_id, opened)
+        way = None if started is None else way_in(started)
+        agent = _own_of(agents, run_id, started, options)
+        if started is None or way is None:
+            more: Any = {"watch": False, "child": child, "take_over": take_over}
+            going = go_on(run_id, agent, opened, answers, options, **more)
+            async with going as live:
+                return live if isinstance(live, AgentResult) else await live.finish()
+        listed = () if isinstance(agents, Agent | AgentSpec) else tuple(agents)
+        known = AgentRegistry([one for one in listed if one.id != agent.id], agent, is_whole=False)
+        relay_ = _Relay(known, started.request, way, _options_of(started, options, opened), child)
+        way.budget = options.get("budget") or way.budget
+        relay_.answers, relay_.take_over = answers, take_over
+        return await relay_.go_on(run_id, opened)
+
+
+def _own_of(
+    agents: object, run_id: str, started: RunStarted | None, options: ResumeOptions
+) -> Agent[Any]:
+    """The agent of the run: the only one given, else the one of its id."""
+    if isinstance(agents, Agent | AgentSpec) or not isinstance(agents, Iterable):
+        return to_agent(cast("object", agents), options.get("engine"))
+    listed = [to_agent(one) for one in cast("Iterable[object]", agents)]
+    own = "" if started is None else started.agent.id
+    found = [one for one in listed if one.id == own]
+    if started is not None and not found:
+        ids = ", ".join(one.id for one in listed) or "none"
+        raise Misuse(f"run {run_id} is one of agent {own!r}, and those given are {ids}")
+    if not listed:
+        raise Misuse("resume needs an agent: give one, or [Agent(...), ...]")
+    return (found or listed)[0]
+
+
+async def _started(run_id: str, journal: Journal) -> RunStarted | None:
+    async for event in journal.events(run_id):
+        return event if isinstance(event, RunStarted) else None
+    return None
+
+
+def _options_of(started: RunStarted, options: ResumeOptions, journal: Journal) -> RunOptions:
+    """What holds for the runs that come, where the call says nothing: what held for this one."""
+    kept = {name: started.options[name] for name in _LASTING if name in started.options}
+    attributes = {"attributes": started.attributes} if started.attributes else {}
+    return cast("RunOptions", {**kept, **attributes, **options, "journal": journal})
+
+
+def _handed_on(
+    sender: Agent[Any], produced: Sequence[Message], event: HandoffEvent, before: Sequence[Message]
+) -> Iterator[Message]:
+    """What the receiver gets beside the request: the messages so far, and the note."""
+
+    if _keeps_history(sender, event):
+        yield from before
+        yield from produced
+    said = ": ".join(filter(None, (event.reason, event.note)))
+    yield Message(Role.USER, f"Handed over by {sender.id}{f': {said}' if said else '.'}")
+
+
+def _keeps_history(sender: Agent[Any], event: HandoffEvent) -> bool:
+
+    found = [one for one in handoffs_of(sender) if one.to_agent_id == event.to_agent_id]
+    return not found or found[0].history
+
+
+def _produced(result: AgentResult[Any]) -> Sequence[Message]:
+    """What the main channel has got since the run's seed."""
+    seeded = result.local.get("seeded") if result.local is not None else ()
+    board = cast("Any", result.last_board)
+    return board.messages()[len(cast("Sequence[Message]", seeded)) :]
+
+
+def _unknown(
+    result: AgentResult[Any], event: HandoffEvent, journal: Journal | None
+) -> AgentResult[Any]:
+    """The result of a run that handed over to somebody who is not there."""
+    # Only an engine that makes its own events can name somebody unknown; what it did is kept.
+    told = f"handed over to {event.to_agent_id!r}, which is not known: give all agents"
+    if journal is not None:
+        told = f"{told}, resume({result.run_id!r}, [...]), to go on"
+    warning = RunWarning(code="handoff_not_followed", message=told, origin=Origin.CALLER)
+    return replace(result, warnings=(*result.warnings, warning))
+
+
+def _too_deep(result: AgentResult[Any], message: str, limit: float, used: int) -> AgentResult[Any]:
+
+    error = AgentError(
+        ErrorCode.BUDGET_EXCEEDED,
+        message,
+        origin=Origin.LIMIT,
+        details={"dimension": "depth", "limit": limit, "used": used},
+    )
+    return replace(result, status=Status.FAILED, error=error, committed=False)

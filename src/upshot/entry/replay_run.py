@@ -1,0 +1,163 @@
+"""Replaying: a run once more, against its record instead of the world outside."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from upshot.contract.agent import Agent
+from upshot.contract.agent_spec import AgentSpec
+from upshot.contract.base.structs import Json
+from upshot.contract.events import StepStarted
+from upshot.contract.model_calls import Request
+from upshot.contract.protocols import Journal
+from upshot.contract.result import AgentResult
+from upshot.entry.option_checks import check_options, check_run_id
+from upshot.entry.planning import plan_again, secrets_of, to_agent
+from upshot.entry.resume import read_on, read_past
+from upshot.entry.session_setup import typed
+from upshot.errors import Misuse
+from upshot.journal.memory_journal import MemoryJournal
+from upshot.journal.open_journal import open_journal
+from upshot.runs.plan import Plan, ResumeOptions, Where
+from upshot.runs.replay.comparison import (
+    Difference,
+    changed_agent,
+    changed_tool,
+    facts_of,
+    first_difference,
+    missing_call,
+)
+from upshot.runs.replay.recording import Recording
+from upshot.runs.session import Session
+from upshot.runs.task_supervisor import current_run
+from upshot.state.child_runs import step_of
+from upshot.state.run_state import RunState
+
+__all__ = ["Replay", "replay_run"]
+
+# What belongs to the world outside; none of it is given to a run that is replayed.
+_OUTSIDE = ("approve", "artifact_store", "committers", "history", "host", "observers", "prepare")
+
+
+class Replay(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of replaying a run.
+
+    Attributes:
+        run_id: The run.
+        difference: The first thing that was done otherwise, None where nothing was.
+        compared: How many facts the record has.
+        result: What the replayed run ended with.
+    """
+
+    run_id: str
+    difference: Difference | None
+    compared: int
+    result: AgentResult[Any]
+
+    @property
+    def same(self) -> bool:
+        """Whether the run did what the record says."""
+        return self.difference is None
+
+
+async def replay_run(
+    run_id: str, agent: Agent[Any] | AgentSpec, *, journal: Where, options: ResumeOptions
+) -> Replay:
+    """See ``replay``."""
+    check_run_id(run_id)
+    check_options(options, also=("journal",))
+    agent = to_agent(agent, options.get("engine"))
+    if current_run.get() is not None:
+        raise Misuse("a run cannot be replayed inside a run")
+    async with open_journal(journal, create=False) as opened:
+        hidden = secrets_of(options)
+        await read_past(run_id, opened, secrets=hidden)
+        events = [event async for event in opened.events(run_id)]
+        record = Recording(events, hidden)
+        results = {child: await _result_of(child, opened, hidden) for child in record.children}
+        given = {name: one for name, one in options.items() if name not in _OUTSIDE}
+        quiet = agent.but(observers=())
+        plan = await plan_again(record.past, run_id, quiet, given, opened, child=_nobody)
+    copy = MemoryJournal()
+    children = _Children(record, results)
+    plan = replace(plan, journal=copy, artifact_store=copy.artifacts, child=children.start)
+    result = await _live(plan, copy, record)
+    again = [event async for event in copy.events(run_id)]
+    recorded = facts_of(events, is_left_out=record.is_left_out, show=record.show)
+    found = (
+        first_difference(recorded, facts_of(again, is_record=False, show=record.show)),
+        missing_call(events, again, is_left_out=record.is_left_out),
+    )
+    # What goes beyond the record has no place in it, and comes last.
+    found = sorted(filter(None, found), key=lambda one: one.seq or len(events) + 1)
+    if not found:
+        # It did the same, with what would have been another request or call.
+        versions = {tool.name: tool.version for tool in plan.tools}
+        changed = changed_tool(events, versions) or changed_agent(events, again)
+        found = [changed] if changed is not None else []
+    difference = _told(found[0], record) if found else None
+    compared = len(recorded.said) + len(recorded.seen)
+    return Replay(run_id=run_id, difference=difference, compared=compared, result=result)
+
+
+def _told(difference: Difference, record: Recording) -> Difference:
+    """The same as people may see it, with what was asked for beyond the record.
+
+    Both sides have one form: an object that begins with the event's kind.
+    """
+    kind = difference.kind
+
+    def told(said: Json) -> Json:
+        return record.show({"kind": kind, **said} if isinstance(said, dict) else said)
+
+    return replace(
+        difference,
+        recorded=told(difference.recorded),
+        replayed=told(difference.replayed),
+        asked=record.beyond,
+    )
+
+
+async def _live(plan: Plan, journal: MemoryJournal, record: Recording) -> AgentResult[Any]:
+    epoch = await journal.claim(plan.run_id)
+    return await Session(plan, epoch=epoch, record=record).live()
+
+
+async def _result_of(
+    run_id: str, journal: Journal, secrets: Sequence[str]
+) -> AgentResult[Json] | None:
+    past = RunState(secrets)
+    await read_on(past, run_id, journal)
+    return past.result
+
+
+class _Children:
+    """The results of runs inside the run, as their logs have them."""
+
+    def __init__(self, record: Recording, results: dict[str, AgentResult[Any] | None]) -> None:
+        self._record = record
+        self._results = results
+
+    async def start(
+        self, agent: Agent[Any] | AgentSpec, request: Request | str, **_: Any
+    ) -> AgentResult[Any]:
+        """Give the result of the run that was started so."""
+        named = request.run_id if isinstance(request, Request) else ""
+        run_id = self._record.child(named)
+        outer = current_run.get()
+        if outer is not None and outer.loop is asyncio.get_running_loop():
+            # It shows what stood on the board when the run was asked for.
+            outer.tell(StepStarted(key=step_of(run_id)))
+        result = self._results.get(run_id)
+        if result is None:
+            self._record.miss(f"the result of the run {run_id}")
+        return typed(result, to_agent(agent))
+
+
+async def _nobody(*_: Any, **__: Any) -> AgentResult[Any]:
+    raise Misuse("this run is replayed")

@@ -1,0 +1,518 @@
+"""Reads a log to go on: state, history, answers.
+
+Answering: what people say of a parked run reaches the run that asks, be it one inside.
+
+An answer for a run inside is written into that run's own log before the outer run goes on. So it
+is there once, whatever ends the process then.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Any, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from upshot.clock import SYSTEM_CLOCK
+from upshot.contract.base.checks import kind_of
+from upshot.contract.base.enums import DeniedReason, Role, Status
+from upshot.contract.events import ApprovalAnswered, QuestionAnswered
+from upshot.contract.message import Message
+from upshot.contract.model_calls import Request
+from upshot.contract.pending import (
+    Answer,
+    AnyAnswer,
+    Approve,
+    Deny,
+    Edit,
+    PendingExternal,
+    PendingQuestion,
+)
+from upshot.contract.protocols import Engine, Journal
+from upshot.contract.result import AgentResult
+from upshot.contract.run_control import SPEC_VERSION, Checkpoint
+from upshot.contract.tool_calls import ToolCall, ToolDenied, outcome_to_model_content
+from upshot.entry.run_lease import taken
+from upshot.errors import Misuse
+from upshot.journal.open_journal import open_journal
+from upshot.runs.callbacks import call, raised
+from upshot.runs.plan import Plan, RunOptions, Where
+from upshot.runs.recorder import Recorder
+from upshot.runs.redaction import Redaction, marks_for, name_marks
+from upshot.runs.resumption import is_asked, is_under_way, point_of, reads_checkpoints, spent_in
+from upshot.state.child_runs import bare_id, child_id, origins_of
+from upshot.state.run_state import RunState
+
+__all__ = [
+    "check_checkpoint",
+    "check_onward",
+    "hand_down",
+    "history_of",
+    "keep_answers",
+    "read_children",
+    "read_on",
+    "read_past",
+    "sort_answers",
+]
+
+
+async def read_past(run_id: str, journal: Journal, *, secrets: Sequence[str] = ()) -> RunState:
+    """Fold the log of a run.
+
+    Args:
+        run_id: Which run.
+        journal: Where its log is.
+        secrets: Of the run, in their order.
+
+    Raises:
+        Misuse: The journal has no such run; the message names the nearest.
+        JournalError: The log cannot be read.
+    """
+    past = RunState(secrets)
+    await read_on(past, run_id, journal)
+    if past.started is None:
+        ids = [summary.run_id for summary in await journal.runs()]
+        if run_id in ids:
+            raise Misuse(f"the journal knows the run {run_id!r}, but has no event of it any more")
+        near = difflib.get_close_matches(run_id, ids, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "`upshot runs` lists those it has"
+        raise Misuse(f"the journal has no run {run_id!r}: {hint}")
+    return past
+
+
+async def read_on(past: RunState, run_id: str, journal: Journal) -> None:
+    """Fold what was logged since *past* was read."""
+    async for event in journal.events(run_id, after=past.seq):
+        past.add(event)
+
+
+async def read_children(past: RunState, journal: Journal) -> None:
+    """Find out what runs inside a run used that had not ended when its log was written."""
+    for run_id, spent in past.children.items():
+        if spent is not None and spent.is_final:
+            continue
+        child = RunState()
+        await read_on(child, run_id, journal)
+        if child.started is not None:
+            await read_children(child, journal)
+            past.children[run_id] = spent_in(child)
+
+
+async def history_of(
+    request: Request, options: RunOptions, journal: Journal | None
+) -> Sequence[Message]:
+    """The messages that a run begins with, as its options say.
+
+    A call that nobody made, such as one that still waits for approval, is told as cancelled: no
+    provider takes a conversation in which a call has no outcome.
+
+    Args:
+        request: What is asked; its context is whose messages are meant by "context".
+        options: Of the call.
+        journal: Where earlier runs of the context are.
+
+    Raises:
+        Misuse: ``history`` holds what is no message, or asks for a context where there is none.
+    """
+    history = options.get("history") or ()
+    if isinstance(history, AgentResult):
+        return _with_outcomes(history.all_messages(), request)
+    if not isinstance(history, str):
+        return _with_outcomes(_messages(history), request) if history else ()
+    if history != "context":
+        raise Misuse(f"history is {history!r}: give messages, an AgentResult, or 'context'")
+    if journal is None or not request.context_id:
+        raise Misuse("history='context' needs a journal and a Request with a context_id")
+    return _with_outcomes(await _context_messages(request.context_id, journal), request)
+
+
+def _messages(history: object) -> tuple[Message, ...]:
+    items = (
+        tuple(cast("Iterable[object]", history)) if isinstance(history, Iterable) else (history,)
+    )
+    for item in items:
+        if not isinstance(item, Message):
+            hint = "give messages, such as Message('user', 'Hi')"
+            held = "holds" if isinstance(history, Iterable) else "is"
+            raise Misuse(f"history {held} {kind_of(item)}: {hint}")
+    return cast("tuple[Message, ...]", items)
+
+
+async def _context_messages(context_id: str, journal: Journal) -> Sequence[Message]:
+    """What earlier committed runs of the context asked and produced, oldest first."""
+    messages: list[Message] = []
+    for summary in reversed(await journal.runs()):
+        if not summary.ended:
+            continue
+        past = await read_past(summary.run_id, journal)
+        if past.started is None or past.started.request.context_id != context_id:
+            continue
+        if past.result is not None and past.result.committed:
+            messages += [past.started.request.to_message(), *past.result.messages]
+    return messages
+
+
+def _with_outcomes(messages: Sequence[Message], request: Request) -> Sequence[Message]:
+    """*messages* with an outcome after every reply for each call of it that has none.
+
+    An outcome may stand anywhere after its call, and may be the request itself.
+    """
+    waiting = _unanswered([*messages, request.to_message()])
+    if not any(waiting.values()):
+        return messages
+    closed: list[Message] = []
+    missing: list[ToolCall] = []
+    for place, message in enumerate(messages):
+        if message.role is not Role.TOOL:
+            closed += map(_cancelled, missing)
+            missing = []
+        missing += waiting.get(place, ())
+        closed.append(message)
+    return [*closed, *map(_cancelled, missing)]
+
+
+def _unanswered(messages: Sequence[Message]) -> dict[int, list[ToolCall]]:
+    """The calls that no later message answers, by the place of their reply."""
+    waiting = {place: list(one.tool_calls) for place, one in enumerate(messages)}
+    told = [(place, one) for place, one in enumerate(messages) if one.role is Role.TOOL]
+    # One that names no call is of any, so those that name theirs come first.
+    for place, outcome in sorted(told, key=lambda one: not one[1].tool_call_id):
+        _answer(waiting, place, outcome.tool_call_id)
+    return waiting
+
+
+def _answer(waiting: dict[int, list[ToolCall]], place: int, call_id: str | None) -> None:
+    """Take out the call that the outcome at *place* answers.
+
+    It is the nearest before it, for providers use ids again.
+    """
+    for before in range(place - 1, -1, -1):
+        for number, asked in enumerate(waiting[before]):
+            if not call_id or asked.id == call_id:
+                del waiting[before][number]
+                return
+
+
+def _cancelled(call: ToolCall) -> Message:
+    outcome = ToolDenied(
+        call_id=call.id,
+        tool_name=call.name,
+        reason=DeniedReason.CANCELLED,
+        details="the conversation went on without it",
+    )
+    return Message(
+        Role.TOOL, outcome_to_model_content(outcome), tool_call_id=call.id, name=call.name
+    )
+
+
+class _Wait(msgspec.Struct, frozen=True):
+    """Something that is waited for.
+
+    Attributes:
+        run_id: The run that asks.
+        outer_id: The run round it, "" for the root's own.
+        id: By which the asking run knows it.
+        is_question: Whether an ``Answer`` answers it, as a result from outside too; else it is a
+            call.
+        choices: What may be answered; empty for anything.
+    """
+
+    run_id: str
+    outer_id: str
+    id: str
+    is_question: bool
+    choices: tuple[str, ...] = ()
+
+    def has(self, name: str) -> bool:
+        """Whether *name* is its id with the run in front: by run id, or by key."""
+        before, slash, rest = name.rpartition(f"/{self.id}")
+        if not self.outer_id or not slash or rest:
+            return False
+        return before == self.run_id or child_id(self.outer_id, before) == self.run_id
+
+
+async def keep_answers(run_id: str, answers: Sequence[AnyAnswer], *, journal: Where) -> None:
+    """Log what people answered, without going on with the run; ``resume`` then finds it.
+
+    Args:
+        run_id: A run that is parked.
+        answers: What they answered, also for runs inside it.
+        journal: Where its log is.
+
+    Raises:
+        Misuse: There is no such run, it is not parked, or nobody waits for such an answer.
+        JournalError: The journal cannot be read or written, or a run is being worked on.
+    """
+    async with open_journal(journal, create=False) as opened:
+        # First without taking it: from who works on it nothing is taken to tell the caller so.
+        await _sort_parked(answers, run_id, opened)
+        async with taken(run_id, opened, take_over=False) as hold:
+            # Who had the run until now may have gone on with it meanwhile.
+            given = await _sort_parked(answers, run_id, opened)
+            own = given.pop(run_id, [])
+            for gone in await hand_down(given, opened):
+                raise _not_waiting(gone)
+            await _write(own, run_id, opened, hold.epoch, ())
+
+
+async def sort_answers(
+    answers: Sequence[AnyAnswer], past: RunState, run_id: str, journal: Journal
+) -> dict[str, list[AnyAnswer]]:
+    """Find out which run each answer is for.
+
+    Args:
+        answers: What people answered; each names a call or question of the run or of one inside.
+            Where several use an id, ``<run_id>/<id>`` or ``<key>/<id>`` says whose is meant.
+        past: The log of the run that was answered.
+        run_id: That run.
+        journal: Where its log is, and those of the runs inside.
+
+    Returns:
+        The answers by the run that asks, which knows them by these ids.
+
+    Raises:
+        Misuse: One is for nothing that is waited for, or may be for several, or is none of the
+            choices; the message names what is.
+    """
+    _check_types(answers)
+    sorted_: dict[str, list[AnyAnswer]] = {}
+    if not answers:
+        return sorted_
+    waits = _waits_of(past, run_id)
+    waits += await _waits_inside(past, run_id, journal)
+    for answer in answers:
+        wait = _find(answer, waits, past)
+        if isinstance(answer, Answer) and wait.choices and answer.value not in wait.choices:
+            listed = ", ".join(map(repr, wait.choices))
+            raise Misuse(f"{answer.value!r:.60} is no answer to {answer.id!r}: choose of {listed}")
+        sorted_.setdefault(wait.run_id, []).append(_renamed(answer, wait.id))
+    return sorted_
+
+
+async def hand_down(
+    answers: Mapping[str, Iterable[AnyAnswer]],
+    journal: Journal,
+    *,
+    secrets: Sequence[str] = (),
+    take_over: bool = False,
+) -> Sequence[str]:
+    """Write answers into the logs of the runs that ask, which find them when they go on.
+
+    Args:
+        answers: By run, as ``sort_answers`` gives them.
+        journal: Where the logs are.
+        secrets: What is masked in them.
+        take_over: Whether to take runs from who works on them.
+
+    Returns:
+        The runs that have ended meanwhile; nothing is written into their logs.
+
+    Raises:
+        JournalError: A log cannot be written, or a run is being worked on; nothing is written then.
+    """
+    gone: list[str] = []
+    async with AsyncExitStack() as stack:
+        # All before the first is written: where one is refused, no answer is kept.
+        holds = {
+            run_id: await stack.enter_async_context(taken(run_id, journal, take_over=take_over))
+            for run_id in answers
+        }
+        for run_id, given in answers.items():
+            if not await _write(given, run_id, journal, holds[run_id].epoch, secrets):
+                gone.append(run_id)
+    return gone
+
+
+async def _sort_parked(
+    answers: Sequence[AnyAnswer], run_id: str, journal: Journal
+) -> dict[str, list[AnyAnswer]]:
+    """Sort answers to a run that has to be parked."""
+    past = await read_past(run_id, journal)
+    if past.result is None or past.result.status is not Status.INPUT_REQUIRED:
+        raise _not_waiting(run_id)
+    return await sort_answers(answers, past, run_id, journal)
+
+
+def _not_waiting(run_id: str) -> Misuse:
+    return Misuse(f"run {run_id} does not wait for people now")
+
+
+async def _write(
+    answers: Iterable[AnyAnswer], run_id: str, journal: Journal, epoch: int, secrets: Sequence[str]
+) -> bool:
+    """Write answers into the log of a run that was taken; false where it has ended meanwhile."""
+    past = await read_past(run_id, journal, secrets=secrets)
+    if past.ended:
+        return False
+    marks = "" if past.started is None else marks_for(secrets, past.started)
+    redaction = Redaction(secrets, name=marks or name_marks()) if secrets else None
+    recorder = Recorder(
+        run_id, clock=SYSTEM_CLOCK, journal=journal, epoch=epoch, seq=past.seq, redaction=redaction
+    )
+    recorder.attempt = past.attempt
+    for answer in answers:
+        if isinstance(answer, Answer):
+            recorder.emit(QuestionAnswered(id=answer.id, value=answer.value))
+        elif answer.call_id in past.asked:
+            digest = past.asked[answer.call_id].digest
+            recorder.emit(ApprovalAnswered(answer=answer, digest=digest))
+    await recorder.barrier()
+    return True
+
+
+def _check_types(answers: Sequence[AnyAnswer]) -> None:
+    if not isinstance(answers, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        raise Misuse(f"answers is one {type(answers).__name__}: give a list: answers=[...]")
+    for answer in answers:
+        if not isinstance(answer, Approve | Deny | Edit | Answer):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+            raise Misuse(f"answers hold {kind_of(answer)}: give Approve, Deny, Edit or Answer")
+
+
+def _find(answer: AnyAnswer, waits: Sequence[_Wait], past: RunState) -> _Wait:
+    """What *answer* is for: as it was shown, else the only one of that id."""
+    name, is_question = _id_of(answer), isinstance(answer, Answer)
+    fitting = [wait for wait in waits if wait.is_question is is_question]
+    # By "" the run's own stand in its result.
+    shown = {(one.run_id, bare_id(one)) for one in past.pending if one.id == name}
+    groups = (
+        [wait for wait in fitting if not wait.outer_id and wait.id == name],
+        [wait for wait in fitting if wait.outer_id and (wait.run_id, wait.id) in shown],
+        [wait for wait in fitting if wait.id == name],
+        [wait for wait in fitting if wait.has(name)],
+    )
+    found = next((group for group in groups if group), list[_Wait]())
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = " and ".join(f"{wait.run_id}/{wait.id}" for wait in found)
+        raise Misuse(f"several runs wait for an answer to {name!r}: say which, {names}")
+    if any(wait.id == name or wait.has(name) for wait in waits):
+        needed = "a call: give Approve, Deny or Edit" if is_question else "a question: give Answer"
+        raise Misuse(f"{name!r} is {needed}, and no {type(answer).__name__}")
+    listed = ", ".join(_listed(waits)) or "nothing"
+    raise Misuse(f"nobody waits for an answer to {name!r}: the run waits for {listed}")
+
+
+def _listed(waits: Sequence[_Wait]) -> list[str]:
+    ids = [wait.id for wait in waits]
+    return sorted(
+        f"{wait.run_id}/{wait.id}" if wait.outer_id and ids.count(wait.id) > 1 else wait.id
+        for wait in waits
+    )
+
+
+def _waits_of(past: RunState, run_id: str, outer_id: str = "") -> list[_Wait]:
+    """What the run itself waits for; answered calls may be answered anew until they are settled."""
+    questions = [
+        _Wait(run_id, outer_id, id, is_question=True, choices=choices)
+        for id, choices in sorted(past.questions.items())
+    ]
+    results = [
+        _Wait(run_id, outer_id, bare_id(one), is_question=True)
+        for one in past.pending
+        if isinstance(one, PendingExternal) and one.run_id in ("", run_id)
+    ]
+    # What an engine has raised itself, in Parked, was not asked through its host.
+    raised = [
+        _Wait(run_id, outer_id, bare_id(one), is_question=True, choices=one.choices)
+        for one in past.pending
+        if isinstance(one, PendingQuestion)
+        and one.run_id in ("", run_id)
+        and bare_id(one) not in past.questions
+        and bare_id(one) not in past.answered
+    ]
+    calls = [_Wait(run_id, outer_id, id, is_question=False) for id in past.asked]
+    return questions + results + raised + calls
+
+
+async def _waits_inside(past: RunState, run_id: str, journal: Journal) -> list[_Wait]:
+    """What runs inside wait for, those inside them too."""
+    waits: list[_Wait] = []
+    origins = set[str]() if past.started is None else set(origins_of(past.started.options))
+    for child, spent in past.children.items():
+        if spent is not None and spent.is_final:
+            continue
+        inner = RunState()
+        await read_on(inner, child, journal)
+        # One that stayed behind in the run that this one was forked from is run anew.
+        if inner.started is None or inner.ended or inner.started.parent_run_id in origins:
+            continue
+        waits += _waits_of(inner, child, run_id)
+        waits += await _waits_inside(inner, child, journal)
+    return waits
+
+
+def _id_of(answer: AnyAnswer) -> str:
+    return answer.id if isinstance(answer, Answer) else answer.call_id
+
+
+def _renamed(answer: AnyAnswer, id: str) -> AnyAnswer:
+    if id == _id_of(answer):
+        return answer
+    return replace(answer, id=id) if isinstance(answer, Answer) else replace(answer, call_id=id)
+
+
+async def check_checkpoint(checkpoint: Checkpoint | None, engine: Engine) -> None:
+    """Ask an engine whether it can begin at a checkpoint.
+
+    Args:
+        checkpoint: What ``resume_from`` gave, None for nothing.
+        engine: Of the run that is about to begin.
+
+    Raises:
+        Misuse: It says that it cannot, or gives no word; or the checkpoint is of another form.
+    """
+    if checkpoint is None:
+        return
+    name = type(engine).__name__
+    if checkpoint.spec_version != SPEC_VERSION:
+        raise Misuse(
+            f"the checkpoint is of the form {checkpoint.spec_version!r}, and this version reads "
+            f"{SPEC_VERSION!r}"
+        )
+    if not callable(getattr(engine, "can_resume", None)):
+        if reads_checkpoints(engine):
+            return
+        raise Misuse(f"{name} cannot resume: it has no can_resume(checkpoint)")
+    if not await _can_resume(engine, checkpoint):
+        raise Misuse(f"{name} cannot resume from the checkpoint at step {checkpoint.step!r}")
+
+
+async def check_onward(past: RunState, plan: Plan) -> None:
+    """Ask an engine whether it can go on where the log of its run stands.
+
+    Args:
+        past: What the log says.
+        plan: Of the session that is about to begin.
+
+    Raises:
+        Misuse: It says that it cannot, or gives no word.
+    """
+    engine = plan.engine
+    if not is_under_way(past) or not is_asked(engine):
+        return
+    point = point_of(past)
+    if not await _can_resume(engine, point):
+        name = type(engine).__name__
+        place = f"at step {point.step!r}" if point.step else "where no checkpoint was made"
+        raise Misuse(
+            f"{name} cannot go on with run {plan.run_id!r}, which stands {place}: begin another "
+            "run, or have its can_resume(checkpoint) say that it can"
+        )
+
+
+async def _can_resume(engine: Engine, checkpoint: Checkpoint) -> bool:
+    """What an engine says that has ``can_resume``.
+
+    Raises:
+        Misuse: It raises.
+    """
+    name = type(engine).__name__
+    try:
+        return bool(await call(cast("Any", engine).can_resume, checkpoint))
+    except Exception as error:
+        # The caller's engine; nothing has begun.
+        raise Misuse(raised(f"{name}.can_resume", error)) from error

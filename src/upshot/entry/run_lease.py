@@ -1,0 +1,143 @@
+"""Taking: a run's log is taken for as long as it is worked on here.
+
+A journal's file tells which process has a run, and an epoch who had it last. What is told neither
+by, two that want one run in one process, is told by a table of those who are at work in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import cast
+from weakref import ref
+
+from upshot.contract.protocols import Journal
+from upshot.errors import JournalError
+from upshot.journal.memory_journal import MemoryJournal
+from upshot.runs.session import Session
+
+__all__ = ["RunLease", "is_at_work", "taken"]
+
+# The place of a log, and the run.
+_Place = tuple[str | int, str]
+
+_holds: dict[_Place, RunLease] = {}
+# Loops of several threads may work on the runs of one file.
+_lock = threading.Lock()
+
+
+class RunLease:
+    """That somebody in this process has a run.
+
+    Attributes:
+        epoch: Under which the log was claimed; 0 before.
+    """
+
+    __slots__ = ("_loop", "_session", "epoch")
+
+    def __init__(self) -> None:
+        self.epoch: int = 0
+        # What was left behind in a loop that is closed is not kept alive by this.
+        self._loop = ref(asyncio.get_running_loop())
+        self._session: ref[Session] | None = None
+
+    def give(self, session: Session) -> Session:
+        """Note that *session* is what works on it; returns it."""
+        self._session = ref(session)
+        return session
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether the run is worked on, and has neither settled nor lost its log."""
+        loop = self._loop()
+        if loop is None or not loop.is_running():
+            # Like a process that is suspended: should it go on, its epoch is an old one.
+            return False
+        if self._session is None:
+            return True
+        session = self._session()
+        recorder = session and session.recorder
+        return recorder is not None and not (recorder.is_settled or recorder.is_lost)
+
+
+@asynccontextmanager
+async def taken(
+    run_id: str, journal: Journal, *, take_over: bool, is_owned: bool = False, leaves: bool = True
+) -> AsyncGenerator[RunLease]:
+    """Take a run, and let it go in the end, however that comes.
+
+    A journal that more than one process may have open has ``claim_free``, which leaves a run to
+    another living one, and ``release``.
+
+    Args:
+        run_id: The run.
+        journal: Where its log is.
+        take_over: Whether to take it from who is at work on it.
+        is_owned: Whether to take it from another process, but not from within this one.
+        leaves: Whether it is left to who works on it in this process.
+
+    Yields:
+        The hold, which is to be told what works on the run.
+
+    Raises:
+        JournalError: The run is worked on, or its log cannot be used.
+    """
+    place, hold = _place_of(journal, run_id), RunLease()
+    with _lock:
+        if leaves and not take_over and is_at_work(run_id, journal):
+            raise _busy(run_id)
+        _holds[place] = hold
+    try:
+        claim_free = None if take_over or is_owned else getattr(journal, "claim_free", None)
+        hold.epoch = await (claim_free or journal.claim)(run_id)
+        try:
+            yield hold
+        finally:
+            release = getattr(journal, "release", None)
+            if release is not None:
+                release(run_id, hold.epoch)
+    finally:
+        with _lock:
+            # Who took it over since keeps it.
+            if _holds.get(place) is hold:
+                del _holds[place]
+
+
+def is_at_work(run_id: str, journal: Journal) -> bool:
+    """Whether somebody in this process works on a run.
+
+    Args:
+        run_id: The run.
+        journal: Where its log is; another one that is open at the same path is the same place.
+    """
+    hold = _holds.get(_place_of(journal, run_id))
+    if hold is not None and hold.is_at_work:
+        return True
+    return isinstance(journal, MemoryJournal) and journal.is_begun(run_id)
+
+
+def _place_of(journal: Journal, run_id: str) -> _Place:
+    path = getattr(journal, "path", None)
+    is_file = isinstance(path, str) and os.path.isfile(path)
+    return (os.path.realpath(cast("str", path)) if is_file else id(journal)), run_id
+
+
+def _busy(run_id: str) -> JournalError:
+    return JournalError(
+        f"run {run_id} is being worked on in this process: wait for its result and then answer "
+        "what it still waits for, or give take_over=True",
+        run_id=run_id,
+    )
+
+
+def _after_fork() -> None:
+    global _lock  # noqa: PLW0603  # of the process, which is another one now
+    _lock = threading.Lock()
+    _holds.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,363 @@
+"""Opens and closes what a session needs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Unpack, cast
+
+from msgspec.structs import replace
+
+from upshot.contract.agent import Agent
+from upshot.contract.agent_spec import AgentSpec
+from upshot.contract.base.enums import Origin
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.error import RunWarning
+from upshot.contract.message import Message
+from upshot.contract.model_calls import Request
+from upshot.contract.pending import AnyAnswer
+from upshot.contract.protocols import Journal
+from upshot.contract.result import AgentResult
+from upshot.entry.option_checks import RESUME_NAMES, check_options, check_run_id
+from upshot.entry.planning import plan_again, plan_run, secrets_of, to_agent, usual_plan
+from upshot.entry.resume import (
+    check_onward,
+    hand_down,
+    read_children,
+    read_on,
+    read_past,
+    sort_answers,
+)
+from upshot.entry.run_lease import RunLease, is_at_work, taken
+from upshot.errors import Misuse
+from upshot.journal.memory_journal import MemoryJournal
+from upshot.journal.open_journal import open_journal
+from upshot.runs.live_run import LiveRun, live_through
+from upshot.runs.plan import Child, OutputType, Plan, ResumeOptions, RunOptions, Where
+from upshot.runs.session import Session
+from upshot.runs.task_supervisor import current_run
+from upshot.state.run_state import RunState
+
+__all__ = [
+    "KnownRun",
+    "begin",
+    "go_on",
+    "has_log",
+    "left_behind",
+    "place_of",
+    "reopened",
+    "run_child",
+    "run_whole",
+    "started",
+    "typed",
+]
+
+
+async def left_behind(past: RunState, run_id: str, journal: Journal) -> tuple[RunWarning, ...]:
+    """The warning that a run goes on for nobody: one round it has ended while it was open.
+
+    Args:
+        past: What the log of the run says.
+        run_id: Which run.
+        journal: Where its log is, and those of the runs round it.
+
+    Returns:
+        One warning, or none: of a run that the engine of another one has started and that
+        this one waits for, or that has none round it.
+    """
+    inner, inner_id = past, run_id
+    while inner.started is not None and inner.started.parent_run_id:
+        outer, outer_id = RunState(), inner.started.parent_run_id
+        await read_on(outer, outer_id, journal)
+        if inner_id not in outer.children:
+            # Somebody named it for the parent, or its log is elsewhere.
+            return ()
+        if outer.ended:
+            message = (
+                f"run {run_id} goes on, but run {outer_id}, inside which it was started, has "
+                "ended: what comes of it reaches nobody there"
+            )
+            return (RunWarning(code="outer_run_ended", message=message, origin=Origin.CALLER),)
+        inner, inner_id = outer, outer_id
+    return ()
+
+
+class KnownRun(Misuse):
+    """A run is to begin whose log is there already.
+
+    Attributes:
+        run_id: Which.
+    """
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(_known(run_id))
+        self.run_id = run_id
+
+
+@asynccontextmanager
+async def begin(
+    agent: Agent[Any] | AgentSpec,
+    request: Request | str,
+    options: RunOptions,
+    *,
+    watch: bool,
+    child: Child,
+    handed: Sequence[Message] = (),
+    noted: JsonObject | None = None,
+) -> AsyncGenerator[LiveRun[Any]]:
+    """Open what a new run needs, begin it, and close it all after its end.
+
+    Args:
+        agent: Who works on it.
+        request: What is asked.
+        options: Of the call.
+        watch: Whether events are kept for a reader.
+        child: Starts a run inside this one.
+        handed: Messages that come after the request, from who handed it over.
+        noted: What else its log keeps among the options.
+    """
+    check_options(options)
+    more: Any = {"child": child, "handed": handed, "noted": noted}
+    where = place_of(options)
+    if where is None:
+        plan = await _plan_new(agent, request, options, None, **more)
+        yield LiveRun(Session(plan), watch=watch)
+        return
+    async with open_journal(where) as journal:
+        plan = await _plan_new(agent, request, options, journal, **more)
+        async with _taken_anew(plan, journal) as hold:
+            yield LiveRun(hold.give(Session(plan, epoch=hold.epoch)), watch=watch)
+
+
+async def run_whole(
+    agent: Agent[Any] | AgentSpec, request: Request | str, options: RunOptions, *, child: Child
+) -> AgentResult[Any]:
+    """Open what a new run needs, live it to its end, and close it all.
+
+    Args:
+        agent: Who works on it.
+        request: What is asked.
+        options: Of the call.
+        child: Starts a run inside this one.
+
+    Raises:
+        asyncio.CancelledError: The caller was cancelled; the run was finalised first.
+    """
+    outer = current_run.get()
+    if outer is not None and outer.stand_in is not None:
+        return await outer.stand_in(agent, request, **options)
+    check_options(options)
+    where = options.get("journal") if outer is None else place_of(options)
+    if where is None or type(where) is MemoryJournal:
+        plan = usual_plan(agent, request, options, where) if outer is None else None
+        if plan is None:
+            plan = await _plan_new(agent, request, options, where, child=child)
+        if where is None:
+            return await live_through(Session(plan))
+        epoch = where.begin(plan.run_id)
+        try:
+            return await live_through(Session(plan, epoch=epoch))
+        finally:
+            where.release(plan.run_id, epoch)
+    async with open_journal(where) as journal:
+        plan = await _plan_new(agent, request, options, journal, child=child)
+        async with _taken_anew(plan, journal) as hold:
+            return await live_through(hold.give(Session(plan, epoch=hold.epoch)))
+
+
+async def run_child(
+    agent: Agent[Any] | AgentSpec,
+    request: Request | str,
+    *,
+    again: bool = False,
+    **options: Unpack[RunOptions],
+) -> AgentResult[Any]:
+    """Run an agent inside a run.
+
+    Args:
+        agent: Who works on it.
+        request: What is asked.
+        again: Whether the run that the request names may have begun in an earlier session; it
+            then goes on, or gives its result.
+        options: Of the call.
+    """
+    where = place_of(options) if again else None
+    if where is None or not isinstance(request, Request):
+        return await run_whole(agent, request, options, child=run_child)
+    async with open_journal(where) as journal:
+        if not await has_log(request.run_id, journal):
+            return await run_whole(agent, request, options, child=run_child)
+        rest = cast("ResumeOptions", {**options, "journal": None})
+        going = go_on(
+            request.run_id, agent, journal, (), rest, watch=False, child=run_child, is_known=True
+        )
+        async with going as live:
+            return live if isinstance(live, AgentResult) else await live.finish()
+
+
+@asynccontextmanager
+async def started(
+    agent: Agent[Any] | AgentSpec, request: Request | str, options: RunOptions
+) -> AsyncGenerator[LiveRun[Any]]:
+    """See ``start``."""
+    async with begin(agent, request, options, watch=True, child=run_child) as live, live:
+        yield live
+
+
+@asynccontextmanager
+async def reopened(
+    run_id: str,
+    agent: Agent[Any] | AgentSpec,
+    journal: Where,
+    answers: Sequence[AnyAnswer],
+    options: ResumeOptions,
+    *,
+    take_over: bool,
+) -> AsyncGenerator[LiveRun[Any]]:
+    """See ``reopen``."""
+    more: Any = {"watch": True, "child": run_child, "take_over": take_over}
+    async with go_on(run_id, agent, journal, answers, options, **more) as live:
+        if isinstance(live, AgentResult):
+            raise Misuse(f"run {run_id} has ended: its result is in the journal")
+        async with live:
+            yield live
+
+
+@asynccontextmanager
+async def go_on(
+    run_id: str,
+    agent: Agent[Any] | AgentSpec,
+    journal: Where,
+    answers: Sequence[AnyAnswer],
+    options: ResumeOptions,
+    *,
+    watch: bool,
+    child: Child,
+    is_known: bool = False,
+    take_over: bool = False,
+) -> AsyncGenerator[LiveRun[Any] | AgentResult[Json]]:
+    """Read a run's log and go on with it.
+
+    Args:
+        is_known: Whether the run round it has counted what it used until now; it then belongs to
+            who has that one.
+        take_over: Whether to take it from who works on it.
+
+    The others: see ``resume``.
+
+    Yields:
+        The run in flight; its result where it has ended.
+    """
+    check_run_id(run_id)
+    check_options(options, also=RESUME_NAMES)
+    to_agent(agent, options.get("engine"))
+    async with open_journal(journal, create=False) as opened:
+        hidden = secrets_of(options)
+        past = await read_past(run_id, opened, secrets=hidden)
+        if not past.ended:
+            given = await sort_answers(answers, past, run_id, opened)
+            own = tuple(given.pop(run_id, ()))
+            plan = await plan_again(past, run_id, agent, {**options}, opened, child=child)
+            takes = take_over or is_known
+            # Of two that answer at once the first must not be thrown out by the second; who only
+            # goes on takes over, as every later claim does.
+            async with taken(run_id, opened, take_over=takes, leaves=bool(answers)) as hold:
+                # Who had the run until now may have gone on with it meanwhile.
+                await read_on(past, run_id, opened)
+                if not past.ended:
+                    await check_onward(past, plan)
+                    await hand_down(given, opened, secrets=hidden, take_over=take_over)
+                    await read_children(past, opened)
+                    told = () if is_known else await left_behind(past, run_id, opened)
+                    plan = replace(plan, is_known=is_known, seed=tuple(past.seed), warnings=told)
+                    session = Session(plan, past=past, answers=own, epoch=hold.epoch)
+                    yield LiveRun(hold.give(session), watch=watch)
+                    return
+        if past.result is not None:
+            yield typed(past.result, to_agent(agent, options.get("engine")))
+
+
+async def _plan_new(
+    agent: Agent[Any] | AgentSpec,
+    request: Request | str,
+    options: RunOptions,
+    journal: Journal | None,
+    *,
+    child: Child,
+    handed: Sequence[Message] = (),
+    noted: JsonObject | None = None,
+) -> Plan:
+    """Plan a new run, whose id the journal must not have yet."""
+    plan = await plan_run(agent, request, options, journal, child=child, handed=handed)
+    if noted:
+        plan = replace(plan, noted=noted)
+    if journal is not None:
+        await _refuse_known(plan, journal)
+        if _is_chosen(plan) and is_at_work(plan.run_id, journal):
+            # It is about to begin, and its log has no event yet.
+            raise Misuse(_known(plan.run_id))
+    return plan
+
+
+@asynccontextmanager
+async def _taken_anew(plan: Plan, journal: Journal) -> AsyncGenerator[RunLease]:
+    """Take the log of a new run; a run inside another one belongs to who has that one."""
+    is_inside = plan.parent is not None
+    async with taken(plan.run_id, journal, take_over=False, is_owned=is_inside) as hold:
+        # Another process may have begun it, and be through with it, since it was looked up.
+        await _refuse_known(plan, journal)
+        yield hold
+
+
+def place_of(options: RunOptions) -> Where | None:
+    """Where the log of a run goes: as the call says, else to that of the run round it.
+
+    Args:
+        options: Of the call.
+
+    Returns:
+        A path or an open journal; None where it is not logged.
+    """
+    where = options.get("journal")
+    parent = current_run.get()
+    if where is None and parent is not None:
+        # A journal belongs to one event loop; a run in another one opens its file again.
+        is_here = parent.loop is asyncio.get_running_loop()
+        where = parent.journal if is_here else getattr(parent.journal, "path", None)
+    return where
+
+
+async def has_log(run_id: str, journal: Journal) -> bool:
+    """Whether the journal has any event of a run."""
+    async for _ in journal.events(run_id):
+        return True
+    return False
+
+
+async def _refuse_known(plan: Plan, journal: Journal) -> None:
+    if _is_chosen(plan) and await has_log(plan.run_id, journal):
+        raise KnownRun(plan.run_id)
+
+
+def _is_chosen(plan: Plan) -> bool:
+    # An id of ours is random, and need not be looked up.
+    return bool(plan.request.run_id) or plan.resume_from is not None
+
+
+def _known(run_id: str) -> str:
+    return f"the journal has a run {run_id!r} already: go on with resume(...)"
+
+
+def typed(result: AgentResult[Json], agent: Agent[Any]) -> AgentResult[Any]:
+    """*result*, read from JSON, with its output as the type that *agent* asks for."""
+    if not result.success or (result.output is None and result.handoff is not None):
+        # Who hands over gives no answer.
+        return result
+    try:
+        output = OutputType.of(agent.output_type).build(result.output)
+    except ValueError as error:
+        message = f"agent {agent.id!r} has another output type than the run had: {error}"
+        warning = RunWarning(code="agent_changed", message=message, origin=Origin.CALLER)
+        return replace(result, warnings=(*result.warnings, warning))
+    return replace(result, output=output)

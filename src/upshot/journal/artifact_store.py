@@ -1,0 +1,298 @@
+"""Stores of large outputs and how long they are kept."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+import secrets
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import NamedTuple, NoReturn
+
+from upshot.clock import SYSTEM_CLOCK
+from upshot.contract.base.checks import check_amount
+from upshot.contract.base.paging import read_page
+from upshot.contract.base.structs import JsonObject, Tagged, Value
+from upshot.contract.message import File
+from upshot.errors import Misuse
+
+__all__ = [
+    "Kept",
+    "MemoryArtifactStore",
+    "Pruned",
+    "StoredArtifact",
+    "check_limits",
+    "choose_old",
+    "read_artifact",
+    "store",
+]
+
+
+class Kept(NamedTuple):
+    """What has to be known of a stored output.
+
+    Attributes:
+        id: Its id.
+        size_bytes: Its size.
+        stored_at: When it was stored, unix seconds; None counts as before all others.
+    """
+
+    id: str
+    size_bytes: int
+    stored_at: float | None
+
+
+class Pruned(Value, frozen=True, kw_only=True):
+    """What was let go.
+
+    Attributes:
+        count: How many outputs.
+        size_bytes: Their size in all.
+    """
+
+    count: int = 0
+    size_bytes: int = 0
+
+    @classmethod
+    def of(cls, gone: Sequence[Kept]) -> Pruned:
+        """What these come to."""
+        return cls(count=len(gone), size_bytes=sum(one.size_bytes for one in gone))
+
+
+def check_limits(max_age_s: float | None, max_bytes: float | None) -> None:
+    """Refuse limits that cannot be kept.
+
+    Raises:
+        Misuse: One is below 0, or neither is given.
+    """
+    if max_age_s is None and max_bytes is None:
+        raise Misuse("prune needs a limit: give max_age_s, max_bytes, or both")
+    check_amount("max_age_s", max_age_s, none="any age")
+    check_amount("max_bytes", max_bytes, unit="bytes", none="no limit")
+
+
+def choose_old(
+    kept: Iterable[Kept], *, max_age_s: float | None, max_bytes: float | None, now: float
+) -> list[Kept]:
+    """Which to let go, the oldest first.
+
+    Args:
+        kept: All that may be let go.
+        max_age_s: Older ones go; None lets no one go for its age.
+        max_bytes: Of the others the oldest go until all are no larger than this together;
+            None is no limit.
+        now: Unix seconds.
+    """
+    by_age = sorted(kept, key=lambda one: (one.stored_at is not None, one.stored_at or 0.0))
+    left = sum(one.size_bytes for one in by_age)
+    gone: list[Kept] = []
+    for one in by_age:
+        is_old = max_age_s is not None and (one.stored_at or 0.0) < now - max_age_s
+        if not is_old and (max_bytes is None or left <= max_bytes):
+            break
+        gone.append(one)
+        left -= one.size_bytes
+    return gone
+
+
+MAX_BYTES = 500_000_000
+# All that a store in memory keeps; a file has no such limit.
+MAX_BYTES_IN_MEMORY = 500_000_000
+_SUMMARY_CHARS = 200
+# Above this the hash would keep the loop for more than a millisecond.
+_HASH_HERE_BYTES = 500_000
+
+
+class StoredArtifact(Tagged, frozen=True, kw_only=True):
+    """A large output with all that is known of it.
+
+    Attributes:
+        id: The id of it, hard to guess.
+        run_id: The run that may read it.
+        call_id: The call that it came from.
+        media_type: Such as "application/json".
+        sha256: Hex digest of the data.
+        lines: How many lines its text has, None where it is no text.
+        summary: At most 200 characters that say what is in it.
+        data: The bytes (base64 in JSON).
+        stored_at: When it was stored, unix seconds; None where an old log does not say.
+    """
+
+    id: str
+    run_id: str
+    call_id: str
+    media_type: str
+    sha256: str
+    lines: int | None = None
+    summary: str = ""
+    data: bytes
+    stored_at: float | None = None
+
+    @property
+    def file(self) -> File:
+        """The reference to it."""
+        return File(
+            id=self.id,
+            media_type=self.media_type,
+            size_bytes=len(self.data),
+            sha256=self.sha256,
+            lines=self.lines,
+            summary=self.summary,
+        )
+
+
+async def store(run_id: str, call_id: str, data: bytes, media_type: str) -> StoredArtifact:
+    """Make an artifact of *data*, under a new id.
+
+    Raises:
+        OSError: It is larger than ``MAX_BYTES``.
+    """
+    if len(data) > MAX_BYTES:
+        raise OSError(f"an artifact of {len(data)} bytes is too large: {MAX_BYTES} is the most")
+    if len(data) > _HASH_HERE_BYTES:
+        return await asyncio.to_thread(_describe, run_id, call_id, data, media_type)
+    return _describe(run_id, call_id, data, media_type)
+
+
+def read_artifact(
+    data: bytes, *, offset: int = 0, limit: int | None = None, pattern: str | None = None
+) -> JsonObject:
+    """Read a part of the text of *data*; bytes that are no UTF-8 become U+FFFD."""
+    return read_page(data.decode(errors="replace"), offset=offset, limit=limit, pattern=pattern)
+
+
+def refuse_id(id: str) -> NoReturn:
+    """Raise the KeyError for an id that the run has not, whoever else may have it."""
+    raise KeyError(f"this run has no artifact {id!r}")
+
+
+class MemoryArtifactStore:
+    """Keeps artifacts in memory; plays the role ArtifactStore.
+
+    Args:
+        max_bytes: How much it keeps in all; then the oldest of other runs go, and without any
+            it refuses. 500 MB unless given; infinity or None is no limit.
+    """
+
+    def __init__(self, *, max_bytes: float | None = MAX_BYTES_IN_MEMORY) -> None:
+        check_amount("max_bytes", max_bytes, unit="bytes", none="no limit")
+        self._max_bytes = math.inf if max_bytes is None else max_bytes
+        self._size_bytes = 0
+        self._kept: dict[str, StoredArtifact] = {}
+
+    def __repr__(self) -> str:
+        return f"MemoryArtifactStore({len(self._kept)} stored)"
+
+    async def put(self, run_id: str, call_id: str, data: bytes, media_type: str) -> File:
+        """Store *data*.
+
+        Returns:
+            The reference to it: id, media_type, size_bytes, sha256, lines, summary.
+
+        Raises:
+            OSError: It is too large, or the run's artifacts are in all.
+        """
+        artifact = await store(run_id, call_id, data, media_type)
+        self._make_room(run_id, len(data))
+        self.keep(artifact)
+        return artifact.file
+
+    async def read(
+        self,
+        id: str,
+        *,
+        run_id: str,
+        offset: int = 0,
+        limit: int | None = None,
+        pattern: str | None = None,
+    ) -> JsonObject:
+        """Read a page, or the lines that match *pattern*; see ``read_page``.
+
+        Returns:
+            ``{"text": ..., "next_offset": int | None}``; offsets in characters.
+
+        Raises:
+            KeyError: This run has no such artifact.
+            ValueError: *pattern* is not valid, or *offset* or *limit* is impossible.
+        """
+        artifact = self._kept.get(id)
+        if artifact is None or artifact.run_id != run_id:
+            refuse_id(id)
+        return read_artifact(artifact.data, offset=offset, limit=limit, pattern=pattern)
+
+    def keep(self, artifact: StoredArtifact) -> None:
+        """Take an artifact that has its id already."""
+        self._kept[artifact.id] = artifact
+        self._size_bytes += len(artifact.data)
+
+    async def prune(
+        self,
+        *,
+        max_age_s: float | None = None,
+        max_bytes: float | None = None,
+        run_id: str = "",
+        left_behind: bool = False,
+        now: datetime | None = None,
+    ) -> Pruned:
+        """Let old artifacts go; reading one then is as if it had never been.
+
+        Args:
+            max_age_s: Those that are older go, in seconds; None lets no one go for its age.
+            max_bytes: Of the others the oldest go until they are no larger than this
+                together; None is no limit.
+            run_id: Only this run's; "" is all.
+            left_behind: Changes nothing here: it knows no runs, so all may go.
+            now: The time to tell ages by, timezone-aware; None is the present.
+
+        Raises:
+            Misuse: No limit is given, or one is below 0.
+        """
+        check_limits(max_age_s, max_bytes)
+        rows = [_row(one) for one in self._kept.values() if run_id in ("", one.run_id)]
+        at = (now or SYSTEM_CLOCK.now()).timestamp()
+        gone = choose_old(rows, max_age_s=max_age_s, max_bytes=max_bytes, now=at)
+        self._drop(gone)
+        return Pruned.of(gone)
+
+    def of_run(self, run_id: str) -> list[StoredArtifact]:
+        """All artifacts of a run, in the order in which they were stored."""
+        return [artifact for artifact in self._kept.values() if artifact.run_id == run_id]
+
+    def _make_room(self, run_id: str, size_bytes: int) -> None:
+        over = self._size_bytes + size_bytes - self._max_bytes
+        if over <= 0:
+            return
+        others = [_row(one) for one in self._kept.values() if one.run_id != run_id]
+        rest = sum(one.size_bytes for one in others) - over
+        if rest < 0:
+            raise OSError(f"the store is full: it keeps {self._max_bytes} bytes in memory")
+        self._drop(choose_old(others, max_age_s=None, max_bytes=rest, now=0.0))
+
+    def _drop(self, gone: Iterable[Kept]) -> None:
+        for one in gone:
+            self._size_bytes -= len(self._kept.pop(one.id).data)
+
+
+def _row(artifact: StoredArtifact) -> Kept:
+    return Kept(artifact.id, len(artifact.data), artifact.stored_at)
+
+
+def _describe(run_id: str, call_id: str, data: bytes, media_type: str) -> StoredArtifact:
+    try:
+        text: str | None = data.decode()
+    except UnicodeDecodeError:
+        text = None
+    lines = None if text is None else text.count("\n") + (not text.endswith("\n") and text != "")
+    opening = "" if text is None else " ".join(text[: 4 * _SUMMARY_CHARS].split())
+    return StoredArtifact(
+        id=f"art-{secrets.token_hex(12)}",
+        run_id=run_id,
+        call_id=call_id,
+        media_type=media_type,
+        sha256=hashlib.sha256(data).hexdigest(),
+        lines=lines,
+        summary=opening[:_SUMMARY_CHARS] or f"{media_type}, {len(data)} bytes",
+        data=data,
+        stored_at=SYSTEM_CLOCK.now().timestamp(),
+    )

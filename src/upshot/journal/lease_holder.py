@@ -1,0 +1,173 @@
+"""Holder: which process works on a run, and whether it still does.
+
+A lease would have to run out before a killed run could go on. A process that has ended can be
+told at once, where it ran on this machine; elsewhere only the epoch protects the log.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from functools import lru_cache
+from typing import Literal
+
+import msgspec
+
+from upshot.contract.base.structs import Value
+from upshot.errors import JournalError
+
+__all__ = ["LeaseHolder", "NOBODY", "held_error", "read_holder", "this_process"]
+
+NOBODY = ""
+"""What is stored of a run that was let go before it settled."""
+
+_PROC = "/proc"
+_ENDED_STATES = ("Z", "X")
+# By a signal; what a debugger holds is another state, and goes on at any moment.
+_STOPPED_STATE = "T"
+# Bit of a task's flags that says that it is on its way out.
+_EXITING = 0x4
+_KILLED = 1 << (signal.SIGKILL - 1) if hasattr(signal, "SIGKILL") else 0
+
+
+class LeaseHolder(Value, frozen=True, kw_only=True):
+    """The process that took a run.
+
+    Attributes:
+        pid: Its process id; 0 for nobody.
+        host: The name of its machine.
+        boot: The id of that machine's start, "" where the platform tells none.
+        space: In which of the machine's spaces of process ids it is, "" where there is one.
+        started: When it was started, in the platform's own ticks; None where none are told.
+    """
+
+    pid: int
+    host: str = ""
+    boot: str = ""
+    space: str = ""
+    started: int | None = None
+
+    @property
+    def state(self) -> Literal["lives", "stopped", "gone", "unknown"]:
+        """Whether the process is there; "unknown" of one on another machine.
+
+        One that was suspended, as by Ctrl-Z, is "stopped"; one that was killed and is not yet
+        waited for is gone.
+        """
+        if self.pid < 1:
+            return "gone"
+        if not self._is_near() or os.name != "posix":
+            return "unknown"
+        seen = _look(self.pid)
+        if seen is None:
+            return "lives" if _is_there(self.pid) else "gone"
+        # Its id may be that of another one by now.
+        if seen.is_ending or self.started not in (None, seen.started):
+            return "gone"
+        return "stopped" if seen.is_stopped else "lives"
+
+    @property
+    def is_this_process(self) -> bool:
+        """Whether it is the one that asks."""
+        return self == this_process()
+
+    def _is_near(self) -> bool:
+        """Whether its id means the same process here; a machine may be renamed while it is up."""
+        here = this_process()
+        if self.boot or here.boot:
+            return (self.boot, self.space) == (here.boot, here.space)
+        return self.host == here.host
+
+
+class _Seen(msgspec.Struct, frozen=True):
+    """What the platform tells of a process."""
+
+    started: int
+    is_ending: bool
+    is_stopped: bool
+
+
+def this_process() -> LeaseHolder:
+    """The process that asks."""
+    return _describe(os.getpid())
+
+
+def read_holder(text: str | None) -> LeaseHolder | None:
+    """The holder as a journal has it; None where it has none, or one that cannot be read."""
+    if text is None:
+        return None
+    if text == NOBODY:
+        return LeaseHolder(pid=0)
+    try:
+        return msgspec.json.decode(text, type=LeaseHolder)
+    except (msgspec.MsgspecError, UnicodeError):
+        return None
+
+
+def held_error(run_id: str, holder: LeaseHolder) -> JournalError:
+    """The exception for a run that another living process works on."""
+    return JournalError(
+        f"run {run_id} is being worked on by process {holder.pid} on this machine: wait for its "
+        "end, stop that process, or give take_over=True / --take-over",
+        run_id=run_id,
+    )
+
+
+@lru_cache(maxsize=1)
+def _describe(pid: int) -> LeaseHolder:
+    # By its id, for a forked process is another one.
+    seen = _look(pid)
+    return LeaseHolder(
+        pid=pid,
+        host=os.uname().nodename if os.name == "posix" else "",
+        boot=_text_of(f"{_PROC}/sys/kernel/random/boot_id").strip(),
+        space=_link_of(f"{_PROC}/self/ns/pid"),
+        started=None if seen is None else seen.started,
+    )
+
+
+def _look(pid: int) -> _Seen | None:
+    """What is told of the process; None where there is none, or nothing is told of any."""
+    # The name of the program may hold anything, and stands in brackets.
+    fields = _text_of(f"{_PROC}/{pid}/stat").rpartition(")")[2].split()
+    if len(fields) < 20:
+        return None
+    is_ending = fields[0] in _ENDED_STATES or bool(int(fields[6]) & _EXITING) or _is_killed(pid)
+    return _Seen(
+        started=int(fields[19]), is_ending=is_ending, is_stopped=fields[0] == _STOPPED_STATE
+    )
+
+
+def _is_killed(pid: int) -> bool:
+    """Whether it was killed and has not come to its end yet."""
+    for line in _text_of(f"{_PROC}/{pid}/status").splitlines():
+        name, _, value = line.partition(":")
+        if name in ("SigPnd", "ShdPnd") and int(value, 16) & _KILLED:
+            return True
+    return False
+
+
+def _is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        # Somebody else's.
+        return True
+    return True
+
+
+def _text_of(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _link_of(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""

@@ -1,0 +1,146 @@
+"""open_journal: from where a journal is to an open one, shared by all who use the place."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast, overload
+from weakref import WeakKeyDictionary
+
+from upshot.async_context import Block
+from upshot.contract.base.checks import kind_of
+from upshot.contract.protocols import Journal
+from upshot.errors import Misuse
+from upshot.journal.memory_journal import MemoryJournal
+
+if TYPE_CHECKING:
+    from upshot.journal.sqlite.sqlite_journal import SqliteJournal
+
+__all__ = ["MEMORY", "open_journal"]
+
+MEMORY = "memory:"
+J = TypeVar("J", bound=Journal)
+_Opened: TypeAlias = "MemoryJournal | SqliteJournal"
+
+
+@dataclass(slots=True, eq=False)
+class _Place:
+    """A place in use."""
+
+    users: int = 0
+    journal: _Opened | None = None
+    # Held while it is opened or closed, so that nobody gets it half open.
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+_places: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, _Place]] = WeakKeyDictionary()
+
+
+@overload
+def open_journal(
+    where: str | os.PathLike[str], *, create: bool = True
+) -> AbstractAsyncContextManager[MemoryJournal | SqliteJournal]: ...
+@overload
+def open_journal(where: J, *, create: bool = True) -> AbstractAsyncContextManager[J]: ...
+@overload
+def open_journal(
+    where: str | os.PathLike[str] | Journal, *, create: bool = True
+) -> AbstractAsyncContextManager[Journal]: ...
+def open_journal(
+    where: str | os.PathLike[str] | Journal, *, create: bool = True
+) -> AbstractAsyncContextManager[Journal]:
+    """Open the journal at a place.
+
+    A place is opened once in an event loop and shared by all who have it open there; it is
+    closed when the last of them leaves. So a journal in memory is empty again after that.
+
+    Args:
+        where: A file's path, "memory:", or an open journal, which is given back as it is
+            and not closed.
+        create: Whether a missing file is made; if not, it is misuse.
+
+    Returns:
+        An async context manager of the journal.
+
+    Raises:
+        Misuse: *where* is no place for a journal, or holds something else.
+        JournalError: The file is damaged, or written by a newer version.
+    """
+    if isinstance(where, str | os.PathLike):
+        return _block(_share(_name_of(where), create=create))
+    if isinstance(where, Block):
+        where.refuse()
+    if isinstance(where, type):
+        raise Misuse(f"journal is the class {where.__name__}: give a path or an open journal")
+    if not hasattr(where, "append") or not hasattr(where, "durable"):
+        kind = kind_of(cast("object", where))
+        raise Misuse(f'a journal is a path, "memory:" or an open journal, not {kind}')
+    return _block(_lend(where))
+
+
+def _block(manager: AbstractAsyncContextManager[J]) -> AbstractAsyncContextManager[J]:
+    return Block(manager, call="upshot.open_journal(...)", name="journal")
+
+
+@asynccontextmanager
+async def _lend(journal: J) -> AsyncGenerator[J]:
+    yield journal
+
+
+@asynccontextmanager
+async def _share(name: str, *, create: bool) -> AsyncGenerator[_Opened]:
+    places = _places.setdefault(asyncio.get_running_loop(), {})
+    place = places.setdefault(name, _Place())
+    place.users += 1
+    try:
+        async with place.lock:
+            journal = place.journal = await _renew(place.journal, name, create=create)
+        yield journal
+    finally:
+        place.users -= 1
+        if not place.users:
+            await _close(place)
+        # Somebody may have come while it was being closed.
+        if not place.users and places.get(name) is place:
+            del places[name]
+
+
+async def _renew(journal: _Opened | None, name: str, *, create: bool) -> _Opened:
+    """The journal itself while it can be used, else a new one."""
+    if journal is not None and journal.usable:
+        return journal
+    if journal is not None:
+        await journal.aclose()
+    if name == MEMORY:
+        return MemoryJournal()
+    from upshot.journal.sqlite.sqlite_journal import SqliteJournal
+
+    return await SqliteJournal.open(name, create=create)
+
+
+async def _close(place: _Place) -> None:
+    async with place.lock:
+        journal, place.journal = place.journal, None
+        if journal is not None:
+            await journal.aclose()
+
+
+def _name_of(where: str | os.PathLike[str]) -> str:
+    name = os.fspath(cast("os.PathLike[str]", where))
+    if not isinstance(cast("object", name), str) or not name:
+        raise Misuse(f'a journal is a path, "memory:" or an open journal, and not {name!r}')
+    if name == MEMORY:
+        return MEMORY
+    scheme, mark, _ = name.partition("://")
+    if mark and scheme in ("postgresql", "postgres"):
+        raise Misuse("journals in PostgreSQL are not there yet in this version: name a file")
+    if mark:
+        raise Misuse(f'there are no journals at {scheme}: a journal is a path or "memory:"')
+    # One file under two names is one journal.
+    try:
+        return os.path.realpath(name)
+    except (ValueError, OSError) as error:
+        raise Misuse(f"{name!r} cannot be a journal: {error}") from error

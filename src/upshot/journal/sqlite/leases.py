@@ -1,0 +1,171 @@
+"""Takes a run: a new epoch, a log without damage."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+
+from upshot.contract.events import RunSettled
+from upshot.errors import JournalError
+from upshot.journal.event_codec import (
+    RUNNING,
+    Damage,
+    Entry,
+    damage_error,
+    decode_event,
+    epoch_error,
+    logger,
+)
+from upshot.journal.lease_holder import NOBODY, LeaseHolder, read_holder, this_process
+from upshot.journal.sqlite.queries import scan_run
+
+__all__ = ["Lease", "Taking", "claim_run", "hold_run", "read_holders", "release_runs"]
+
+_EPOCH = "SELECT CAST(epoch AS INTEGER) FROM runs WHERE run_id = ?"
+_HOLDER = "SELECT CAST(holder AS TEXT) FROM runs WHERE run_id = ?"
+_HOLDERS = "SELECT CAST(run_id AS TEXT), CAST(holder AS TEXT) FROM runs WHERE holder IS NOT NULL"
+_TAKE = """INSERT INTO runs (run_id, epoch, last_seq, holder) VALUES (?1, ?2, ?3, ?4)
+    ON CONFLICT (run_id) DO UPDATE SET epoch = ?2, last_seq = ?3, holder = ?4"""
+_HOLD = "UPDATE runs SET holder = ? WHERE run_id = ? AND epoch = ?"
+_TURN = """SELECT body FROM events
+    WHERE run_id = ? AND kind IN ('run_started', 'run_resumed', 'run_settled')
+    ORDER BY seq DESC LIMIT 1"""
+
+
+class Lease(NamedTuple):
+    """A run that was taken.
+
+    Attributes:
+        epoch: What appends must carry from now on.
+        last_seq: Seq of its last event, 0 if it has none.
+        damage: What was cut off, None if nothing.
+    """
+
+    epoch: int
+    last_seq: int
+    damage: Damage | None
+
+
+def claim_run(
+    connection: sqlite3.Connection, run_id: str, *, cut: bool, take_over: bool
+) -> Lease | LeaseHolder:
+    """Take a run within a transaction, and note by which process.
+
+    Args:
+        connection: Within a transaction that may write.
+        run_id: The run; it need not have any event.
+        cut: Whether to drop also sound events that stand after a damaged one.
+        take_over: Whether to take it from another process that lives.
+
+    Returns:
+        The run; the process that has it where it is not taken over.
+
+    Raises:
+        JournalError: Sound events stand after a damaged one, and *cut* is false.
+    """
+    holder = None if take_over else _other_holder(connection, run_id)
+    if holder is not None:
+        return holder
+    scan = scan_run(connection, run_id)
+    damage = scan.damage
+    if damage is not None:
+        if not damage.tail and not cut:
+            raise damage_error(damage)
+        damage = msgspec.structs.replace(damage, cut=True)
+        _cut(connection, run_id, scan.last_seq)
+        logger.warning("%s", damage)
+    row = connection.execute(_EPOCH, (run_id,)).fetchone()
+    # The epochs of the events are under their checksums, that of the run is not.
+    epoch = max(scan.epoch, row[0] or 0 if row else 0) + 1
+    connection.execute(_TAKE, (run_id, epoch, scan.last_seq, _this_holder()))
+    return Lease(epoch, scan.last_seq, damage)
+
+
+def hold_run(connection: sqlite3.Connection, run_id: str, epoch: int) -> None:
+    """Note again that this process works on the run, unless somebody took it since."""
+    connection.execute(_HOLD, (_this_holder(), run_id, epoch))
+
+
+def release_runs(connection: sqlite3.Connection, claims: Iterable[tuple[str, int]]) -> None:
+    """Note that nobody works any more on runs that did not settle.
+
+    Args:
+        connection: Within a transaction that may write.
+        claims: The runs with the epochs that they were taken with; who took one since keeps it.
+    """
+    connection.executemany(_HOLD, [(NOBODY, *claim) for claim in claims])
+
+
+def read_holders(connection: sqlite3.Connection) -> dict[str, LeaseHolder]:
+    """The processes that took runs which have not settled since, by run."""
+    read = ((run_id, read_holder(text)) for run_id, text in connection.execute(_HOLDERS))
+    return {run_id: holder for run_id, holder in read if holder is not None}
+
+
+def _this_holder() -> str:
+    return msgspec.json.encode(this_process()).decode()
+
+
+def _other_holder(connection: sqlite3.Connection, run_id: str) -> LeaseHolder | None:
+    """The other process that works on the run, None if none is known to."""
+    row = connection.execute(_HOLDER, (run_id,)).fetchone()
+    holder = read_holder(row[0]) if row else None
+    if holder is None or holder.is_this_process or holder.state != "lives":
+        return None
+    return holder
+
+
+def _cut(connection: sqlite3.Connection, run_id: str, last_seq: int) -> None:
+    connection.execute("DELETE FROM events WHERE run_id = ? AND seq > ?", (run_id, last_seq))
+    # How the run stands may have been said by what was cut off.
+    row = connection.execute(_TURN, (run_id,)).fetchone()
+    event = decode_event(row[0]) if row else None
+    status = event.result.status.value if isinstance(event, RunSettled) else RUNNING
+    connection.execute("UPDATE runs SET status = ? WHERE run_id = ?", (status, run_id))
+
+
+@dataclass(slots=True, eq=False)
+class Taking:
+    """A claim whose outcome is not known yet; it belongs to the event loop.
+
+    What is appended until then is kept here: behind the claim in the queue it would be refused
+    for its epoch, although it was taken, and ahead of it is no room any more.
+
+    Attributes:
+        kept: What was appended, in order; with the epoch of who had the run until now.
+        ended: Set when the outcome is known and what was kept is queued or refused.
+    """
+
+    kept: list[Entry] = field(default_factory=list[Entry])
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    _refusal: JournalError | None = None
+
+    def hand_over(self, claim: Lease) -> list[Entry]:
+        """What was kept, as the first entries under the new epoch; nothing where it is refused.
+
+        ``durable`` is not told who waits. So whatever was taken before the claim has the run is
+        in its log, and only where somebody else had it in between there is no place for it.
+        """
+        if not self.kept:
+            return []
+        first = self.kept[0]
+        if (claim.epoch, claim.last_seq) != (first.epoch + 1, first.seq - 1):
+            self._refusal = epoch_error(first.run_id, first.epoch, claim.epoch, claim.last_seq)
+            return []
+        return [entry._replace(epoch=claim.epoch) for entry in self.kept]
+
+    async def wait(self) -> None:
+        """Wait for the outcome.
+
+        Raises:
+            JournalError: What was kept is refused.
+        """
+        await self.ended.wait()
+        refusal = self._refusal
+        if refusal is not None:
+            raise JournalError(str(refusal), run_id=refusal.run_id, seq=refusal.seq)

@@ -1,0 +1,479 @@
+"""SqliteJournal: a log in a file."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from os import PathLike, fspath
+from typing import TypeVar
+
+import upshot.journal.sqlite.queries as stored
+from upshot.contract.events import Event, RunSettled
+from upshot.contract.protocols import RunSummary
+from upshot.errors import JournalError
+from upshot.journal.event_codec import (
+    Damage,
+    Entry,
+    damage_error,
+    decode_event,
+    epoch_error,
+    gap_error,
+    logger,
+    stamp_of,
+    to_entry,
+)
+from upshot.journal.lease_holder import LeaseHolder, held_error
+from upshot.journal.sqlite.leases import (
+    Lease,
+    Taking,
+    claim_run,
+    hold_run,
+    read_holders,
+    release_runs,
+)
+from upshot.journal.sqlite.queries import Reader, export_run, import_run
+from upshot.journal.sqlite.sqlite_artifacts import SqliteArtifactStore
+from upshot.journal.sqlite.tables import FILE_ERRORS, forks
+from upshot.journal.sqlite.writer import Writer
+
+__all__ = ["SqliteJournal"]
+
+T = TypeVar("T")
+# How long a process is given that may be ending just now, and how often it is looked at.
+_ENDING_S = 0.2
+_LOOK_S = 0.01
+# So few events are in memory at once while a run is read.
+_PAGE_EVENTS = 256
+
+
+@dataclass(slots=True, eq=False)
+class _Hold:
+    """What is known of a run that this journal appends to."""
+
+    epoch: int
+    last_seq: int
+    settled: bool = False
+    # Whether it was taken here, and not only appended to.
+    taken: bool = False
+    # The last events of earlier holders of this process, by epoch, as far as nobody else had the
+    # run in between.
+    ends: dict[int, int] = field(default_factory=dict[int, int])
+
+    def has(self, seq: int, epoch: int) -> bool:
+        """Whether who has appended under *epoch* may have appended *seq*."""
+        return epoch == self.epoch or seq <= self.ends.get(epoch, 0)
+
+
+class SqliteJournal:
+    """A log in an SQLite file, in WAL mode; plays the role Journal.
+
+    ``open`` makes one; it belongs to the event loop it was opened in. Appends are
+    queued and written by a thread of their own, all that is queued in one commit that waits
+    for the disk; what nobody waits for is written a moment later. Other processes may have
+    the same file open.
+
+    Attributes:
+        path: The file.
+        artifacts: The store of large outputs, in the same file.
+    """
+
+    def __init__(self, path: str, writer: Writer, reader: Reader) -> None:
+        self.path = path
+        self.artifacts: SqliteArtifactStore = SqliteArtifactStore(self)
+        self._writer = writer
+        self._reader = reader
+        self._forks = forks()
+        self._holds: dict[str, _Hold] = {}
+        # Claims under way, one a run, and the tasks of all that were begun.
+        self._takings: dict[str, Taking] = {}
+        self._claims: set[asyncio.Task[Lease | LeaseHolder]] = set()
+        self._cuts: dict[str, Damage] = {}
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"SqliteJournal({self.path!r}{', closed' if self._closed else ''})"
+
+    @classmethod
+    async def open(cls, path: str | PathLike[str], *, create: bool = True) -> SqliteJournal:
+        """Open the journal at *path*.
+
+        Args:
+            path: A file; one that is not there yet becomes a journal, with mode 0600.
+            create: Whether it may be made; if not, a missing file is misuse.
+
+        Raises:
+            Misuse: *path* is no place for a journal, or holds something else.
+            JournalError: The file is damaged, or written by a newer version.
+        """
+        name = os.path.abspath(str(path))
+        writer = Writer(name)
+        await writer.open(create=create)
+        return cls(name, writer, Reader(name))
+
+    @property
+    def usable(self) -> bool:
+        """Whether it is open and could write all that it was given."""
+        return not self._closed and self._writer.broken is None
+
+    async def claim(self, run_id: str, *, cut: bool = False) -> int:
+        """Take the run: returns the new epoch; appends with an older one fail from now on.
+
+        What was appended before it returns is in the log; a claim that fails changes nothing,
+        and what one took that was cancelled is let go.
+        Damage at the end of its log is cut off, logged as a warning and told by ``damage``.
+        Another process that works on the run is not looked at: see ``claim_free``.
+
+        Args:
+            run_id: The run; it need not have any event.
+            cut: Whether to drop also sound events that stand after a damaged one.
+
+        Raises:
+            JournalError: Sound events stand after a damaged one, or the file cannot be used.
+        """
+        claim = await self._claim(run_id, cut=cut, take_over=True)
+        assert isinstance(claim, Lease)
+        return claim.epoch
+
+    async def claim_free(self, run_id: str) -> int:
+        """Take the run as ``claim`` does, but not from another living process on this machine.
+
+        A process that was killed is gone at once. One on another machine cannot be told from
+        one that is gone; the run is taken, and its appends fail from now on.
+
+        Raises:
+            JournalError: Another process works on the run, sound events stand after a damaged
+                one, or the file cannot be used.
+        """
+        claim = await self._claim(run_id, cut=False, take_over=False)
+        if isinstance(claim, LeaseHolder):
+            # It may be just on its way out.
+            await _wait_for_end(claim)
+            claim = await self._claim(run_id, cut=False, take_over=False)
+        if isinstance(claim, LeaseHolder):
+            raise held_error(run_id, claim)
+        return claim.epoch
+
+    async def holders(self) -> dict[str, LeaseHolder]:
+        """The processes that took runs which have not settled since, by run."""
+        await self.flush()
+        return await self.read(read_holders)
+
+    def release(self, run_id: str, epoch: int) -> None:
+        """Note that this process does not work on the run any more; returns at once.
+
+        A run that has settled was let go by that; so is every other one when the journal is
+        closed, or its process ends.
+
+        Args:
+            run_id: The run.
+            epoch: What the claim gave; where somebody has taken it since, nothing is done.
+        """
+        hold = self._holds.get(run_id)
+        if hold is None or not hold.taken or hold.settled or hold.epoch != epoch:
+            return
+        hold.taken = False
+        if self.usable:
+            self.post(lambda connection: release_runs(connection, [(run_id, epoch)]), 0)
+
+    async def _claim(self, run_id: str, *, cut: bool, take_over: bool) -> Lease | LeaseHolder:
+        # A task of its own: what is in the queue is done also where nobody waits any more.
+        task = asyncio.create_task(self._take(run_id, cut=cut, take_over=take_over))
+        self._claims.add(task)
+        task.add_done_callback(self._claims.discard)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(partial(self._give_back, run_id))
+            raise
+
+    async def _take(self, run_id: str, *, cut: bool, take_over: bool) -> Lease | LeaseHolder:
+        # In a loop, for of several who waited only the first finds the place free.
+        while (before := self._takings.get(run_id)) is not None:
+            await before.ended.wait()
+        taking = self._takings[run_id] = Taking()
+        entries = taking.kept
+        try:
+            claim = await self.write(
+                lambda connection: claim_run(connection, run_id, cut=cut, take_over=take_over)
+            )
+            if isinstance(claim, Lease):
+                entries = taking.hand_over(claim)
+                self._hold(run_id, claim, entries)
+        finally:
+            del self._takings[run_id]
+            # Only here is known under which epoch they count.
+            for entry in entries:
+                self._writer.put(entry)
+            taking.ended.set()
+        if isinstance(claim, Lease) and entries:
+            # Who had the run may have settled it.
+            self.post(lambda connection: hold_run(connection, run_id, claim.epoch), 0)
+        return claim
+
+    def _hold(self, run_id: str, claim: Lease, entries: Sequence[Entry]) -> None:
+        """Take note of a run that was taken, to which *entries* will be written first."""
+        self._writer.failed.pop(run_id, None)
+        self._writer.written[run_id] = claim.last_seq
+        last_seq = entries[-1].seq if entries else claim.last_seq
+        hold, before = _Hold(claim.epoch, last_seq, taken=True), self._holds.get(run_id)
+        # Nobody else had the run in between. So what was appended under the epochs before is known
+        # to be there, without a look into the file.
+        if before and (before.epoch + 1, before.last_seq) == (claim.epoch, last_seq):
+            hold.ends = {**before.ends, before.epoch: last_seq}
+        self._holds[run_id] = hold
+        if claim.damage is not None:
+            self._cuts[run_id] = claim.damage
+
+    def _give_back(self, run_id: str, task: asyncio.Task[Lease | LeaseHolder]) -> None:
+        """Let go what a claim took that nobody waits for."""
+        if not task.cancelled() and task.exception() is None:
+            claim = task.result()
+            if isinstance(claim, Lease):
+                self.release(run_id, claim.epoch)
+
+    def append(self, event: Event, *, epoch: int | None = None) -> None:
+        """Take a durable event; returns at once.
+
+        Args:
+            event: Its seq must be the next of its run.
+            epoch: What ``claim`` gave; None takes that of the latest claim made here, and 0
+                for a run that nobody has claimed yet.
+
+        Raises:
+            JournalError: The epoch is old, the seq is not the next, an earlier event of the
+                run could not be written, or the journal is closed or broken. What can be
+                known only from the file is raised at the next append and by ``durable``.
+            Misuse: It is a delta, of no run, or no JSON.
+        """
+        run_id, seq = stamp_of(event)
+        self._check(run_id)
+        hold = self._holds.get(run_id)
+        if hold is None:
+            # Of a run that was not claimed here only the file knows the last seq, and the writer
+            # looks there.
+            hold = self._holds[run_id] = _Hold(epoch or 0, max(seq - 1, 0))
+        if epoch is not None and epoch != hold.epoch:
+            raise epoch_error(run_id, epoch, hold.epoch, hold.last_seq)
+        if seq != hold.last_seq + 1:
+            raise gap_error(run_id, seq, hold.last_seq)
+        entry = to_entry(event, run_id, seq, hold.epoch)
+        taking = self._takings.get(run_id)
+        if taking is None:
+            self._writer.put(entry)
+        else:
+            taking.kept.append(entry)
+        hold.last_seq = seq
+        hold.settled = isinstance(event, RunSettled)
+
+    async def durable(self, run_id: str, seq: int, *, epoch: int | None = None) -> None:
+        """Wait until every event of the run up to *seq* is safe on disk.
+
+        Args:
+            run_id: The run.
+            seq: Of the last one.
+            epoch: Under which whoever waits has appended it; None is whoever did.
+
+        Raises:
+            JournalError: They could not be written, the run has no such event, or *seq* is that
+                of another holder's.
+        """
+        writer = self._writer
+        if writer.written.get(run_id, 0) < seq:
+            self._check(run_id)
+            taking = self._takings.get(run_id)
+            if taking is not None:
+                await taking.wait()
+            # Checked again after it: it may be what finds out that nothing can be written.
+            await writer.flush()
+            self._check(run_id)
+            if writer.written.get(run_id, 0) < seq:
+                await self._expect(run_id, seq)
+        hold = self._holds.get(run_id)
+        if epoch is not None and not (hold is not None and hold.has(seq, epoch)):
+            await self._expect_own(run_id, seq, epoch)
+        self._let_go(run_id, seq)
+
+    async def events(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
+        """The run's durable events with a seq above *after*, in order.
+
+        A damaged log gives exactly the events before the damage. Where nothing sound
+        follows, they end there, with a logged warning, and ``damage`` tells of it.
+
+        Raises:
+            JournalError: Sound events stand after a damaged one, or the file cannot be read.
+        """
+        # Readers see what is in the file, and the last appends may be in the queue.
+        await self._settle(run_id)
+        last, more = max(after, 0), True
+        while more:
+            page = await self._page(run_id, last)
+            last, more = page.last, page.more
+            for body in page.bodies:
+                yield decode_event(body)
+            if page.fault:
+                await self._tell(run_id)
+
+    async def last_seq(self, run_id: str) -> int:
+        """Seq of the run's last event, what is queued included; 0 if it has none."""
+        hold = self._holds.get(run_id)
+        if hold is not None:
+            return hold.last_seq
+        return await self.read(lambda connection: stored.last_seq(connection, run_id))
+
+    async def damage(self, run_id: str) -> Damage | None:
+        """What is wrong with the run's log, or was cut off by a claim made here."""
+        await self._settle(run_id)
+        scan = await self.read(lambda connection: stored.scan_run(connection, run_id))
+        return scan.damage or self._cuts.get(run_id)
+
+    async def runs(self, status: str | None = None) -> Sequence[RunSummary]:
+        """The runs, newest first; only those of *status* where one is given."""
+        await self.flush()
+        return await self.read(lambda connection: stored.read_summaries(connection, status))
+
+    async def export(self, run_id: str, path: str | PathLike[str]) -> int:
+        """Write a run with its artifacts as JSON lines; returns how many events.
+
+        Raises:
+            Misuse: There is no such run, or *path* cannot be written.
+            JournalError: The run is damaged.
+        """
+        await self.flush()
+        return await self.read(lambda connection: export_run(connection, run_id, fspath(path)))
+
+    async def import_(self, path: str | PathLike[str]) -> str:
+        """Read a run from JSON lines; returns its id.
+
+        Raises:
+            Misuse: *path* cannot be read.
+            JournalError: A line is damaged, or the run is there already; nothing is taken.
+        """
+        run_id = await self.write(lambda connection: import_run(connection, fspath(path)))
+        # What was known of a run without events no longer holds.
+        self._holds.pop(run_id, None)
+        return run_id
+
+    async def aclose(self) -> None:
+        """Write what is queued and close the file; may be called again."""
+        while self._claims:
+            # One that was cancelled is let go in the end.
+            await asyncio.wait(self._claims)
+        if self._closed:
+            return
+        if self._forks != forks():
+            # Its threads are those of the other process.
+            self._closed = True
+            return
+        for run_id, hold in self._holds.items():
+            self.release(run_id, hold.epoch)
+        self._closed = True
+        await self._reader.aclose()
+        await self._writer.aclose()
+
+    async def flush(self) -> None:
+        """Wait until what was appended is written, as far as it can be."""
+        for taking in tuple(self._takings.values()):
+            if taking.kept:
+                await taking.ended.wait()
+        if self.usable:
+            await self._writer.flush()
+
+    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Do *work* in a transaction, after all that is queued.
+
+        Raises:
+            JournalError: The journal is closed, or its file cannot be written.
+            Exception: What *work* raised; then it is undone.
+        """
+        self._check("")
+        try:
+            return await self._writer.work(work)
+        except FILE_ERRORS as error:
+            raise JournalError(f"the journal {self.path} cannot be used: {error}") from error
+
+    def post(self, work: Callable[[sqlite3.Connection], None], size_bytes: int) -> None:
+        """Queue *work*, which keeps *size_bytes* in memory; returns at once.
+
+        Raises:
+            JournalError: The journal is closed, or its file cannot be written.
+        """
+        self._check("")
+        self._writer.post(work, size_bytes)
+
+    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Do *work* on what is committed.
+
+        Raises:
+            JournalError: The journal is closed, or its file is damaged.
+            Exception: What *work* raised.
+        """
+        if self._closed:
+            raise JournalError(f"the journal {self.path} is closed")
+        self._check_process()
+        return await self._reader.read(work)
+
+    def _check_process(self) -> None:
+        """Raise where this process is a fork of the one that opened the journal."""
+        if self._forks != forks():
+            raise JournalError(
+                f"the journal {self.path} was opened before this process was forked: "
+                "start processes by spawn, or before it is opened"
+            )
+
+    def _check(self, run_id: str) -> None:
+        """Raise why nothing can be written to the run, if so; a new exception each time."""
+        if self._closed:
+            raise JournalError(f"the journal {self.path} is closed")
+        self._check_process()
+        failure = self._writer.broken or self._writer.failed.get(run_id)
+        if failure is not None:
+            raise JournalError(str(failure), run_id=run_id, seq=failure.seq) from failure
+
+    async def _settle(self, run_id: str) -> None:
+        hold = self._holds.get(run_id)
+        if hold is not None and self._writer.written.get(run_id, 0) < hold.last_seq:
+            await self.flush()
+
+    async def _page(self, run_id: str, after: int) -> stored.EventPage:
+        return await self.read(
+            lambda connection: stored.read_page(connection, run_id, after, _PAGE_EVENTS)
+        )
+
+    async def _tell(self, run_id: str) -> None:
+        scan = await self.read(lambda connection: stored.scan_run(connection, run_id))
+        if scan.damage is None:
+            return
+        if not scan.damage.tail:
+            raise damage_error(scan.damage)
+        logger.warning("%s", scan.damage)
+
+    async def _expect(self, run_id: str, seq: int) -> None:
+        last_seq = await self.read(lambda connection: stored.last_seq(connection, run_id))
+        if last_seq < seq:
+            raise JournalError(f"run {run_id} has no event {seq}", run_id=run_id, seq=last_seq)
+
+    async def _expect_own(self, run_id: str, seq: int, epoch: int) -> None:
+        """Look into the file whose the event is, for the run was taken by others since."""
+        written = await self.read(lambda connection: stored.epoch_of(connection, run_id, seq))
+        if seq and written != epoch:
+            hold = self._holds.get(run_id)
+            raise epoch_error(run_id, epoch, written if hold is None else hold.epoch)
+
+    def _let_go(self, run_id: str, seq: int) -> None:
+        """Forget a run whose session is over, so that a long life needs no more memory."""
+        hold = self._holds.get(run_id)
+        if hold is not None and hold.settled and hold.last_seq <= seq:
+            del self._holds[run_id]
+            self._writer.written.pop(run_id, None)
+
+
+async def _wait_for_end(holder: LeaseHolder) -> None:
+    """Wait a moment for the end of a process that may be ending just now."""
+    for _ in range(round(_ENDING_S / _LOOK_S)):
+        if holder.state != "lives":
+            return
+        await asyncio.sleep(_LOOK_S)

@@ -1,0 +1,351 @@
+"""Tables, and opening a file that has or gets them.
+
+File: which databases this process has open, and whether a path still leads to one.
+
+SQLite's locks on a file belong to the process, and the system drops all of them as soon as
+anybody in it closes any descriptor of that file. So nothing here opens a file that is open as a
+database already. A forked process has the connections of its parent without their locks, and must
+not use that file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+import time
+from collections import Counter
+from typing import TypeAlias
+
+from upshot.errors import JournalError, Misuse
+
+__all__ = [
+    "Database",
+    "FILE_ERRORS",
+    "Identity",
+    "SCHEMA_VERSION",
+    "forks",
+    "identity_of",
+    "keep_open",
+    "let_go",
+    "open_database",
+    "peek",
+]
+
+# Device and number of a file, by which it is the same under any name.
+Identity: TypeAlias = tuple[int, int]
+
+_lock = threading.Lock()
+_open: Counter[Identity] = Counter()
+_inherited: set[Identity] = set()
+_forks = 0
+
+
+def peek(path: str, length: int) -> bytes | None:
+    """The first bytes of a file; None of one that is open as a database here.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    with _lock:
+        if _open[_identity(os.stat(path))]:
+            return None
+        with open(path, "rb") as file:
+            return file.read(length)
+
+
+def keep_open(path: str) -> Identity:
+    """Note that the file is about to be opened as a database, until ``let_go``.
+
+    Raises:
+        JournalError: It was open as one when this process was forked.
+        OSError: It is not there.
+    """
+    with _lock:
+        file = _identity(os.stat(path))
+        if file in _inherited:
+            raise JournalError(
+                f"the journal {path} was open when this process was forked, so it cannot be used "
+                "here: start processes by spawn, or before the journal is opened"
+            )
+        _open[file] += 1
+        return file
+
+
+def let_go(file: Identity) -> None:
+    """Note that the file was closed."""
+    with _lock:
+        _open[file] -= 1
+        if _open[file] < 1:
+            del _open[file]
+
+
+def identity_of(path: str) -> Identity | None:
+    """The file that *path* leads to now, None for none."""
+    try:
+        return _identity(os.stat(path))
+    except OSError:
+        return None
+
+
+def forks() -> int:
+    """How often this process was forked from another one, it and those before it."""
+    return _forks
+
+
+def _identity(found: os.stat_result) -> Identity:
+    return found.st_dev, found.st_ino
+
+
+def _after_fork() -> None:
+    global _lock, _forks  # noqa: PLW0603  # of the process, which is another one now
+    _lock = threading.Lock()
+    _forks += 1
+    _inherited.update(_open)
+    _open.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+SCHEMA_VERSION = 1
+# What sqlite3 raises of a damaged file: its message may quote bytes that are no text.
+FILE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+_APPLICATION_ID = int.from_bytes(b"upst")
+_MAGIC = b"SQLite format 3\x00"
+_BUSY_S = 30.0
+_FILE_MODE = 0o600
+
+_TABLES = (
+    """CREATE TABLE runs (
+        run_id TEXT PRIMARY KEY,
+        agent_id TEXT NOT NULL DEFAULT '',
+        status TEXT NOT NULL DEFAULT 'running',
+        epoch INTEGER NOT NULL DEFAULT 0,
+        last_seq INTEGER NOT NULL DEFAULT 0,
+        lease_until REAL,
+        wake_at REAL,
+        started_at REAL,
+        updated_at REAL,
+        request TEXT NOT NULL DEFAULT '',
+        holder TEXT,
+        parent_run_id TEXT
+    )""",
+    """CREATE TABLE events (
+        run_id TEXT NOT NULL,
+        seq INTEGER NOT NULL,
+        epoch INTEGER NOT NULL,
+        kind TEXT NOT NULL,
+        time REAL,
+        call_id TEXT NOT NULL,
+        body BLOB NOT NULL,
+        crc INTEGER NOT NULL,
+        PRIMARY KEY (run_id, seq)
+    )""",
+    """CREATE TABLE artifacts (
+        id TEXT PRIMARY KEY,
+        run_id TEXT NOT NULL,
+        call_id TEXT NOT NULL,
+        media_type TEXT NOT NULL,
+        size_bytes INTEGER NOT NULL,
+        sha256 TEXT NOT NULL,
+        lines INTEGER,
+        data BLOB NOT NULL,
+        summary TEXT NOT NULL,
+        stored_at REAL
+    )""",
+    "CREATE INDEX artifacts_of_run ON artifacts (run_id)",
+    f"PRAGMA application_id = {_APPLICATION_ID}",
+    f"PRAGMA user_version = {SCHEMA_VERSION}",
+)
+# Columns that came after the first version, all nullable.
+_LATER_COLUMNS = (
+    ("artifacts", "stored_at", "REAL"),
+    ("runs", "holder", "TEXT"),
+    ("runs", "parent_run_id", "TEXT"),
+)
+
+
+class Database(sqlite3.Connection):
+    """A connection that knows which file it has open, and whether that is still in its place."""
+
+    path: str
+    file: Identity
+    _log: Identity | None = None
+
+    def check_place(self) -> None:
+        """Raise where what was just committed stands in a file that nobody will find.
+
+        Raises:
+            JournalError: The file, or the write-ahead log beside it, was deleted or replaced.
+        """
+        log = identity_of(f"{self.path}-wal")
+        self._log = self._log or log
+        if identity_of(self.path) != self.file or log != self._log:
+            raise JournalError(
+                f"the journal {self.path} was deleted or replaced while it was in use: what was "
+                "logged since is lost"
+            )
+
+    def close(self) -> None:
+        """Close the file."""
+        super().close()
+        let_go(self.file)
+
+
+def open_database(path: str, *, create: bool = True) -> Database:
+    """Open the journal at *path*.
+
+    Args:
+        path: A file; one that is not there yet, or empty, becomes a journal.
+        create: Whether it may become one; if not, that is misuse.
+
+    Returns:
+        A connection in WAL mode that no longer begins transactions by itself. It may be
+        used in any thread, but only in one at a time.
+
+    Raises:
+        Misuse: *path* is no place for a journal, or holds something else.
+        JournalError: The file is damaged, held by another process, or of a newer version.
+    """
+    made = _look_at(path, create=create)
+    try:
+        return _open_counts(path, create=create)
+    except FILE_ERRORS as error:
+        raise JournalError(f"the journal {path} cannot be opened: {error}") from error
+    finally:
+        if made and not os.path.getsize(path):
+            os.remove(path)
+
+
+def _look_at(path: str, *, create: bool) -> bool:
+    """Refuse what can be no journal; returns whether the file was made here."""
+    try:
+        if not os.path.exists(path):
+            return _make(path, create=create)
+        if not os.path.isfile(path):
+            raise Misuse(f"{path} cannot be a journal: it is no file")
+        head = peek(path, len(_MAGIC))
+        if head == b"" and not create:
+            raise Misuse(f"{path} is no journal: it is empty")
+        if head and head != _MAGIC:
+            raise Misuse(f"{path} is no journal: it is not an SQLite database")
+        if not os.access(path, os.W_OK):
+            raise JournalError(f"the journal {path} cannot be opened: it may not be written")
+    except OSError as error:
+        raise JournalError(f"the journal {path} cannot be opened: {error.strerror}") from error
+    except ValueError as error:
+        if isinstance(error, Misuse):
+            raise
+        raise Misuse(f"{path!r} cannot be a journal: {error}") from error
+    return False
+
+
+def _make(path: str, *, create: bool) -> bool:
+    if not create:
+        raise Misuse(f"there is no journal at {path}")
+    folder = os.path.dirname(path) or os.curdir
+    if not os.path.isdir(folder):
+        raise Misuse(f"there is no folder {folder} for the journal {path}")
+    with contextlib.suppress(FileExistsError):
+        # SQLite gives the files beside it the same mode.
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, _FILE_MODE))
+        return True
+    return False
+
+
+def _open_counts(path: str, *, create: bool) -> Database:
+    file = keep_open(path)
+    try:
+        connection = sqlite3.connect(
+            path,
+            timeout=_BUSY_S,
+            isolation_level=None,
+            check_same_thread=False,
+            factory=Database,
+        )
+    except BaseException:
+        let_go(file)
+        raise
+    connection.path, connection.file = path, file
+    try:
+        _prepare(connection, path, create=create)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, path: str, *, create: bool) -> None:
+    # One transaction: between two reads another process may make its tables.
+    connection.execute("BEGIN")
+    fresh = _is_fresh(connection, path)
+    connection.execute("COMMIT")
+    if fresh and not create:
+        raise Misuse(f"{path} is no journal: it has no tables")
+    _use_wal(connection, path)
+    connection.execute("PRAGMA synchronous = FULL")
+    if not fresh:
+        _add_columns(connection)
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    # Another process may have been faster.
+    if _is_fresh(connection, path):
+        for statement in _TABLES:
+            connection.execute(statement)
+    connection.execute("COMMIT")
+
+
+def _add_columns(connection: sqlite3.Connection) -> None:
+    """Bring tables of an earlier version up to date; that version can still use them."""
+    for table, column, kind in _LATER_COLUMNS:
+        with_it = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+        if column in with_it:
+            continue
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
+        except sqlite3.OperationalError as error:
+            # Another process may have been faster.
+            connection.execute("ROLLBACK")
+            if "duplicate column" not in str(error):
+                raise
+        else:
+            connection.execute("COMMIT")
+
+
+def _is_fresh(connection: sqlite3.Connection, path: str) -> bool:
+    owner = _pragma(connection, "application_id")
+    version = _pragma(connection, "user_version")
+    if owner == _APPLICATION_ID:
+        if version > SCHEMA_VERSION:
+            raise JournalError(
+                f"the journal {path} was written by a newer version of upshot: its form is "
+                f"{version}, and this version reads forms up to {SCHEMA_VERSION}"
+            )
+        return False
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if owner or version or tables:
+        raise Misuse(f"{path} is no journal: it is a database of another program")
+    return True
+
+
+def _use_wal(connection: sqlite3.Connection, path: str) -> None:
+    deadline = time.monotonic() + _BUSY_S
+    while True:
+        try:
+            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            break
+        except sqlite3.OperationalError as error:
+            # The change of mode does not wait for other processes by itself.
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+    if mode != "wal":
+        raise JournalError(f"the journal {path} cannot be opened: its file system has no WAL mode")
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    (value,) = connection.execute(f"PRAGMA {name}").fetchone()
+    return int(value)

@@ -1,0 +1,440 @@
+"""The writer thread and its batched transactions."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any, TypeAlias, TypeVar
+
+from upshot.errors import JournalError
+from upshot.journal.event_codec import RUNNING, Entry, checksum, epoch_error, gap_error, logger
+from upshot.journal.sqlite.tables import Database, open_database
+
+__all__ = ["Batch", "Item", "Job", "Worker", "Writer", "insert_entries", "resolve"]
+
+_ADVANCE = """UPDATE runs SET last_seq = ?, updated_at = coalesce(?, updated_at)
+    WHERE run_id = ? AND epoch = ? AND last_seq = ?"""
+_BEGIN_RUN = "INSERT INTO runs (run_id, epoch, last_seq, updated_at) VALUES (?, 0, ?, ?)"
+# Who settles a run does not work on it any more.
+_NOTE = f"""UPDATE runs SET status = ?1, agent_id = coalesce(?2, agent_id),
+    started_at = coalesce(?3, started_at), request = coalesce(?4, request),
+    parent_run_id = coalesce(?5, parent_run_id),
+    holder = CASE WHEN ?1 = '{RUNNING}' THEN holder END WHERE run_id = ?6"""
+_INSERT = """INSERT INTO events (run_id, seq, epoch, kind, time, call_id, body, crc)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """Work on the database that is more than an append.
+
+    Attributes:
+        work: What to do within the transaction; if it raises, only it is undone.
+        done: Called in the writer's thread after the commit with what *work* gave, or why
+            it did not.
+    """
+
+    work: Callable[[sqlite3.Connection], Any]
+    done: Callable[[Any, Exception | None], None]
+
+
+Item: TypeAlias = Entry | Job
+
+
+class Batch:
+    """One transaction.
+
+    Args:
+        connection: Not within a transaction.
+
+    Attributes:
+        written: The last seq written, by run.
+        failed: Why nothing was written, by run.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._groups: dict[str, list[Entry]] = {}
+        self._settled: list[tuple[Job, Any, Exception | None]] = []
+        self.written: dict[str, int] = {}
+        self.failed: dict[str, JournalError] = {}
+
+    def write(self, items: Iterable[Item]) -> None:
+        """Write all of *items* in their order, and commit.
+
+        A run whose entries do not continue its log, or whose epoch is old, is left as it
+        was and noted in ``failed``; the others are written.
+
+        Raises:
+            sqlite3.Error: Nothing at all was written.
+        """
+        connection = self._connection
+        try:
+            # With the lock from the start: SQLite refuses it at once to who has read and then wants
+            # to write.
+            connection.execute("BEGIN IMMEDIATE")
+            for item in items:
+                if isinstance(item, Entry):
+                    self._groups.setdefault(item.run_id, []).append(item)
+                else:
+                    # A job sees all that was queued before it.
+                    self._flush()
+                    self._do(item)
+            self._flush()
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                with contextlib.suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+            raise
+
+    def settle_jobs(self) -> None:
+        """Tell every job what came of it; after the commit."""
+        for job, result, error in self._settled:
+            job.done(result, error)
+
+    def _flush(self) -> None:
+        groups, self._groups = self._groups, {}
+        for run_id, entries in groups.items():
+            error = _advance(self._connection, run_id, entries)
+            if error is None:
+                self.written[run_id] = entries[-1].seq
+                insert_entries(self._connection, entries)
+            else:
+                self.failed.setdefault(run_id, error)
+
+    def _do(self, job: Job) -> None:
+        self._connection.execute("SAVEPOINT job")
+        try:
+            result, failure = job.work(self._connection), None
+        # The promise kept: what one job did wrong fails its caller and not the other runs.
+        except Exception as error:
+            result, failure = None, error
+            self._connection.execute("ROLLBACK TO job")
+        self._connection.execute("RELEASE job")
+        self._settled.append((job, result, failure))
+
+
+def insert_entries(connection: sqlite3.Connection, entries: Iterable[Entry]) -> None:
+    """Write *entries* and what they change in the list of runs; their runs must be there."""
+    notes: list[tuple[object, ...]] = []
+
+    def rows() -> Iterable[tuple[object, ...]]:
+        for entry in entries:
+            if entry.note is not None:
+                notes.append((*entry.note, entry.run_id))
+            run_id, seq, epoch, body = entry.run_id, entry.seq, entry.epoch, entry.body
+            yield (*entry[:7], checksum(run_id, seq, epoch, body))
+
+    connection.executemany(_INSERT, rows())
+    if notes:
+        connection.executemany(_NOTE, notes)
+
+
+def _advance(
+    connection: sqlite3.Connection, run_id: str, entries: list[Entry]
+) -> JournalError | None:
+    """Move the run's end to the last of *entries*; returns why not where they do not fit."""
+    first, last = entries[0], entries[-1]
+    for place, entry in enumerate(entries, first.seq):
+        if entry.seq != place:
+            return gap_error(run_id, entry.seq, place - 1)
+        if entry.epoch != first.epoch:
+            return epoch_error(run_id, min(entry.epoch, first.epoch), max(entry.epoch, first.epoch))
+    # Checked and changed by one statement, for each costs the loop a turn of the lock.
+    moved = (last.seq, last.time, run_id, first.epoch, first.seq - 1)
+    if connection.execute(_ADVANCE, moved).rowcount:
+        return None
+    # Why it did not fit is looked up only here; a run that nobody claimed has no row yet.
+    row = connection.execute("SELECT epoch, last_seq FROM runs WHERE run_id = ?", (run_id,))
+    epoch, last_seq = row.fetchone() or (None, 0)
+    if (epoch or 0) != first.epoch:
+        return epoch_error(run_id, first.epoch, epoch or 0, last_seq)
+    if first.seq != last_seq + 1:
+        return gap_error(run_id, first.seq, last_seq)
+    connection.execute(_BEGIN_RUN, (run_id, last.seq, last.time))
+    return None
+
+
+T = TypeVar("T")
+_Call: TypeAlias = tuple[Callable[[], Any], Callable[[Any, Exception | None], None]]
+
+
+class Worker:
+    """One thread, begun at the first call.
+
+    The loop's own executor is not used: leaving the loop would wait for its threads.
+
+    Args:
+        name: What the thread is called.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    async def call(self, function: Callable[[], T]) -> T:
+        """Run *function* in the thread.
+
+        Returns:
+            What it returns. Cancelling the wait does not stop the function.
+        """
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._calls.put((function, resolve(future)))
+        return await future
+
+    def stop(self) -> None:
+        """End the thread after the calls that were made."""
+        self._calls.put(None)
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            function, done = call
+            try:
+                result, failure = function(), None
+            # The promise kept: whatever the function raises is raised to its caller.
+            except Exception as error:
+                result, failure = None, error
+            done(result, failure)
+            # Nothing of the last call is kept alive while waiting for the next.
+            del call, function, done, result, failure
+
+
+def resolve(future: asyncio.Future[T]) -> Callable[[Any, Exception | None], None]:
+    """A function that gives a result or an exception to *future* from any thread."""
+    loop = future.get_loop()
+
+    def settle(result: T, error: Exception | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+
+    def done(result: Any, error: Exception | None) -> None:
+        # The loop may be gone, and then nobody waits any more.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(settle, result, error)
+
+    return done
+
+
+# What nobody waits for is written within so long, or when so much is queued.
+_LINGER_S = 0.05
+_QUEUE_BYTES = 1_000_000
+
+
+class Writer:
+    """A queue of what shall be written, and the thread that writes it.
+
+    All methods belong to the event loop; only the thread touches the connection.
+
+    Args:
+        path: The journal's file.
+
+    Attributes:
+        written: Seq of the last event that is safe, by run.
+        failed: Why a run's events are no longer written, by run.
+        broken: Why nothing is written any more, None while all is well.
+        asleep: Whether the thread has nothing to do, and will look only when it is called.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.written: dict[str, int] = {}
+        self.failed: dict[str, JournalError] = {}
+        self.broken: JournalError | None = None
+        self._path = path
+        # A future in the queue is somebody who waits for all that was queued before.
+        self._items: deque[Item | asyncio.Future[None]] = deque()
+        self._queued_bytes = 0
+        # Each is a reason to look; how many there are means nothing.
+        self._calls: SimpleQueue[None] = SimpleQueue()
+        self.asleep: bool = False
+        self._hurried = self._stopping = False
+        self._loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+
+    async def open(self, *, create: bool) -> None:
+        """Open the file and begin to write.
+
+        Raises:
+            Misuse: The path is no place for a journal.
+            JournalError: The file cannot be used.
+        """
+        opened: asyncio.Future[None] = self._loop.create_future()
+        work = (partial(open_database, self._path, create=create), resolve(opened))
+        # A daemon, so that a program that forgot to close its journal can end. Whatever somebody
+        # waited for is on disk by then.
+        threading.Thread(target=self._run, args=work, name="upshot-journal", daemon=True).start()
+        try:
+            await opened
+        except asyncio.CancelledError:
+            self._stop()
+            raise
+
+    def put(self, entry: Entry) -> None:
+        """Queue an event; returns at once."""
+        self._items.append(entry)
+        self._stir(len(entry.body))
+
+    async def flush(self) -> None:
+        """Wait until all that was queued before is written, or has failed."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._items.append(future)
+        self._hurry()
+        await future
+
+    async def work(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Do *work* in its place in the queue.
+
+        Returns:
+            What it gave, once that is committed.
+
+        Raises:
+            JournalError: The file cannot be written.
+            Exception: What *work* raised; then it is undone.
+        """
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._items.append(Job(work, resolve(future)))
+        self._hurry()
+        return await future
+
+    def post(self, work: Callable[[sqlite3.Connection], None], size_bytes: int) -> None:
+        """Queue *work*, which keeps *size_bytes* in memory; returns at once."""
+        self._items.append(Job(work, _forget))
+        self._stir(size_bytes)
+
+    async def aclose(self) -> None:
+        """Write what is queued, close the file and end the thread."""
+        self._stop()
+        await asyncio.shield(self._ended)
+
+    def _stop(self) -> None:
+        self._stopping = True
+        self._hurry()
+
+    def _stir(self, size_bytes: int) -> None:
+        self._queued_bytes += size_bytes
+        if self._queued_bytes > _QUEUE_BYTES:
+            self._hurry()
+        # To wake it for each event would cost more than to write it; awake, it looks by itself.
+        elif self.asleep:
+            self.asleep = False
+            self._calls.put(None)
+
+    def _hurry(self) -> None:
+        self._queued_bytes = 0
+        if not self._hurried:
+            self._hurried = True
+            self._calls.put(None)
+
+    def _run(
+        self,
+        open: Callable[[], Database],
+        opened: Callable[[None, Exception | None], None],
+    ) -> None:
+        try:
+            connection = open()
+        # The promise kept: who opens a journal is told why it cannot be.
+        except Exception as error:
+            opened(None, error)
+            return
+        opened(None, None)
+        with contextlib.closing(connection):
+            while not (self._stopping and not self._items):
+                self._wait()
+                self._turn(connection)
+        resolve(self._ended)(None, None)
+
+    def _wait(self) -> None:
+        """Wait until somebody is in a hurry, or something has been queued for a while.
+
+        While more comes all the time, nobody has to wake the thread for it.
+        """
+        while not self._hurried:
+            try:
+                self._calls.get(timeout=_LINGER_S)
+            except Empty:
+                if self._items:
+                    return
+                self._sleep()
+
+    def _sleep(self) -> None:
+        self.asleep = True
+        # Looked at after that is said: who queues from here on wakes the thread.
+        if not self._items and not self._hurried:
+            self._calls.get()
+        self.asleep = False
+
+    def _turn(self, connection: Database) -> None:
+        # Lowered before the queue is emptied: what is queued from here on raises it again.
+        self._hurried = False
+        items: list[Item] = []
+        waiters: list[asyncio.Future[None]] = []
+        while self._items:
+            item = self._items.popleft()
+            if isinstance(item, asyncio.Future):
+                waiters.append(item)
+            else:
+                items.append(item)
+        if items:
+            self._write(connection, items)
+        if waiters:
+            # The loop may be gone, and then nobody waits any more.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(_wake, waiters)
+
+    def _write(self, connection: Database, items: list[Item]) -> None:
+        if self.broken is not None:
+            _refuse(items, self.broken)
+            return
+        batch = Batch(connection)
+        try:
+            # SQLite writes into a file that was deleted or replaced without a word.
+            batch.write(items)
+            connection.check_place()
+        # The promise kept: whatever stops the writing is told to all who wait for it.
+        except Exception as error:
+            message = f"the journal {self._path} cannot be written: {error}"
+            if isinstance(error, JournalError):
+                message = str(error)
+            self.broken = JournalError(message)
+            logger.error("%s", message)
+            _refuse(items, self.broken)
+            return
+        # The first failure is the cause; what comes after follows from it.
+        for run_id, failure in batch.failed.items():
+            self.failed.setdefault(run_id, failure)
+        # Ahead of the waking of those who wait, since this is where they look.
+        self.written.update(batch.written)
+        batch.settle_jobs()
+
+
+def _refuse(items: list[Item], error: JournalError) -> None:
+    for item in items:
+        if isinstance(item, Job):
+            item.done(None, error)
+
+
+def _wake(waiters: list[asyncio.Future[None]]) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)
+
+
+def _forget(result: None, error: Exception | None) -> None:
+    """Nobody waits for what was posted."""
+    if error is not None:
+        logger.error("a journal could not store something: %s", error)

@@ -1,0 +1,191 @@
+"""From "provider:model" to the Model that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypedDict, Unpack
+
+from upshot.contract.base.structs import JsonObject
+from upshot.contract.protocols import Model
+from upshot.contract.settings import ModelSettings, ReasoningEffort
+from upshot.errors import Misuse
+from upshot.models.http_model import ApiKey, Endpoint, HttpModel
+from upshot.models.prices import Prices
+from upshot.models.providers import ALIASES, PROVIDERS, Provider
+from upshot.models.scripted import open_script
+from upshot.models.transport import Timeouts, Transport
+from upshot.wire.pricing import Price
+
+__all__ = ["SettingFields", "missing_key", "name_of", "resolve"]
+
+_LIBRARIES = ("aisuite", "litellm")
+_EXAMPLE = 'write "provider:model", such as "openai:gpt-5" or "anthropic:claude-sonnet-4-5"'
+
+
+class SettingFields(TypedDict, total=False):
+    """The fields of ``ModelSettings``, as keywords; see there."""
+
+    temperature: float | None
+    top_p: float | None
+    max_tokens: int | None
+    stop: tuple[str, ...] | None
+    seed: int | None
+    tool_choice: str | None
+    parallel_tool_calls: bool | None
+    reasoning: ReasoningEffort | int | None
+    cache: bool | None
+    extra: JsonObject
+
+
+def resolve(
+    name: str,
+    *,
+    base_url: str | None = None,
+    api_key: ApiKey | None = None,
+    headers: Mapping[str, str] | None = None,
+    transport: Transport | None = None,
+    timeouts: Timeouts | None = None,
+    prices: Prices | Mapping[str, Price] | None = None,
+    openers: Mapping[str, Callable[[str], Model]] | None = None,
+    **settings: Unpack[SettingFields],
+) -> Model:
+    """Make the model that *name* names. Nothing is read or sent yet, but for a script's file.
+
+    Args:
+        name: "provider:model"; a provider of ``PROVIDERS``, or one with a surface that it speaks
+            too, such as "openai-responses"; "litellm:MODEL" or "aisuite:MODEL" for a model that
+            one of these libraries asks; or "scripted:FILE" (see ``open_script``), for which the
+            other options are of no account.
+        base_url: Another server that speaks the provider's surface: what stands before
+            "/chat/completions", "/responses", "/messages" or "/models/"; without a path it means
+            "/v1", for Gemini's surface "/v1beta".
+        api_key: The key, or a (async) function that is asked for one before each request. None
+            reads the provider's environment variable at each request; a server on loopback needs
+            no key.
+        headers: What each request carries besides.
+        transport: What carries the bytes; None is the default transport.
+        timeouts: How long one request may take.
+        prices: What models cost, by "provider:model"; such a table goes before the one of
+            genai-prices, ``Prices(table, only=True)`` instead of it.
+        openers: Further providers: functions that get what stands after the ":".
+        settings: Fields of ``ModelSettings``; a request's own settings win over them.
+
+    Raises:
+        Misuse: The name names nothing, or an option cannot be.
+    """
+    provider_name, colon, model = name.strip().partition(":")
+    provider_name = provider_name.lower()
+    if not colon:
+        raise Misuse(f"{name!r} names no model: {_EXAMPLE}")
+    if openers is not None and provider_name in openers:
+        return openers[provider_name](model)
+    if provider_name == "scripted":
+        return open_script(model)
+    provider = _find(provider_name)
+    if provider is None and provider_name not in _LIBRARIES:
+        raise Misuse(_unknown(provider_name, model, openers or {}))
+    if not model:
+        raise Misuse(f"{name!r} names no model of {provider_name}: {_EXAMPLE}")
+    if provider is None:
+        return _open_library(
+            f"{provider_name}:{model}",
+            base_url=base_url,
+            api_key=api_key,
+            headers=headers,
+            transport=transport,
+            timeouts=timeouts,
+            prices=prices,
+            settings=_to_settings(settings),
+        )
+    return HttpModel(
+        model,
+        Endpoint(provider, base_url=base_url, api_key=api_key, headers=headers),
+        settings=_to_settings(settings),
+        transport=transport,
+        timeouts=timeouts,
+        prices=Prices.of(prices),
+    )
+
+
+def missing_key(model: Model) -> str | None:
+    """The environment variable without which *model* cannot be called now, None if it can."""
+    holder = model.endpoint if isinstance(model, HttpModel) else model
+    ask: Callable[[], str | None] | None = getattr(holder, "missing_key", None)
+    return None if ask is None else ask()
+
+
+def _open_library(
+    name: str,
+    *,
+    base_url: str | None,
+    api_key: ApiKey | None,
+    headers: Mapping[str, str] | None,
+    transport: Transport | None,
+    timeouts: Timeouts | None,
+    prices: Prices | Mapping[str, Price] | None,
+    settings: ModelSettings,
+) -> Model:
+    """A model that another library asks; its module is imported only here."""
+    library, _, model = name.partition(":")
+    if transport is not None:
+        raise Misuse(f"{library} brings its own transport: leave transport= out")
+    if library == "litellm":
+        from upshot.models.clients.litellm_model import LiteLLMModel
+
+        return LiteLLMModel(
+            model,
+            settings=settings,
+            api_key=api_key,
+            base_url=base_url,
+            headers=headers,
+            timeouts=timeouts,
+            prices=prices,
+        )
+    if callable(api_key) or headers or timeouts is not None:
+        raise Misuse(f"{library} takes no headers, no timeouts, and only a string as api_key")
+    from upshot.models.clients.aisuite_model import AISuiteModel
+
+    return AISuiteModel(model, settings=settings, api_key=api_key, base_url=base_url, prices=prices)
+
+
+def _find(name: str) -> Provider | None:
+    """The provider called *name*, asked through the surface that the name may end with."""
+    name = ALIASES.get(name, name)
+    provider = PROVIDERS.get(name)
+    if provider is not None:
+        return provider
+    owner, _, surface = name.rpartition("-")
+    provider = PROVIDERS.get(ALIASES.get(owner, owner))
+    return None if provider is None else provider.speak(surface)
+
+
+def name_of(model: Model) -> str:
+    """The name of a model, for logs and prices; that of its class where it has none."""
+    name = getattr(model, "name", None)
+    return str(name) if name else type(model).__name__
+
+
+def _to_settings(fields: SettingFields) -> ModelSettings:
+    unknown = sorted(set(fields) - set(ModelSettings.__struct_fields__))
+    if unknown:
+        near = _nearest(unknown[0], ModelSettings.__struct_fields__)
+        hint = f"did you mean {near!r}?" if near else "put what is the provider's own in extra="
+        raise Misuse(f"there is no setting {unknown[0]!r}: {hint}")
+    return ModelSettings(**fields)
+
+
+def _unknown(provider: str, model: str, openers: Mapping[str, object]) -> str:
+    known = sorted({*PROVIDERS, *ALIASES, *_LIBRARIES, *openers, "scripted"})
+    near = _nearest(provider, known)
+    if near:
+        return f"there is no provider {provider!r}: did you mean {near}:{model}?"
+    return (
+        f"there is no provider {provider!r}: there are {', '.join(known)}; any other server that "
+        f"speaks Chat Completions is openai:{model} with base_url="
+    )
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, list(known), 1)), "")

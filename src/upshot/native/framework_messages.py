@@ -1,0 +1,231 @@
+"""Messages of pi-agent and smolagents.
+
+A pi-agent ``AssistantMessage``, as a model's reply.
+
+Source:
+    pi-mono, ``packages/ai/src/types.ts`` and ``providers``, read in 2026.
+
+A smolagents ``ChatMessage``, as a model's reply.
+
+Source:
+    smolagents 1.26, ``models.py`` and ``monitoring.py``, read in 2026. ``TokenUsage`` has the
+    figures of the API as they came: for the OpenAI shape, cached tokens are within the input.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, cast
+
+import msgspec
+
+from upshot.contract.base.enums import ErrorCode, FinishReason, Origin
+from upshot.contract.base.structs import Json, JsonObject, Local
+from upshot.contract.error import AgentError
+from upshot.contract.message import Reasoning
+from upshot.contract.model_calls import ModelResponse
+from upshot.contract.tool_calls import ToolCall
+from upshot.contract.usage import Cost, Usage
+from upshot.native.completion import read_completion
+from upshot.native.objects import (
+    as_amount,
+    as_arguments,
+    as_count,
+    as_items,
+    as_json,
+    as_text,
+    find_headers,
+    find_rate_limit,
+    look,
+)
+from upshot.wire.accumulator import parse_finish_reason
+from upshot.wire.error_classification import classify_error
+
+__all__ = [
+    "read_call",
+    "read_pi_message",
+    "read_smolagents_message",
+    "read_smolagents_text",
+    "read_smolagents_usage",
+]
+
+# The SDKs that pi calls begin an error's text with the status and go on with the body.
+_STATUS: Final = re.compile(r"\s*([45][0-9]{2})\b[:\s]*(.*)", re.DOTALL)
+
+
+def read_pi_message(message: object) -> ModelResponse:
+    """Read an ``AssistantMessage``.
+
+    Args:
+        message: The message as JSON gave it, or an object with the same names.
+
+    Returns:
+        What it says. pi counts cached tokens beside the input; here they are part of it. Never
+        raises.
+    """
+    provider = as_text(look(message, "provider"))
+    parts = as_items(look(message, "content"))
+    stop = as_text(look(message, "stopReason"))
+    data: JsonObject = {
+        "provider": provider,
+        "model": as_text(look(message, "responseModel")) or as_text(look(message, "model")),
+        "response_id": as_text(look(message, "responseId")),
+        "api": as_text(look(message, "api")),
+        "finish_raw": stop,
+    }
+    usage = _usage(message)
+    return ModelResponse(
+        content="".join(_texts(parts)) or None,
+        tool_calls=tuple(_call(part) for part in parts if look(part, "type") == "toolCall"),
+        reasoning=tuple(
+            _thought(part, provider) for part in parts if look(part, "type") == "thinking"
+        ),
+        usage=usage,
+        cost=_cost(look(message, "usage", "cost")) if usage else None,
+        finish_reason=parse_finish_reason(stop),
+        error=_error(stop, as_text(look(message, "errorMessage")), provider),
+        provider_data={name: value for name, value in data.items() if value},
+        local=Local(raw=message),
+    )
+
+
+def _texts(parts: list[object]) -> list[str]:
+    return [as_text(look(part, "text")) for part in parts if look(part, "type") == "text"]
+
+
+def _call(part: object) -> ToolCall:
+    return ToolCall(
+        as_text(look(part, "id")),
+        as_text(look(part, "name")),
+        as_arguments(look(part, "arguments")),
+        as_text(look(part, "thoughtSignature")) or None,
+    )
+
+
+def _thought(part: object, provider: str) -> Reasoning:
+    return Reasoning(
+        text=as_text(look(part, "thinking")),
+        signature=as_text(look(part, "thinkingSignature")) or None,
+        provider=provider,
+        redacted=look(part, "redacted") is True,
+    )
+
+
+def _usage(message: object) -> Usage:
+    usage = look(message, "usage")
+    names = ("input", "output", "cacheRead", "cacheWrite", "totalTokens")
+    taken, given, read, written, total = (as_count(look(usage, name)) for name in names)
+    if not any((taken, given, read, written, total)):
+        # pi begins every message with zeros and fills in what it is told.
+        return Usage(api_calls=1, unmeasured_calls=1)
+    if taken is not None and not _counts_cached(message, taken, given, total):
+        taken += (read or 0) + (written or 0)
+    return Usage(
+        input_tokens=taken,
+        output_tokens=given,
+        total_tokens=total,
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+        api_calls=1,
+    )
+
+
+def _counts_cached(message: object, taken: int, given: int | None, total: int | None) -> bool:
+    """Whether the input has the cached tokens in it, as Google's has and pi passes it on."""
+    google = as_text(look(message, "api")).startswith("google")
+    return google and given is not None and taken + given == total
+
+
+def _cost(cost: object) -> Cost | None:
+    names = ("input", "output", "cacheRead", "cacheWrite", "total")
+    taken, given, read, written, total = (as_amount(look(cost, name)) for name in names)
+    # A model without a price costs 0 there, which does not make it free.
+    if not any((taken, given, read, written, total)):
+        return None
+    return Cost(
+        input=taken,
+        output=given,
+        cache_read=read,
+        cache_write=written,
+        total=total,
+        source="pi-agent",
+    )
+
+
+def _error(stop: str, message: str, provider: str) -> AgentError | None:
+    if parse_finish_reason(stop) is FinishReason.ABORTED:
+        text = message or "the request was aborted"
+        return AgentError(ErrorCode.CANCELED, text, type=stop, origin=Origin.HOST)
+    if stop != "error" and not message:
+        return None
+    found = _STATUS.match(message)
+    error = classify_error(
+        status=int(found[1]) if found else None,
+        body=(found[2] if found else message).encode(),
+        provider=provider,
+    )
+    return msgspec.structs.replace(error, type=error.type or stop)
+
+
+def read_smolagents_message(message: object, *, now: float | None = None) -> ModelResponse:
+    """Read a ``ChatMessage``.
+
+    Args:
+        message: The object, or its ``dict()``.
+        now: When it came, in unix seconds, for rate limits; None takes this moment.
+
+    Returns:
+        What the message and the API's reply under ``raw`` say. Never raises.
+    """
+    raw = look(message, "raw")
+    reply = read_completion(raw, now=now) if as_items(look(raw, "choices")) else _bare(raw)
+    usage = read_smolagents_usage(look(message, "token_usage"))
+    return msgspec.structs.replace(
+        reply,
+        content=read_smolagents_text(look(message, "content")) or None,
+        tool_calls=tuple(read_call(call) for call in as_items(look(message, "tool_calls"))),
+        # The API's own figures say more, such as what was cached.
+        usage=reply.usage if reply.usage or not usage else usage,
+        local=Local(raw=raw),
+    )
+
+
+def read_smolagents_usage(usage: object) -> Usage:
+    """Read a ``TokenUsage``; falsy where it has no figures."""
+    return Usage(
+        input_tokens=as_count(look(usage, "input_tokens")),
+        output_tokens=as_count(look(usage, "output_tokens")),
+        api_calls=1,
+    )
+
+
+def read_smolagents_text(content: object) -> str:
+    """The text of a message's content: a string, or a list of parts."""
+    if isinstance(content, list | tuple):
+        parts = as_items(cast("object", content))
+        return "".join(as_text(look(part, "text")) for part in parts)
+    if content is None or isinstance(content, str):
+        return as_text(content)
+    # Its dict() turns text that looks like JSON into what it says.
+    return msgspec.json.encode(as_json(content)).decode()
+
+
+def read_call(call: object) -> ToolCall:
+    """Read a call, of a message (under ``function``) or of a step's memory."""
+    function = look(call, "function")
+    inner = call if function is None else function
+    return ToolCall(
+        as_text(look(call, "id")),
+        as_text(look(inner, "name")),
+        as_arguments(look(inner, "arguments")),
+    )
+
+
+def _bare(raw: object) -> ModelResponse:
+    """What a reply of another shape says: its headers at most."""
+    headers = find_headers(raw)
+    return ModelResponse(
+        usage=Usage(api_calls=1, unmeasured_calls=1),
+        rate_limit=find_rate_limit(headers),
+        provider_data={"raw_headers": dict[str, Json](headers)} if headers else {},
+    )

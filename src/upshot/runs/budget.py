@@ -1,0 +1,366 @@
+"""Ledger: what a run has used, measured against its budget and its parents' budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from threading import Lock
+from typing import Any, NamedTuple
+
+import msgspec
+
+from upshot.contract.base.enums import ErrorCode, Origin
+from upshot.contract.base.structs import Json
+from upshot.contract.error import AgentError
+from upshot.contract.model_calls import ModelResponse
+from upshot.contract.protocols import Clock
+from upshot.contract.settings import Budget
+from upshot.contract.usage import NO_USAGE, Cost, Usage
+from upshot.runs.ending import StopReason
+from upshot.tools.rate_limiter import ActiveTime
+
+__all__ = ["RunBudget", "counted_usage"]
+
+_ZERO = Decimal(0)
+# Runs inside may live in other threads. One for all ledgers: it is held for a sum, no longer.
+_LOCK = Lock()
+
+
+class _Call(NamedTuple):
+    """One model call, or all those of a run inside, as far as they count.
+
+    Attributes:
+        usage: Their tokens.
+        cost: Their money, None where none had a price.
+        unpriced: How many prices are missing; those of refused calls are not.
+    """
+
+    usage: Usage
+    cost: Cost | None
+    unpriced: int
+
+    @property
+    def costs(self) -> list[Cost | None]:
+        """Its money as that of single calls."""
+        return [None] * self.unpriced if self.cost is None else [self.cost]
+
+
+class RunBudget:
+    """Sums up the model calls of a run and of the runs that it started.
+
+    Calls are only noted as they come and summed when somebody asks, so that a step
+    costs the same however many came before.
+
+    Args:
+        budget: The limits.
+        clock: Time.
+        parent: The account of the run that started this one.
+        spent_s: Seconds that earlier sessions took; waiting for people is no part of them.
+
+    Attributes:
+        budget: The limits.
+        allowed: The limits that hold from its start on: its own, or what was left then of those
+            of the runs round it where that is less.
+        turns: Model calls that were begun, retries of one not counted.
+        deadline: Monotonic moment at which the time is over, None for never.
+        working: The time in which nobody is asked, None where it has no limit.
+        turns_before: Those of earlier attempts.
+        last: The last reply of the run's own, None before the first.
+        last_limited: The last reply that carried rate-limit windows, None before the first.
+        tool_calls: Tool calls that were started, by name, those of runs inside included.
+        is_known: Set while what the run round this one knows already is counted.
+        tell: Told what each call used, with its cost, those of runs inside included; None tells
+            nobody.
+    """
+
+    # On the class, so that a run that sets none of them pays for none.
+    turns: int = 0
+    turns_before: int = 0
+    is_known: bool = False
+    tell: Callable[[Usage], None] | None = None
+    _unpriced: int = 0
+    _mark: int = 0
+
+    def __init__(
+        self, budget: Budget, *, clock: Clock, parent: RunBudget | None = None, spent_s: float = 0.0
+    ) -> None:
+        self.budget = budget
+        self.last: ModelResponse | None = None
+        self.last_limited: ModelResponse | None = None
+        self._summed = 0
+        self._usage = NO_USAGE
+        self.tool_calls: dict[str, int] = {}
+        self._calls: list[_Call] = []
+        self._costs: list[Cost] = []
+        self._parent = parent
+        self._clock = clock
+        limit_s = budget.deadline_s
+        self.deadline = None if limit_s is None else clock.monotonic() + limit_s - spent_s
+        if parent is not None and parent.deadline is not None:
+            own = self.deadline
+            self.deadline = parent.deadline if own is None else min(own, parent.deadline)
+        outer = None if parent is None else parent.working
+        self.working: ActiveTime | None = outer
+        if budget.working_s is not None:
+            self.working = ActiveTime(clock, budget.working_s, spent_s=spent_s, outer=outer)
+        # Told in errors. What siblings use later is no part of it: for that `spent` asks the runs
+        # round this one each time.
+        self.allowed: Budget = budget if parent is None else _within(budget, parent.left())
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of all calls."""
+        if self._summed == len(self._calls):
+            return self._usage
+        with _LOCK:
+            self._sum_up()
+            return self._usage
+
+    @property
+    def total(self) -> tuple[Usage, Cost | None]:
+        """Tokens and money of all calls."""
+        return (self.usage, self.cost) if self._calls else (NO_USAGE, None)
+
+    @property
+    def cost(self) -> Cost | None:
+        """Money for all priced calls, the others counted; None where none was priced."""
+        if not self._calls:
+            return None
+        with _LOCK:
+            self._sum_up()
+            total = Cost.of_calls(self._costs)
+            if total is None:
+                return None
+            # What is summed is kept as one.
+            self._costs = [total]
+            unpriced: list[Cost | None] = [None] * self._unpriced
+        return Cost.of_calls([total, *unpriced])
+
+    def note(self, response: ModelResponse, *, purpose: str = "") -> None:
+        """Count *response*, which was just received or stands in the log.
+
+        Args:
+            response: What came of a call.
+            purpose: What for; "" for a turn of the engine's, which alone is the last reply.
+        """
+        self.add(response)
+        if not purpose:
+            self.last = response
+        if response.rate_limit is not None:
+            self.last_limited = response
+
+    def add(self, response: ModelResponse) -> None:
+        """Count one model call, well or not."""
+        unpriced = 0 if _refused(response) else 1
+        self._add(_Call(counted_usage(response), response.cost, unpriced))
+
+    def since_mark(self) -> tuple[Usage, Cost | None]:
+        """Usage and cost since the last call of this, or since the start."""
+        if not self._calls:
+            return NO_USAGE, None
+        calls = self._calls[self._mark :]
+        self._mark += len(calls)
+        usage = NO_USAGE
+        for call in calls:
+            usage = usage + call.usage
+        return usage, Cost.of_calls(cost for call in calls for cost in call.costs)
+
+    def add_unfinished(self) -> None:
+        """Count a model call that was cut off before it answered."""
+        self._add(_Call(Usage(api_calls=1, unmeasured_calls=1), None, 1))
+
+    def add_spent(self, usage: Usage, cost: Cost | None, tools: Mapping[str, int]) -> None:
+        """Count what a run inside this one used in earlier sessions."""
+        # The log has the sum and not each call, so without a price none of them had one.
+        self._add(_Call(usage, cost, usage.api_calls))
+        for name, calls in tools.items():
+            self.count_tool(name, calls)
+
+    def count_tool(self, name: str, calls: int = 1) -> None:
+        """Count tool calls whose bodies were started."""
+        with _LOCK:
+            self.tool_calls[name] = self.tool_calls.get(name, 0) + calls
+        if self._parent is not None and not self.is_known:
+            self._parent.count_tool(name, calls)
+
+    def _add(self, call: _Call) -> None:
+        self._calls.append(call)
+        if self.tell is not None:
+            self.tell(call.usage.with_cost(call.cost))
+        if self._parent is not None and not self.is_known:
+            self._parent._add(call)
+
+    def _sum_up(self) -> None:
+        calls = self._calls[self._summed :]
+        for call in calls:
+            self._usage = self._usage + call.usage
+            if call.cost is not None:
+                self._costs.append(call.cost)
+            else:
+                self._unpriced += call.unpriced
+        # Not the length of all: another may have come since. Last, for who reads it takes no lock.
+        self._summed += len(calls)
+
+    def left(self) -> dict[str, Any]:
+        """What it and the runs round it leave to a run inside, by the names of a Budget's fields.
+
+        Only of limits that runs share; a limit that nobody has is not there.
+        """
+        found = {} if self._parent is None else self._parent.left()
+        own = self.budget
+        left: dict[str, Any] = {"max_depth": own.max_depth}
+        if self.deadline is not None:
+            left["deadline_s"] = self.deadline - self._clock.monotonic()
+        if self.working is not None:
+            left["working_s"] = self.working.left_s()
+        if own.max_tool_calls is not None:
+            left["max_tool_calls"] = own.max_tool_calls - sum(self.tool_calls.values())
+        if own.max_tokens is not None:
+            left["max_tokens"] = own.max_tokens - self._tokens()
+        if own.max_cost_usd is not None:
+            left["max_cost_usd"] = own.max_cost_usd - self._money()
+        for name, limit in left.items():
+            if limit is not None:
+                # Never below 0, which a Budget refuses: a limit that was passed leaves as little.
+                found[name] = max(0, min(limit, found.get(name, limit)))
+        return found
+
+    def too_deep(self, depth: int) -> AgentError | None:
+        """Why a run may not be *depth* deep, None where it may; parents' limits hold too."""
+        limit = self.budget.max_depth
+        if limit is None or depth <= limit:
+            return None if self._parent is None else self._parent.too_deep(depth)
+        return AgentError(
+            ErrorCode.BUDGET_EXCEEDED,
+            f"Runs may start runs {limit} deep, and this one would be {depth} deep: "
+            "raise Budget(max_depth=).",
+            origin=Origin.LIMIT,
+            details={"dimension": "depth", "limit": limit, "used": depth},
+        )
+
+    def time_error(self, stop: StopReason) -> AgentError:
+        """What a run fails with that was stopped since its time was over."""
+        if stop == "working" and self.working is not None:
+            return _working_error(self.working)
+        return _deadline_error(self.allowed)
+
+    def spent(self) -> AgentError | None:
+        """The limit that forbids another model call, None where all are kept."""
+        found = self._own_limit()
+        if found is None and self._parent is not None:
+            found = self._parent.spent_by_children()
+        return found
+
+    def spent_by_children(self) -> AgentError | None:
+        """The same for a call of a child run, whose turns are its own."""
+        found = self._shared_limit()
+        if found is None and self._parent is not None:
+            found = self._parent.spent_by_children()
+        return found
+
+    @property
+    def limits_tools(self) -> bool:
+        """Whether tool calls are limited, here or in a run round this one."""
+        budget = self.budget
+        has_limit = budget.max_tool_calls is not None or budget.max_calls_per_tool is not None
+        return has_limit or (self._parent is not None and self._parent.limits_tools)
+
+    def tools_spent(self, name: str) -> str:
+        """Which limit leaves no room for one more call of the tool, "" if none."""
+        limit, limit_of_tool = self.budget.max_tool_calls, self.budget.max_calls_per_tool
+        used, used_of_tool = sum(self.tool_calls.values()), self.tool_calls.get(name, 0)
+        if limit is not None and used >= limit:
+            return f"max_tool_calls: {used} of {limit} are used, runs inside included"
+        if limit_of_tool is not None and used_of_tool >= limit_of_tool:
+            return f"max_calls_per_tool: {used_of_tool} of {limit_of_tool} of {name} are used"
+        return "" if self._parent is None else self._parent.tools_spent(name)
+
+    def _own_limit(self) -> AgentError | None:
+        limit = self.budget.max_turns
+        if limit is not None and self.turns >= limit:
+            return AgentError(
+                ErrorCode.MAX_TURNS,
+                f"The limit of {limit} model calls is reached: raise Budget(max_turns=).",
+                origin=Origin.LIMIT,
+                details={"dimension": "turns", "limit": limit, "used": self.turns},
+            )
+        return self._shared_limit()
+
+    def _shared_limit(self) -> AgentError | None:
+        if self.deadline is not None and self._clock.monotonic() >= self.deadline:
+            return _deadline_error(self.allowed)
+        if self.working is not None and self.working.left_s() <= 0:
+            return _working_error(self.working)
+        most, cap = self.budget.max_tokens, self.budget.max_cost_usd
+        if most is not None and (tokens := self._tokens()) >= most:
+            return _exceeded("tokens", most, tokens, "max_tokens")
+        if cap is not None and (money := self._money()) >= cap:
+            return _exceeded("cost_usd", float(cap), float(money), "max_cost_usd")
+        return None
+
+    def _tokens(self) -> int:
+        """All that are known; who tells only what went in has used that much at least."""
+        usage = self.usage
+        return max(usage.total_tokens or 0, (usage.input_tokens or 0) + (usage.output_tokens or 0))
+
+    def _money(self) -> Decimal:
+        cost = self.cost
+        return _ZERO if cost is None or cost.total is None else cost.total
+
+
+def _within(budget: Budget, left: Mapping[str, Any]) -> Budget:
+    """*budget*, with what is *left* where that is less."""
+    less = {
+        name: limit
+        for name, limit in left.items()
+        if (own := getattr(budget, name)) is None or limit < own
+    }
+    return msgspec.structs.replace(budget, **less) if less else budget
+
+
+def counted_usage(response: ModelResponse) -> Usage:
+    """What counts as used where *response* came of a model call, which is at least one call."""
+    usage = response.usage
+    if _refused(response):
+        # Turned away, it used nothing: the sums are whole without it.
+        return Usage(api_calls=max(1, usage.api_calls))
+    if usage.api_calls and (usage or usage.unmeasured_calls):
+        return usage
+    missing = 0 if usage or usage.unmeasured_calls else 1
+    return usage + Usage(api_calls=max(0, 1 - usage.api_calls), unmeasured_calls=missing)
+
+
+def _refused(response: ModelResponse) -> bool:
+    """Whether the provider turned the call away, so that nothing was used or charged."""
+    error = response.error
+    return error is not None and (error.status_code or 0) >= 400 and not response.usage
+
+
+def _deadline_error(budget: Budget) -> AgentError:
+    """What a run fails with when its time is over."""
+    return AgentError(
+        ErrorCode.TIMEOUT,
+        "The run's deadline has passed: raise Budget(deadline_s=) if it needs longer.",
+        origin=Origin.LIMIT,
+        details={"dimension": "deadline_s", "limit": budget.deadline_s},
+    )
+
+
+def _working_error(working: ActiveTime) -> AgentError:
+    """What a run fails with when it has worked for too long."""
+    return AgentError(
+        ErrorCode.BUDGET_EXCEEDED,
+        f"The budget of {working.limit_s:g} s of work is spent: raise Budget(working_s=) if it "
+        "needs longer.",
+        origin=Origin.LIMIT,
+        details={"dimension": "working_s", "limit": working.limit_s},
+    )
+
+
+def _exceeded(dimension: str, limit: Json, used: Json, option: str) -> AgentError:
+    return AgentError(
+        ErrorCode.BUDGET_EXCEEDED,
+        f"The budget of {limit} {dimension} is spent ({used} used): raise Budget({option}=).",
+        origin=Origin.LIMIT,
+        details={"dimension": dimension, "limit": limit, "used": used},
+    )

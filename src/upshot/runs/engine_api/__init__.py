@@ -1,0 +1,3 @@
+"""What an engine is given: the run, its host, questions to the user, and keyed steps."""
+
+__all__: list[str] = []

@@ -1,0 +1,102 @@
+"""Asking: what people are asked in a run, and which of it is still open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+
+from upshot.contract.base.enums import Origin
+from upshot.contract.base.json_values import to_free_json
+from upshot.contract.base.structs import Json
+from upshot.contract.error import RunWarning
+from upshot.contract.events import QuestionAnswered, QuestionAsked
+from upshot.contract.pending import Pending, PendingQuestion
+from upshot.runs.callbacks import call, method
+from upshot.runs.engine_api.exceptions import Parked, signal_of
+from upshot.runs.engine_api.steps import body_of
+from upshot.runs.run_context import RunContext
+
+__all__ = ["Questions"]
+
+
+class Questions:
+    """The questions of one session.
+
+    Args:
+        ground: What the run stands on.
+        answers: What is known, by the key of its question; new ones are put in.
+    """
+
+    def __init__(self, ground: RunContext, answers: dict[str, Json]) -> None:
+        self._user = ground.plan.host
+        self._recorder = ground.recorder
+        # Rests while a person is asked.
+        self._working = ground.ledger.working
+        self._answers = answers
+        self._open: dict[str, tuple[int, PendingQuestion]] = {}
+        # How many questions without a key each attempt has asked.
+        self._asked: dict[int, int] = {}
+
+    @property
+    def open(self) -> list[PendingQuestion]:
+        """Those that were asked in this attempt and that nobody could answer."""
+        now = self._recorder.attempt
+        return [pending for attempt, pending in self._open.values() if attempt == now]
+
+    async def ask(
+        self,
+        question: str,
+        choices: tuple[str, ...],
+        key: str | None,
+        warn: Callable[[str, BaseException], None],
+    ) -> Json:
+        """See ``RunHost.ask_user``; *warn* is told what that method of the user's host raised."""
+        if key is None:
+            key = f"question-{self._next()}"
+        if key in self._answers:
+            return self._answers[key]
+        pending = PendingQuestion(id=key, question=question, choices=choices)
+        self._recorder.emit(QuestionAsked(pending=pending))
+        answer = await self._ask_host(pending, warn)
+        if choices and answer not in choices:
+            message = f"host.ask_user gave {answer!r:.60}, which is none of the choices"
+            self._recorder.warn(RunWarning(code="host_failed", message=message, origin=Origin.HOST))
+            raise self._leave_open(pending)
+        self._answers[key] = answer
+        self._open.pop(key, None)
+        self._recorder.emit(QuestionAnswered(id=key, value=answer))
+        return answer
+
+    async def _ask_host(
+        self, pending: PendingQuestion, warn: Callable[[str, BaseException], None]
+    ) -> Json:
+        """What the user's host answers."""
+        asked = method(self._user, "ask_user")
+        if asked is None:
+            raise self._leave_open(pending)
+        try:
+            with nullcontext() if self._working is None else self._working.asking():
+                answer, _ = to_free_json(await call(asked, pending.question))
+        except Exception as error:
+            said = signal_of(error)
+            if said is not None and not isinstance(said, Parked):
+                raise
+            if said is None:
+                # A host that cannot ask is no reason to fail: the question stays open.
+                warn("ask_user", error)
+            raise self._leave_open(pending, *(said.pending if said else ())) from error
+        return answer
+
+    def _next(self) -> str:
+        """What tells the next question without a key: attempt, body and number."""
+        attempt, body = self._recorder.attempt, body_of(self._recorder.run_id)
+        if body is not None:
+            body.questions += 1
+            return f"{attempt}-{body.key}-{body.questions}"
+        self._asked[attempt] = self._asked.get(attempt, 0) + 1
+        return f"{attempt}-{self._asked[attempt]}"
+
+    def _leave_open(self, pending: PendingQuestion, *others: Pending) -> Parked:
+        """What is raised where nobody can answer now."""
+        self._open[pending.id] = self._recorder.attempt, pending
+        return Parked(pending, *(one for one in others if one.id != pending.id))

@@ -1,0 +1,312 @@
+"""LiveRun: a run in flight, to be watched, interrupted and awaited."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Self
+
+from upshot.contract.base.enums import InterruptCause
+from upshot.contract.base.structs import RunEvent
+from upshot.contract.events import Event, Lagged, RunSettled, ToolProgress
+from upshot.contract.model_calls import (
+    ModelReplied,
+    ModelStarted,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+)
+from upshot.contract.result import AgentResult
+from upshot.contract.run_control import Interrupt
+from upshot.errors import Misuse
+from upshot.runs.recorder import listeners_of
+from upshot.runs.session import Session
+from upshot.runs.task_supervisor import CALLER_GRACE_S, GRACE_S
+
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+__all__ = ["LiveRun", "MAX_WAITING_DELTAS", "conclude", "live_through"]
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    T = TypeVar("T", default=str)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+MAX_WAITING_DELTAS = 10_000
+_PIECES = (TextDelta, ReasoningDelta, ToolCallDelta, ToolProgress)
+
+
+class LiveRun(Generic[T]):
+    """A run in flight: ``async with start(...) as live: async for event in live: ...``.
+
+    Leaving the block early cancels the run and waits for its end. Events wait for their
+    reader: durable ones always; of more than ``MAX_WAITING_DELTAS`` deltas the rest is
+    left out and told by one ``Lagged`` event.
+
+    Args:
+        session: What shall be lived.
+        watch: Whether events are kept for a reader.
+    """
+
+    def __init__(self, session: Session, *, watch: bool = True) -> None:
+        self._session = session
+        self._waiting: deque[Event] = deque()
+        self._deltas = 0
+        self._missed = 0
+        self._is_waited_for = False
+        self._last_missed: RunEvent | None = None
+        self._wake: asyncio.Event | None = asyncio.Event() if watch else None
+        for listener in listeners_of(session.plan):
+            session.recorder.listen(listener)
+        if watch:
+            session.recorder.watch(self._take)
+        self._task = asyncio.get_running_loop().create_task(session.live())
+        self._task.add_done_callback(lambda _: self._wake and self._wake.set())
+
+    def __repr__(self) -> str:
+        """Its run, and how that ended."""
+        task = self._task
+        has_result = task.done() and not task.cancelled() and task.exception() is None
+        return f"LiveRun({self.run_id}, {task.result().status if has_result else 'under way'})"
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self._session.info.run_id
+
+    @property
+    def done(self) -> bool:
+        """Whether the result is there."""
+        return self._task.done()
+
+    async def result(self) -> AgentResult[T]:
+        """Wait for the result; a timeout round this call stops only the waiting.
+
+        Returns:
+            What came of the run. After a cancellation by the caller too: status canceled.
+        """
+        return await asyncio.shield(self._task)
+
+    def interrupt(self, cause: str = InterruptCause.USER_CANCEL, detail: str = "") -> None:
+        """Wish that the run stop at its next safe point; it ends as interrupted.
+
+        May be called in any thread and in a handler of a signal, as ``cancel`` may.
+
+        Args:
+            cause: Whose wish it is: a word of ``InterruptCause`` or one of your own.
+            detail: More of it, for people.
+
+        Raises:
+            Misuse: The cause is no text.
+        """
+        if not isinstance(cause, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+            raise Misuse(f"the cause of an interrupt is a text, and no {type(cause).__name__}")
+        wish = Interrupt(cause, detail)
+        self._tell(lambda: None if self._task.done() else self._session.interrupt(wish))
+
+    def cancel_call(self, call_id: str) -> bool:
+        """End one tool call; the run goes on with a failure ``cancelled`` as its outcome.
+
+        May be called in any thread and in a handler of a signal, as ``cancel`` may.
+
+        Returns:
+            Whether such a call was under way. From another thread it is ended soon after, if it
+            has not come to its own end by then.
+        """
+        found = self._session.has_call(call_id)
+        self._tell(lambda: self._session.cancel_call(call_id))
+        return found
+
+    def cancel(self) -> None:
+        """Stop the run at once; it ends as canceled."""
+        self._tell(lambda: self._session.end("cancel"))
+
+    def _tell(self, word: Callable[[], object]) -> None:
+        """Say *word* in the loop of the run: at once there, soon from another thread."""
+        loop = self._task.get_loop()
+        try:
+            is_there = asyncio.get_running_loop() is loop
+        except RuntimeError:
+            # A thread without a loop, such as that of a plain tool.
+            is_there = False
+        if is_there:
+            word()
+        if not self._task.done():
+            # A loop that is closed meanwhile has nothing under way any more.
+            with suppress(RuntimeError):
+                # The handler of a signal is in its thread too, and does not wake it either.
+                loop.call_soon_threadsafe(_wake_up if is_there else word)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Cancel the run if it is under way, and wait until it has ended."""
+        if not self._task.done():
+            quietly = self._stopping_quietly()
+            self._session.end("cancel" if quietly else "caller")
+            await conclude(self._task, within_s=3 * GRACE_S if quietly else CALLER_GRACE_S)
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self._events()
+
+    async def text(self) -> AsyncIterator[str]:
+        """The visible text as it comes, piece by piece.
+
+        A reply that a model gives whole is one piece. Between two replies that say something comes
+        a blank line as a piece of its own, less the line breaks that the first one ends with. Where
+        no model of this run said anything, the answer comes at the end; runs inside have watchers
+        of their own.
+        """
+        # Whether the model call under way has said something, and how it all ends that was said.
+        is_streamed, end = False, ""
+        async for event in self._events():
+            match event:
+                case TextDelta(text=text):
+                    pass
+                case ModelStarted():
+                    is_streamed, text = False, ""
+                case ModelReplied(response=response, purpose=""):
+                    text = "" if is_streamed else response.content
+                case RunSettled(result=result):
+                    text = "" if end else result.content
+                case _:
+                    text = ""
+            if not text:
+                continue
+            if not is_streamed and end and (rest := _up_to_blank_line(end)):
+                yield rest
+            is_streamed, end = True, (end + text)[-2:]
+            yield text
+
+    async def _events(self) -> AsyncIterator[Event]:
+        if self._wake is None:
+            raise Misuse("this run keeps no events: use start(...) to watch one")
+        while True:
+            while self._waiting:
+                event = self._waiting.popleft()
+                if isinstance(event, _PIECES):
+                    self._deltas -= 1
+                yield event
+                if isinstance(event, RunSettled):
+                    return
+            if self._task.done():
+                return
+            self._wake.clear()
+            if self._is_waited_for:
+                raise Misuse(
+                    "the events of this run are being read already, and each goes to one reader: "
+                    "read them once and hand them on"
+                )
+            self._is_waited_for = True
+            try:
+                await self._wake.wait()
+            finally:
+                self._is_waited_for = False
+
+    def _take(self, event: Event) -> None:
+        """Keep *event* for the reader; never raises and never waits."""
+        if isinstance(event, _PIECES):
+            if self._deltas >= MAX_WAITING_DELTAS:
+                self._missed += 1
+                self._last_missed = event
+                return
+            self._deltas += 1
+        if self._last_missed is not None:
+            self._waiting.append(_lagged(self._last_missed, self._missed))
+            self._missed, self._last_missed = 0, None
+        self._waiting.append(event)
+        if self._wake is not None:
+            self._wake.set()
+
+    @staticmethod
+    def _stopping_quietly() -> bool:
+        task = asyncio.current_task()
+        return task is None or not task.cancelling()
+
+    async def finish(self) -> AgentResult[T]:
+        """Wait for the result; a cancel of the waiting task cancels the run, and is re-raised.
+
+        The run is finalised first, so that its log and its observers learn of its end.
+        """
+        try:
+            return await asyncio.shield(self._task)
+        except asyncio.CancelledError:
+            self._session.end("caller")
+            await conclude(self._task, within_s=CALLER_GRACE_S)
+            raise
+
+
+async def live_through(session: Session) -> AgentResult[Any]:
+    """Live *session* to its end; a cancel of the waiting task cancels the run, and is re-raised.
+
+    The run is finalised first, so that its log and its observers learn of its end.
+    """
+    if not session.is_bare:
+        return await LiveRun[Any](session, watch=False).finish()
+    # Only the engine is waited for, and it has a task of its own: a cancel cuts nothing else.
+    result = await session.live()
+    if session.stop == "caller":
+        raise asyncio.CancelledError
+    return result
+
+
+async def conclude(task: asyncio.Task[Any], *, within_s: float) -> None:
+    """Wait until *task* is done, whoever cancels meanwhile.
+
+    A cancel that comes meanwhile is remembered and raised at the end.
+
+    Args:
+        task: A run that is ending.
+        within_s: Seconds after which it is left behind; just before, it is cancelled itself.
+    """
+    loop = asyncio.get_running_loop()
+    end = loop.time() + within_s
+    cancelled = False
+    for until in (end - 0.02 * within_s, end):
+        while not task.done() and (left_s := until - loop.time()) > 0:
+            try:
+                await asyncio.wait({task}, timeout=left_s)
+            except asyncio.CancelledError:
+                cancelled = True
+        if not task.done():
+            task.cancel()
+    if cancelled:
+        raise asyncio.CancelledError
+
+
+def _up_to_blank_line(end: str) -> str:
+    """The line breaks that are wanting between what ends so and what comes next."""
+    return "\n" * (2 - len(end) + len(end.rstrip("\n")))
+
+
+def _wake_up() -> None:
+    """Have a loop that waits look at what there is to do."""
+
+
+def _lagged(last: RunEvent, missed: int) -> Lagged:
+    """The word of what was left out, in the place of the last of it."""
+    return Lagged(
+        run_id=last.run_id,
+        attempt=last.attempt,
+        time=last.time,
+        seq=last.seq,
+        part=last.part,
+        missed=missed,
+    )

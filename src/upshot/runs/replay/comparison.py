@@ -1,0 +1,448 @@
+"""Compares two runs by their logs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import zip_longest
+from typing import NamedTuple
+
+from upshot.contract.agent_spec import HANDOFF_STATE_KEY, HandoffEvent
+from upshot.contract.base.enums import DeniedReason, Role, Status
+from upshot.contract.base.json_values import to_free_json
+from upshot.contract.base.structs import Json, JsonObject, Value
+from upshot.contract.events import (
+    AttemptEnded,
+    AttemptStarted,
+    BoardChanged,
+    Decided,
+    Event,
+    RunResumed,
+    RunSettled,
+    RunStarted,
+    StepStarted,
+    ToolSettled,
+    ToolStarted,
+    Warned,
+)
+from upshot.contract.model_calls import ModelReplied, ModelStarted
+from upshot.contract.tool_calls import ToolDenied, ToolOutcome
+from upshot.state.child_runs import child_of
+from upshot.tools.artifacts import READER_NAME
+
+__all__ = [
+    "Difference",
+    "Fact",
+    "ComparedEvents",
+    "Variable",
+    "View",
+    "changed_agent",
+    "changed_tool",
+    "facts_of",
+    "first_difference",
+    "missing_call",
+]
+
+# How a run ends that somebody outside has stopped.
+_STOPPED = (Status.INTERRUPTED, Status.CANCELED)
+
+
+class Fact(NamedTuple):
+    """What counts of an event, when two runs are compared.
+
+    Attributes:
+        seq: Its place in the log.
+        kind: Its kind.
+        said: What is compared.
+    """
+
+    seq: int
+    kind: str
+    said: Json
+
+
+class Variable(NamedTuple):
+    """A variable of the board.
+
+    Attributes:
+        seq: Of the event that set it last.
+        value: Its value.
+    """
+
+    seq: int
+    value: Json
+
+
+class View(NamedTuple):
+    """The variables of the board at a point where somebody outside has to do with the run.
+
+    Attributes:
+        seq: Of the event that is the point.
+        variables: By name.
+    """
+
+    seq: int
+    variables: Mapping[str, Variable]
+
+
+class ComparedEvents(NamedTuple):
+    """What counts of a log.
+
+    Attributes:
+        said: What an engine asked for, what it wrote, and how it ended, in order.
+        seen: The variables at calls of models and tools, at runs inside, and at the end, by what
+            names the point in every session.
+    """
+
+    said: list[Fact]
+    seen: dict[str, View]
+
+
+def facts_of(
+    events: Iterable[Event],
+    *,
+    is_record: bool = True,
+    is_left_out: Callable[[int], bool] = lambda _: False,
+    show: Callable[[Json], Json] = lambda value: value,
+) -> ComparedEvents:
+    """What counts of a log.
+
+    What a session lost that was cut off is left out, and so is the end of a run that somebody
+    outside has stopped.
+
+    Args:
+        events: The log.
+        is_record: Whether a model call without a reply was lost with its process; in a replay it
+            is what the record does not have.
+        is_left_out: Whether the replay had no part in the event of that number, since it was given
+            the outcome of the step that the event belongs to.
+        show: Makes a value what people see of it.
+    """
+    reader = _Reader(is_left_out, show)
+    for event in events:
+        reader.add(event)
+    return reader.facts(is_record=is_record)
+
+
+class _Reader:
+    """Goes through a log; what an attempt is begun anew with is forgotten."""
+
+    def __init__(self, is_left_out: Callable[[int], bool], show: Callable[[Json], Json]) -> None:
+        self._is_left_out = is_left_out
+        self._show = show
+        self._facts: list[Fact] = []
+        self._seen: dict[str, View] = {}
+        self._asked: dict[int, Fact] = {}
+        # The place of each model call among those of its attempt.
+        self._places: dict[int, int] = {}
+        self._variables: dict[str, Variable] = {}
+        self._began = self._attempt = 0
+        self._last: Event | None = None
+
+    def add(self, event: Event) -> None:
+        """Take the next event."""
+        self._last = event
+        match event:
+            case AttemptStarted():
+                self._begin(event)
+            case RunResumed():
+                # Deciders that were cut off were asked anew.
+                while self._facts[self._began :] and self._facts[-1].kind == "decided":
+                    self._facts.pop()
+            case BoardChanged():
+                self._variables |= {
+                    name: Variable(event.seq, self._show(value))
+                    for name, value in event.variables.items()
+                }
+            case ModelReplied():
+                self._asked.pop(event.turn, None)
+            case ModelStarted() | ToolStarted() | StepStarted() | HandoffEvent():
+                if self._is_left_out(event.seq):
+                    return
+                self._look(event)
+            case AttemptEnded() if event.line.status not in _STOPPED:
+                self._see(event, "end")
+            case _:
+                pass
+        self._facts += (self._fact(event, said) for said in _said_by(event))
+
+    def _look(self, event: Event) -> None:
+        match event:
+            case ModelStarted(purpose=""):
+                self._ask(event)
+            case ToolStarted():
+                self._see(event, f"tool {event.call.id} {event.call.name}")
+            case StepStarted() if (child := child_of(event.key)) is not None:
+                self._see(event, f"run {child}")
+            case _:
+                pass
+
+    def facts(self, *, is_record: bool) -> ComparedEvents:
+        """What was found."""
+        last = self._last
+        if isinstance(last, RunSettled) and last.result.status is Status.INPUT_REQUIRED:
+            # Waits of earlier sessions are none in a replay, which has the answers.
+            self._see(last, "wait")
+        lost = {fact.seq for fact in self._asked.values()} if is_record else set[int]()
+        kept = [fact for fact in self._facts if fact.seq not in lost]
+        return ComparedEvents(_without_stop(_in_call_order(kept)), self._seen)
+
+    def _begin(self, event: AttemptStarted) -> None:
+        if event.attempt == self._attempt:
+            # It was cut off before its board stood, and begun once more.
+            del self._facts[self._began :]
+        self._began, self._attempt = len(self._facts), event.attempt
+        self._asked, self._places, self._variables = {}, {}, {}
+
+    def _ask(self, event: ModelStarted) -> None:
+        if event.turn in self._asked:
+            self._facts.remove(self._asked[event.turn])
+        fact = self._fact(event, {"model": event.model, "messages": event.messages})
+        self._asked[event.turn] = fact
+        self._facts.append(fact)
+        place = self._places.setdefault(event.turn, len(self._places))
+        self._see(event, f"model {place}")
+
+    def _see(self, event: Event, point: str) -> None:
+        self._seen.setdefault(f"{self._attempt} {point}", View(event.seq, {**self._variables}))
+
+    def _fact(self, event: Event, said: Json) -> Fact:
+        return Fact(event.seq, event.kind, self._show(said))
+
+
+def _without_stop(facts: list[Fact]) -> list[Fact]:
+    last = facts[-1] if facts else None
+    if last is None or last.kind != "run_settled" or _object(last.said)["status"] not in _STOPPED:
+        return facts
+    return [fact for fact in facts if fact.kind not in ("run_settled", "attempt_ended")]
+
+
+def _in_call_order(facts: list[Fact]) -> list[Fact]:
+    """Outcomes of one reply in the order of its calls.
+
+    Where one waited for people, the board shows those of others before it; a replay has the
+    answers and waits for nobody.
+    """
+    ordered: list[Fact] = []
+    told: list[Fact] = []
+    places: dict[Json, int] = {}
+
+    def place(fact: Fact) -> int:
+        return places.get(_message_of(fact).get("tool_call_id"), len(places))
+
+    for fact in facts:
+        message = _message_of(fact)
+        if message.get("role") == Role.TOOL:
+            told.append(fact)
+            continue
+        ordered += sorted(told, key=place)
+        told = []
+        calls = message.get("tool_calls")
+        if isinstance(calls, list):
+            places = {_object(call).get("id"): number for number, call in enumerate(calls)}
+        ordered.append(fact)
+    return ordered + sorted(told, key=place)
+
+
+def _message_of(fact: Fact) -> JsonObject:
+    return _object(_object(fact.said).get("message"))
+
+
+def _said_by(event: Event) -> Iterator[JsonObject]:
+    match event:
+        case AttemptStarted():
+            yield {"attempt": event.attempt, "feedback": event.feedback}
+        case BoardChanged(seeded=False):
+            # One by one: who was parked between two messages wrote them apart.
+            for message in event.messages:
+                yield _json({"channel": event.channel, "message": message})
+        case HandoffEvent():
+            yield {"to_agent_id": event.to_agent_id, "reason": event.reason, "note": event.note}
+        case Decided():
+            yield _json({"decider": event.decider, "decision": event.decision})
+        case AttemptEnded(line=line):
+            yield {
+                "status": str(line.status),
+                "content": line.content,
+                "reason": line.revise_reason,
+            }
+        case RunSettled(result=result) if result.status is not Status.INPUT_REQUIRED:
+            code = None if result.error is None else str(result.error.code)
+            state = {name: said for name, said in result.state.items() if name != HANDOFF_STATE_KEY}
+            said = {"status": str(result.status), "error": code, "state": state}
+            yield _json(said | {"output": result.output, "content": result.content})
+        case _:
+            pass
+
+
+# What of an agent a model is asked with.
+_ASKS_WITH = ("instructions", "tools", "handoffs", "output_schema", "settings")
+# How engines tell that what they go through is not what the run began with.
+_CHANGED = ("graph_changed", "machine_changed")
+_NOTHING = Fact(0, "", None)
+_NEVER = Variable(0, None)
+
+
+class Difference(Value, frozen=True, kw_only=True):
+    """The first thing that a replayed run did otherwise.
+
+    Attributes:
+        seq: Of the recorded event, 0 where the record has nothing more.
+        kind: The kind of the recorded event, or of the replayed one where there is none.
+        recorded: What the record says, None where it has nothing more.
+        replayed: What was done, None where nothing more was.
+        asked: What was asked for that the record does not have, "" if nothing was.
+    """
+
+    seq: int = 0
+    kind: str = ""
+    recorded: Json = None
+    replayed: Json = None
+    asked: str = ""
+
+
+def missing_call(
+    recorded: Iterable[Event], replayed: Iterable[Event], *, is_left_out: Callable[[int], bool]
+) -> Difference | None:
+    """The first recorded tool call that was not made again, None where all were.
+
+    Their order is left aside: calls side by side settle as they come.
+
+    Args:
+        recorded: The log.
+        replayed: That of the replay.
+        is_left_out: See ``facts_of``.
+    """
+    made = Counter(map(_call_of, _settled(replayed)))
+    for event in _settled(recorded):
+        call = _call_of(event)
+        if is_left_out(event.seq):
+            continue
+        if not made[call]:
+            said: Json = {"call_id": call[0], "tool_name": call[1]}
+            return Difference(seq=event.seq, kind=event.kind, recorded=said)
+        made[call] -= 1
+    return None
+
+
+def changed_agent(recorded: Iterable[Event], replayed: Iterable[Event]) -> Difference | None:
+    """The first session that was begun with another agent, None where all had the same.
+
+    What is compared is what a model is asked with, as far as an agent in names says it, and the
+    graph or machine, as far as its engine tells that it has changed.
+    """
+    recorded, replayed = list(recorded), list(replayed)
+    now = next((event.agent for event in replayed if isinstance(event, RunStarted)), None)
+    for event in recorded:
+        if now is None or not isinstance(event, RunStarted | RunResumed) or event.agent is None:
+            continue
+        was = event.agent
+        names = [name for name in _ASKS_WITH if getattr(was, name) != getattr(now, name)]
+        if names:
+            said, again = ({name: getattr(one, name) for name in names} for one in (was, now))
+            return Difference(
+                seq=event.seq, kind=event.kind, recorded=_json(said), replayed=_json(again)
+            )
+    known = [event.warning for event in recorded if isinstance(event, Warned)]
+    for event in replayed:
+        if not isinstance(event, Warned) or event.warning in known:
+            continue
+        if event.warning.code in _CHANGED:
+            told: JsonObject = {"code": event.warning.code, "message": event.warning.message}
+            return Difference(kind=event.kind, replayed=told)
+    return None
+
+
+def changed_tool(recorded: Iterable[Event], versions: Mapping[str, str]) -> Difference | None:
+    """The first call of a model's whose tool is another one now, or is not there any more.
+
+    Args:
+        recorded: The log.
+        versions: Of the tools that the agent has now, by name.
+    """
+    asked: set[str] = set()
+    for event in recorded:
+        if isinstance(event, ModelReplied):
+            asked.update(call.id for call in event.response.tool_calls)
+        if not isinstance(event, ToolSettled) or event.record.call_id not in asked:
+            continue
+        record, name = event.record, event.record.tool_name
+        was_there = not _is_unknown(record.outcome)
+        is_there = name in versions or name == READER_NAME
+        version = versions.get(name, record.tool_version)
+        if was_there != is_there or (record.tool_version and version != record.tool_version):
+            said: JsonObject = {"call_id": record.call_id, "tool_name": name}
+            was = said | {"tool_version": record.tool_version} if was_there else None
+            now = said | {"tool_version": version} if is_there else None
+            return Difference(seq=event.seq, kind=event.kind, recorded=was, replayed=now)
+    return None
+
+
+def first_difference(recorded: ComparedEvents, replayed: ComparedEvents) -> Difference | None:
+    """The first place at which two runs part, None where they do not.
+
+    A record that ends before the run did is compared as far as it goes. Variables are compared
+    where somebody outside has to do with the run, and not each time that one is set: who was
+    parked and goes on sets them once more.
+    """
+    said = _first_said(recorded.said, replayed.said)
+    for point, view in recorded.seen.items():
+        if said is not None and said.seq and said.seq < view.seq:
+            break
+        again = replayed.seen.get(point)
+        found = None if again is None else _first_variable(view, again)
+        if found is not None:
+            return found
+    return said
+
+
+def _first_said(recorded: list[Fact], replayed: list[Fact]) -> Difference | None:
+    is_whole = bool(recorded) and recorded[-1].kind == "run_settled"
+    for one, other in zip_longest(recorded, replayed, fillvalue=_NOTHING):
+        if one is _NOTHING and not is_whole:
+            return None
+        if (one.kind, one.said) != (other.kind, other.said):
+            replayed_fact = {"kind": other.kind, **_object(other.said)} if other.kind else None
+            kind = one.kind or other.kind
+            return Difference(seq=one.seq, kind=kind, recorded=one.said, replayed=replayed_fact)
+    return None
+
+
+def _first_variable(recorded: View, replayed: View) -> Difference | None:
+    """The variable that was set first of those that are not the same, None where all are."""
+    known, found = recorded.variables, replayed.variables
+    differing = [
+        name
+        for name in {**known, **found}
+        if name not in known or name not in found or known[name].value != found[name].value
+    ]
+    if not differing:
+        return None
+    # What the record does not have comes last.
+    name = min(differing, key=lambda name: (name not in known, known.get(name, _NEVER).seq))
+    was, now = (
+        {"variable": name, "value": side[name].value} if name in side else None
+        for side in (known, found)
+    )
+    seq = known[name].seq if name in known else 0
+    return Difference(seq=seq, kind="board_changed", recorded=was, replayed=now)
+
+
+def _is_unknown(outcome: ToolOutcome) -> bool:
+    return isinstance(outcome, ToolDenied) and outcome.reason == DeniedReason.UNKNOWN_TOOL
+
+
+def _settled(events: Iterable[Event]) -> Iterator[ToolSettled]:
+    return (event for event in events if isinstance(event, ToolSettled))
+
+
+def _call_of(event: ToolSettled) -> tuple[str, str]:
+    return event.record.call_id, event.record.tool_name
+
+
+def _json(value: object) -> JsonObject:
+    return _object(to_free_json(value)[0])
+
+
+def _object(value: Json) -> JsonObject:
+    return value if isinstance(value, dict) else {}

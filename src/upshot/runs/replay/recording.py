@@ -1,0 +1,402 @@
+"""A log as the outside world of a replay."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, NoReturn, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from upshot.contract.base.enums import Effect, ErrorCode, Status
+from upshot.contract.base.structs import Json
+from upshot.contract.events import (
+    ApprovalRequested,
+    ArtifactStored,
+    AttemptEnded,
+    AttemptStarted,
+    BoardChanged,
+    Event,
+    QuestionAnswered,
+    RunResumed,
+    RunStarted,
+    StepSettled,
+    StepStarted,
+    ToolSettled,
+    ToolStarted,
+)
+from upshot.contract.model_calls import ModelReplied, ModelResponse, ModelStarted
+from upshot.contract.pending import PendingApproval
+from upshot.contract.result import AttemptLine
+from upshot.contract.tool_calls import ToolCall, ToolOutcome, ToolRecord
+from upshot.runs.engine_api.exceptions import Aborted, Failed
+from upshot.runs.engine_api.steps import Steps
+from upshot.runs.recorder import Recorder
+from upshot.runs.redaction import MARKS_OPTION, lift
+from upshot.state.child_runs import child_of
+from upshot.state.run_state import RunState
+from upshot.tools.secrets import MASK, Secrets
+from upshot.tools.toolbox import Toolbox
+
+__all__ = ["CallRecord", "RecordedTools", "Recording"]
+
+
+class CallRecord(msgspec.Struct):
+    """A tool call that was recorded.
+
+    Attributes:
+        events: What was logged of it, in order.
+        record: What came of it.
+    """
+
+    events: list[Event]
+    record: ToolRecord
+
+
+class _Attempt:
+    """What one attempt was given from outside."""
+
+    def __init__(self) -> None:
+        self.seed: list[BoardChanged] = []
+        self.models: dict[int, str] = {}
+        self.bodies: dict[int, str] = {}
+        self.replies: dict[int, ModelResponse] = {}
+        self.asked_at: dict[int, int] = {}
+        self.open: dict[str, list[Event]] = {}
+        self.calls: dict[tuple[str, str], deque[CallRecord]] = {}
+        self.asked: dict[str, PendingApproval] = {}
+        self.line: AttemptLine | None = None
+
+    def replied(self) -> dict[str, deque[tuple[int, ModelResponse]]]:
+        """The replies in the order in which they were asked for, with the events that asked.
+
+        By the ``host.once`` in whose body, "" for none.
+        """
+        found: dict[str, deque[tuple[int, ModelResponse]]] = {}
+        # Calls that were made side by side may have been answered in another order than asked.
+        for turn in self.models:
+            if turn in self.replies:
+                replies = found.setdefault(self.bodies.get(turn, ""), deque())
+                replies.append((self.asked_at[turn], self.replies[turn]))
+        return found
+
+    def asked_in(self, step: str) -> list[int]:
+        """The events that asked a model in the body of a step."""
+        return [self.asked_at[turn] for turn, body in self.bodies.items() if body == step]
+
+
+class _Steps(Steps):
+    """Steps of a record.
+
+    Args:
+        leave_out: Told of each step of an engine's that is handed back whole, by its key.
+        skip: Told of each step whose body is not run again, by its key.
+        end: Told of each step that has no outcome; raises what the attempt ended with in it.
+    """
+
+    def __init__(
+        self,
+        leave_out: Callable[[str], None],
+        skip: Callable[[str], None],
+        end: Callable[[str], None],
+    ) -> None:
+        super().__init__()
+        self._leave_out = leave_out
+        self._skip = skip
+        self._end = end
+
+    def recall(self, settled: StepSettled) -> Json:
+        self._skip(settled.key)
+        return super().recall(settled)
+
+    def hand_back(self, settled: StepSettled) -> Json:
+        self._leave_out(settled.key)
+        return super().hand_back(settled)
+
+    async def do(
+        self,
+        key: str,
+        effect: Effect,
+        body: Callable[[], Awaitable[Any] | Any],
+        recorder: Recorder,
+        *,
+        idempotent: bool,
+        who: str = "",
+    ) -> Json:
+        self._end(key)
+        return await super().do(key, effect, body, recorder, idempotent=idempotent, who=who)
+
+
+class Recording:
+    """Hands out what was recorded, each thing once and in its order.
+
+    Args:
+        events: The log of the run.
+        secrets: Texts for which marks stand in the log, in the order in which the run had them.
+
+    Attributes:
+        past: The fold of the same events.
+        steps: Keyed steps and answers.
+        children: Ids of the runs inside it, in the order in which they began.
+        waiting: Calls that wait for somebody's word, as far as they were made.
+        beyond: What was asked for that the record does not have, "" while nothing was.
+    """
+
+    def __init__(self, events: Iterable[Event], secrets: Sequence[str] = ()) -> None:
+        self.past: RunState = RunState(secrets)
+        self._hidden = Secrets(secrets)
+        self._marks: re.Pattern[bytes] | None = None
+        self.steps: Steps = _Steps(self._leave_out, self._skip, self._end_in)
+        self.steps.on_miss = self.miss
+        self.children: deque[str] = deque()
+        self.beyond: str = ""
+        self.waiting: tuple[PendingApproval, ...] = ()
+        self._attempts: dict[int, _Attempt] = {}
+        self._replies: dict[str, deque[tuple[int, ModelResponse]]] = {}
+        # Between which events each step was under way, and those that are not done again.
+        self._spans: dict[str, tuple[int, int | None]] = {}
+        self._left_out: set[int] = set()
+        self._now = _Attempt()
+        lifting: Secrets | None = None
+        for event in events:
+            self.past.add(event)
+            if isinstance(event, RunStarted):
+                lifting = lift(secrets, event)
+                self._marks = _marks_of(event)
+            self._add(event if lifting is None else lifting.mask(event))
+
+    # -- handing out
+
+    def begin(self, attempt: int) -> list[BoardChanged]:
+        """Turn to *attempt*; returns what its board was started with."""
+        self._now = self._attempts.get(attempt) or _Attempt()
+        self._replies = self._now.replied()
+        return self._now.seed
+
+    def reply(self, model: str, step: str) -> ModelResponse:
+        """The reply to the next model call in the body of a ``host.once``, "" for none.
+
+        Raises:
+            Failed: There is none.
+        """
+        replies = self._replies.setdefault(step, deque())
+        while replies and self.is_left_out(replies[0][0]):
+            replies.popleft()
+        if not replies:
+            self.miss(f"a reply of {model}")
+        return replies.popleft()[1]
+
+    def call(self, call: ToolCall) -> CallRecord | None:
+        """What came of *call*; None where it waits for somebody's word.
+
+        Raises:
+            Failed: It was not made, or with other arguments.
+        """
+        # Providers use ids again, so several calls may have one: they are handed out in their
+        # order.
+        found = self._now.calls.get((call.id, call.name))
+        said = self._shown(call.arguments)
+        if found and self._shown(found[0].record.arguments_given) == said:
+            return found.popleft()
+        if call.id not in self._now.asked:
+            self.miss(f"a call {call.id!r} of {call.name} with {said}")
+        self.waiting = (*self.waiting, self._now.asked[call.id])
+        return None
+
+    def child(self, run_id: str) -> str:
+        """The run that was started inside: the one of that id, else the next one.
+
+        Raises:
+            Failed: There is none.
+        """
+        if run_id in self.children:
+            self.children.remove(run_id)
+            return run_id
+        if not self.children:
+            self.miss("a run inside")
+        return self.children.popleft()
+
+    def miss(self, what: str) -> NoReturn:
+        """Note that *what* was asked for and is not in the record.
+
+        Raises:
+            Failed: Always.
+        """
+        self.beyond = self.beyond or self._hidden.mask_text(what)
+        raise Failed(ErrorCode.NOT_AVAILABLE, f"the record does not have {what}")
+
+    # -- comparing
+
+    def is_left_out(self, seq: int) -> bool:
+        """Whether the event *seq* is of a step whose outcome was handed out as a whole."""
+        return seq in self._left_out
+
+    def show(self, value: Json) -> Json:
+        """*value* with what people see in the place of the marks that stand for secrets."""
+        if self._marks is None:
+            return value
+        shown = self._marks.sub(MASK.encode(), msgspec.json.encode(value))
+        return cast("Json", msgspec.json.decode(shown))
+
+    def _shown(self, arguments: Json | Mapping[str, Json]) -> Json:
+        return self.show(self._hidden.mask(_said(arguments)))
+
+    def _leave_out(self, key: str) -> None:
+        """Pass over what was done in a step; calls of tools and runs are found by their ids."""
+        span = self._spans.get(key)
+        if span is None:
+            return
+        start, end = span
+        # A step without an end is the one in which the attempt ended: all that follows is of it.
+        self._left_out.update(range(start + 1, end or self.past.seq + 1))
+
+    def _skip(self, key: str) -> None:
+        """Pass over what models were asked in the body of a step."""
+        self._left_out.update(self._now.asked_in(key))
+
+    def _end_in(self, key: str) -> None:
+        """Fail as the attempt did where it ended within a step, which then has no outcome.
+
+        Raises:
+            Failed: It failed.
+            Aborted: It was aborted.
+        """
+        if key not in self._spans:
+            return
+        # The record goes no further than its beginning.
+        self._leave_out(key)
+        line = self._now.line
+        if line is None or line.error is None:
+            return
+        ending: Failed | Aborted | None = None
+        if line.status is Status.FAILED:
+            ending = Failed(line.error)
+        elif line.status is Status.ABORTED:
+            ending = Aborted(line.error.message, line.error.code)
+        if ending is not None:
+            # What a run inside of the step said last is put on the board by the end of the run.
+            ending.said = line.content or ""
+            raise ending
+
+    # -- reading
+
+    def _add(self, event: Event) -> None:
+        now = self._now
+        match event:
+            case AttemptStarted():
+                self._now = self._attempts[event.attempt] = _Attempt()
+            case AttemptEnded():
+                now.line = event.line
+            case BoardChanged(seeded=True):
+                now.seed.append(event)
+            case ModelStarted(purpose=""):
+                now.models.setdefault(event.turn, event.model)
+                if event.step:
+                    now.bodies[event.turn] = event.step
+                now.asked_at[event.turn] = event.seq
+            case ModelReplied(purpose=""):
+                now.replies[event.turn] = event.response
+            case ToolStarted() | ArtifactStored():
+                now.open.setdefault(event.call_id, []).append(event)
+            case ToolSettled():
+                self._settle(now, event)
+            case ApprovalRequested():
+                now.asked[event.call_id] = event.pending
+            case _:
+                self._add_other(event)
+
+    def _settle(self, now: _Attempt, event: ToolSettled) -> None:
+        record = event.record
+        now.asked.pop(record.call_id, None)
+        events = [*now.open.pop(record.call_id, []), event]
+        key = record.call_id, record.tool_name
+        now.calls.setdefault(key, deque()).append(CallRecord(events, record))
+
+    def _add_other(self, event: Event) -> None:
+        match event:
+            case QuestionAnswered():
+                self.steps.answers[event.id] = event.value
+            case RunResumed():
+                # Read as a resumed run reads them, so that both take an answer for the same.
+                answers = RunState()
+                answers.take_answers(event.answers)
+                self.steps.answers.update(answers.steps.answers)
+            case StepStarted() if (child := child_of(event.key)) is not None:
+                if child not in self.children:
+                    self.children.append(child)
+            case StepStarted():
+                # Where it is begun again in a later session, what its first try did is of it as
+                # well.
+                start, _ = self._spans.get(event.key, (event.seq, None))
+                self._spans[event.key] = start, None
+            case StepSettled() if child_of(event.key) is None:
+                self.steps.take(event)
+                start, _ = self._spans.get(event.key, (event.seq, None))
+                self._spans[event.key] = start, event.seq
+            case _:
+                pass
+
+
+def _marks_of(started: RunStarted) -> re.Pattern[bytes] | None:
+    """What finds the marks of a log in JSON, None where it has none."""
+    name = started.options.get(MARKS_OPTION)
+    if not isinstance(name, str):
+        return None
+    return re.compile(rb"<secret %s\.\d+\.\d+>" % re.escape(name).encode())
+
+
+def _said(arguments: Json | Mapping[str, Json]) -> Json:
+    """Arguments as JSON, however they were written; a text that is none as it is."""
+    if isinstance(arguments, Mapping):
+        return dict(arguments)
+    if not isinstance(arguments, str):
+        return arguments
+    try:
+        return cast("Json", msgspec.json.decode(arguments or "{}"))
+    except msgspec.DecodeError:
+        return arguments
+
+
+class RecordedTools:
+    """Hands out outcomes as they were recorded; all else is the Toolbox itself.
+
+    Args:
+        tools: It.
+        record: What was recorded.
+        emit: Tells the recorded events again.
+    """
+
+    def __init__(self, tools: Toolbox, record: Recording, emit: Callable[[Event], None]) -> None:
+        self._tools = tools
+        self._record = record
+        self._emit = emit
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tools, name)
+
+    @property
+    def pending(self) -> tuple[PendingApproval, ...]:
+        """Calls that waited for somebody's word when the record ended."""
+        return self._record.waiting
+
+    async def dispatch(self, calls: Sequence[ToolCall], *, turn: int = 0) -> list[ToolOutcome]:
+        """See ``Toolbox.dispatch``.
+
+        Raises:
+            Failed: A call was not recorded so.
+        """
+        del turn  # A label of records, and these have theirs.
+        found = [one for one in map(self._record.call, calls) if one is not None]
+        events = [event for one in found for event in one.events]
+        for event in sorted(events, key=lambda event: event.seq):
+            self._emit(replace(event))
+        self._tools.restore(tuple(one.record for one in found))
+        return [one.record.outcome for one in found]
+
+    async def resume(
+        self, calls: Sequence[ToolCall], *_: object, **__: object
+    ) -> list[ToolOutcome]:
+        """See ``Toolbox.resume``; nothing of the record is left half done."""
+        return await self.dispatch(calls)

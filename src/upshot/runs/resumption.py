@@ -1,0 +1,255 @@
+"""What a resumed run takes from its state: budget, drift, logged calls."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from upshot.clock import SYSTEM_CLOCK
+from upshot.contract.base.enums import Origin
+from upshot.contract.error import RunWarning
+from upshot.contract.events import ToolStarted
+from upshot.contract.model_calls import ModelResponse
+from upshot.contract.pending import PendingApproval
+from upshot.contract.protocols import Engine
+from upshot.contract.run_control import Checkpoint
+from upshot.contract.settings import Budget
+from upshot.contract.tool_calls import ToolCall, ToolDenied, ToolOutcome
+from upshot.runs.budget import RunBudget
+from upshot.runs.plan import ENGINE_OPTION, Plan
+from upshot.state.child_runs import Spent
+from upshot.state.run_state import CallAnswer, RunState
+from upshot.tools.artifacts import READER_NAME
+from upshot.tools.toolbox import Toolbox
+
+__all__ = [
+    "LoggedCalls",
+    "ToolsAgain",
+    "changes_since",
+    "is_asked",
+    "is_under_way",
+    "overlooking",
+    "point_of",
+    "reads_checkpoints",
+    "restore",
+    "spent_in",
+    "starting_over",
+]
+
+
+def restore(ledger: RunBudget, past: RunState) -> None:
+    """Bring *ledger*, new, to where the log of its run stands, earlier attempts apart."""
+    for response in past.responses[: past.responses_before]:
+        ledger.note(response)
+    _add_children(ledger, past, earlier=True)
+    ledger.since_mark()
+    for response in past.responses[past.responses_before :]:
+        ledger.note(response)
+    _add_children(ledger, past, earlier=False)
+    for _ in range(past.lost_calls):
+        ledger.add_unfinished()
+    for record in past.records:
+        if not isinstance(record.outcome, ToolDenied) and record.tool_name != READER_NAME:
+            ledger.count_tool(record.tool_name)
+    ledger.turns, ledger.turns_before = past.turns, past.turns_before
+
+
+def spent_in(past: RunState) -> Spent:
+    """What all sessions of a run used so far."""
+    ledger = RunBudget(Budget(), clock=SYSTEM_CLOCK)
+    restore(ledger, past)
+    return Spent(ledger.usage, ledger.cost, dict(ledger.tool_calls), past.ended)
+
+
+def _add_children(ledger: RunBudget, past: RunState, *, earlier: bool) -> None:
+    for run_id, spent in past.children.items():
+        if spent is not None and (run_id in past.children_before) is earlier:
+            ledger.add_spent(spent.usage, spent.cost, spent.tools)
+
+
+class LoggedCalls:
+    """Replies and outcomes of one attempt, as earlier sessions logged them, in order.
+
+    Attributes:
+        started: Calls that had started and have no outcome, by id.
+        asked: What people were asked about calls, by id.
+        answers: What they have answered since, by id.
+        diverged: Whether another model was asked than the log says, which ends the replies.
+    """
+
+    def __init__(self, past: RunState) -> None:
+        self.started: Mapping[str, ToolStarted] = past.unsettled
+        self.asked: Mapping[str, PendingApproval] = past.asked
+        self.answers: Mapping[str, CallAnswer] = past.answers
+        self.diverged: bool = False
+        self._turns: defaultdict[str, deque[tuple[int, str]]] = defaultdict(deque)
+        for turn, model in past.models.items():
+            self._turns[past.bodies.get(turn, "")].append((turn, model))
+        self._replies = past.replies
+        self._outcomes: dict[tuple[str, str], deque[ToolOutcome]] = {}
+        for record in past.records[past.records_before :]:
+            key = record.call_id, record.tool_name
+            self._outcomes.setdefault(key, deque()).append(record.outcome)
+
+    def turn(self, model: str, step: str) -> int | None:
+        """The turn in which an earlier session made the next model call; None for a new one.
+
+        Args:
+            model: Who is asked.
+            step: The ``host.once`` in whose body, "" for none; each has an order of its own.
+        """
+        turns = self._turns[step]
+        if not turns:
+            return None
+        turn, asked = turns.popleft()
+        if asked != model:
+            turns.clear()
+            self.diverged = True
+            return None
+        return turn
+
+    def reply(self, turn: int) -> ModelResponse | None:
+        """What came of the call of *turn*; None where nobody knows."""
+        return self._replies.get(turn)
+
+    def outcome(self, call: ToolCall) -> ToolOutcome | None:
+        """What came of *call*, once; None where it has no outcome."""
+        found = self._outcomes.get((call.id, call.name))
+        return found.popleft() if found else None
+
+
+class ToolsAgain:
+    """A Toolbox that hands back the outcomes that the log has."""
+
+    def __init__(self, tools: Toolbox, again: LoggedCalls) -> None:
+        self._tools = tools
+        self._again = again
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tools, name)
+
+    async def dispatch(self, calls: Sequence[ToolCall], *, turn: int = 0) -> list[ToolOutcome]:
+        """See ``Toolbox.dispatch``; calls with an outcome in the log are not made again."""
+        known = [self._again.outcome(call) for call in calls]
+        fresh = [call for call, outcome in zip(calls, known, strict=True) if outcome is None]
+        made: dict[str, deque[ToolOutcome]] = {}
+        for outcome in await self._make(fresh, turn):
+            made.setdefault(outcome.call_id, deque()).append(outcome)
+        found: list[ToolOutcome] = []
+        for call, outcome in zip(calls, known, strict=True):
+            if outcome is not None:
+                found.append(outcome)
+            elif made.get(call.id):
+                found.append(made[call.id].popleft())
+        return found
+
+    async def _make(self, calls: list[ToolCall], turn: int) -> list[ToolOutcome]:
+        if not calls:
+            return []
+        ids, again = {call.id for call in calls}, self._again
+        return await self._tools.resume(
+            calls,
+            {call_id: start for call_id, start in again.started.items() if call_id in ids},
+            asked={call_id: asked for call_id, asked in again.asked.items() if call_id in ids},
+            answers={call_id: said for call_id, said in again.answers.items() if call_id in ids},
+            turn=turn,
+        )
+
+
+def changes_since(past: RunState, plan: Plan) -> Iterator[RunWarning]:
+    """Warn of an agent that was changed since the last session, of another engine, and of tools."""
+    now = plan.spec
+    changed = [
+        name for name in now.__struct_fields__ if getattr(now, name) != getattr(past.agent, name)
+    ]
+    # Logs of earlier versions name the engine only where it was the agent's.
+    was, engine = past.options.get(ENGINE_OPTION), type(plan.engine).__name__
+    if was is not None and was != engine:
+        yield _warning(f"the engine {was} drove the run until now, and {engine} goes on with it")
+        changed = [name for name in changed if name != "engine"]
+    if changed:
+        yield _warning(f"agent {now.id!r} was changed since the run began: {', '.join(changed)}")
+    versions = {tool.name: tool.version for tool in plan.tools}
+    called = {record.tool_name: record.tool_version for record in past.records}
+    called |= {start.call.name: start.tool_version for start in past.unsettled.values()}
+    for name, version in called.items():
+        if version and versions.get(name, version) != version:
+            yield _warning(f"tool {name!r} was changed since the run called it")
+
+
+def _warning(message: str) -> RunWarning:
+    return RunWarning(code="agent_changed", message=message, origin=Origin.CALLER)
+
+
+def is_asked(engine: Engine) -> bool:
+    """Whether *engine* is asked before it goes on; not one that goes on by the log alone."""
+    return not _goes_on_by_log(engine) and callable(getattr(engine, "can_resume", None))
+
+
+def reads_checkpoints(engine: Engine) -> bool:
+    """Whether *engine* takes any checkpoint and looks itself what it means."""
+    return bool(getattr(engine, "reads_checkpoints", False))
+
+
+def is_under_way(past: RunState) -> bool:
+    """Whether the engine was at an attempt when the last session ended."""
+    return past.is_seeded and past.line is None
+
+
+def point_of(past: RunState) -> Checkpoint:
+    """Where the log of a run stands, for an engine that is asked whether it can go on there.
+
+    Args:
+        past: Of the run, which has started.
+
+    Returns:
+        The board as it was left, under the last name that the engine gave to a point of the
+        attempt; the step is "" where it named none.
+    """
+    started, named = past.started, past.point
+    return Checkpoint(
+        "" if started is None else started.run_id,
+        "" if named is None else named.step,
+        past.board.snapshot(),
+        iteration=0 if named is None else named.iteration,
+        payload=None if named is None else named.payload,
+        attributes={} if started is None else started.attributes,
+        timestamp=None if named is None else named.time,
+        original_started_at=None if started is None else started.time,
+    )
+
+
+def starting_over(engine: Engine) -> RunWarning | None:
+    """What is told of *engine*, which was called again and took nothing from the log.
+
+    Returns:
+        None where it has a way to go on.
+    """
+    if _goes_on_by_log(engine) or is_asked(engine):
+        return None
+    message = (
+        f"the engine {type(engine).__name__} cannot resume and was called again from its top, on "
+        "the board as it was left: give it can_resume(checkpoint), have it call "
+        "run.hand_back(board) first, or set goes_on_by_log = True where it finds its place itself"
+    )
+    return RunWarning(code="engine_starts_over", message=message, origin=Origin.ENGINE)
+
+
+def overlooking(engine: Engine) -> RunWarning | None:
+    """What is told of *engine*, which was given a checkpoint and has not looked at it.
+
+    Returns:
+        None where it had said before that it can go on from there.
+    """
+    if callable(getattr(engine, "can_resume", None)) or not reads_checkpoints(engine):
+        return None
+    message = (
+        f"the engine {type(engine).__name__} was given a checkpoint and began at its top, on the "
+        "board of that: have it look at run.resume_from"
+    )
+    return RunWarning(code="engine_starts_over", message=message, origin=Origin.ENGINE)
+
+
+def _goes_on_by_log(engine: Engine) -> bool:
+    return bool(getattr(engine, "goes_on_by_log", False))

@@ -1,0 +1,3 @@
+"""Models, hooks and hand-offs of a session."""
+
+__all__: list[str] = []

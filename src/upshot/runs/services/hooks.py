@@ -1,0 +1,351 @@
+"""Observers, deciders and committers, and what verdicts do."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from contextvars import ContextVar
+from typing import Any, cast
+
+import msgspec
+
+from upshot.contract.agent_spec import HANDOFF_FINALIZE_REASON, RunInfo
+from upshot.contract.base.checks import with_article
+from upshot.contract.base.enums import ErrorCode, Origin, Status
+from upshot.contract.base.json_values import to_free_json
+from upshot.contract.base.structs import JsonObject
+from upshot.contract.error import AgentError, RunWarning
+from upshot.contract.events import Decided
+from upshot.contract.model_calls import ModelRequest, Request
+from upshot.contract.protocols import AnyResult, Decider
+from upshot.contract.result import AgentResult
+from upshot.contract.run_control import FinalizeDecision, Interrupt
+from upshot.errors import Misuse
+from upshot.runs.callbacks import ask_elsewhere, blame, call, kind_of, method, raised, trail_of
+from upshot.runs.ending import Ending
+from upshot.runs.engine_api.exceptions import Failed
+from upshot.runs.plan import ParentRun
+from upshot.runs.run_context import RunContext
+
+__all__ = [
+    "ACCEPTED",
+    "DiscardOnInterruptCauses",
+    "Hooks",
+    "Verdict",
+    "is_committed",
+    "note_verdict",
+    "reason_against",
+    "wants_revision",
+    "with_verdict",
+]
+
+
+class DiscardOnInterruptCauses(Decider):
+    """Discards a run that was interrupted for one of some causes, whatever else wants to keep it.
+
+    Args:
+        reason: Kept as ``state["finalize_reason"]``.
+        causes: Such as "user_cancel" or a word of your own; none is every cause.
+
+    Raises:
+        Misuse: A cause is no text, such as a list of them.
+    """
+
+    def __init__(self, reason: str, *causes: str) -> None:
+        for cause in causes:
+            if not isinstance(cause, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+                raise Misuse(
+                    f"a cause of an interrupt is a word, not {cause!r:.60}: "
+                    "DiscardOnInterruptCauses(reason, 'user_cancel', 'deadline')"
+                )
+        self._reason = reason
+        self._causes = frozenset(str(Interrupt(cause).cause) for cause in causes)
+
+    def before_finalize(
+        self, info: RunInfo, request: Request, result: AnyResult
+    ) -> FinalizeDecision | None:
+        """Discard where the cause is one of those; no word otherwise."""
+        if result.status is not Status.INTERRUPTED:
+            return None
+        if self._causes and str(result.cause) not in self._causes:
+            return None
+        return FinalizeDecision.discard(self._reason)
+
+
+logger: logging.Logger = logging.getLogger("upshot.runs")
+
+# Those whose before_model is at work: what they send themselves, in a run inside, is not theirs
+# to judge again.
+_asked: ContextVar[tuple[object, ...]] = ContextVar("upshot_asked", default=())
+
+
+class Verdict:
+    """What all deciders together want.
+
+    Attributes:
+        word: accept, discard, keep_partial or revise; any discard wins, then any revise.
+        reason: The first one that was given, by whomever; the run's state keeps it.
+        why: The first one that was given for the word that holds.
+        feedback: Of the deciders that want a revision, joined.
+        state: Their facts, merged in order.
+        error: Set where a decider raised; the run then fails closed.
+        was_cut: Whether that was because the run's end did not wait for it.
+    """
+
+    word: str = "accept"
+    reason: str = ""
+    why: str = ""
+    feedback: str = ""
+    error: AgentError | None = None
+    was_cut: bool = False
+
+    def __init__(self) -> None:
+        self.state: dict[str, Any] = {}
+
+    def add(self, decision: FinalizeDecision) -> None:
+        """Count one decider's word."""
+        rank = ("accept", "keep_partial", "revise", "discard")
+        if rank.index(decision.verdict) > rank.index(self.word):
+            self.word, self.why = decision.verdict, decision.reason
+        elif decision.verdict == self.word:
+            self.why = self.why or decision.reason
+        self.reason = self.reason or decision.reason
+        if decision.verdict == "revise":
+            self.feedback = "\n".join(filter(None, (self.feedback, decision.feedback)))
+        self.state.update(decision.state)
+
+
+# Where nobody decides; it is never added to.
+ACCEPTED = Verdict()
+
+
+class Hooks:
+    """All hooks of a run, in the order of its plan.
+
+    Args:
+        ground: What the run stands on; hooks are waited for as long as it has patience.
+    """
+
+    def __init__(self, ground: RunContext) -> None:
+        self._ground = ground
+
+    async def tell(self, name: str, *facts: object) -> None:
+        """Call ``name(info, *facts)`` on every observer that has it; a raise is a warning."""
+        for observer in self._ground.plan.observers:
+            told = method(observer, name)
+            if told is None:
+                continue
+            try:
+                await call(told, self._ground.info, *facts, wait=self._ground.scope.wait)
+            except Exception as error:
+                # An observer looks on; it never changes what becomes of a run.
+                self._warn("observer_failed", f"{type(observer).__name__}.{name}", error)
+
+    async def before_model(
+        self, request: ModelRequest, *, info: RunInfo | None = None
+    ) -> ModelRequest:
+        """What is to be sent, after every decider had its say, and those of the runs round it.
+
+        One that several of these runs have is asked once, as the outermost's.
+
+        Args:
+            request: What is to be sent.
+            info: The run inside this one that wants to send it; None is this run itself.
+
+        Raises:
+            Failed: A decider raised, or gave something else.
+        """
+        asks, busy, outer = info or self._ground.info, _asked.get(), self._ground.plan.parent
+        outside = () if outer is None else _deciders_of(outer)
+        for decider in self._ground.plan.deciders:
+            asked = method(decider, "before_model")
+            if asked is None or _is_among(decider, busy) or _is_among(decider, outside):
+                continue
+            token = _asked.set((*busy, decider))
+            try:
+                changed = await call(asked, asks, request)
+                if not isinstance(changed, ModelRequest | None):
+                    raise TypeError(f"it gave {_kind(changed)} and no ModelRequest")
+            except Exception as error:
+                # Deciders fail closed: nothing is sent that a broken one has not seen.
+                who = f"{type(decider).__name__}.before_model"
+                raise Failed(self._fault(who, error)) from error
+            finally:
+                _asked.reset(token)
+            request = changed or request
+        # The outermost has the last word on what leaves.
+        return request if outer is None or not outside else await self._ask(outer, asks, request)
+
+    async def _ask(self, outer: ParentRun, info: RunInfo, request: ModelRequest) -> ModelRequest:
+        """Have the deciders of the run round this one asked, in its own loop.
+
+        Raises:
+            Failed: A decider raised, or gave something else; or that loop has ended or is held up.
+        """
+        if outer.loop is asyncio.get_running_loop():
+            return await outer.box.before_model(info, request)
+        try:
+            return await call(
+                ask_elsewhere, outer.loop, lambda: outer.box.before_model(info, request)
+            )
+        except RuntimeError as error:
+            # Nothing is sent that they have not seen.
+            raise Failed(self._fault("the run round this one", error)) from error
+
+    async def before_finalize(self, request: Request, result: AnyResult) -> Verdict:
+        """Ask every decider; one that raises makes the verdict an error."""
+        verdict = Verdict()
+        for decider in self._ground.plan.deciders:
+            asked = method(decider, "before_finalize")
+            if asked is None:
+                continue
+            name = type(decider).__name__
+            try:
+                decision = await call(
+                    asked, self._ground.info, request, result, wait=self._ground.scope.wait
+                )
+                if decision is None:
+                    continue
+                if not isinstance(decision, FinalizeDecision):
+                    raise TypeError(f"it gave {_kind(decision)} and no FinalizeDecision")
+                if decision.state:
+                    facts = cast("JsonObject", to_free_json(decision.state)[0])
+                    decision = msgspec.structs.replace(decision, state=facts)
+            except Exception as error:
+                # Deciders fail closed: nothing is committed on the word of a broken one.
+                verdict.error = self._fault(f"{name}.before_finalize", error)
+                verdict.was_cut = isinstance(error, TimeoutError)
+                return verdict
+            verdict.add(decision)
+            self._ground.recorder.emit(Decided(decider=name, decision=decision))
+        return verdict
+
+    async def commit(self, request: Request, result: AnyResult) -> str:
+        """Run the committers, each whatever the others do.
+
+        Returns:
+            Why the run is not committed, "" if it is.
+        """
+        reason = ""
+        for committer in self._ground.plan.committers:
+            name = getattr(committer, "__name__", type(committer).__name__)
+            try:
+                await call(
+                    committer, self._ground.info, request, result, wait=self._ground.scope.wait
+                )
+            except Exception as error:
+                # The answer is there; only its disposition failed, and that is told.
+                self._warn(ErrorCode.HOOK_FAILED, f"committer {name}", error)
+                reason = reason or f"committer {name} raised {kind_of(error)}"
+        return reason
+
+    def _fault(self, who: str, error: Exception) -> AgentError:
+        """What a run fails with in which a decider raised."""
+        blame(error, who, self._ground.info.run_id)
+        return AgentError(
+            ErrorCode.HOOK_FAILED,
+            raised(who, error),
+            type=kind_of(error),
+            origin=Origin.DECIDER,
+            details=trail_of(error),
+        )
+
+    def _warn(self, code: str, who: str, error: Exception) -> None:
+        warning = RunWarning(code=code, message=raised(who, error), origin=Origin.OBSERVER)
+        self._ground.recorder.warn(warning)
+        redaction = self._ground.redaction
+        shown = warning if redaction is None else redaction.show(warning)
+        logger.warning("run %s: %s", self._ground.info.run_id, shown.message)
+
+
+def _deciders_of(run: ParentRun | None) -> tuple[object, ...]:
+    """All deciders of *run* and of the runs round it."""
+    found: list[object] = []
+    while run is not None:
+        found += run.plan.deciders
+        run = run.plan.parent
+    return tuple(found)
+
+
+def _is_among(decider: object, deciders: Iterable[object]) -> bool:
+    """Whether it is one of them itself; one that is equal is another."""
+    return any(decider is one for one in deciders)
+
+
+def _kind(given: object) -> str:
+    return with_article(type(given).__name__)
+
+
+# Deciders' word and status that are committed; nothing else is.
+_COMMITS = {
+    ("accept", Status.COMPLETED),
+    ("revise", Status.COMPLETED),
+    ("keep_partial", Status.COMPLETED),
+    ("keep_partial", Status.INTERRUPTED),
+}
+
+
+def is_committed(verdict: Verdict, status: Status) -> bool:
+    """Whether a run that ended with *status* counts for the conversation."""
+    return verdict.error is None and (verdict.word, status) in _COMMITS
+
+
+def reason_against(verdict: Verdict, status: Status) -> str:
+    """Why a run that ended with *status* is not committed, "" where it is."""
+    if is_committed(verdict, status):
+        return ""
+    return (verdict.word == "discard" and verdict.why) or str(status)
+
+
+def wants_revision(verdict: Verdict, result: AgentResult[Any]) -> bool:
+    """Whether the attempt is to be done again; only a completed one can be.
+
+    Args:
+        verdict: What deciders want.
+        result: Of the attempt.
+    """
+    wanted = verdict.word == "revise" and verdict.error is None
+    return wanted and result.status is Status.COMPLETED
+
+
+def note_verdict(
+    state: JsonObject, verdict: Verdict, result: AgentResult[Any], *, is_last: bool
+) -> None:
+    """Put what deciders said into *state*; the reason is that of the last attempt."""
+    state.pop("finalize_reason", None)
+    reason = verdict.reason
+    if result.handoff is not None and result.success and not (reason and _rejects(verdict)):
+        reason = f"{HANDOFF_FINALIZE_REASON}{result.handoff.to_agent_id}"
+    if reason:
+        state["finalize_reason"] = reason
+    state.update(verdict.state)
+    if verdict.word == "revise" and result.success and is_last:
+        state["revise_exhausted"] = True
+
+
+def with_verdict(
+    result: AgentResult[Any], verdict: Verdict, state: JsonObject, *, stopped: Ending | None
+) -> AgentResult[Any]:
+    """*result* after the verdict: a decider that raised fails it, the answer is kept.
+
+    Args:
+        result: Of the attempt.
+        verdict: What deciders want.
+        state: Their facts.
+        stopped: How the run was stopped while a decider was waited for, None if it was not.
+    """
+    status, error = Status.FAILED, verdict.error
+    if verdict.was_cut and stopped is not None:
+        # Who stopped the run did so, and not the decider that was in the way.
+        if not result.success:
+            error = None
+        else:
+            status, error = stopped.status, stopped.error or error
+    if error is not None:
+        result = msgspec.structs.replace(result, status=status, error=error)
+    return msgspec.structs.replace(result, state=dict(state)) if state != result.state else result
+
+
+def _rejects(verdict: Verdict) -> bool:
+    return verdict.word in ("discard", "revise")

@@ -1,0 +1,291 @@
+"""Scope: the task in which an engine works, and the ways to end it from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import types
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextvars import ContextVar
+from datetime import datetime
+from typing import Any, TypeVar
+
+from upshot.contract.protocols import Clock
+from upshot.contract.run_control import Interrupt
+from upshot.runs.ending import StopReason
+from upshot.runs.plan import ParentRun
+from upshot.tools.rate_limiter import ActiveTime
+
+__all__ = ["CALLER_GRACE_S", "GRACE_S", "TaskSupervisor", "current_run"]
+
+# A run that is ended from outside may take so long for its whole end: the engine, then the hooks.
+GRACE_S = 2.0
+# So long does a cancelled caller wait for it.
+CALLER_GRACE_S = 2.0
+# How much of the grace is over when the engine is left behind, and then the hooks.
+_ENGINE_SHARE = 0.85
+_HOOKS_SHARE = 0.95
+
+T = TypeVar("T")
+
+current_run: ContextVar[ParentRun | None] = ContextVar("upshot_run", default=None)
+
+
+class TaskSupervisor:
+    """One engine pass in a task of its own, so that our cancel never reaches the caller's.
+
+    Args:
+        clock: By which the deadline is told.
+        deadline: Monotonic moment at which the work is cancelled, None for never.
+        working: After whose end it is too; None is no such limit.
+        grace_s: How long the end may take once it was ended from outside.
+
+    Attributes:
+        stop: Why it was ended from outside, "" if it was not.
+        abandoned: Whether the work ignored its cancellation and was left behind.
+        was_cut: Whether the work was cancelled while it was under way.
+        is_final: Whether the run is being concluded; its hooks then get a grace after its end.
+    """
+
+    _hook: asyncio.Timeout | None = None
+    _hooks_until: float | None = None
+    _stray: BaseException | None = None
+    _pauses: frozenset[asyncio.Timeout] = frozenset()
+
+    def __init__(
+        self,
+        clock: Clock,
+        deadline: float | None,
+        *,
+        working: ActiveTime | None = None,
+        grace_s: float = GRACE_S,
+    ) -> None:
+        self.stop: StopReason = ""
+        self.abandoned: bool = False
+        self.was_cut: bool = False
+        self.is_final: bool = False
+        self._task: asyncio.Task[Any] | None = None
+        self._over: asyncio.Future[None] | None = None
+        self._soon: asyncio.TimerHandle | None = None
+        self._clock = clock
+        self._deadline = deadline
+        self._working = working
+        self._grace_s = grace_s
+        self._loop = asyncio.get_running_loop()
+        self._timers: list[asyncio.TimerHandle] = []
+        self._inside: set[Callable[[Interrupt], None]] = set()
+
+    def admit(self, interrupt: Callable[[Interrupt], None]) -> Callable[[], None]:
+        """Take in a run inside, which hears of wishes to stop by *interrupt*.
+
+        Returns:
+            Lets it go.
+        """
+        # Added and taken away by other threads too, where a tool's body starts a run.
+        inside = self._inside
+        inside.add(interrupt)
+        return lambda: inside.discard(interrupt)
+
+    def tell_inside(self, wish: Interrupt) -> None:
+        """Hand a wish to stop on to the runs inside."""
+        for interrupt in [*self._inside]:
+            interrupt(wish)
+
+    def is_stopped(self) -> bool:
+        """Whether it was ended from outside."""
+        return self.stop != ""
+
+    async def drive(self, work: Coroutine[Any, Any, Any]) -> tuple[Any, BaseException | None]:
+        """Run *work* to its end.
+
+        Args:
+            work: What the engine does.
+
+        Returns:
+            What it returned and what it raised; one of them is None.
+        """
+        self._task = task = self._loop.create_task(self._do(work))
+        if self.stop:
+            self._cancel(task)
+        try:
+            # Work that waits for nothing, or was cancelled before, is done after one round.
+            await _one_round()
+        except asyncio.CancelledError:
+            self.end("caller")
+        if not task.done():
+            await self._wait_for(task)
+        elif self._timers:
+            self._unwatch()
+        # Its context leads back here: without that, no run is left to the garbage collector.
+        self._task = None
+        if self.abandoned and not task.done():
+            # An exception of abandoned work is nobody's any more.
+            task.add_done_callback(_forget)
+            return None, asyncio.CancelledError()
+        if task.cancelled():
+            # It may have been cancelled before its first step.
+            work.close()
+            return None, asyncio.CancelledError()
+        error = self._stray or task.exception()
+        return (None, error) if error is not None else (task.result(), None)
+
+    async def _wait_for(self, task: asyncio.Task[Any]) -> None:
+        """Wait until *task* is done, or was left behind."""
+        self._watch()
+        while not task.done() and not self.abandoned:
+            self._over = self._loop.create_future()
+            try:
+                await self._over
+            except asyncio.CancelledError:
+                # The caller's, or that of a closing loop; the run still ends whole.
+                self.end("caller")
+        self._unwatch()
+
+    def end(self, reason: StopReason) -> None:
+        """Cancel the work; it and the hooks after it have one grace, and are then left behind."""
+        if self.stop and not (self.stop == "interrupt" and reason in ("cancel", "caller")):
+            return
+        self.stop = reason
+        now = self._loop.time()
+        self._hooks_until = now + _HOOKS_SHARE * self._grace_s
+        if self._hook is not None and not self._hook.expired():
+            self._hook.reschedule(self._hooks_until if self.is_final else now)
+        if self._task is not None and not self._task.done():
+            self._cancel(self._task)
+
+    def end_soon(self, reason: StopReason) -> None:
+        """Give work and hooks the grace to come to a safe point, then cancel them."""
+        self._soon = self._loop.call_later(self._grace_s, self.end, reason)
+
+        for pause in self._pauses:
+            pause.reschedule(self._loop.time())
+
+    async def pause(self, delay_s: float, clock: Clock | None = None) -> None:
+        """Wait before something is tried again, no longer than until a wish to stop.
+
+        Args:
+            delay_s: How long.
+            clock: What is waited on, None for that of the run.
+        """
+        if self._soon is not None:
+            return
+        limit = asyncio.timeout(None)
+        try:
+            async with limit:
+                self._pauses |= {limit}
+                await (clock or self._clock).sleep(delay_s)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+        finally:
+            self._pauses -= {limit}
+
+    @property
+    def patience(self) -> Clock:
+        """The clock of the run, whose waits a wish to stop ends at once."""
+        return _Patience(self._clock, self.pause)
+
+    def close(self) -> None:
+        """The run is over: nothing of it is to be cancelled any more."""
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
+
+    async def wait(self, hook: Awaitable[T]) -> T:
+        """Wait for what a hook does, until the run's deadline or a cancel at the latest.
+
+        Raises:
+            TimeoutError: It took longer and was cancelled.
+        """
+        until = self._hooks_until
+        if until is None and self._deadline is not None:
+            until = self._loop.time() + self._left_s() + (self._grace_s if self.is_final else 0.0)
+        limit = self._hook = asyncio.timeout_at(until)
+        try:
+            async with limit:
+                return await hook
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            self.end("deadline")
+            raise TimeoutError("it took too long and was cancelled") from error
+        finally:
+            self._hook = None
+
+    def _left_s(self) -> float:
+        return max(0.0, (self._deadline or 0.0) - self._clock.monotonic())
+
+    def _cancel(self, task: asyncio.Task[Any]) -> None:
+        self.was_cut = True
+        task.cancel()
+        self._timers.append(self._loop.call_later(_ENGINE_SHARE * self._grace_s, self._give_up))
+
+    def _watch(self) -> None:
+        if self._deadline is not None:
+            self._timers.append(self._loop.call_later(self._left_s(), self.end, "deadline"))
+        if self._working is not None:
+            self._working.watch(self._count_work)
+            self._count_work()
+
+    def _count_work(self) -> None:
+        """End the work when its time is over; while people are asked it rests, and calls again."""
+        working = self._working
+        if working is None or working.rests:
+            return
+        if (left := working.own_left_s()) <= 0:
+            self.end("working")
+        else:
+            self._timers.append(self._loop.call_later(left, self._count_work))
+
+    def _unwatch(self) -> None:
+        self._over = None
+        if self._working is not None:
+            self._working.watch(None)
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+
+    async def _do(self, work: Coroutine[Any, Any, T]) -> T | None:
+        self._stray = None
+        try:
+            return await work
+        except (Exception, asyncio.CancelledError):
+            raise
+        except BaseException as error:
+            # A task would hand it to the loop, which ends with all else that is in it.
+            self._stray = error
+            return None
+        finally:
+            # Sooner than a callback: who waits wakes up in the loop's very next round.
+            self._let_go()
+
+    def _give_up(self) -> None:
+        self.abandoned = True
+        self._let_go()
+
+    def _let_go(self, _: object = None) -> None:
+        if self._over is not None and not self._over.done():
+            self._over.set_result(None)
+
+
+class _Patience:
+    """A clock with waits that may end early."""
+
+    def __init__(self, clock: Clock, pause: Callable[[float], Awaitable[None]]) -> None:
+        self.now: Callable[[], datetime] = clock.now
+        self.monotonic: Callable[[], float] = clock.monotonic
+        self._pause = pause
+
+    def sleep(self, delay_s: float) -> Awaitable[None]:
+        """Wait so long, or until a wish to stop."""
+        return self._pause(delay_s)
+
+
+@types.coroutine
+def _one_round() -> Generator[None]:
+    """Let the loop go round once."""
+    yield
+
+
+def _forget(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,314 @@
+"""Anthropic Messages as the simulator speaks it.
+
+Source:
+    https://docs.anthropic.com/en/api/messages, .../messages-streaming, .../errors and
+    .../rate-limits, and replies recorded from the API in 2025; written without the reading side of
+    upshot, so that each can disprove the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import TypeAlias
+
+import msgspec
+from msgspec import Raw, Struct
+
+from upshot.sim.exchange import Ask, Problem, ToolResult, gather_quotes, read_json, read_result
+from upshot.sim.provider_api import Counts, Envelope, split_text
+from upshot.sim.reply_script import Turn
+from upshot.sim.templates import Quotes
+from upshot.sim.token_buckets import BucketReading
+
+__all__ = ["MessagesSurface"]
+
+_FINISH: Mapping[str, str] = {
+    "stop": "end_turn",
+    "length": "max_tokens",
+    "content_filter": "refusal",
+}
+_ERROR_TYPES: Mapping[int, str] = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+# With the space after the colon, as the API sends it: nobody should match on exact bytes.
+_PING = b'event: ping\ndata: {"type": "ping"}\n\n'
+_STOP = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
+
+
+class _Block(Struct):
+    type: str = ""
+    text: str = ""
+    id: str = ""
+    name: str = ""
+    tool_use_id: str = ""
+    content: Raw = Raw(b"null")
+
+
+class _Message(Struct):
+    role: str
+    content: str | list[_Block]
+
+    def blocks(self, kind: str) -> list[_Block]:
+        if isinstance(self.content, str):
+            return []
+        return [block for block in self.content if block.type == kind]
+
+
+class _Body(Struct):
+    model: str
+    messages: list[_Message]
+    max_tokens: int
+    stream: bool | None = False
+
+
+_Json: TypeAlias = Mapping[str, object]
+
+_DECODER = msgspec.json.Decoder(_Body)
+_encode = msgspec.json.encode
+
+
+class MessagesSurface:
+    """Anthropic Messages; see :class:`upshot.sim.surface.Surface`."""
+
+    name = "messages"
+    id_prefix = "toolu_"
+    request_id_header = "request-id"
+
+    def read(self, body: bytes, *, strict: bool) -> Ask | Problem:
+        """Understand a request body."""
+        try:
+            asked = _DECODER.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return Problem(400, f"The request body is not valid: {error}")
+        if strict and (problem := _find_fault(asked.messages)):
+            return problem
+        return Ask(
+            model=asked.model,
+            index=sum(message.role == "assistant" for message in asked.messages),
+            stream=bool(asked.stream),
+            # This API tells usage in every stream, asked or not.
+            include_usage=True,
+            quotes=lambda: _quotes(asked),
+        )
+
+    def reply(self, turn: Turn, envelope: Envelope) -> bytes:
+        """The ``message`` object."""
+        message = _message(envelope, _blocks(turn), _finish(turn))
+        if envelope.counts is not None:
+            message["usage"] = {
+                **_input_usage(envelope.counts),
+                "output_tokens": envelope.counts.output,
+            }
+        return _encode(message)
+
+    def events(self, turn: Turn, envelope: Envelope, *, include_usage: bool) -> Sequence[bytes]:
+        """The events from ``message_start`` to ``message_stop``."""
+        start = _message(envelope, [], None)
+        delta: dict[str, object] = {
+            "type": "message_delta",
+            "delta": {"stop_reason": _finish(turn), "stop_sequence": None},
+        }
+        if envelope.counts is not None:
+            # The first count of output tokens is provisional; message_delta has the final one.
+            start["usage"] = {**_input_usage(envelope.counts), "output_tokens": 1}
+            delta["usage"] = {"output_tokens": envelope.counts.output}
+        first = _event({"type": "message_start", "message": start})
+        return [first, *_block_events(turn), _event(delta), _STOP]
+
+    def problem(self, problem: Problem, request_id: str) -> bytes:
+        """The ``{"type": "error", ...}`` object."""
+        return _encode({**_error(problem), "request_id": request_id})
+
+    def problem_event(self, problem: Problem, request_id: str) -> bytes:
+        """An ``error`` event."""
+        return _event(_error(problem))
+
+    def broken_event(self) -> bytes:
+        """A delta that breaks off in the middle of a string."""
+        return b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"del\n\n'
+
+    def limit_headers(self, readings: Sequence[BucketReading], now: datetime) -> Mapping[str, str]:
+        """``anthropic-ratelimit-*``, resets as moments in UTC, rounded up to a second."""
+        # Whole seconds, rounded up: a client that comes at that moment is never too early.
+        headers: dict[str, str] = {}
+        for reading in readings:
+            prefix = f"anthropic-ratelimit-{reading.resource}"
+            headers[f"{prefix}-limit"] = str(reading.limit)
+            headers[f"{prefix}-remaining"] = str(reading.remaining)
+            headers[f"{prefix}-reset"] = _moment_text(now + timedelta(seconds=reading.reset_s))
+        return headers
+
+    def retry_headers(self, retry_after_s: float) -> Mapping[str, str]:
+        """``retry-after`` in whole seconds, rounded up."""
+        return {"retry-after": str(math.ceil(retry_after_s))}
+
+
+def _moment_text(moment: datetime) -> str:
+    whole = moment.astimezone(UTC).replace(microsecond=0)
+    return f"{whole + timedelta(seconds=bool(moment.microsecond)):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _find_fault(messages: Sequence[_Message]) -> Problem | None:
+    """Refuse what the API refuses: calls without results, and results without calls."""
+    waiting: set[str] = set()
+    for place, message in enumerate(messages):
+        # All results belong into the very next message, which is stricter than Chat Completions.
+        answered = {block.tool_use_id for block in message.blocks("tool_result")}
+        if missing := sorted(waiting - answered):
+            return _unanswered(missing, place)
+        if strange := sorted(answered - waiting):
+            return Problem(
+                400,
+                f"messages.{place}: unexpected `tool_use_id` found in `tool_result` blocks: "
+                f"{', '.join(strange)}. Each `tool_result` block must have a corresponding "
+                "`tool_use` block in the previous message.",
+            )
+        waiting = {block.id for block in message.blocks("tool_use")}
+    return _unanswered(sorted(waiting), len(messages)) if waiting else None
+
+
+def _unanswered(call_ids: Sequence[str], place: int) -> Problem:
+    return Problem(
+        400,
+        f"messages.{place}: `tool_use` ids were found without `tool_result` blocks immediately "
+        f"after: {', '.join(call_ids)}. Each `tool_use` block must have a corresponding "
+        "`tool_result` block in the next message.",
+    )
+
+
+def _quotes(asked: _Body) -> Quotes:
+    names: dict[str, str] = {}
+    results: list[ToolResult] = []
+    user_text = ""
+    for message in asked.messages:
+        names.update({block.id: block.name for block in message.blocks("tool_use")})
+        for block in message.blocks("tool_result"):
+            value = read_result(read_json(block.content))
+            results.append(ToolResult(names.get(block.tool_use_id, ""), value))
+        if message.role == "user" and (text := _user_text(message)):
+            user_text = text
+    return gather_quotes(results, user_text=user_text, model=asked.model)
+
+
+def _user_text(message: _Message) -> str:
+    if isinstance(message.content, str):
+        return message.content
+    return "".join(block.text for block in message.blocks("text"))
+
+
+def _message(
+    envelope: Envelope, content: Sequence[object], stop_reason: str | None
+) -> dict[str, object]:
+    return {
+        "id": f"msg_{envelope.id}",
+        "type": "message",
+        "role": "assistant",
+        "model": envelope.model,
+        "content": content,
+        "stop_reason": stop_reason,
+        "stop_sequence": None,
+    }
+
+
+def _finish(turn: Turn) -> str:
+    if turn.refusal and turn.finish == "stop":
+        return "refusal"
+    return _FINISH.get(turn.finish, turn.finish)
+
+
+def _input_usage(counts: Counts) -> dict[str, object]:
+    return {
+        # On this wire the cached parts are not part of the input.
+        "input_tokens": counts.input - counts.cache_read - counts.cache_write,
+        "cache_creation_input_tokens": counts.cache_write,
+        "cache_read_input_tokens": counts.cache_read,
+        "service_tier": "standard",
+    }
+
+
+def _error(problem: Problem) -> dict[str, object]:
+    usual = "invalid_request_error" if problem.status < 500 else "api_error"
+    # There is no separate code in this API: a code of the scenario takes the place of the type.
+    kind = problem.code or _ERROR_TYPES.get(problem.status, usual)
+    return {"type": "error", "error": {"type": kind, "message": problem.message}}
+
+
+def _blocks(turn: Turn) -> list[dict[str, object]]:
+    """The content blocks of a whole reply; a refusal is plain text here."""
+    blocks: list[dict[str, object]] = []
+    if turn.reasoning:
+        blocks.append(
+            {"type": "thinking", "thinking": turn.reasoning, "signature": _signature(turn)}
+        )
+    if text := turn.text + turn.refusal:
+        blocks.append({"type": "text", "text": text})
+    for call in turn.calls:
+        blocks.append(
+            {"type": "tool_use", "id": call.id, "name": call.name, "input": _input(call.arguments)}
+        )
+    return blocks
+
+
+def _signature(turn: Turn) -> str:
+    return f"sim-{len(turn.reasoning)}"
+
+
+def _input(arguments: str) -> object:
+    """Arguments as the API sends them: an object, or a string where the text is no JSON."""
+    try:
+        return msgspec.json.decode(arguments)
+    except msgspec.DecodeError:
+        return arguments
+
+
+def _event(data: Mapping[str, object]) -> bytes:
+    return b"event: %s\ndata: %s\n\n" % (str(data["type"]).encode(), _encode(data))
+
+
+@lru_cache(maxsize=256)
+def _block_events(turn: Turn) -> tuple[bytes, ...]:
+    """All events between start and end; kept, since they depend on nothing but what is said."""
+    events: list[bytes] = []
+    for index, (opening, deltas) in enumerate(_streamed_blocks(turn)):
+        events.append(
+            _event({"type": "content_block_start", "index": index, "content_block": opening})
+        )
+        if index == 0:
+            events.append(_PING)
+        events += [
+            _event({"type": "content_block_delta", "index": index, "delta": delta})
+            for delta in deltas
+        ]
+        events.append(_event({"type": "content_block_stop", "index": index}))
+    return tuple(events)
+
+
+def _streamed_blocks(turn: Turn) -> Iterator[tuple[_Json, list[_Json]]]:
+    size = turn.chunk_chars
+    if turn.reasoning:
+        thoughts: list[_Json] = [
+            {"type": "thinking_delta", "thinking": piece}
+            for piece in split_text(turn.reasoning, size)
+        ]
+        signature = {"type": "signature_delta", "signature": _signature(turn)}
+        yield {"type": "thinking", "thinking": "", "signature": ""}, [*thoughts, signature]
+    if text := turn.text + turn.refusal:
+        yield {"type": "text", "text": ""}, [_text_delta(piece) for piece in split_text(text, size)]
+    for call in turn.calls:
+        # The API opens with an empty piece, which a reader must not take for empty arguments.
+        pieces = ["", *split_text(call.arguments, size)]
+        opening: _Json = {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
+        yield opening, [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
+
+
+def _text_delta(piece: str) -> _Json:
+    return {"type": "text_delta", "text": piece}

@@ -1,0 +1,165 @@
+"""Rate limits as providers keep them: one token bucket a resource.
+
+A bucket holds as much as its limit, starts full and fills evenly, so what is told in the headers
+(limit, remaining, seconds until full) is what really decides the next request.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from msgspec import Struct
+
+from upshot.contract.base.structs import check_types
+from upshot.errors import Misuse
+
+__all__ = ["BucketReading", "LimitGauge", "Limits", "OverLimit", "Resource", "TokenBucket"]
+
+MINUTE_S = 60.0
+
+Resource = Literal["requests", "tokens"]
+
+
+class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How much the simulated provider lets through.
+
+    Attributes:
+        requests_per_minute: Size of the request bucket, at least 1; None is no limit and no header.
+        tokens_per_minute: Size of the token bucket (prompt and reply together), at least 1; None as
+            above.
+    """
+
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        for name in ("requests_per_minute", "tokens_per_minute"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise Misuse(f"{name} must be at least 1, got {value}")
+
+
+class BucketReading(Struct, frozen=True):
+    """What a bucket tells about itself at one moment.
+
+    Attributes:
+        resource: What is counted.
+        limit: Size of the bucket.
+        remaining: Whole units that could be taken now, 0 to ``limit``.
+        reset_s: Seconds until the bucket is full again.
+    """
+
+    resource: Resource
+    limit: int
+    remaining: int
+    reset_s: float
+
+
+class OverLimit(Struct, frozen=True):
+    """Why a request was not let through.
+
+    Attributes:
+        reading: The bucket that was too empty, after the refusal.
+        needed: Units the request asked for.
+        retry_after_s: Seconds until it would be let through; None if it never would (it asks for
+            more than the limit).
+    """
+
+    reading: BucketReading
+    needed: int
+    retry_after_s: float | None
+
+
+class TokenBucket:
+    """A bucket that holds *limit* units and fills at *limit* a minute.
+
+    Every method takes the moment as *now*, in seconds of one clock that does not run backwards (a
+    step back is read as no time at all).
+
+    Args:
+        limit: Size of the bucket in units, at least 1.
+        now: The moment at which it starts, full.
+    """
+
+    def __init__(self, limit: int, *, now: float) -> None:
+        self.limit = limit
+        self._level = float(limit)
+        self._at = now
+
+    def level(self, now: float) -> float:
+        """Fill the bucket up to *now* and say how much is in it, 0 to ``limit``."""
+        # Filled only when looked at: an idle bucket costs nothing, and no timer has to be stopped.
+        elapsed_s = now - self._at
+        if elapsed_s > 0:
+            self._level = min(float(self.limit), self._level + elapsed_s * self.limit / MINUTE_S)
+            self._at = now
+        return self._level
+
+    def wait_s(self, units: int, now: float) -> float | None:
+        """Seconds until *units* could be taken: 0 for now, None for never."""
+        if units > self.limit:
+            return None
+        short = units - self.level(now)
+        # A caller who waited exactly as long as told may be a rounding error short: that is not
+        # worth a 429.
+        return 0.0 if short < 1e-6 else short * MINUTE_S / self.limit
+
+    def take(self, units: int, now: float) -> None:
+        """Take *units* out; what :meth:`wait_s` would refuse empties the bucket."""
+        self._level = max(0.0, self.level(now) - units)
+
+    def reset_s(self, now: float) -> float:
+        """Seconds until the bucket is full."""
+        return (self.limit - self.level(now)) * MINUTE_S / self.limit
+
+
+class LimitGauge:
+    """The buckets of one simulated account.
+
+    Args:
+        limits: Their sizes.
+        now: The moment at which they start.
+    """
+
+    def __init__(self, limits: Limits, *, now: float) -> None:
+        self._buckets: dict[Resource, TokenBucket] = {}
+        if limits.requests_per_minute is not None:
+            self._buckets["requests"] = TokenBucket(limits.requests_per_minute, now=now)
+        if limits.tokens_per_minute is not None:
+            self._buckets["tokens"] = TokenBucket(limits.tokens_per_minute, now=now)
+
+    def admit(self, *, tokens: int, now: float) -> OverLimit | None:
+        """Take one request of *tokens* from all buckets, or from none.
+
+        Returns:
+            None if it was let through, else the refusal of the bucket that makes it wait longest.
+        """
+        # All are asked before one is touched: a refused request must take nothing, as at providers.
+        needed: dict[Resource, int] = {"requests": 1, "tokens": tokens}
+        refusals = [
+            OverLimit(self._read(resource, now), needed[resource], wait_s)
+            for resource, bucket in self._buckets.items()
+            if (wait_s := bucket.wait_s(needed[resource], now)) != 0
+        ]
+        # The longest wait: after a shorter one the client would only meet the other bucket.
+        if refusals:
+            return max(refusals, key=_wait_order)
+        for resource, bucket in self._buckets.items():
+            bucket.take(needed[resource], now)
+        return None
+
+    def readings(self, now: float) -> list[BucketReading]:
+        """What the headers tell at *now*, one reading a bucket."""
+        return [self._read(resource, now) for resource in self._buckets]
+
+    def _read(self, resource: Resource, now: float) -> BucketReading:
+        bucket = self._buckets[resource]
+        return BucketReading(
+            resource, bucket.limit, math.floor(bucket.level(now)), bucket.reset_s(now)
+        )
+
+
+def _wait_order(refusal: OverLimit) -> float:
+    return math.inf if refusal.retry_after_s is None else refusal.retry_after_s

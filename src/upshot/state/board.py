@@ -1,0 +1,384 @@
+"""Board: the named message channels and variables that an engine works on."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import ClassVar
+
+from upshot.contract.base.enums import Role
+from upshot.contract.base.json_values import UnserializableError, is_plain, to_free_json
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.events import BoardChanged
+from upshot.contract.message import MAIN_CHANNEL, Conversation, Message
+from upshot.contract.protocols import Board as BoardRole
+from upshot.contract.run_control import BoardSnapshot
+from upshot.contract.tool_calls import ToolCall
+from upshot.errors import Misuse
+
+__all__ = ["Board"]
+
+
+_NO_MESSAGES: Mapping[str, deque[Message]] = {}
+
+
+class Board:
+    """Messages by channel and variables by name; every change is told to the log.
+
+    What stands on it when the engine starts is the seed; what comes after is produced. Values are
+    made JSON where they are set, and kept apart from what the caller holds. A list or mapping
+    that was handed out may be changed in place: the board finds out before its next change, and
+    logs the variable as it is then.
+
+    Args:
+        on_change: Called with a BoardChanged for every change; None for a board without a log.
+    """
+
+    _on_loss: Callable[[str, tuple[str, ...]], None] | None = None
+    _losses: Sequence[tuple[str, tuple[str, ...]]] = ()
+
+    def __init__(self, *, on_change: Callable[[BoardChanged], None] | None = None) -> None:
+        self._channels: dict[str, Conversation] = {}
+        self._variables: JsonObject = {}
+        # Copies of lists and mappings that were handed out, which their holders may change.
+        self._lent: JsonObject = {}
+        self._seeded: dict[str, int] = {}
+        self._produced: list[Message] = []
+        self._on_change = on_change
+        self._is_handed_over = False
+        self._again: Mapping[str, deque[Message]] = _NO_MESSAGES
+
+    @classmethod
+    def restore(cls, snapshot: BoardSnapshot) -> Board:
+        """A board equal to the one that *snapshot* was taken of."""
+        board = cls()
+        for channel, messages in snapshot.channels.items():
+            board._channels[channel] = Conversation(messages)
+        board._variables = {name: _copy(one) for name, one in snapshot.variables.items()}
+        board._seeded = dict(snapshot.seeded)
+        board._produced = [
+            message
+            for channel, messages in snapshot.channels.items()
+            for message in messages[snapshot.seeded.get(channel, 0) :]
+        ]
+        return board
+
+    def apart(self) -> Board:
+        """A board equal to this one, which also has to tell what JSON could not hold here."""
+        board = Board.restore(self.snapshot())
+        board._losses = self._losses
+        return board
+
+    def begin_again(self) -> None:
+        """Have what was produced on it so far appended again without a trace, in its order."""
+        self._again = {
+            channel: deque(messages[self._seeded.get(channel, 0) :])
+            for channel, messages in self._channels.items()
+        }
+
+    def append(self, message: Message, channel: str = MAIN_CHANNEL) -> None:
+        """Add *message* at the end of *channel*.
+
+        Raises:
+            Misuse: It is no Message.
+        """
+        self.extend((message,), channel)
+
+    def extend(self, messages: Iterable[Message], channel: str = MAIN_CHANNEL) -> None:
+        """Add *messages* at the end of *channel*, as one change."""
+        added = tuple(messages)
+        for message in added:
+            if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+                raise Misuse(f"a board takes Message values, not {type(message).__name__}")
+        # What was changed in place until now came before these messages, and is logged before them.
+        if self._lent:
+            self.notice()
+        if self._again:
+            added = self._without_known(added, channel)
+        if self._is_handed_over:
+            self._part()
+        self._conversation(channel).extend(added)
+        self._produced.extend(added)
+        if self._on_change is not None and added:
+            self._on_change(BoardChanged(channel=channel, messages=added))
+
+    def messages(self, channel: str = MAIN_CHANNEL) -> Conversation:
+        """The messages of *channel* as they are now, in order."""
+        return self._conversation(channel).so_far()
+
+    def channels(self) -> tuple[str, ...]:
+        """The names of the channels that hold messages, in order of their first use."""
+        return tuple(name for name, messages in self._channels.items() if messages)
+
+    def get(self, name: str, default: Json = None) -> Json:
+        """The variable *name*, *default* where it was never set."""
+        value = self._variables.get(name, default)
+        if not isinstance(value, list | dict) or name not in self._variables:
+            return value
+        lent = self._lent.get(name)
+        if lent is None:
+            # Who gets it may change it in place, which `notice` can tell only beside the former
+            # value.
+            lent = self._lent[name] = _copy(value)
+        return lent
+
+    def set(self, name: str, value: Json) -> None:
+        """Set the variable *name* to a JSON value.
+
+        What JSON cannot hold is replaced, NaN by null and lone surrogates by U+FFFD, and a
+        warning of the run says so.
+
+        Raises:
+            Misuse: It has no JSON form at all; the message names the variable.
+        """
+        self.put(name, value if is_plain(value) else self._to_json(name, value))
+
+    def put(self, name: str, value: Json) -> None:
+        """Set the variable *name* to what is JSON and nobody else holds."""
+        # A copy that was handed out is one of the former value: what is done to it counts no more.
+        if self._lent:
+            self._lent.pop(name, None)
+        self._write(name, value)
+
+    def has(self, name: str) -> bool:
+        """Whether the variable *name* was ever set."""
+        return name in self._variables
+
+    def shows(self, name: str, value: Json) -> bool:
+        """Whether the variable *name* is set, and to *value*."""
+        return name in self._variables and self._variables[name] == value
+
+    def copy_of(self, name: str) -> Json:
+        """The variable *name* as a copy of one's own; None where it was never set."""
+        return _copy(self._variables.get(name))
+
+    def variables(self) -> JsonObject:
+        """All variables, as ``get`` gives them."""
+        return {name: self.get(name) for name in self._variables}
+
+    def copies(self) -> JsonObject:
+        """All variables, as copies of one's own."""
+        if self._lent:
+            self.notice()
+        return {name: _copy(value) for name, value in self._variables.items()}
+
+    def notice(self) -> None:
+        """Make a change of what was changed in place since it was handed out.
+
+        Raises:
+            Misuse: It has no JSON form any more; the message names the variable.
+        """
+        if not self._lent:
+            return
+        for name, lent in [*self._lent.items()]:
+            # What is the same is so in most cases, and told at the speed of C.
+            if _is_same(lent, self._variables.get(name)):
+                continue
+            try:
+                value, lossy = to_free_json(lent)
+            except UnserializableError as error:
+                del self._lent[name]
+                raise _no_json(name, error) from error
+            if value != self._variables.get(name):
+                self._tell_loss(name, lossy)
+                self._write(name, value)
+
+    def snapshot(self) -> BoardSnapshot:
+        """The board as it is now; later changes do not reach it."""
+        return BoardSnapshot(
+            channels={name: tuple(self._channels[name]) for name in self.channels()},
+            variables=self.copies(),
+            seeded=dict(self._seeded),
+        )
+
+    def hand_over(self) -> Board:
+        """What stands here as a board of its own, which later changes of this one never reach."""
+        board = Board()
+        board._channels, board._variables = self._channels, self._variables
+        board._seeded, board._produced = self._seeded, self._produced
+        self._is_handed_over = True
+        return board
+
+    def _part(self) -> None:
+        """Leave what was handed over, with what encoders have kept of it, to who has it."""
+        self._is_handed_over = False
+        self._channels = {name: said.copy() for name, said in self._channels.items()}
+        self._variables, self._produced = self._variables.copy(), self._produced.copy()
+        self._seeded = self._seeded.copy()
+
+    def facts(self) -> list[BoardChanged]:
+        """The facts of which the log can fold the board again: first its seed, then the rest."""
+        variables = self.copies() if self._variables else {}
+        made: list[BoardChanged] = []
+        for channel, messages in self._channels.items():
+            if count := self._seeded.get(channel):
+                made.append(
+                    BoardChanged(
+                        channel=channel,
+                        messages=tuple(messages[:count]),
+                        variables=variables,
+                        seeded=True,
+                    )
+                )
+                variables = {}
+        if not made:
+            made.append(BoardChanged(variables=variables, seeded=True))
+        if self._produced:
+            for channel, messages in self._channels.items():
+                if later := tuple(messages[self._seeded.get(channel, 0) :]):
+                    made.append(BoardChanged(channel=channel, messages=later))
+        return made
+
+    def mark_seeded(self) -> None:
+        """What is on the board now is the seed."""
+        if self._is_handed_over:
+            self._part()
+        self._seeded = {name: len(messages) for name, messages in self._channels.items()}
+        self._produced.clear()
+
+    def seeded(self, channel: str = MAIN_CHANNEL) -> tuple[Message, ...]:
+        """What stood on *channel* when the engine started."""
+        return tuple(self._conversation(channel)[: self._seeded.get(channel, 0)])
+
+    def produced(self) -> tuple[Message, ...]:
+        """Every message since then, on any channel, in order."""
+        return tuple(self._produced)
+
+    def answer(self) -> str | None:
+        """Text of the last produced assistant message on the main channel, None without one."""
+        if not self._produced:
+            return None
+        main = self._conversation(MAIN_CHANNEL)
+        for place in range(len(main) - 1, self._seeded.get(MAIN_CHANNEL, 0) - 1, -1):
+            if main[place].role is Role.ASSISTANT:
+                return main[place].text or None
+        return None
+
+    def open_calls(self) -> list[ToolCall]:
+        """Calls of the last produced reply on the main channel that have no tool message yet."""
+        answered: set[str | None] = set()
+        main = self._conversation(MAIN_CHANNEL)
+        for place in range(len(main) - 1, self._seeded.get(MAIN_CHANNEL, 0) - 1, -1):
+            message = main[place]
+            if message.role is Role.ASSISTANT:
+                return [call for call in message.tool_calls if call.id not in answered]
+            answered.add(message.tool_call_id)
+        return []
+
+    def apply(self, change: BoardChanged) -> None:
+        """Make a change that the log already has."""
+        if self._is_handed_over:
+            self._part()
+        self._conversation(change.channel).extend(change.messages)
+        self._produced.extend(change.messages)
+        for name, value in change.variables.items():
+            self._lent.pop(name, None)
+            self._variables[name] = value
+
+    def watch(
+        self,
+        on_change: Callable[[BoardChanged], None],
+        on_loss: Callable[[str, tuple[str, ...]], None] | None = None,
+    ) -> None:
+        """From now on tell every change to *on_change*.
+
+        Args:
+            on_change: Told of it.
+            on_loss: Told what JSON could not hold of a value: what is meant, and the places in
+                it. What was lost before is told at once.
+        """
+        self._on_change, self._on_loss = on_change, on_loss
+        if on_loss is not None:
+            for name, lossy in self._losses:
+                on_loss(name, lossy)
+            self._losses = ()
+
+    def adopt(self, other: BoardRole) -> None:
+        """Take over what *other*, an engine's own board, has more than this one."""
+        if other is self:
+            return
+        snapshot = other.snapshot()
+        for channel, messages in snapshot.channels.items():
+            mine = self._conversation(channel)
+            common = 0
+            while common < min(len(mine), len(messages)) and mine[common] == messages[common]:
+                common += 1
+            self.extend(messages[common:], channel)
+        for name, value in snapshot.variables.items():
+            if not self.shows(name, value):
+                self.set(name, value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Board) and self.snapshot() == other.snapshot()
+
+    # It changes, so it is no key.
+    __hash__: ClassVar[None]  # pyright: ignore[reportIncompatibleMethodOverride]  # as Python does
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{name}: {len(messages)}" for name, messages in self._channels.items())
+        return f"Board({{{sizes}}}, variables={list(self._variables)})"
+
+    def _write(self, name: str, value: Json) -> None:
+        """Set a variable to what is JSON and nobody else holds."""
+        if self._is_handed_over:
+            self._part()
+        self._variables[name] = value
+        if self._on_change is not None:
+            self._on_change(BoardChanged(variables={name: value}))
+
+    def _to_json(self, name: str, value: object) -> Json:
+        try:
+            form, lossy = to_free_json(value)
+        except UnserializableError as error:
+            raise _no_json(name, error) from error
+        self._tell_loss(name, lossy)
+        return form
+
+    def _tell_loss(self, name: str, lossy: tuple[str, ...]) -> None:
+        if not lossy:
+            return
+        # The place of a value that is replaced as a whole adds nothing to its name.
+        told = f"variable {name!r}", tuple("" if path == "/" else path for path in lossy)
+        if self._on_loss is None:
+            self._losses = [*self._losses, told]
+        else:
+            self._on_loss(*told)
+
+    def _without_known(self, added: tuple[Message, ...], channel: str) -> tuple[Message, ...]:
+        known = self._again.get(channel, deque[Message]())
+        while added and added[0] in known:
+            # What stands between was appended in a step that is not done again.
+            while known.popleft() != added[0]:
+                pass
+            added = added[1:]
+        if added:
+            # From here on it is another story, or goes beyond what stands here.
+            known.clear()
+        return added
+
+    def _conversation(self, channel: str) -> Conversation:
+        conversation = self._channels.get(channel)
+        if conversation is None:
+            conversation = self._channels[channel] = Conversation()
+        return conversation
+
+
+def _copy(value: Json) -> Json:
+    """A copy of a JSON value that shares nothing that could be changed."""
+    if isinstance(value, dict):
+        return {name: _copy(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_copy(one) for one in value]
+    return value
+
+
+def _is_same(lent: Json, known: Json) -> bool:
+    try:
+        return lent == known
+    except RecursionError:
+        # It was made to hold itself, which is told where it is made JSON.
+        return False
+
+
+def _no_json(name: str, error: UnserializableError) -> Misuse:
+    return Misuse(f"the variable {name!r} cannot be set: {error}")

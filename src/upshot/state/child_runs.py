@@ -1,0 +1,146 @@
+"""Kin: what a run's log says of the runs that were started inside it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from upshot.contract.base.enums import Effect, Status
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.events import StepSettled
+from upshot.contract.pending import Pending, PendingApproval
+from upshot.contract.result import AgentResult
+from upshot.contract.usage import Cost, Usage
+
+__all__ = [
+    "FORKED_FROM",
+    "Spent",
+    "bare_id",
+    "child_id",
+    "child_of",
+    "origins_of",
+    "pending_in",
+    "reported_step",
+    "settled_step",
+    "spent_of",
+    "step_of",
+    "told_apart",
+]
+
+FORKED_FROM = "forked_from"
+_PREFIX = "child:"
+_ID_CHARS = 16
+
+
+class Spent(msgspec.Struct, frozen=True):
+    """What all sessions of a run used so far, the runs inside it included.
+
+    Attributes:
+        usage: Tokens.
+        cost: Money, None where nothing had a price.
+        tools: Tool calls that were started, by name.
+        is_final: Whether it has ended.
+    """
+
+    usage: Usage = Usage()
+    cost: Cost | None = None
+    tools: dict[str, int] = {}
+    is_final: bool = False
+
+
+def child_id(parent_run_id: str, key: str) -> str:
+    """The id of the run that *key* stands for inside another; the same in every session."""
+    digest = hashlib.sha256(f"{parent_run_id}\n{key}".encode(errors="surrogatepass"))
+    return f"run-{digest.hexdigest()[:_ID_CHARS]}"
+
+
+def origins_of(options: JsonObject) -> list[str]:
+    """The runs that a run was forked from, by the options in its first event, oldest first."""
+    found = options.get(FORKED_FROM)
+    items = found if isinstance(found, list) else []
+    return [str(item["run_id"]) for item in items if isinstance(item, dict) and "run_id" in item]
+
+
+def step_of(run_id: str) -> str:
+    """The key of the step that a run inside another is in the other's log."""
+    return f"{_PREFIX}{run_id}"
+
+
+def child_of(step: str) -> str | None:
+    """The run that a step is; None where it is another kind of step."""
+    return step.removeprefix(_PREFIX) if step.startswith(_PREFIX) else None
+
+
+def settled_step(result: AgentResult[Any], tools: Mapping[str, int]) -> StepSettled:
+    """What the outer log keeps of a session that ended with *result*."""
+    is_final = result.status is not Status.INPUT_REQUIRED
+    spent = Spent(result.usage, result.cost, dict(tools), is_final)
+    return StepSettled(
+        key=step_of(result.run_id),
+        effect=Effect.APPLIED,
+        value=msgspec.to_builtins(spent),
+        error=result.error if is_final else None,
+    )
+
+
+def reported_step(attempt: int, number: int, usage: Usage, cost: Cost | None) -> StepSettled:
+    """What the log keeps of usage that an engine reported, as if a run inside had had it.
+
+    Args:
+        attempt: In which attempt.
+        number: Which report of it, from 1.
+        usage: What it was.
+        cost: Money, None where it had no price.
+    """
+    spent = Spent(usage, cost, {}, is_final=True)
+    return StepSettled(
+        key=step_of(f"reported-{attempt}-{number}"),
+        effect=Effect.APPLIED,
+        value=msgspec.to_builtins(spent),
+    )
+
+
+def spent_of(value: Json) -> Spent | None:
+    """Read what ``settled_step`` wrote; None where it is not of that form."""
+    try:
+        return msgspec.convert(value, Spent)
+    except msgspec.ValidationError:
+        return None
+
+
+def pending_in(run_id: str, pending: Iterable[Pending]) -> tuple[Pending, ...]:
+    """What the run *run_id* waits for, as the run round it shows it: who asks stands with it."""
+    return tuple(one if one.run_id else replace(one, run_id=run_id) for one in pending)
+
+
+def bare_id(pending: Pending) -> str:
+    """The id by which the run that asks knows it."""
+    return pending.id.removeprefix(f"{pending.run_id}/")
+
+
+def told_apart(pending: Iterable[Pending]) -> tuple[Pending, ...]:
+    """What a run waits for, each once, with ids of which none names two.
+
+    An id that several runs use gets the run in front, ``<run_id>/<id>``, but for the outer run's
+    own.
+    """
+    by_id: defaultdict[str, list[Pending]] = defaultdict(list)
+    kept = list({(one.run_id, bare_id(one)): one for one in pending}.values())
+    for one in kept:
+        by_id[bare_id(one)].append(one)
+    return tuple(_named(one, is_shared=len(by_id[bare_id(one)]) > 1) for one in kept)
+
+
+def _named(pending: Pending, *, is_shared: bool) -> Pending:
+    id = bare_id(pending)
+    name = f"{pending.run_id}/{id}" if is_shared and pending.run_id else id
+    if name == pending.id:
+        return pending
+    if isinstance(pending, PendingApproval):
+        return replace(pending, call_id=name)
+    return replace(pending, id=name)

@@ -1,0 +1,164 @@
+"""Words: attribute values of spans and metrics, made of the values of the contract.
+
+Source:
+    OpenTelemetry semantic conventions for generative AI (spans, agent spans, metrics; status
+    Development), as of 2026-11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.message import Message, Reasoning, Text
+from upshot.contract.model_calls import ModelResponse
+from upshot.contract.tool_calls import (
+    ToolArtifactReference,
+    ToolDenied,
+    ToolExecutionResult,
+    ToolFailure,
+    ToolOutcome,
+    ToolTimeout,
+)
+from upshot.tools.secrets import Secrets
+
+__all__ = ["Attributes", "Content", "Source", "error_type_of", "source_of"]
+
+Attributes: TypeAlias = dict[str, str | int | float | bool | tuple[str, ...]]
+
+# Our word for a provider and the registered one, where they differ.
+_REGISTERED = {
+    "azure": "azure.ai.openai",
+    "bedrock": "aws.bedrock",
+    "google": "gcp.gemini",
+    "mistral": "mistral_ai",
+    "moonshot": "moonshot_ai",
+    "vertex": "gcp.vertex_ai",
+    "xai": "x_ai",
+}
+
+
+class Source(NamedTuple):
+    """Who was asked.
+
+    Attributes:
+        provider: In upshot's words, "" where unknown.
+        model: As it was asked for, "" where unknown.
+        answered: The model as the reply names it, "" where it does not.
+    """
+
+    provider: str = ""
+    model: str = ""
+    answered: str = ""
+
+    def labels(self) -> Attributes:
+        """Attributes of the twelve metrics; what is unknown is not there."""
+        return _known({"provider": self.provider, "model": self.model})
+
+    def conventional(self) -> Attributes:
+        """Attributes of the conventions; what is unknown is not there."""
+        return _known(
+            {
+                "gen_ai.provider.name": _REGISTERED.get(self.provider, self.provider),
+                "gen_ai.request.model": self.model,
+                "gen_ai.response.model": self.answered,
+            }
+        )
+
+
+def source_of(name: str, data: JsonObject | None = None) -> Source:
+    """Who was asked.
+
+    Args:
+        name: "provider:model" of the model, "" where there is none.
+        data: The ``provider_data`` of its reply, None before there is one.
+    """
+    provider, _, model = name.partition(":")
+    said = {} if data is None else data
+    answered = str(said.get("model") or "")
+    if provider == "fallback":
+        # It is several models; which of them answered is known afterwards only.
+        provider, model = "", answered
+    return Source(str(said.get("provider") or provider), model or answered, answered)
+
+
+def error_type_of(outcome: ToolOutcome) -> str:
+    """The class of error that a tool call ended with, "" where it did its work."""
+    match outcome:
+        case ToolTimeout():
+            return "timeout"
+        case ToolFailure(code=code):
+            return str(code or "tool_error")
+        case ToolDenied(reason=reason):
+            return str(reason)
+        case ToolExecutionResult() | ToolArtifactReference():
+            return ""
+
+
+class Content:
+    """Texts in the form of the conventions, the secrets of a run masked.
+
+    Args:
+        secrets: The run's.
+    """
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        self._secrets = Secrets(secrets)
+
+    def text(self, text: str) -> str:
+        """A plain text."""
+        return self._secrets.mask_text(text)
+
+    def json(self, value: object) -> str:
+        """JSON text of any JSON value."""
+        return msgspec.json.encode(self._secrets.mask(value)).decode()
+
+    def instructions(self, text: str) -> str:
+        """System instructions."""
+        return self.json([{"type": "text", "content": text}])
+
+    def messages(self, message: Message) -> str:
+        """One message, as a list of one."""
+        return self.json([{"role": str(message.role), "parts": _parts_of(message)}])
+
+    def reply(self, response: ModelResponse) -> str:
+        """What a model answered."""
+        said: JsonObject = {"role": "assistant", "parts": _parts_of(response.to_message())}
+        if response.finish_reason is not None:
+            said["finish_reason"] = str(response.finish_reason)
+        return self.json([said])
+
+    def result(self, outcome: ToolOutcome) -> str:
+        """What a tool gave, "" where it gave nothing."""
+        match outcome:
+            case ToolExecutionResult(output=output):
+                return self.json(output)
+            case ToolArtifactReference(artifact_id=id, summary=summary):
+                return self.json({"artifact_id": id, "summary": summary})
+            case _:
+                return ""
+
+
+def _parts_of(message: Message) -> list[Json]:
+    parts: list[Json] = []
+    for part in message.parts:
+        match part:
+            case Text(text=text):
+                parts.append({"type": "text", "content": text})
+            case Reasoning(text=text):
+                parts.append({"type": "reasoning", "content": text})
+            case _:
+                # Pictures and files are named and not copied: a span is no place for them.
+                parts.append({"type": type(part).__name__.lower()})
+    for call in message.tool_calls:
+        parts.append(
+            {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments}
+        )
+    return parts
+
+
+def _known(words: dict[str, str]) -> Attributes:
+    return {name: word for name, word in words.items() if word}

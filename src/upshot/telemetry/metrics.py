@@ -1,0 +1,150 @@
+"""Meters: the twelve metrics of agents, and those of the conventions for generative AI."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from opentelemetry import metrics
+
+from upshot.contract.base.enums import Resource, Status
+from upshot.contract.error import AgentError
+from upshot.contract.model_calls import ModelResponse
+from upshot.contract.usage import Cost, RateLimitState, Usage
+from upshot.telemetry.attributes import Attributes, Source
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+
+__all__ = ["Instruments"]
+
+_COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+# The boundaries that the conventions advise.
+_TOKENS = [4**power for power in range(14)]
+_SECONDS = [round(0.01 * 2**power, 2) for power in range(14)]
+
+
+class Instruments:
+    """Records what runs use; a count that nobody knows is not recorded.
+
+    Args:
+        provider: Where metrics go; None is the global provider.
+        prefix: What the names of the twelve begin with.
+    """
+
+    def __init__(self, provider: MeterProvider | None, prefix: str) -> None:
+        meter = metrics.get_meter("upshot", meter_provider=provider)
+        agent = f"{prefix}.agent"
+        self._counts = {
+            name: meter.create_counter(f"{agent}.{name}", "{token}", _words_of(name))
+            for name in _COUNTS
+        }
+        self._tokens = meter.create_counter(f"{agent}.tokens", "{token}", "All tokens.")
+        self._cost = meter.create_counter(
+            f"{agent}.cost", "USD", "Money for model calls, where their price is known."
+        )
+        self._executions = meter.create_counter(
+            f"{agent}.executions", "{execution}", "Runs, by status."
+        )
+        self._duration = meter.create_histogram(f"{agent}.duration", "ms", "Time of a run.")
+        self._remaining = {
+            noun: meter.create_gauge(
+                f"{prefix}.ratelimit.remaining_{noun}", description=f"What is left of the {noun}."
+            )
+            for noun in ("requests", "tokens")
+        }
+        self._limits = {
+            noun: meter.create_gauge(
+                f"{prefix}.ratelimit.limit_{noun}", description=f"How many {noun} a window allows."
+            )
+            for noun in ("requests", "tokens")
+        }
+        self._usage = meter.create_histogram(
+            "gen_ai.client.token.usage",
+            "{token}",
+            "Tokens of a model call.",
+            explicit_bucket_boundaries_advisory=_TOKENS,
+        )
+        self._operation = meter.create_histogram(
+            "gen_ai.client.operation.duration",
+            "s",
+            "Time of a model call.",
+            explicit_bucket_boundaries_advisory=_SECONDS,
+        )
+
+    def reply(self, response: ModelResponse, source: Source, *, agent_id: str) -> None:
+        """Record what a model call used."""
+        labels: Attributes = {"agent_id": agent_id, **source.labels()}
+        self._note_usage(response.usage, source, labels)
+        self._note_cost(response.cost, labels)
+        if response.rate_limit is not None:
+            self._note_windows(response.rate_limit, source.labels())
+
+    def operation(self, source: Source, *, took_s: float, error_type: str) -> None:
+        """Record how long a model call took.
+
+        Args:
+            source: Who was asked.
+            took_s: Seconds.
+            error_type: What it ended with, "" for an answer.
+        """
+        attributes: Attributes = {"gen_ai.operation.name": "chat", **source.conventional()}
+        if error_type:
+            attributes["error.type"] = error_type
+        self._operation.record(took_s, attributes)
+
+    def execution(
+        self,
+        status: Status,
+        error: AgentError | None,
+        source: Source,
+        *,
+        agent_id: str,
+        took_ms: float,
+    ) -> None:
+        """Record the end of a run, or that it waits for people."""
+        attributes: Attributes = {"agent_id": agent_id, "status": str(status), **source.labels()}
+        if error is not None:
+            attributes["error_code"] = str(error.code)
+        self._executions.add(1, attributes)
+        self._duration.record(took_ms, attributes)
+
+    def _note_usage(self, usage: Usage, source: Source, labels: Attributes) -> None:
+        for name, counter in self._counts.items():
+            count: int | None = getattr(usage, name)
+            if count is not None:
+                counter.add(count, labels)
+        if usage.total_tokens is not None:
+            self._tokens.add(usage.total_tokens, labels)
+        for kind, count in (("input", usage.input_tokens), ("output", usage.output_tokens)):
+            if count is not None:
+                self._usage.record(
+                    count,
+                    {
+                        "gen_ai.operation.name": "chat",
+                        "gen_ai.token.type": kind,
+                        **source.conventional(),
+                    },
+                )
+
+    def _note_cost(self, cost: Cost | None, labels: Attributes) -> None:
+        if cost is None or cost.total is None:
+            return
+        if cost.currency == "USD":
+            self._cost.add(float(cost), labels)
+
+    def _note_windows(self, state: RateLimitState, labels: Attributes) -> None:
+        for window in state.windows:
+            noun = "requests" if window.resource == Resource.REQUESTS else "tokens"
+            attributes: Attributes = {
+                **labels,
+                "window": window.name,
+                "resource": str(window.resource),
+            }
+            if window.remaining is not None:
+                self._remaining[noun].set(window.remaining, attributes)
+            if window.limit is not None:
+                self._limits[noun].set(window.limit, attributes)
+
+
+def _words_of(name: str) -> str:
+    return f"{name.replace('_', ' ').capitalize()}."

@@ -1,0 +1,463 @@
+"""What every engine must do."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, cast
+
+from upshot.contract.agent import Agent
+from upshot.contract.base.enums import Effect, ErrorCode, InterruptCause, Status
+from upshot.contract.base.structs import RunEvent
+from upshot.contract.error import AgentError
+from upshot.contract.events import Event, StepSettled, StepStarted, ToolSettled, ToolStarted
+from upshot.contract.model_calls import ModelReplied, ModelStarted
+from upshot.contract.protocols import Engine
+from upshot.contract.result import AgentResult
+from upshot.contract.run_control import Checkpoint, Interrupt
+from upshot.entry.api import resume, start
+from upshot.errors import Misuse
+from upshot.journal.memory_journal import MemoryJournal
+from upshot.runs.engine_api.exceptions import Aborted, Failed, Interrupted, Parked
+from upshot.testing.suite import (
+    TOKENS,
+    PlainModel,
+    Role,
+    Seen,
+    Suite,
+    Witness,
+    check,
+    ending,
+    settle,
+    skip,
+    tasks_beside,
+)
+
+__all__ = ["EngineContract", "Keep", "Person", "Probe", "Stop"]
+
+# Who has begun more steps under a wish to stop goes on for ever.
+_FAR = 20
+
+
+class Person:
+    """A host that has an answer to every question."""
+
+    def ask_user(self, question: str) -> str:
+        """Say yes."""
+        return "yes"
+
+
+class Stop(Person):
+    """A host that wants the run to stop, and watches what is begun all the same.
+
+    Steps are what the log has: model calls, tool calls, keyed steps and runs inside. What is
+    begun within one, or beside one, belongs to it.
+
+    Args:
+        model: The run's model; what is asked of it beside the log counts too.
+        late: Whether the wish comes when the first step has begun, and not before the start.
+
+    Attributes:
+        wish: What is wished.
+        was_told_first: Whether the engine heard of the wish before it had done anything.
+        second: The step that was begun after another had ended, "" for none.
+    """
+
+    def __init__(self, model: PlainModel, *, late: bool) -> None:
+        self.wish: Interrupt = Interrupt(InterruptCause.HOST_SHUTDOWN, "good night")
+        self.was_told_first: bool = False
+        self.second: str = ""
+        self._model = model
+        self._late = late
+        self._open: list[str] = []
+        self._begun = 0
+
+    def interrupts(self) -> Interrupt | None:
+        """The wish, as soon as there is one."""
+        has_begun = self._begun > 0 or self._model.calls > 0
+        if self._late and not has_begun:
+            return None
+        self.was_told_first = self.was_told_first or not has_begun
+        return self.wish
+
+    def publish(self, event: object) -> None:
+        """Count what begins and ends."""
+        match event:
+            case ModelStarted():
+                self._begin("a model call")
+            case ModelReplied():
+                self._end("a model call")
+            case ToolStarted(call=call):
+                self._begin(f"the tool call {call.id}")
+            case ToolSettled(record=record):
+                self._end(f"the tool call {record.call_id}")
+            case StepStarted(key=key):
+                self._begin(f"the step {key}")
+            case StepSettled(key=key):
+                self._end(f"the step {key}")
+            case _:
+                pass
+
+    def runs_away(self) -> bool:
+        """Whether so many steps were begun that it will not look any more."""
+        return self._begun > _FAR
+
+    def settle(self) -> None:
+        """Take in what was asked of the model beside the log."""
+        if not self._begun and self._model.later_calls:
+            self.second = "a model call"
+
+    def _begin(self, name: str) -> None:
+        if self._begun and not self._open:
+            self.second = self.second or name
+        self._begun += 1
+        self._open.append(name)
+
+    def _end(self, name: str) -> None:
+        if name in self._open:
+            self._open.remove(name)
+
+
+class Keep(Person):
+    """A host that keeps checkpoints."""
+
+    def __init__(self) -> None:
+        self.points: list[Checkpoint] = []
+
+    def checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Keep one."""
+        self.points.append(checkpoint)
+
+
+class Probe:
+    """An engine whose run raises a signal when it is asked for anything.
+
+    Attributes:
+        has_raised: Whether it was asked.
+    """
+
+    def __init__(self, engine: Engine, signal: Exception) -> None:
+        self.has_raised: bool = False
+        self._engine = cast("Any", engine)
+        self._signal = signal
+
+    async def execute(self, run: Any, host: Any, board: Any) -> Any:
+        """Have the engine work on a run that ends."""
+        return await self._engine.execute(_Raising(run, self), _Asking(host, self), board)
+
+    def end(self) -> Exception:
+        """What is raised."""
+        self.has_raised = True
+        return self._signal
+
+    @property
+    def parks(self) -> bool:
+        """Whether what is raised is what a question raises that nobody answers now."""
+        return isinstance(self._signal, Parked)
+
+
+class _Shown:
+    """What an engine is given, as it is."""
+
+    def __init__(self, shown: Any, probe: Probe) -> None:
+        object.__setattr__(self, "_shown", shown)
+        object.__setattr__(self, "_probe", probe)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._shown, name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        setattr(self._shown, name, value)
+
+
+class _Asking(_Shown):
+    """A host as it is, but that a question may park the run."""
+
+    async def ask_user(self, *question: Any, **how: Any) -> Any:
+        if self._probe.parks:
+            raise self._probe.end()
+        return await self._shown.ask_user(*question, **how)
+
+
+class _Raising(_Shown):
+    """A run as it is, but that models and children end it."""
+
+    async def call_model(self, *_: Any, **__: Any) -> Any:
+        raise self._probe.end()
+
+    async def child(self, *_: Any, **__: Any) -> Any:
+        raise self._probe.end()
+
+
+_AT_ONCE = 5
+_DOWN = AgentError(ErrorCode.SERVER_ERROR, "It is down.")
+# What ends a run, and how the run then ends.
+_SIGNALS = (
+    (Interrupted("custom", "enough"), Status.INTERRUPTED, ErrorCode.INTERRUPTED),
+    (Aborted("It cannot go on.", "dead_end"), Status.ABORTED, ErrorCode.DEAD_END),
+    (Failed("conflict", "It is taken."), Status.FAILED, ErrorCode.CONFLICT),
+    (Parked(), Status.INPUT_REQUIRED, ErrorCode.INPUT_REQUIRED),
+)
+
+
+class EngineContract(Suite):
+    """A suite for pytest: inherit, and give a ``make`` that returns the engine.
+
+    The engine is given a question that it can answer with one or more calls of the run's model;
+    one that calls models by other ways asks ``self.model``. Who is asked by ``host.ask_user``
+    answers "yes"::
+
+        class TestMyEngine(EngineContract):
+            def make(self):
+                return MyEngine(self.model)
+
+    Attributes:
+        request: What is asked.
+        copes: Whether it has an answer when the model is down.
+        model: Answers everything with a text. Set before ``make`` is called.
+        patience_s: How many seconds a check may take; a longer one is red.
+    """
+
+    request: str = "A question."
+    copes: bool = False
+    model: PlainModel
+    _role: Role = Role("an engine", ("execute",))
+
+    def make(self) -> Engine | Awaitable[Engine] | AbstractAsyncContextManager[Engine]:
+        """A new engine, ready to work on ``request``.
+
+        A coroutine of it will do, and so will an async context manager.
+        """
+        raise NotImplementedError("an EngineContract gives the engine in make()")
+
+    @check
+    async def test_it_answers(self) -> None:
+        """It returns a board, a value, or None for the board that it was given."""
+        result = (await self._play()).result
+        assert result.status is Status.COMPLETED, ending(result)
+        if result.output is None and not result.content:
+            raise skip("it gives no answer, which is no duty: what it does stands on its board")
+
+    @check
+    async def test_it_tells_what_it_used(self) -> None:
+        """All tokens of all model calls are in the result."""
+        result = (await self._play()).result
+        told, used = result.usage.total_tokens or 0, TOKENS * self.model.calls
+        if told and not used:
+            raise skip(
+                f"it asked no model of the suite; the {told} tokens that it tells are its own"
+            )
+        assert told == used, f"{used} tokens were used and {told} are in the result"
+
+    @check
+    async def test_a_run_ends_once_whatever_happens(self) -> None:
+        """One end for observers and one last event, after answers, errors and cancels."""
+        for model in (PlainModel(), PlainModel(error=_DOWN), PlainModel(answers=False)):
+            seen = await self._play(model, cancel=not model.answers)
+            kinds = [event.kind for event in seen.events]
+            ends = kinds.count("run_settled")
+            assert seen.ends == 1, f"observers were told of {seen.ends} ends; {ending(seen.result)}"
+            assert ends == 1, f"the log has {ends} ends; {ending(seen.result)}"
+            assert kinds[-1] == "run_settled", f"{kinds[-1]} came after the end"
+
+    @check
+    async def test_a_model_that_is_down_is_no_answer_and_no_crash(self) -> None:
+        """The run fails with the model's code; with ``copes`` there is an answer."""
+        result = (await self._play(PlainModel(error=_DOWN))).result
+        if not self.model.calls:
+            raise skip("it asked no model that could be down")
+        if self.copes:
+            assert result.status is Status.COMPLETED, f"it copes, and {ending(result)}"
+            return
+        told = (result.status, result.error and result.error.code)
+        expected = (Status.FAILED, ErrorCode.SERVER_ERROR)
+        assert told == expected, f"the model failed with server_error, and {ending(result)}"
+
+    @check
+    async def test_a_cancel_ends_it(self) -> None:
+        """While a model is silent, a cancel ends the run; the engine does not swallow it."""
+        result = (await self._play(PlainModel(answers=False), cancel=True)).result
+        if not self.model.calls:
+            raise skip("it asked no model that could be silent")
+        assert result.status is Status.CANCELED, f"it was cancelled, and {ending(result)}"
+        codes = [warning.code for warning in result.warnings]
+        assert "abandoned" not in codes, "it went on after its cancellation"
+        raised = result.raw
+        assert isinstance(raised, asyncio.CancelledError), (
+            f"it swallowed its cancellation, and ended with {raised!r}"
+        )
+
+    @check
+    async def test_a_wish_to_stop_ends_it(self) -> None:
+        """It looks at ``host.interrupts()``, and raises Interrupted before a second step."""
+        for late in (False, True):
+            async with self._engine() as engine:
+                host = Stop(self.model, late=late)
+                seen = await self._watch(engine, host=host, until=host.runs_away)
+            host.settle()
+            _stopped(seen.result, host, late=late)
+            assert not self.model.later_calls, "it asked the model again before it looked"
+
+    @check
+    async def test_what_ends_a_run_passes_through(self) -> None:
+        """Interrupted, Aborted, Failed and Parked of what it awaits reach the run as they are."""
+        was_tried = False
+        for signal, status, code in _SIGNALS:
+            async with self._engine() as engine:
+                probe = Probe(engine, signal)
+                result = (await self._watch(probe)).result
+            if probe.has_raised:
+                was_tried = True
+                told = (result.status, result.error and result.error.code)
+                name = type(signal).__name__
+                assert told == (status, code), f"{name} was raised, and {ending(result)}"
+        if not was_tried:
+            raise skip(
+                "it awaits no run.call_model, run.child or host.ask_user, which could raise them"
+            )
+
+    @check
+    async def test_it_resumes_or_says_that_it_cannot(self) -> None:
+        """From its own checkpoints it goes on; from a point that it does not know it never does."""
+        kept = Keep()
+        await self._play(host=kept)
+        unknown = Checkpoint("run-0123456789abcdef", "a step that no engine has")
+        for point in (unknown, *kept.points):
+            async with self._engine() as engine:
+                can_resume = cast("Any", getattr(engine, "can_resume", None))
+                able = can_resume(point) if callable(can_resume) else False
+                if inspect.isawaitable(able):
+                    able = await able
+                kind = type(able).__name__
+                assert isinstance(able, bool), f"can_resume() gave a {kind} and no bool"
+                assert not (able and point is unknown), "it resumes from a step it does not have"
+                try:
+                    result = (await self._watch(engine, resume_from=point)).result
+                except Misuse as error:
+                    assert not able, f"it can resume from {point.step!r}, and {error}"
+                    continue
+                # One that reads checkpoints itself may say no in any way it likes.
+                if able or point is not unknown:
+                    said = f"from its checkpoint {point.step!r} {ending(result)}"
+                    assert result.status is Status.COMPLETED, said
+
+    @check
+    async def test_it_goes_on_wherever_its_log_was_cut(self) -> None:
+        """A run whose process died is resumed, after whichever event that was; or it says no."""
+        log = (await self._play()).events
+        for length in range(1, len(log)):
+            async with self._engine() as engine:
+                try:
+                    result = await self._go_on(engine, log[:length])
+                except Misuse:
+                    if not callable(getattr(engine, "can_resume", None)):
+                        raise
+                    # It says itself that it cannot go on from there.
+                    continue
+            if result.error is not None and _is_in_doubt(log[:length]):
+                # Nobody knows what its step did, and the run says so.
+                assert result.error.code is ErrorCode.INTERRUPTED, ending(result)
+                continue
+            said = f"cut after {log[length - 1].kind}, {ending(result)}"
+            assert result.status is Status.COMPLETED, said
+
+    @check
+    async def test_one_of_it_drives_many_runs_at_once(self) -> None:
+        """Nothing that it keeps belongs to one run only."""
+        first = await self._play()
+        assert first.result.status is Status.COMPLETED, f"alone, {ending(first.result)}"
+        alone = first.said
+        async with self._engine() as engine:
+            runs = [self._watch(engine) for _ in range(_AT_ONCE)]
+            for seen in await asyncio.gather(*runs):
+                said = f"alone it gave {alone}, beside others {seen.said}; {ending(seen.result)}"
+                assert seen.said == alone, said
+
+    @check
+    async def test_it_leaves_no_task_behind(self) -> None:
+        """When the run has ended, nothing goes on."""
+        async with self._engine() as engine:
+            before = tasks_beside()
+            await self._watch(engine)
+            await settle(lambda: tasks_beside() <= before)
+            left = [_name_of(task) for task in tasks_beside() - before]
+        assert not left, f"after the end of the run there goes on: {', '.join(left)}"
+
+    @asynccontextmanager
+    async def _engine(self, model: PlainModel | None = None) -> AsyncGenerator[Engine]:
+        self.model = model or PlainModel()
+        async with self._made() as engine:
+            yield engine
+
+    async def _play(self, model: PlainModel | None = None, **options: Any) -> Seen:
+        async with self._engine(model) as engine:
+            return await self._watch(engine, **options)
+
+    async def _watch(
+        self,
+        engine: object,
+        *,
+        cancel: bool = False,
+        until: Callable[[], bool] | None = None,
+        **options: Any,
+    ) -> Seen:
+        """One run; with *cancel* ended while its model is silent, else when *until* holds."""
+        witness, events, model = Witness(), list[RunEvent](), self.model
+        agent = Agent[Any]("contract", model=model, engine=cast("Engine", engine))
+        options.setdefault("host", Person())
+        observed = start(agent, self.request, observers=[witness], **options)
+        async with observed as live:
+            if cancel:
+                waits = [asyncio.ensure_future(one) for one in (model.asked.wait(), live.result())]
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                waits[0].cancel()
+                live.cancel()
+            async for event in live:
+                if isinstance(event, RunEvent) and not event.part:
+                    events.append(event)
+                if until is not None and until():
+                    live.cancel()
+            result = await live.result()
+        return Seen(result, events, witness.ends)
+
+    async def _go_on(self, engine: Engine, events: list[RunEvent]) -> AgentResult[Any]:
+        journal, run_id = MemoryJournal(), events[0].run_id
+        epoch = await journal.claim(run_id)
+        for event in events:
+            journal.append(cast("Event", event), epoch=epoch)
+        agent = Agent[Any]("contract", model=self.model, engine=engine)
+        return await resume(run_id, agent, journal=journal, host=Person())
+
+
+def _stopped(result: AgentResult[Any], host: Stop, *, late: bool) -> None:
+    """Check how a run ended that was to stop.
+
+    An engine without a second step need not have looked: its answer is as good as its end.
+    """
+    when = "when its first step had begun" if late else "before it started"
+    wished = f"the wish to stop came {when}"
+    if result.status is Status.INTERRUPTED:
+        told, wish = (result.cause, result.detail), (host.wish.cause, host.wish.detail)
+        assert told == wish, f"the wish was {wish}, and it was interrupted with {told}"
+    else:
+        ignored = f"{wished}; it began {host.second} all the same, and {ending(result)}"
+        assert not host.second, ignored
+        assert result.status is Status.COMPLETED, f"{wished}, and {ending(result)}"
+        assert not host.was_told_first, f"it was told of the wish to stop, and {ending(result)}"
+
+
+def _is_in_doubt(log: list[RunEvent]) -> bool:
+    """Whether the log ends while a step is under way that writes and may not be done twice."""
+    writing = {
+        event.key: event.effect in (Effect.WRITE, Effect.DESTRUCTIVE)
+        for event in log
+        if isinstance(event, StepStarted)
+    }
+    settled = {event.key for event in log if isinstance(event, StepSettled)}
+    return any(writes and key not in settled for key, writes in writing.items())
+
+
+def _name_of(task: asyncio.Task[Any]) -> str:
+    return str(getattr(task.get_coro(), "__qualname__", task))

@@ -1,0 +1,367 @@
+"""JournalContract: what every journal must do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from upshot.contract.agent_spec import AgentSpec
+from upshot.contract.base.enums import Status
+from upshot.contract.events import (
+    BoardChanged,
+    Event,
+    RunSettled,
+    RunStarted,
+    StepSettled,
+    ToolStarted,
+)
+from upshot.contract.message import Message
+from upshot.contract.model_calls import Request, TextDelta
+from upshot.contract.protocols import Journal, RunSummary, takes_epoch
+from upshot.contract.result import AgentResult
+from upshot.contract.tool_calls import ToolCall
+from upshot.errors import JournalError, Misuse
+from upshot.testing.suite import Role, Suite, check, raising, skip
+
+__all__ = ["JournalContract"]
+
+_START = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+_METHODS = ("claim", "append", "durable", "events", "runs", "export", "import_", "aclose")
+_Play = Callable[[Any, Journal], Coroutine[Any, Any, None]]
+
+
+def _with_journal(play: _Play) -> Callable[[JournalContract], None]:
+    """A check that is given a new journal, which is closed afterwards."""
+
+    async def run(self: JournalContract) -> None:
+        async with self._empty() as journal:  # pyright: ignore[reportPrivateUsage]  # its own
+            await play(self, journal)
+
+    run.__name__, run.__doc__ = play.__name__, play.__doc__
+    run.__qualname__ = play.__qualname__
+    return check(run)
+
+
+class JournalContract(Suite):
+    """A suite for pytest: inherit, and give a ``make`` that returns a new, empty journal.
+
+    ::
+
+        class TestMyJournal(JournalContract):
+            def make(self):
+                return open_my_journal(...)
+
+    Attributes:
+        patience_s: How many seconds a check may take; a longer one is red.
+    """
+
+    _role: Role = Role("a journal", _METHODS)
+
+    def make(
+        self,
+    ) -> Journal | Awaitable[Journal] | AbstractAsyncContextManager[Journal]:
+        """A new, open journal without any run, each time.
+
+        A coroutine of it will do, and so will an async context manager, such as
+        ``open_journal("memory:")``: it is then closed by that, else by ``aclose``.
+        """
+        raise NotImplementedError("a JournalContract gives the journal in make()")
+
+    @_with_journal
+    async def test_events_come_back_equal_and_in_order(self, journal: Journal) -> None:
+        """What was appended is what is read."""
+        told = _tell(journal, "run-1", 5)
+        await journal.durable("run-1", 5)
+        _same(await _read(journal, "run-1"), told)
+
+    @_with_journal
+    async def test_events_are_read_before_anybody_asked_for_safety(self, journal: Journal) -> None:
+        """Reading sees what is still queued."""
+        told = _tell(journal, "run-1", 3)
+        _same(await _read(journal, "run-1"), told)
+
+    @_with_journal
+    async def test_reading_begins_after_the_seq_that_is_named(self, journal: Journal) -> None:
+        """``after`` leaves out what is known."""
+        told = _tell(journal, "run-1", 5)
+        _same(await _read(journal, "run-1", after=3), told[3:])
+        _same(await _read(journal, "run-1", after=5), [])
+
+    @_with_journal
+    async def test_a_long_run_is_read_whole(self, journal: Journal) -> None:
+        """Reading in pieces shows no seam."""
+        _tell(journal, "run-1", 500)
+        seqs = [event.seq for event in await _read(journal, "run-1")]
+        assert seqs == list(range(1, 501)), f"of 500 events {len(seqs)} were read, or not in order"
+
+    @_with_journal
+    async def test_a_run_that_is_not_there_has_no_events(self, journal: Journal) -> None:
+        """Reading an unknown run is no error."""
+        _same(await _read(journal, "run-unknown"), [])
+
+    @_with_journal
+    async def test_runs_do_not_mix(self, journal: Journal) -> None:
+        """Each run has its own log."""
+        first, second = _tell(journal, "run-1", 3), _tell(journal, "run-2", 4)
+        _same(await _read(journal, "run-1"), first)
+        _same(await _read(journal, "run-2"), second)
+
+    @_with_journal
+    async def test_a_gap_is_refused(self, journal: Journal) -> None:
+        """The next seq is one more than the last."""
+        _tell(journal, "run-1", 2)
+        with raising(JournalError, "seq 4 was taken after seq 2"):
+            journal.append(_step("run-1", 4))
+
+    @_with_journal
+    async def test_a_repeated_seq_is_refused(self, journal: Journal) -> None:
+        """No event replaces another."""
+        told = _tell(journal, "run-1", 2)
+        with raising(JournalError, "seq 2 was taken twice"):
+            journal.append(_step("run-1", 2))
+        _same(await _read(journal, "run-1"), told)
+
+    @_with_journal
+    async def test_a_delta_is_refused(self, journal: Journal) -> None:
+        """Deltas are for watchers."""
+        with raising(Misuse, "a text_delta was taken"):
+            journal.append(TextDelta(run_id="run-1", seq=1, part=1, text="x"))
+
+    @_with_journal
+    async def test_claims_count_up(self, journal: Journal) -> None:
+        """Every claim gives a higher epoch."""
+        first, second = await journal.claim("run-1"), await journal.claim("run-1")
+        assert second > first, f"the first claim gave {first!r} and the second {second!r}"
+
+    @_with_journal
+    async def test_an_old_epoch_can_no_longer_append(self, journal: Journal) -> None:
+        """Who lost a run cannot write to it."""
+        old = await journal.claim("run-1")
+        journal.append(_started("run-1"), epoch=old)
+        new = await journal.claim("run-1")
+        with raising(JournalError, f"epoch {old} was taken after epoch {new} was claimed"):
+            journal.append(_step("run-1", 2), epoch=old)
+        journal.append(_step("run-1", 2), epoch=new)
+        await journal.durable("run-1", 2)
+
+    @_with_journal
+    async def test_an_old_holder_is_told_of_its_own_events_alone(self, journal: Journal) -> None:
+        """What a later holder appended is not what who lost the run waits for."""
+        if not takes_epoch(type(journal)):
+            raise skip("its durable() takes no epoch")
+        old = await journal.claim("run-1")
+        journal.append(_started("run-1"), epoch=old)
+        new = await journal.claim("run-1")
+        journal.append(_step("run-1", 2), epoch=new)
+        await journal.durable("run-1", 2, epoch=new)
+        await journal.durable("run-1", 1, epoch=old)
+        with raising(JournalError, f"epoch {old} was told that an event of epoch {new} is its own"):
+            await journal.durable("run-1", 2, epoch=old)
+
+    @_with_journal
+    async def test_a_run_that_was_let_go_is_free(self, journal: Journal) -> None:
+        """Where ``claim_free`` leaves a run to others, ``release`` frees it."""
+        claim_free = getattr(journal, "claim_free", None)
+        if claim_free is None:
+            raise skip("it has no claim_free()")
+        release = getattr(journal, "release", None)
+        assert release is not None, "it has claim_free() and no release(): no run is ever free"
+        epochs = [await claim_free("run-1")]
+        release("run-1", epochs[0])
+        epochs += [await claim_free("run-1"), await journal.claim("run-1")]
+        assert epochs == sorted(set(epochs)), f"three claims gave the epochs {epochs}"
+
+    @_with_journal
+    async def test_many_may_wait_for_one_event(self, journal: Journal) -> None:
+        """Barriers do not disturb one another."""
+        _tell(journal, "run-1", 3)
+        await asyncio.gather(*(journal.durable("run-1", seq) for seq in (1, 3, 2, 3)))
+
+    @_with_journal
+    async def test_an_event_that_nobody_appended_is_never_safe(self, journal: Journal) -> None:
+        """Waiting for it is an error and no endless wait."""
+        _tell(journal, "run-1", 2)
+        with raising(JournalError, "durable() returned for an event that nobody appended"):
+            await journal.durable("run-1", 3)
+
+    @_with_journal
+    async def test_the_list_of_runs_says_what_each_is(self, journal: Journal) -> None:
+        """A summary is kept with the events."""
+        _tell(journal, "run-1", 3)
+        runs = await journal.runs()
+        assert len(runs) == 1, f"of one run it lists {len(runs)}"
+        run = runs[0]
+        told = (run.run_id, run.agent_id, run.events, run.status, run.ended, run.request)
+        expected = ("run-1", "agent", 3, "running", False, "a question")
+        assert told == expected, f"it lists {told} for {expected}"
+        assert not run.parent_run_id, f"a root run is listed as one of {run.parent_run_id!r}"
+        times = (run.started_at, run.updated_at)
+        expected_times = (_START, _START + timedelta(seconds=2))
+        assert times == expected_times, f"it lists the times {times} for {expected_times}"
+
+    @_with_journal
+    async def test_the_list_of_runs_says_who_started_each(self, journal: Journal) -> None:
+        """A run inside another one names that, whatever came after its beginning."""
+        journal.append(_started("run-1", parent_run_id="run-0"))
+        journal.append(_settled("run-1", 2))
+        listed = [run.parent_run_id for run in await journal.runs()]
+        assert listed == ["run-0"], f"run-1 was started by run-0; it lists {listed}"
+
+    @_with_journal
+    async def test_the_list_of_runs_follows_their_status(self, journal: Journal) -> None:
+        """A settled run has the status of its result."""
+        _tell(journal, "run-1", 2)
+        _tell(journal, "run-2", 2)
+        journal.append(_settled("run-2", 3))
+        await journal.durable("run-2", 3)
+        assert await _listed(journal, "completed") == ["run-2"], "run-2 alone is completed"
+        assert await _listed(journal, "running") == ["run-1"], "run-1 alone is running"
+
+    @_with_journal
+    async def test_the_list_of_runs_has_the_newest_first(self, journal: Journal) -> None:
+        """Newest by the time they started, whatever was appended first."""
+        for run_id, day in (("run-2", 2), ("run-3", 3), ("run-1", 1)):
+            journal.append(_started(run_id, _START + timedelta(days=day)))
+        listed = await _listed(journal)
+        assert listed == ["run-3", "run-2", "run-1"], f"the newest is run-3; it lists {listed}"
+
+    @_with_journal
+    async def test_a_run_that_was_only_claimed_is_not_listed(self, journal: Journal) -> None:
+        """A run begins with its first event."""
+        await journal.claim("run-1")
+        assert await _listed(journal) == [], "a run without an event is listed"
+
+    @check
+    async def test_what_was_exported_is_imported_equal(self) -> None:
+        """Out and in is identity."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "run.jsonl")
+            told, runs = await self._export(path)
+            async with self._empty() as other:
+                run_id = await other.import_(path)
+                assert run_id == "run-1", f"import_() gave {run_id!r} for run-1"
+                _same(await _read(other, "run-1"), told)
+                found = list(await other.runs())
+                assert found == runs, f"the import lists {found}; the export came from {runs}"
+
+    @_with_journal
+    async def test_an_import_never_changes_a_run(self, journal: Journal) -> None:
+        """A run id that is there already is refused."""
+        told = _tell(journal, "run-1", 4)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "run.jsonl")
+            await journal.export("run-1", path)
+            with raising(JournalError, "a run was imported that is there already"):
+                await journal.import_(path)
+        _same(await _read(journal, "run-1"), told)
+
+    @_with_journal
+    async def test_an_export_of_nothing_is_misuse(self, journal: Journal) -> None:
+        """No file is made for a run that is not there."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "run.jsonl")
+            with raising(Misuse, "an unknown run was exported"):
+                await journal.export("run-unknown", path)
+            assert os.listdir(folder) == [], "a file was made for an unknown run"
+
+    @check
+    async def test_a_damaged_import_takes_nothing(self) -> None:
+        """All or nothing, and the line is named."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "run.jsonl")
+            await self._export(path)
+            with open(path, "rb") as file:
+                lines = file.readlines()
+            lines[3] = lines[3][:-10] + b"\n"
+            with open(path, "wb") as file:
+                file.writelines(lines)
+            async with self._empty() as other:
+                with raising(JournalError, "a damaged file was imported", words="line 4"):
+                    await other.import_(path)
+                _same(await _read(other, "run-1"), [])
+
+    @_with_journal
+    async def test_a_closed_journal_takes_nothing(self, journal: Journal) -> None:
+        """After the close every append is an error, and closing again is none."""
+        await journal.aclose()
+        with raising(JournalError, "a closed journal took an event"):
+            journal.append(_started("run-1"))
+        await journal.aclose()
+
+    @asynccontextmanager
+    async def _empty(self) -> AsyncGenerator[Journal]:
+        async with self._made() as journal:
+            held = await _listed(journal)
+            assert not held, f"make() gave a journal that holds {held}: give an empty one each time"
+            yield journal
+
+    async def _close(self, subject: Journal) -> None:
+        await subject.aclose()
+
+    async def _export(self, path: str) -> tuple[list[Event], list[RunSummary]]:
+        """Write a run to *path*; its journal is closed then, for a place may be one journal."""
+        async with self._empty() as journal:
+            told = _tell(journal, "run-1", 4)
+            count = await journal.export("run-1", path)
+            assert count == 4, f"export() gave {count!r} for 4 events"
+            return told, list(await journal.runs())
+
+
+def _tell(journal: Journal, run_id: str, count: int) -> list[Event]:
+    told = [_started(run_id), *(_step(run_id, seq) for seq in range(2, count + 1))]
+    for event in told:
+        journal.append(event)
+    return told
+
+
+def _started(run_id: str, time: datetime = _START, *, parent_run_id: str = "") -> Event:
+    return RunStarted(
+        run_id=run_id,
+        seq=1,
+        time=time,
+        agent=AgentSpec(id="agent"),
+        request=Request("a question"),
+        parent_run_id=parent_run_id,
+    )
+
+
+def _step(run_id: str, seq: int) -> Event:
+    stamp: dict[str, Any] = {
+        "run_id": run_id,
+        "seq": seq,
+        "attempt": 1,
+        "time": _START + timedelta(seconds=seq - 1),
+    }
+    match seq % 3:
+        case 0:
+            return StepSettled(**stamp, key=f"step {seq}", value={"text": "ä\n\x00", "n": [1.5]})
+        case 1:
+            return BoardChanged(**stamp, messages=(Message("assistant", "text"),))
+        case _:
+            return ToolStarted(**stamp, call=ToolCall(f"call-{seq}", "tool", {"a": None}))
+
+
+def _settled(run_id: str, seq: int) -> Event:
+    result = AgentResult[Any](run_id=run_id, status=Status.COMPLETED, output="done")
+    return RunSettled(run_id=run_id, seq=seq, time=_START, result=result)
+
+
+async def _read(journal: Journal, run_id: str, after: int = 0) -> list[Any]:
+    return [event async for event in journal.events(run_id, after)]
+
+
+async def _listed(journal: Journal, status: str | None = None) -> list[str]:
+    return [run.run_id for run in await journal.runs(status)]
+
+
+def _same(read: list[Any], told: list[Event]) -> None:
+    kinds = [getattr(event, "kind", type(event).__name__) for event in read]
+    expected = [event.kind for event in told]
+    assert kinds == expected, f"it gave the events {kinds} for {expected}"
+    for event, appended in zip(read, told, strict=True):
+        assert event == appended, f"it gave {event!r} for {appended!r}"

@@ -1,0 +1,178 @@
+"""ModelContract: what every model must do."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, cast
+
+from upshot.contract.message import Message
+from upshot.contract.model_calls import (
+    ModelInput,
+    ModelRequest,
+    ModelResponse,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+)
+from upshot.contract.protocols import Model
+from upshot.testing.suite import Role, Suite, check, skip, value_of
+
+__all__ = ["ModelContract"]
+
+_DELTAS = (TextDelta, ReasoningDelta, ToolCallDelta)
+# After how many turns of the loop a call is taken back: in its first waits.
+_TURNS = (1, 2, 4)
+
+
+class ModelContract(Suite):
+    """A suite for pytest: inherit, and give a ``make`` that returns a model.
+
+    A model has ``call``, sync or async, which takes a ModelRequest; the checks of what it does not
+    have beside that are skipped: ``stream``, ``name``, and calls with a text or messages.
+
+    Attributes:
+        prompt: A text that the model answers with a text.
+        patience_s: How many seconds a check may take; a longer one is red.
+    """
+
+    prompt: str = "Hello"
+    _role: Role = Role("a model", ("call",))
+
+    def make(self) -> Model | Awaitable[Model] | AbstractAsyncContextManager[Model]:
+        """A model that answers ``prompt`` at least once.
+
+        A coroutine of it will do, and so will an async context manager.
+        """
+        raise NotImplementedError("a ModelContract gives the model in make()")
+
+    @check
+    async def test_its_name_says_provider_and_model(self) -> None:
+        """It is "provider:name", for logs and prices."""
+        async with self._made() as model:
+            name: object = getattr(model, "name", None)
+        if name is None:
+            raise skip("the model has no name: logs call it by its class")
+        assert isinstance(name, str) and name.strip(), f"its name is {name!r:.60} and no text"
+        provider, _, rest = name.partition(":")
+        if not (provider and rest):
+            raise skip(f"its name is {name!r}: without provider:name it has no price")
+
+    @check
+    async def test_it_answers_a_text(self) -> None:
+        """Without an error, and with something to read."""
+        await self._ask_also(self.prompt)
+
+    @check
+    async def test_it_answers_messages(self) -> None:
+        """A sequence of them is as good as a text."""
+        await self._ask_also([Message("user", self.prompt)])
+
+    @check
+    async def test_it_answers_a_request(self) -> None:
+        """And so is a whole request, which is what runs send."""
+        await self._ask(self._request)
+
+    @check
+    async def test_a_stream_ends_in_its_response(self) -> None:
+        """The response comes last and once; the deltas before it are its text."""
+        async with self._streaming() as model:
+            items = [item async for item in _stream(model, self._request)]
+        kinds = [type(item).__name__ for item in items]
+        assert items and isinstance(items[-1], ModelResponse), f"the stream gave {kinds}"
+        *deltas, last = items
+        assert all(isinstance(item, _DELTAS) for item in deltas), f"the stream gave {kinds}"
+        told = "".join(item.text for item in deltas if isinstance(item, TextDelta))
+        text = _good(last).content
+        assert told == text, f"its deltas say {told!r}, and its response says {text!r}"
+
+    @check
+    async def test_a_cancel_is_not_swallowed(self) -> None:
+        """Who takes the call back while it waits gets no answer."""
+        await self._cancel(lambda model: _call(model, self._request))
+
+    @check
+    async def test_a_cancel_of_a_stream_is_not_swallowed(self) -> None:
+        """Who stops reading while it waits gets nothing more."""
+
+        async def read(model: Model) -> None:
+            async for _ in _stream(model, self._request):
+                pass
+
+        async with self._streaming():
+            pass
+        await self._cancel(read)
+
+    @property
+    def _request(self) -> ModelRequest:
+        return ModelRequest(messages=(Message("user", self.prompt),))
+
+    @asynccontextmanager
+    async def _streaming(self) -> AsyncGenerator[Any]:
+        """The model, if it streams."""
+        async with self._made() as model:
+            if getattr(model, "stream", None) is None:
+                raise skip("the model has no stream: it replies whole to whoever watches")
+            yield model
+
+    async def _ask_also(self, request: ModelInput) -> None:
+        """Ask what a run never asks, but who calls a model by hand may."""
+        try:
+            await self._ask(request)
+        except AssertionError as error:
+            # Red by itself where it does not even answer a request.
+            await self._ask(self._request)
+            why = "it takes requests only; ModelRequest.of(...) makes one of texts and messages"
+            raise skip(f"{why} ({error})") from error
+
+    async def _ask(self, request: ModelInput) -> None:
+        async with self._made() as model:
+            _good(await _call(model, request))
+
+    async def _cancel(self, work: Callable[[Model], Awaitable[object]]) -> None:
+        for turns in _TURNS:
+            async with self._made() as model:
+                task = asyncio.ensure_future(work(model))
+                # Into its body: a task that has not begun is cancelled whatever the model does.
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                if not task.cancel():
+                    # It never waited, or answered before.
+                    task.result()
+                    continue
+                await asyncio.wait((task,))
+                told = task.cancelled() or task.exception() or "an answer"
+                assert task.cancelled(), f"it was cancelled, and there came {told!r}"
+
+
+async def _call(model: Model, request: ModelInput) -> ModelResponse:
+    try:
+        return cast("ModelResponse", await value_of(model.call(request)))
+    except Exception as error:
+        # What a model raises is its breach, and is told as one.
+        raise AssertionError(f"call() raised {error!r}: errors are values") from error
+
+
+async def _stream(model: Model, request: ModelInput) -> AsyncIterator[object]:
+    given: object = model.stream(request)
+    if inspect.iscoroutine(given):
+        given.close()
+    kind = type(given).__name__
+    assert hasattr(given, "__aiter__"), f"stream() gave a {kind} and no async iterator"
+    try:
+        async for item in cast("AsyncIterator[object]", given):
+            yield item
+    except Exception as error:
+        # What a model raises is its breach, and is told as one.
+        raise AssertionError(f"stream() raised {error!r}: errors are values") from error
+
+
+def _good(response: object) -> ModelResponse:
+    """Check that *response* is an answer with a text."""
+    kind = type(response).__name__
+    assert isinstance(response, ModelResponse), f"it gave a {kind} and no ModelResponse"
+    assert response.error is None, f"it failed: {response.error}"
+    assert response.content, "its answer has no text"
+    return response

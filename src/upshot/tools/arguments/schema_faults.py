@@ -1,0 +1,338 @@
+"""What a schema says against a value; JSON paths and canonical JSON."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Container, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import msgspec
+
+from upshot.contract.base.json_values import MAX_DEPTH, UnserializableError, to_free_json
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.tools.definition.annotations import copy_json
+
+if TYPE_CHECKING:
+    from jsonschema_rs import ValidationError
+
+__all__ = [
+    "ABSENT",
+    "Absent",
+    "Place",
+    "above",
+    "canonical_json",
+    "changed",
+    "cut_text",
+    "describe_choices",
+    "describe_faults",
+    "floats_in",
+    "found_at",
+    "is_too_deep",
+    "join_faults",
+    "nearest",
+    "pointer",
+    "shown",
+    "union_branches",
+    "wanted_types",
+]
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+def canonical_json(value: Json) -> bytes:
+    """Compact JSON of *value*, keys sorted, integral floats as integers."""
+    return _encode(_with_integers(value))
+
+
+def _with_integers(value: Json) -> Json:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, dict):
+        # Most arguments are texts, and a call for each of them would be most of the work.
+        return {
+            name: item if type(item) is str else _with_integers(item)
+            for name, item in value.items()
+        }
+    if isinstance(value, list):
+        return [_with_integers(item) for item in value]
+    return value
+
+
+# The steps from the root: names of properties, and places in arrays.
+Place: TypeAlias = tuple[str | int, ...]
+
+
+class Absent:
+    """The new value of what shall be left out."""
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT = Absent()
+
+
+def found_at(value: Json, place: Sequence[str | int]) -> Json | Absent:
+    """What *value* holds at *place*, ``ABSENT`` where there is no such place."""
+    for step in place:
+        if isinstance(value, list) and isinstance(step, int) and step < len(value):
+            value = value[step]
+        elif isinstance(value, dict) and step in value:
+            value = value[str(step)]
+        else:
+            return ABSENT
+    return value
+
+
+def changed(value: Json, changes: Iterable[tuple[Place, Json | Absent]]) -> Json:
+    """A copy of *value* with what *changes* says at its places; the later ones win.
+
+    Args:
+        value: Any JSON; it shares no container with the copy.
+        changes: Places with their new values. The last step may be new to its object; a place
+            that cannot be reached is passed over.
+    """
+    root: list[Json] = [copy_json(value)]
+    for place, new in changes:
+        *way, last = (0, *place)
+        holder = found_at(cast("Json", root), way)
+        if isinstance(holder, list) and not isinstance(new, Absent):
+            holder[int(last)] = new
+        elif isinstance(holder, dict):
+            _set(holder, str(last), new)
+    return root[0]
+
+
+def above(place: Sequence[str | int], known: Container[Place]) -> Place | None:
+    """Which of *known* is *place* itself or stands above it; the nearest to the root."""
+    steps = tuple(place)
+    return next((steps[:end] for end in range(len(steps) + 1) if steps[:end] in known), None)
+
+
+def floats_in(value: Json, place: Place = ()) -> Iterator[tuple[Place, float]]:
+    """Every float in *value*, with its place."""
+    if isinstance(value, float):
+        yield place, value
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            if isinstance(item, float | dict | list):
+                yield from floats_in(item, (*place, name))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            if isinstance(item, float | dict | list):
+                yield from floats_in(item, (*place, index))
+
+
+def is_too_deep(text: str, value: object) -> bool:
+    """Whether *value*, read from *text*, is nested deeper than ``MAX_DEPTH``."""
+    # Most texts have fewer brackets than that, and then nobody has to look.
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
+        return False
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [inner for one in level for inner in _children(one)]
+        if not level:
+            return False
+    return True
+
+
+def _children(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return cast("JsonObject", value).values()
+    return cast("list[object]", value) if isinstance(value, list) else ()
+
+
+def _set(holder: JsonObject, name: str, new: Json | Absent) -> None:
+    if isinstance(new, Absent):
+        holder.pop(name, None)
+    else:
+        holder[name] = new
+
+
+_MAX_FAULTS = 20
+_MAX_CHARS = 300
+_MAX_STEP_CHARS = 80
+_MAX_CHOICES = 12
+_MAX_CHOICE_CHARS = 60
+_MAX_TOTAL_CHARS = 4_000
+
+
+def describe_faults(
+    faults: Sequence[ValidationError], known: Sequence[str] = (), value: Json = None
+) -> str:
+    """All *faults* with their paths, in one line of a bounded length.
+
+    Args:
+        faults: What the validator found.
+        known: Names of the properties at the root, to tell a misspelt one what is near.
+        value: What was validated; names the keys of an object that may have none.
+    """
+    return join_faults(text for fault in faults for text in _describe(fault, known, value))
+
+
+def join_faults(texts: Iterable[str]) -> str:
+    """The first of *texts*, and how many more there are."""
+    told: list[str] = []
+    rest = size = 0
+    for text in texts:
+        if len(told) < _MAX_FAULTS and size + len(text) <= _MAX_TOTAL_CHARS:
+            told.append(text)
+            size += len(text)
+        else:
+            rest += 1
+    return "; ".join([*told, f"and {rest} more"] if rest else told)
+
+
+def nearest(word: str, known: Iterable[str], *, count: int = 1) -> list[str]:
+    """What of *known* looks like *word*, the nearest first, at most *count*."""
+    from difflib import get_close_matches
+
+    # Letter case is what models get wrong first.
+    folded: dict[str, list[str]] = {}
+    for name in known:
+        folded.setdefault(name.casefold(), []).append(name)
+    close = get_close_matches(word.casefold()[:200], folded, n=count)
+    return [name for one in close for name in folded[one]][:count]
+
+
+def pointer(path: Sequence[str | int]) -> str:
+    """*path* as a JSON pointer; the root is "/" for people's sake."""
+    return "/" + "/".join(str(step).replace("~", "~0").replace("/", "~1") for step in path)
+
+
+def wanted_types(fault: ValidationError) -> list[str]:
+    """The types that would have been right at the place of *fault*, of all branches of a union."""
+    kind: Any = fault.kind
+    if kind.name == "type":
+        return list(kind.types)
+    types: list[str] = []
+    for branch in union_branches(fault):
+        for inner in branch:
+            if inner.instance_path == fault.instance_path:
+                types += wanted_types(inner)
+    return list(dict.fromkeys(types))
+
+
+def union_branches(fault: ValidationError) -> Sequence[Sequence[ValidationError]]:
+    """What each branch of a union says, nothing where *fault* is none of a union."""
+    kind: Any = fault.kind
+    return getattr(kind, "context", ()) if kind.name in ("anyOf", "oneOf") else ()
+
+
+def shown(value: object) -> str:
+    """*value* as JSON of a bounded length, as the model wrote it."""
+    try:
+        text = msgspec.json.encode(to_free_json(value)[0]).decode()
+    except (UnserializableError, ValueError, TypeError):
+        text = str(value)
+    return cut_text(text)
+
+
+def cut_text(text: str, most: int = _MAX_CHARS) -> str:
+    """*text*, or its beginning and three dots."""
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def describe_choices(choices: Sequence[object]) -> str:
+    """The first of *choices* as JSON, and how many more there are."""
+    told = [cut_text(shown(choice), _MAX_CHOICE_CHARS) for choice in choices[:_MAX_CHOICES]]
+    more = len(choices) - len(told)
+    return ", ".join(told) + (f" and {more} more" if more else "")
+
+
+def _place(path: Sequence[str | int]) -> str:
+    # A key may be as long as a model likes.
+    return pointer(
+        [cut_text(step, _MAX_STEP_CHARS) if isinstance(step, str) else step for step in path]
+    )
+
+
+def _describe(fault: ValidationError, known: Sequence[str], value: Json) -> Iterator[str]:
+    path = fault.instance_path
+    kind: Any = fault.kind
+    match kind.name:
+        case "required":
+            yield f"{_place([*path, str(kind.property)])}: is required and missing"
+        case "additionalProperties" | "unevaluatedProperties":
+            names = known if not path else ()
+            for place, name in enumerate(cast("list[str]", kind.unexpected)):
+                # Looking for what is near takes time, and no more than these are told.
+                near = _unexpected(name, names if place < _MAX_FAULTS else ())
+                yield f"{_place([*path, name])}: {near}"
+        case "falseSchema":
+            for name in _closed_keys(fault, value):
+                yield f"{_place([*path, *name])}: is not expected"
+        case "anyOf" | "oneOf":
+            yield from _of_union(fault, value)
+        case _:
+            yield f"{_place(path)}: {_alone(fault)}"
+
+
+def _closed_keys(fault: ValidationError, value: Json) -> Iterator[tuple[str, ...]]:
+    """The keys of an object that may have none: the validator names only the object."""
+    if fault.schema_path[-1:] == ["additionalProperties"]:
+        held = found_at(value, fault.instance_path)
+        if isinstance(held, dict):
+            yield from ((name,) for name in held)
+            return
+    yield ()
+
+
+def _unexpected(name: str, known: Sequence[str]) -> str:
+    near = nearest(name, known)
+    return "is not expected" + (f"; did you mean {near[0]}?" if near else "")
+
+
+def _alone(fault: ValidationError) -> str:
+    """What is wrong, without where."""
+    kind: Any = fault.kind
+    return _choice(fault.instance, kind.options) if kind.name == "enum" else cut_text(fault.message)
+
+
+def _choice(given: object, options: Sequence[object]) -> str:
+    texts = [option for option in options if isinstance(option, str)]
+    near = nearest(given, texts) if isinstance(given, str) else []
+    hint = f"; did you mean {cut_text(near[0], _MAX_CHOICE_CHARS)}?" if near else ""
+    return f"{cut_text(shown(given), 100)} is not one of {describe_choices(options)}{hint}"
+
+
+def _of_union(fault: ValidationError, value: Json) -> Iterator[str]:
+    place = _place(fault.instance_path)
+    branches = [list(filter(functools.partial(_is_inside, fault), one)) for one in _deep(fault)]
+    if len(branches) == 1:
+        # Only one branch is near: its faults have paths of their own.
+        yield from (text for inner in branches[0] for text in _describe(inner, (), value))
+    elif branches:
+        told = describe_faults([inner for one in branches for inner in one], (), value)
+        yield f"{place}: {told}"
+    else:
+        yield f"{place}: {_union(fault)}"
+
+
+def _deep(fault: ValidationError) -> list[Sequence[ValidationError]]:
+    """The branches that say something of what stands inside."""
+    return [one for one in union_branches(fault) if any(_is_inside(fault, e) for e in one)]
+
+
+def _is_inside(fault: ValidationError, inner: ValidationError) -> bool:
+    deeper = len(inner.instance_path) > len(fault.instance_path)
+    return deeper or inner.kind.name == "required"
+
+
+def _union(fault: ValidationError) -> str:
+    # Of the right type and wrong all the same: that says more than the types of the others.
+    near = [
+        _alone(inner)
+        for branch in union_branches(fault)
+        for inner in branch
+        if inner.kind.name not in ("type", "anyOf", "oneOf")
+        and inner.instance_path == fault.instance_path
+    ]
+    if near:
+        return cut_text(" or ".join(dict.fromkeys(near)), 2 * _MAX_CHARS)
+    types = wanted_types(fault)
+    if types:
+        return f"{cut_text(shown(fault.instance), 200)} is not of type {' or '.join(types)}"
+    return cut_text(fault.message)

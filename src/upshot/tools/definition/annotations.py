@@ -1,0 +1,397 @@
+"""Between annotations and JSON Schema.
+
+Constraints of annotated-types, which pydantic's own types are made of, as msgspec has them.
+
+Source:
+    annotated-types 0.7 and 0.8 (README), read in 2026.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import ModuleType, NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    NoReturn,
+    TypeAlias,
+    TypeGuard,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+import msgspec
+
+from upshot.contract.base.structs import Json, JsonObject
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+    from pydantic.fields import FieldInfo
+
+__all__ = [
+    "BuildError",
+    "Builder",
+    "copy_json",
+    "holds_constraints",
+    "is_field_info",
+    "read_annotations",
+    "to_fields",
+    "with_constraints",
+    "with_field_info",
+]
+
+# Builds the typed value of a JSON value that the schema has let pass.
+Builder: TypeAlias = Callable[[Json], object]
+
+_REF = "#/$defs/{name}"
+_AS_THEY_ARE: tuple[object, ...] = (str, int, bool)
+_ANYTHING: tuple[object, ...] = (Any, object)
+
+
+class BuildError(ValueError):
+    """A value fits the schema and its type refuses it all the same; the text says why."""
+
+
+def read_annotations(
+    annotations: Mapping[str, object],
+) -> tuple[dict[str, JsonObject], JsonObject, dict[str, Builder]]:
+    """Read what *annotations*, by parameter name, say of JSON.
+
+    Those that hold pydantic types are read by pydantic, which is then loaded already; all
+    others by msgspec.
+
+    Returns:
+        A schema for each, the definitions that they refer to, and a builder for each.
+
+    Raises:
+        TypeError: One has no JSON form.
+    """
+    plain = {name: kind for name, kind in annotations.items() if not _is_of_pydantic(kind)}
+    rest = {name: kind for name, kind in annotations.items() if name not in plain}
+    # Parameter by parameter, since neither library reads the other's types.
+    schemas, definitions = _read_plain(plain)
+    builders = {name: _builder(kind) for name, kind in plain.items()}
+    if rest:
+        more, more_definitions, more_builders = _read_pydantic(rest)
+        clash = [
+            name
+            for name in more_definitions
+            if definitions.get(name, more_definitions[name]) != more_definitions[name]
+        ]
+        if clash:
+            raise TypeError(f"two different types are called {clash[0]}")
+        schemas, definitions = {**schemas, **more}, {**definitions, **more_definitions}
+        builders = {**builders, **more_builders}
+    return {name: schemas[name] for name in annotations}, definitions, builders
+
+
+def copy_json(value: Json) -> Json:
+    """A copy that shares no container with *value*."""
+    if isinstance(value, dict):
+        return {name: copy_json(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [copy_json(item) for item in value]
+    return value
+
+
+def is_field_info(value: object) -> TypeGuard[FieldInfo]:
+    """Whether *value* is what pydantic's ``Field(...)`` gives; never loads pydantic."""
+    module = sys.modules.get("pydantic.fields")
+    return module is not None and isinstance(value, module.FieldInfo)
+
+
+def with_field_info(annotation: object, default: object) -> object:
+    """*annotation* with what a ``Field(...)`` in the default's place says of it."""
+    return Annotated[annotation, default] if is_field_info(default) else annotation
+
+
+def _is_of_pydantic(annotation: object) -> bool:
+    """Whether pydantic has to read *annotation*."""
+    module = sys.modules.get("pydantic")
+    if module is None and "annotated_types" not in sys.modules:
+        return False
+    if module is not None and _uses_pydantic(annotation, module):
+        return True
+
+    for kind in _classes_in(annotation, set()):
+        for name, hint in _hints_of(kind).items():
+            if module is not None and (holds_constraints(hint) or _uses_pydantic(hint, module)):
+                # msgspec reads the fields of a class by itself, and neither of these.
+                return not issubclass(kind, msgspec.Struct) or _refuse(kind, name)
+            if holds_constraints(hint):
+                _refuse(kind, name)
+    return False
+
+
+def _refuse(kind: type, name: str) -> NoReturn:
+    raise TypeError(f"{kind.__name__}.{name} is annotated with what msgspec does not read")
+
+
+def _uses_pydantic(annotation: object, module: ModuleType) -> bool:
+    if isinstance(annotation, type) and issubclass(annotation, module.BaseModel):
+        return True
+    if is_field_info(annotation):
+        return True
+    # Types that pydantic itself defines, such as EmailStr, and annotated aliases of them.
+    if getattr(annotation, "__module__", "").partition(".")[0] == "pydantic":
+        return True
+    if any(getattr(one, "func", None) for one in getattr(annotation, "__metadata__", ())):
+        # A predicate: no schema can tell it, but pydantic can hold a value to it.
+        return True
+    return any(_uses_pydantic(one, module) for one in get_args(annotation))
+
+
+def _classes_in(annotation: object, seen: set[type]) -> Iterator[type]:
+    """Every class in *annotation* that has fields, those in the fields of others included."""
+    if isinstance(annotation, type) and annotation not in seen and _has_fields(annotation):
+        seen.add(annotation)
+        yield annotation
+        for hint in _hints_of(annotation).values():
+            yield from _classes_in(hint, seen)
+    for one in get_args(annotation):
+        yield from _classes_in(one, seen)
+
+
+def _has_fields(kind: type) -> bool:
+    marks = ("__dataclass_fields__", "__total__", "_fields", "__struct_fields__")
+    return any(hasattr(kind, mark) for mark in marks)
+
+
+def _hints_of(kind: type) -> dict[str, object]:
+    try:
+        return get_type_hints(kind, include_extras=True)
+    except Exception:  # annotations are the caller's code; what reads them next tells the fault
+        return {}
+
+
+def _read_plain(annotations: Mapping[str, object]) -> tuple[dict[str, JsonObject], JsonObject]:
+    schemas, definitions = msgspec.json.schema_components(
+        [_known_to_msgspec(_constrained(kind)) for kind in annotations.values()],
+        ref_template=_REF,
+        schema_hook=_schema_of_other,
+    )
+    by_name = dict(zip(annotations, cast("Sequence[JsonObject]", schemas), strict=True))
+    return by_name, cast("JsonObject", definitions)
+
+
+def _constrained(annotation: object) -> object:
+    """*annotation* with the limits that msgspec does not read by itself."""
+    if "annotated_types" not in sys.modules:
+        # Who annotates with them has loaded them; nobody else pays for a look.
+        return annotation
+
+    return with_constraints(annotation)
+
+
+def _known_to_msgspec(annotation: object) -> object:
+    return Any if annotation is object else annotation
+
+
+def _schema_of_other(kind: type) -> dict[str, Any]:
+    if _is_path(kind):
+        return {"type": "string"}
+    raise TypeError(f"{kind.__name__} has no JSON form")
+
+
+def _build_other(kind: type, value: object) -> object:
+    if _is_path(kind):
+        return kind(str(value))
+    raise NotImplementedError
+
+
+def _builder(annotation: object) -> Builder:
+    if annotation in _AS_THEY_ARE:
+        return _as_it_is
+    if annotation in _ANYTHING:
+        return copy_json
+
+    kind = cast("type[object]", _constrained(annotation))
+    # It refuses what could never be built, such as two kinds of lists in one union.
+    msgspec.json.Decoder(kind, dec_hook=_build_other)
+
+    def build(value: Json) -> object:
+        try:
+            # Copied first, for msgspec shares what is annotated with Any.
+            return msgspec.convert(copy_json(value), kind, dec_hook=_build_other)
+        except (msgspec.ValidationError, ValueError, TypeError) as error:
+            raise BuildError(str(error)) from error
+        except Exception as error:  # a type's own code may raise anything: it refuses the value
+            raise BuildError(f"{type(error).__name__}: {error}") from error
+
+    return build
+
+
+def _as_it_is(value: Json) -> object:
+    return value
+
+
+def _read_pydantic(
+    annotations: Mapping[str, object],
+) -> tuple[dict[str, JsonObject], JsonObject, dict[str, Builder]]:
+    from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter
+
+    try:
+        adapters = {
+            name: TypeAdapter(cast("type[object]", to_fields(kind)))
+            for name, kind in annotations.items()
+        }
+        schemas, rest = TypeAdapter.json_schemas(
+            [(name, "validation", adapter) for name, adapter in adapters.items()],
+            ref_template="#/$defs/{model}",
+        )
+    except (PydanticSchemaGenerationError, PydanticUserError) as error:
+        raise TypeError(str(error)) from error
+    by_name = {name: cast("JsonObject", schemas[name, "validation"]) for name in annotations}
+    definitions = cast("JsonObject", rest.get("$defs", {}))
+    return by_name, definitions, {name: _pydantic_builder(a) for name, a in adapters.items()}
+
+
+def _pydantic_builder(adapter: TypeAdapter[object]) -> Builder:
+    from pydantic import ValidationError
+
+    def build(value: Json) -> object:
+        try:
+            # As JSON, because pydantic's strict reading of Python objects refuses date strings.
+            return adapter.validate_json(msgspec.json.encode(value), strict=True)
+        except ValidationError as error:
+            raise BuildError("; ".join(map(_fault_text, error.errors()))) from error
+        except Exception as error:  # a type's own code may raise anything: it refuses the value
+            raise BuildError(f"{type(error).__name__}: {error}") from error
+
+    return build
+
+
+def _fault_text(fault: Any) -> str:
+    place = "/".join(map(str, fault["loc"]))
+    return f"/{place}: {fault['msg']}" if place else str(fault["msg"])
+
+
+def _is_path(kind: type) -> bool:
+    # Who annotates with a path has loaded pathlib; nobody else has to.
+    pathlib = sys.modules.get("pathlib")
+    return pathlib is not None and issubclass(kind, pathlib.PurePath)
+
+
+_BOUNDS = {
+    "Gt": "gt",
+    "Ge": "ge",
+    "Lt": "lt",
+    "Le": "le",
+    "MultipleOf": "multiple_of",
+    "MinLen": "min_length",
+    "MaxLen": "max_length",
+}
+# They say something to readers, and limit nothing.
+_WORDS = ("Unit", "DocInfo")
+_OF_META = (*_BOUNDS.values(), "pattern", "title", "description")
+
+
+def with_constraints(annotation: object) -> object:
+    """*annotation* with what annotated-types say in it as ``msgspec.Meta``.
+
+    Raises:
+        TypeError: A constraint cannot be told to a model.
+    """
+    return annotation if _module() is None else _rewritten(annotation, _metas)
+
+
+def to_fields(annotation: object) -> object:
+    """*annotation* for pydantic, which reads no ``msgspec.Meta``: as its own ``Field``."""
+    return _rewritten(annotation, _fields)
+
+
+def holds_constraints(annotation: object) -> bool:
+    """Whether annotated-types say something in *annotation* itself."""
+    module = _module()
+    if module is None:
+        return False
+    extras = getattr(annotation, "__metadata__", ())
+    if any(_name_in(module, one) for one in extras):
+        return True
+    return any(map(holds_constraints, get_args(annotation)))
+
+
+def _module() -> ModuleType | None:
+    # Who annotates with them has loaded them; nobody else has to.
+    return sys.modules.get("annotated_types")
+
+
+def _rewritten(
+    annotation: object, rewrite: Callable[[Iterable[object]], Iterable[object]]
+) -> object:
+    origin = get_origin(annotation)
+    if origin is None or origin is Literal:
+        return annotation
+    if hasattr(annotation, "__metadata__"):
+        base, *extras = get_args(annotation)
+        return _annotated(_rewritten(base, rewrite), list(rewrite(extras)))
+    old = get_args(annotation)
+    new = tuple(_rewritten(one, rewrite) for one in old)
+    if all(one is other for one, other in zip(new, old, strict=True)):
+        return annotation
+    if origin in (Union, UnionType):
+        return _union(new)
+    return origin[new]
+
+
+def _annotated(base: object, extras: list[object]) -> object:
+    if not extras:
+        return base
+    metas = [one for one in extras if isinstance(one, msgspec.Meta) and _limits(one)]
+    if metas and get_origin(base) in (Union, UnionType):
+        # msgspec takes limits only on what they limit, and null is never meant.
+        members = [one if one is NoneType else _annotated(one, [*metas]) for one in get_args(base)]
+        return _annotated(_union(members), [one for one in extras if one not in metas])
+    return Annotated[(cast("Any", base), *extras)]
+
+
+def _union(members: Iterable[object]) -> object:
+    return Union[tuple(members)]  # noqa: UP007  # its members are known only at run time
+
+
+def _limits(meta: msgspec.Meta) -> bool:
+    return any(getattr(meta, name, None) is not None for name in (*_BOUNDS.values(), "pattern"))
+
+
+def _name_in(module: ModuleType, item: object) -> str:
+    """What *item* is called in annotated-types, "" if it is not of it."""
+    kind = type(item)
+    return kind.__name__ if getattr(module, kind.__name__, None) is kind else ""
+
+
+def _metas(extras: Iterable[object]) -> Iterator[object]:
+    module = cast("ModuleType", _module())
+    for item in extras:
+        name = _name_in(module, item)
+        if not name:
+            yield item
+        elif name in _BOUNDS:
+            word = _BOUNDS[name]
+            yield msgspec.Meta(**{word: getattr(item, word)})
+        elif hasattr(type(item), "__is_annotated_types_grouped_metadata__"):
+            yield from _metas(cast("Iterable[object]", item))
+        elif name == "Timezone" and (zone := cast("Any", item).tz) in (None, ...):
+            yield msgspec.Meta(tz=zone is ...)
+        elif name not in _WORDS:
+            raise TypeError(f"{name} cannot be told to a model")
+
+
+def _fields(extras: Iterable[object]) -> Iterator[object]:
+    from pydantic import Field
+
+    for item in extras:
+        if not isinstance(item, msgspec.Meta):
+            yield item
+            continue
+        said = {name: getattr(item, name) for name in _OF_META}
+        more = cast("dict[str, Any]", item.extra_json_schema)
+        yield Field(
+            **{name: one for name, one in said.items() if one is not None},
+            json_schema_extra=more or None,
+        )

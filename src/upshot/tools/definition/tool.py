@@ -1,0 +1,361 @@
+"""Tool: something that a model can have done, and what is known about it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast, overload
+
+from upshot.contract.base.enums import Effect
+from upshot.contract.base.structs import JsonObject
+from upshot.contract.tool_calls import ToolSpec
+from upshot.errors import Misuse
+from upshot.tools.definition.body import Body, FunctionBody, SchemaBody
+from upshot.tools.definition.signature import Signature
+from upshot.tools.definition.tool_options import (
+    check_known,
+    check_options,
+    read_resources,
+    to_effect,
+)
+
+if TYPE_CHECKING:
+    from upshot.tools.arguments.argument_check import ArgumentCheck
+    from upshot.tools.definition.tool_options import (
+        Address,
+        Circuit,
+        ProcessLimits,
+        Rate,
+        VerifyHook,
+    )
+
+__all__ = ["EffectWord", "Resources", "Tool", "tool"]
+
+EffectWord: TypeAlias = Effect | Literal["read", "write", "destructive"]
+Resources: TypeAlias = Iterable[str] | Callable[[JsonObject], Iterable[str]]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Tool:
+    """Something that a model can have done.
+
+    Made by ``@tool`` or ``Tool.from_schema``; it can still be called like the function.
+
+    Attributes:
+        name: What the model calls it by: 1 to 64 of a-z, A-Z, 0-9, ``_``, ``-`` and ``.``.
+        body: Its work.
+        about: What it does, for the model; None takes the docstring.
+        effect: What it may do outside; None is undeclared and counts as write.
+        idempotent: Whether running it twice with the same arguments is as good as once. A
+            repetition after a success in the turn is then denied as a duplicate.
+        repeatable: Whether repetitions make sense all the same, as for polling.
+        network: Whether it reaches the network.
+        resources: What it touches: names, or a function of the arguments that gives them.
+            None is undeclared and counts as everything.
+        approval: Whether people are asked before it runs; None asks for destructive ones.
+        timeout_s: Seconds for one run of the body; None is ``Budget.tool_timeout_s``.
+        retry_on_timeout: Whether it may be called again after a timeout; None concludes
+            that from the effect.
+        min_useful_s: With less time left than this it is not started.
+        isolation: "process" runs each call in a process of its own, which is ended with all
+            that it has started, and where ``ToolContext.dependencies`` is None; else None.
+        limits: What such a process may use; None is no limit.
+        verify: Asked whether a call whose effect is unknown took effect, before anybody
+            decides to repeat it; see ``VerifyHook``. None leaves it unknown.
+        repair: Whether a model is asked once to correct arguments that do not fit.
+        retries: How often a failed body is run again at once, where nothing is unknown.
+        error_key: A returned mapping with something truthy under it is a failure; None
+            switches that off.
+        concurrency: How many bodies of it run at a time; None is no limit of its own.
+        trust: "untrusted" where its results may hold words of strangers, else "".
+        approval_expires_s: Seconds after which an unanswered approval is asked anew; None is
+            what the policy says.
+        rate: How often a run may call it; None is no limit of its own.
+        circuit: When a run leaves it alone after failures; None is never.
+        block_scope: What a failure that is final blocks for the turn: "tool", or with "key"
+            only calls with the same arguments.
+    """
+
+    name: str
+    body: Body
+    _: KW_ONLY
+    about: str | None = None
+    effect: Effect | None = None
+    idempotent: bool = False
+    repeatable: bool = False
+    network: bool = False
+    resources: Resources | None = None
+    approval: bool | None = None
+    timeout_s: float | None = None
+    retry_on_timeout: bool | None = None
+    min_useful_s: float = 0.0
+    isolation: Literal["process"] | None = None
+    limits: ProcessLimits | None = None
+    verify: VerifyHook | None = None
+    repair: bool = False
+    retries: int = 0
+    error_key: str | None = "error"
+    concurrency: int | None = None
+    trust: str = ""
+    approval_expires_s: float | None = None
+    rate: Rate | None = None
+    circuit: Circuit | None = None
+    block_scope: Literal["tool", "key"] = "tool"
+
+    def __post_init__(self) -> None:
+        check_options(vars(self))
+        if self.effect is not None:
+            object.__setattr__(self, "effect", to_effect(self.name, self.effect))
+        if self.resources is not None:
+            object.__setattr__(self, "resources", read_resources(self.name, self.resources))
+        if self.isolation is not None:
+            self.address  # noqa: B018  # it is misuse at definition to have none
+
+    def __repr__(self) -> str:
+        from upshot.contract.base.reprs import portray_briefly
+
+        return portray_briefly(self, without=("body",))
+
+    @cached_property
+    def description(self) -> str:
+        """What it does, for the model."""
+        return self.body.description if self.about is None else self.about
+
+    @property
+    def parameters(self) -> JsonObject:
+        """JSON Schema of its arguments; not to be changed."""
+        return self.body.parameters
+
+    @cached_property
+    def version(self) -> str:
+        """Digest of its name, description and schema, 16 hex digits."""
+        import hashlib
+
+        from upshot.tools.arguments.schema_faults import canonical_json
+
+        said = canonical_json([self.name, self.description, self.parameters])
+        return hashlib.sha256(said).hexdigest()[:16]
+
+    @cached_property
+    def check(self) -> ArgumentCheck:
+        """How its arguments are read."""
+        from upshot.tools.arguments.argument_check import ArgumentCheck
+
+        return ArgumentCheck(self.name, self.parameters)
+
+    @cached_property
+    def address(self) -> Address:
+        """Where a process of its own finds it.
+
+        Raises:
+            Misuse: Another process cannot import it by name.
+        """
+        if self.isolation != "process":
+            raise Misuse(f"tool {self.name!r}: isolation is {self.isolation!r}; 'process' is all")
+        if not isinstance(self.body, FunctionBody) or self.is_unbound:
+            raise Misuse(
+                f"tool {self.name!r}: isolation='process' needs a function at the top of a module"
+            )
+        from upshot.tools.definition.tool_options import address_of
+
+        return address_of(self.body.function, self.name)
+
+    @property
+    def spec(self) -> ToolSpec:
+        """It as it is offered to a model."""
+        return ToolSpec(name=self.name, description=self.description, parameters=self.parameters)
+
+    @property
+    def declared_effect(self) -> Effect:
+        """What it may do; write where nothing was declared."""
+        return self.effect or Effect.WRITE
+
+    @property
+    def may_write(self) -> bool:
+        """Whether it may change something outside."""
+        return self.effect is not Effect.READ
+
+    @property
+    def is_unbound(self) -> bool:
+        """Whether it is a method that has no ``self`` yet."""
+        return isinstance(self.body, FunctionBody) and self.body.signature.is_method
+
+    def resources_of(self, arguments: JsonObject) -> frozenset[str] | None:
+        """What a call with *arguments* touches, None for anything.
+
+        Raises:
+            Exception: What the tool's own function of the arguments raises.
+        """
+        if self.resources is None:
+            return None
+        named = self.resources(arguments) if callable(self.resources) else self.resources
+        return frozenset(named)
+
+    def but(self, **changes: object) -> Tool:
+        """This tool with some fields changed, such as ``name``.
+
+        Raises:
+            TypeError: It has no such field.
+        """
+        return replace(self, **cast("dict[str, JsonObject]", changes))
+
+    def __call__(self, *args: object, **kwargs: object) -> object:
+        """Call the function itself, without gates or a record."""
+        # So that decorating a function takes nothing away from its other callers and tests.
+        body = self.body
+        if isinstance(body, FunctionBody):
+            return body.function(*args, **kwargs)
+        return cast("SchemaBody", body).call(*args, **kwargs)
+
+    def __get__(self, owner: object, kind: type | None = None) -> Tool:
+        """As a method: the tool with its ``self``."""
+        if owner is None or not isinstance(self.body, FunctionBody) or not self.is_unbound:
+            return self
+        return replace(self, body=self.body.bind(owner))
+
+    @classmethod
+    def from_schema(
+        cls,
+        name: str,
+        description: str,
+        parameters: JsonObject,
+        call: Callable[..., object],
+        *,
+        effect: EffectWord | None = None,
+        idempotent: bool = False,
+        repeatable: bool = False,
+        network: bool = False,
+        resources: Resources | None = None,
+        approval: bool | None = None,
+        timeout_s: float | None = None,
+        error_key: str | None = "error",
+        trust: str = "",
+    ) -> Tool:
+        """Make a tool of a JSON Schema.
+
+        Args:
+            name: What the model calls it by.
+            description: What it does, for the model.
+            parameters: JSON Schema of the arguments, an object schema; copied.
+            call: A function, plain or async, that takes the arguments as one dict; with a
+                first parameter annotated ``ToolContext`` it takes that before them.
+
+        The others: see ``Tool``.
+
+        Raises:
+            Misuse: The name, the schema or the callable cannot be used, or an option is not of
+                its type.
+        """
+        from upshot.tools.definition.body import read_body
+
+        if isinstance(call, Tool):
+            raise Misuse(f"{name!r}: call is the tool {call.name!r}; .but(...) changes a tool")
+        body = read_body(name, description, parameters, call)
+        return cls(
+            name,
+            body,
+            effect=None if effect is None else to_effect(name, effect),
+            idempotent=idempotent,
+            repeatable=repeatable,
+            network=network,
+            resources=resources,
+            approval=approval,
+            timeout_s=timeout_s,
+            error_key=error_key,
+            trust=trust,
+        )
+
+
+@overload
+def tool(function: Callable[..., object], /) -> Tool: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    effect: EffectWord | None = None,
+    idempotent: bool = False,
+    repeatable: bool = False,
+    network: bool = False,
+    resources: Resources | None = None,
+    approval: bool | None = None,
+    timeout_s: float | None = None,
+    retry_on_timeout: bool | None = None,
+    min_useful_s: float = 0.0,
+    isolation: Literal["process"] | None = None,
+    limits: ProcessLimits | None = None,
+    retries: int = 0,
+    verify: VerifyHook | None = None,
+    repair: bool = False,
+    error_key: str | None = "error",
+    concurrency: int | None = None,
+    trust: str = "",
+    approval_expires_s: float | None = None,
+    rate: Rate | None = None,
+    circuit: Circuit | None = None,
+    block_scope: Literal["tool", "key"] = "tool",
+) -> Callable[[Callable[..., object]], Tool]: ...
+def tool(
+    function: Callable[..., object] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    effect: EffectWord | None = None,
+    **fields: object,
+) -> Tool | Callable[[Callable[..., object]], Tool]:
+    """Make a tool of a function, plain or async: ``@tool`` or ``@tool(effect="read")``.
+
+    The schema is made of the signature, the descriptions of the docstring. A first parameter
+    annotated with ``ToolContext`` is given one and is not shown to the model. A plain function
+    runs in a thread, with ``isolation="process"`` in a process of its own.
+
+    Args:
+        name: What the model calls it by; None is the function's name.
+        description: What it does, for the model; None is the docstring.
+
+    The others: see ``Tool``.
+
+    Raises:
+        Misuse: The function has no name, is a generator or a class, or has a parameter that
+            JSON cannot give; or it shall run in a process, and none could import it; or there
+            is no such option.
+    """
+    check_known(fields, _OPTIONS)
+
+    def make(function: Callable[..., object]) -> Tool:
+        if not callable(function):
+            raise Misuse(f"@tool takes a function, not {function!r}: options are keywords")
+        named = _name_of(function) if name is None else name
+        _check_function(function, named)
+        return Tool(
+            named,
+            FunctionBody(function, Signature(function, named)),
+            about=description,
+            effect=None if effect is None else to_effect(named, effect),
+            **fields,  # pyright: ignore[reportArgumentType]  # the overload has their types
+        )
+
+    return make if function is None else make(function)
+
+
+_INNER = ("name", "body", "about")
+_OPTIONS = ("name", "description", *(key for key in Tool.__dataclass_fields__ if key not in _INNER))
+
+
+def _name_of(function: Callable[..., object]) -> str:
+    name = getattr(function, "__name__", "")
+    if not name or name == "<lambda>":
+        raise Misuse(f"{function!r} has no name: give one with tool(name=...)")
+    return str(name)
+
+
+def _check_function(function: object, name: str) -> None:
+    if isinstance(function, Tool):
+        raise Misuse(f"{name!r} is a tool already: use .but(...) to change it")
+    if isinstance(function, type):
+        raise Misuse(f"{name!r} is a class: make a tool of a function or a method")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise Misuse(f"tool {name!r} is a generator: return one value, such as a list")

@@ -1,0 +1,271 @@
+"""What a body is given and may raise: ToolContext, ToolError, one-line texts of exceptions."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Generic, Literal, TypeAlias
+
+import msgspec
+
+from upshot.contract.base.enums import Effect
+from upshot.contract.base.json_values import clean_text
+from upshot.contract.base.structs import Json
+from upshot.errors import Misuse
+
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+__all__ = [
+    "CancelToken",
+    "Progress",
+    "ToolContext",
+    "ToolError",
+    "is_stop",
+    "named",
+    "one_line",
+    "seconds",
+    "without_traceback",
+]
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Deps = TypeVar("Deps", default=object)
+else:
+    from typing import TypeVar
+
+    Deps = TypeVar("Deps")
+
+Progress: TypeAlias = Callable[[str, Json], None]
+
+# Held for a few steps only, when a token is set or first waited for.
+_MAKING = threading.Lock()
+
+
+class CancelToken:
+    """Tells a body that nobody waits for it any more; safe to look at from any thread.
+
+    It is true once it is set, so ``if context.cancelled: return`` works.
+    """
+
+    # Not an asyncio.Event: plain tools look at it from their threads. Every call has a token
+    # and hardly any body waits for it, so that an event is made by the first that does.
+    __slots__ = ("_event", "_is_set")
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._event: threading.Event | None = None
+
+    def __bool__(self) -> bool:
+        return self._is_set
+
+    def is_set(self) -> bool:
+        """Whether the work shall stop."""
+        return self._is_set
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Block the calling thread until it is set, or for *timeout_s* seconds.
+
+        Returns:
+            Whether it is set. For plain tools only: it would stop an event loop.
+        """
+        with _MAKING:
+            if self._event is None:
+                self._event = threading.Event()
+                if self._is_set:
+                    self._event.set()
+        return self._event.wait(timeout_s)
+
+    def set(self) -> None:
+        """Ask the body to stop."""
+        with _MAKING:
+            self._is_set = True
+            if self._event is not None:
+                self._event.set()
+
+
+class ToolContext(msgspec.Struct, Generic[Deps], frozen=True, eq=False):
+    """What a tool whose first parameter is annotated with it is given.
+
+    Attributes:
+        run_id: The run that the call belongs to.
+        call_id: The model's id of the call.
+        tool_name: The tool.
+        turn: The label that the caller of ``dispatch`` gave.
+        attempt: Which pass of the engine this is, from 1; 0 outside a run.
+        deadline: When the body's time is over, unix seconds; None for no limit.
+        idempotency_key: The same for the same call of the same run, also after a retry or a
+            resume; hand it to a service that recognises repetitions.
+        cancelled: Set when nobody waits for the result any more.
+        dependencies: The caller's one object.
+    """
+
+    run_id: str
+    call_id: str
+    tool_name: str
+    turn: int
+    attempt: int
+    deadline: float | None
+    idempotency_key: str
+    cancelled: CancelToken
+    dependencies: Deps
+    _tell: Progress
+
+    def progress(self, text: str, data: Json = None) -> None:
+        """Tell watchers how far the work is; safe from any thread, never fails.
+
+        Args:
+            text: For people.
+            data: For programs.
+        """
+        if not self.cancelled:
+            self._tell(text, data)
+
+
+_DONE = (Effect.NONE, Effect.APPLIED, Effect.UNKNOWN)
+
+
+class ToolError(Exception):
+    """Raised by a tool to fail with a message that the model reads.
+
+    Any other exception fails the call too; this one also says what to do about it.
+
+    Attributes:
+        message: What went wrong, in one line.
+        code: A word for it, None for none.
+        retryable: Whether the same call may be made again. False blocks the tool for
+            the turn.
+        retry_after_s: Seconds to wait before that, None where it does not matter.
+        effect: What it did outside all the same, where the tool knows: none, applied or
+            unknown. None concludes it: unknown for a tool that may write.
+
+    Raises:
+        Misuse: An argument is not of its kind. In a tool that fails the call all the same.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        retryable: bool = True,
+        retry_after_s: float | None = None,
+        effect: Effect | Literal["none", "applied", "unknown"] | None = None,
+    ) -> None:
+        message = str(message)
+        super().__init__(message)
+        if code is not None and not isinstance(code, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # tools may be untyped
+            raise Misuse(f"ToolError(code={code!r}): give a word, such as 'not_found', or None")
+        if not isinstance(retryable, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  # the same
+            raise Misuse(f"ToolError(retryable={retryable!r}): give True or False")
+        if retry_after_s is not None and seconds(retry_after_s) is None:
+            raise Misuse(f"ToolError(retry_after_s={retry_after_s!r}): give seconds, or None")
+        if effect is not None and effect not in _DONE:
+            raise Misuse(f"ToolError(effect={effect!r}): give none, applied or unknown")
+        self.message = message
+        self.code: str | None = code or None
+        self.retryable = retryable
+        self.retry_after_s: float | None = seconds(retry_after_s)
+        self.effect: Effect | None = None if effect is None else Effect(effect)
+
+    def __repr__(self) -> str:
+        said = [repr(self.message)]
+        if self.code is not None:
+            said.append(f"code={self.code!r}")
+        if not self.retryable:
+            said.append("retryable=False")
+        if self.retry_after_s is not None:
+            said.append(f"retry_after_s={self.retry_after_s:g}")
+        if self.effect is not None:
+            said.append(f"effect={self.effect!r}")
+        return f"ToolError({', '.join(said)})"
+
+
+def seconds(value: object) -> float | None:
+    """*value* as seconds, None where it is no finite number from 0 on."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) and number >= 0 else None
+
+
+_MAX_CHARS = 2_000
+_MARK = "Traceback (most recent call last):"
+_BARS = " |+-\t"
+_PLACE = re.compile(r'File "[^"]*", line \d+(?:, in \S+)?')
+# The first words of what was raised, where the lines of a traceback were joined to one.
+_RAISED = re.compile(r"\b[A-Za-z_][\w.]*(?:Error|Exception|Warning|Interrupt|Exit)(?=:|\s*$)")
+# Of a group of exceptions each line begins with a bar.
+_BAR = re.compile(r"^ *[|+](?:-\+)? ?")
+_CHAINED = (
+    "The above exception was the direct cause of the following exception:",
+    "During handling of the above exception, another exception occurred:",
+)
+
+
+def one_line(text: str) -> str:
+    """*text* in one line, at most 2,000 characters, without any traceback."""
+    if _MARK in text:
+        text = without_traceback(text)
+    line = clean_text(" ".join(text.split())) or "The tool failed without a message."
+    return line if len(line) <= _MAX_CHARS else line[: _MAX_CHARS - 3] + "..."
+
+
+def named(error: BaseException) -> str:
+    """The kind of *error*, and what it says where it says anything; never raises."""
+    name = type(error).__name__
+    try:
+        text = str(error)
+    except Exception:  # somebody else's exception may fail even here, and has to be told
+        text = ""
+    text = without_traceback(text)
+    return f"{name}: {text}" if text.strip() else name
+
+
+def without_traceback(text: str) -> str:
+    """What *text* says before its tracebacks, and what the last of them ends with."""
+    before, mark, after = text.partition(_MARK)
+    if not mark:
+        return text
+    after = after.rpartition(_MARK)[2] if _MARK in after else after
+    for chained in _CHAINED:
+        before = before.partition(chained)[0]
+    before = before.rstrip(_BARS + "\r\n").removesuffix("Exception Group").rstrip(_BARS + "\r\n")
+    said = _ending(after) if "\n" in after.strip() else _joined_ending(after)
+    return f"{before} {said}".strip()
+
+
+def _ending(traceback: str) -> str:
+    """The lines after the frames: what was raised."""
+    lines = [_BAR.sub("", line) for line in traceback.splitlines()]
+    last = max((n for n, line in enumerate(lines) if line.lstrip().startswith('File "')), default=0)
+    for place, line in enumerate(lines[last:], last):
+        # The code of a frame, and the marks under it, stand further in than what was raised.
+        if line.strip() and not line.startswith(" "):
+            return " ".join(one for one in lines[place:] if one.strip(_BARS))
+    return ""
+
+
+def _joined_ending(traceback: str) -> str:
+    """The same of lines that were joined to one before."""
+    frames = list(_PLACE.finditer(traceback))
+    rest = traceback[frames[-1].end() :] if frames else traceback
+    raised = [found.start() for found in _RAISED.finditer(rest)]
+    # The code of the last frame may name what it raises; it is told once more after it.
+    return rest[raised[-1] :].strip() if raised else ""
+
+
+def is_stop(error: BaseException) -> bool:
+    """Whether *error* ends the program or the running task, and is no foreign code's own doing."""
+    if isinstance(error, asyncio.CancelledError):
+        # Raised by a hook itself, it is an error like any other.
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+    return isinstance(error, KeyboardInterrupt | SystemExit)

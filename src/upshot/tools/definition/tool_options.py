@@ -1,0 +1,293 @@
+"""Options of a tool: effect, limits, rate, isolation, verification."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+from upshot.contract.base.checks import check_amount, check_whole, is_amount, is_whole
+from upshot.contract.base.enums import Effect
+from upshot.contract.base.structs import JsonObject
+from upshot.errors import Misuse
+
+if TYPE_CHECKING:
+    from upshot.contract.tool_calls import ToolFailure, ToolTimeout
+
+__all__ = [
+    "Address",
+    "Circuit",
+    "ProcessLimits",
+    "Rate",
+    "UnknownEffect",
+    "VerifyAnswer",
+    "VerifyHook",
+    "address_of",
+    "check_known",
+    "check_options",
+    "read_resources",
+    "to_effect",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownEffect:
+    """A call that may have taken effect or not.
+
+    Attributes:
+        call_id: The model's id of the call.
+        tool_name: The tool.
+        arguments: What it was called with, valid and with defaults.
+        run_id: The run that it belongs to.
+        idempotency_key: What its body was given to hand to a service.
+        outcome: A timeout, or a failure such as ``interrupted``.
+    """
+
+    call_id: str
+    tool_name: str
+    arguments: JsonObject
+    run_id: str
+    idempotency_key: str
+    outcome: ToolTimeout | ToolFailure
+
+
+VerifyAnswer: TypeAlias = Effect | str | bool | None
+VerifyHook: TypeAlias = Callable[[UnknownEffect], VerifyAnswer | Awaitable[VerifyAnswer]]
+"""Says whether the call took effect: "applied" or True, "none" or False, None if unknown.
+
+Plain ones run in a thread, and all have five seconds, or what the turn has left. One that
+raises, takes longer or answers anything else leaves the effect unknown, with a warning.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessLimits:
+    """What a tool with ``isolation="process"`` may use; each process that it starts too.
+
+    Attributes:
+        cpu_s: Seconds of processor time, rounded up to whole ones; None is no limit.
+        memory_bytes: Size of the address space, the interpreter (about 100 MB) included;
+            None is no limit. Not every system holds it; Linux does.
+    """
+
+    cpu_s: float | None = None
+    memory_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        none, whose = "no limit", "ProcessLimits"
+        check_amount(f"{whose}.cpu_s", self.cpu_s, above=0, is_endless=False, none=none)
+        check_whole(f"{whose}.memory_bytes", self.memory_bytes, least=1, none=none)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where another process finds a function.
+
+    Attributes:
+        module: Its module, "" for the script that is run.
+        file: The module's file, "" where it has none.
+        name: Its name in there, dotted for one in a class.
+    """
+
+    module: str
+    file: str
+    name: str
+
+
+def address_of(function: Callable[..., object], tool_name: str) -> Address:
+    """Where another process finds *function*.
+
+    Raises:
+        Misuse: It has no such place, for instance because it is defined inside a function;
+            or this system cannot isolate.
+    """
+    if os.name != "posix":
+        raise Misuse(f"tool {tool_name!r}: isolation='process' needs a POSIX system")
+    module = getattr(function, "__module__", None)
+    name = getattr(function, "__qualname__", "")
+    if not isinstance(module, str) or not name or "<" in name or hasattr(function, "__self__"):
+        raise Misuse(
+            f"tool {tool_name!r}: isolation='process' needs a function at the top of a module, "
+            "for another process has to import it by name"
+        )
+    file = str(getattr(sys.modules.get(module), "__file__", None) or "")
+    if module == "__main__":
+        spec = getattr(sys.modules["__main__"], "__spec__", None)
+        module = "" if spec is None else spec.name
+        if not module and not os.path.isfile(file):
+            raise Misuse(
+                f"tool {tool_name!r}: isolation='process' needs a module or a script file; what "
+                "is typed in has neither"
+            )
+    return Address(module, os.path.abspath(file) if file else "", name)
+
+
+# Some providers take no dots; what is sent to those is settled where it is sent.
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_DECLARABLE = (Effect.READ, Effect.WRITE, Effect.DESTRUCTIVE)
+_FLAGS = ("idempotent", "repeatable", "network", "repair")
+_ANSWERS = ("approval", "retry_on_timeout")
+_TEXTS = ("about", "error_key")
+_NUMBERS = ("timeout_s", "min_useful_s", "approval_expires_s")
+_COUNTS = {"retries": 0, "concurrency": 1}
+_OPTIONAL = ("timeout_s", "approval_expires_s", "concurrency")
+# Words of other libraries, and fields that are set otherwise.
+_SYNONYMS = {"about": "description", "timeout": "timeout_s", "doc": "description"}
+
+
+def check_known(options: Iterable[str], known: Iterable[str]) -> None:
+    """Check that there are such options.
+
+    Raises:
+        Misuse: There is no such option; the message names what looks like it.
+    """
+    names = list(known)
+    for option in options:
+        if option in names:
+            continue
+        from upshot.tools.arguments.schema_faults import nearest
+
+        near = [_SYNONYMS[option]] if option in _SYNONYMS else nearest(option, names)
+        hint = f": did you mean {near[0]!r}?" if near else ""
+        raise Misuse(f"@tool has no option {option!r}{hint}")
+
+
+def check_options(fields: Mapping[str, object]) -> None:
+    """Check what was declared of a tool.
+
+    Args:
+        fields: Its fields by name.
+
+    Raises:
+        Misuse: Something is not of its type, or out of its range.
+    """
+    name = fields["name"]
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise Misuse(
+            f"{name!r:.100} cannot be the name of a tool: give name= with 1 to 64 of "
+            "a-z, A-Z, 0-9, _, - and dots"
+        )
+    for field in _FLAGS:
+        _check(fields, field, isinstance(fields[field], bool), "True or False")
+    for field in _ANSWERS:
+        _check(fields, field, isinstance(fields[field], bool | None), "True, False or None")
+    for field in _TEXTS:
+        _check(fields, field, isinstance(fields[field], str | None), "a text or None")
+    for field in _NUMBERS:
+        _check_number(fields, field)
+    for field, least in _COUNTS.items():
+        _check_count(fields, field, least)
+    verify = fields["verify"]
+    _check(fields, "verify", verify is None or callable(verify), "a function or None")
+    _check(fields, "trust", fields["trust"] in ("", "untrusted"), '"untrusted" or ""')
+    _check(fields, "block_scope", fields["block_scope"] in ("tool", "key"), '"tool" or "key"')
+    _check_structs(fields)
+
+
+def read_resources(
+    name: str, resources: object
+) -> tuple[str, ...] | Callable[..., Iterable[str]] | None:
+    """*resources* as a tool keeps them: what can be read only once is read now.
+
+    Raises:
+        Misuse: They are no names, and no function that gives them.
+    """
+    if resources is None or callable(resources):
+        return cast("Callable[..., Iterable[str]] | None", resources)
+    wrong = Misuse(
+        f"tool {name!r}: resources is {resources!r:.100}; give a list of names, or a function of "
+        "the arguments"
+    )
+    if isinstance(resources, str | bytes | Mapping) or not isinstance(resources, Iterable):
+        raise wrong
+    names = tuple(cast("Iterable[object]", resources))
+    if not all(isinstance(one, str) for one in names):
+        raise wrong
+    return cast("tuple[str, ...]", names)
+
+
+def to_effect(name: str, word: object) -> Effect:
+    """The effect that a tool declares.
+
+    Raises:
+        Misuse: It is none that can be declared.
+    """
+    if not isinstance(word, str) or word not in _DECLARABLE:
+        raise Misuse(f"tool {name!r}: effect is {word!r}; give read, write or destructive")
+    return Effect(word)
+
+
+def _check(fields: Mapping[str, object], field: str, right: object, wanted: str) -> None:
+    if not right:
+        told = "description" if field == "about" else field
+        value = repr(fields[field])[:100]
+        raise Misuse(f"tool {fields['name']!r}: {told} is {value}; give {wanted}")
+
+
+def _check_number(fields: Mapping[str, object], field: str) -> None:
+    value = fields[field]
+    if value is None and field in _OPTIONAL:
+        return
+    _check(fields, field, is_amount(value), "at least 0, in seconds")
+
+
+def _check_count(fields: Mapping[str, object], field: str, least: int) -> None:
+    value = fields[field]
+    if value is None and field in _OPTIONAL:
+        return
+    _check(fields, field, is_whole(value, least), f"at least {least}, a whole number")
+
+
+def _check_structs(fields: Mapping[str, object]) -> None:
+    # Loaded only where somebody uses them.
+    rate, circuit, limits = fields["rate"], fields["circuit"], fields["limits"]
+    if rate is not None or circuit is not None:
+        _check(fields, "rate", isinstance(rate, Rate | None), "a Rate or None")
+        _check(fields, "circuit", isinstance(circuit, Circuit | None), "a Circuit or None")
+    if limits is not None:
+        _check(fields, "limits", isinstance(limits, ProcessLimits), "ProcessLimits or None")
+        if fields["isolation"] is None:
+            raise Misuse(f"tool {fields['name']!r}: limits are kept only with isolation='process'")
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How often a tool may be called.
+
+    Attributes:
+        calls: How many calls may come at once, at least 1.
+        per_s: In how many seconds as many become free again, above 0.
+
+    Raises:
+        Misuse: One of them is out of its range.
+    """
+
+    calls: int
+    per_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        check_whole("Rate.calls", self.calls, least=1)
+        check_amount("Rate.per_s", self.per_s, above=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Circuit:
+    """When a tool that fails again and again is left alone.
+
+    Attributes:
+        failures: After how many timeouts and failures in a row, at least 1.
+        open_s: For how many seconds, above 0; then one call is let pass to try.
+
+    Raises:
+        Misuse: One of them is out of its range.
+    """
+
+    failures: int = 5
+    open_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        check_whole("Circuit.failures", self.failures, least=1)
+        check_amount("Circuit.open_s", self.open_s, above=0)

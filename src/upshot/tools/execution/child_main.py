@@ -1,0 +1,165 @@
+"""The second of a tool's own two processes: it imports the function and calls it."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import inspect
+import math
+import os
+import resource
+import sys
+import threading
+from collections.abc import Callable, Coroutine
+from types import ModuleType
+from typing import Any, NoReturn, cast, get_args
+
+import msgspec
+
+from upshot.contract.base.json_values import UnserializableError, to_free_json
+from upshot.contract.base.structs import Json
+from upshot.contract.message import Part
+from upshot.tools.definition.body import FunctionBody
+from upshot.tools.definition.signature import Signature
+from upshot.tools.definition.tool import Tool
+from upshot.tools.definition.tool_context import CancelToken, ToolContext, ToolError, named
+from upshot.tools.execution.process_protocol import (
+    Began,
+    Gave,
+    Line,
+    Order,
+    Progressed,
+    Raise,
+    Unloadable,
+    Unwritable,
+    encode_line,
+)
+
+__all__ = ["MEMORY_LIMIT", "work"]
+
+MEMORY_LIMIT = "memory_limit"
+_PARTS = get_args(Part)
+
+
+def work(order: bytes) -> NoReturn:
+    """Do what *order* says, tell of it on standard output, and end the process."""
+    mouth = _Mouth()
+    try:
+        _obey(msgspec.json.decode(order, type=Order), mouth)
+    except BaseException as error:  # this process has nobody above it who could be told
+        mouth.say(_raised(error))
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    # Neither threads nor exit handlers of the tool may keep it: its answer is given.
+    os._exit(0)
+
+
+class _Mouth:
+    """Where lines go; what the tool prints goes to standard error."""
+
+    def __init__(self) -> None:
+        # A copy is not handed on to programs that the tool starts.
+        self._fd = os.dup(1)
+        self._lock = threading.Lock()
+        os.dup2(2, 1)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
+
+    def say(self, line: Line) -> None:
+        left = memoryview(encode_line(line))
+        with self._lock:
+            while left:
+                left = left[os.write(self._fd, left) :]
+
+    def tell(self, text: str, data: Json = None) -> None:
+        try:
+            self.say(Progressed(str(text), to_free_json(data)[0]))
+        except (UnserializableError, OSError):
+            # Progress never fails a tool, as it does not elsewhere.
+            return
+
+
+def _obey(order: Order, mouth: _Mouth) -> None:
+    try:
+        _limit(order)
+        body = _find(order)
+        values = body.build(order.arguments)
+    except Exception as error:  # a foreign module is imported, and may do anything
+        mouth.say(Unloadable(f"{order.name} of {order.module or order.file}: {named(error)}"))
+        return
+    mouth.say(Began())
+    value = body.start(values, _context(order, mouth))
+    if inspect.iscoroutine(value):
+        value = asyncio.run(cast("Coroutine[Any, Any, object]", value))
+    try:
+        converted, lossy = to_free_json(value)
+    except UnserializableError as error:
+        mouth.say(Unwritable(str(error)))
+        return
+    if isinstance(value, _PARTS):
+        converted = {"result": converted}
+    mouth.say(Gave(converted, tuple(lossy)))
+
+
+def _limit(order: Order) -> None:
+    if order.memory_bytes is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (order.memory_bytes, order.memory_bytes))
+    if order.cpu_s is not None:
+        seconds = math.ceil(order.cpu_s)
+        # The second, hard one is for a tool that ignores the signal of the first.
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+
+
+def _find(order: Order) -> FunctionBody:
+    found: object = _load(order.module, order.file)
+    for part in order.name.split("."):
+        found = getattr(found, part)
+    if isinstance(found, Tool):
+        return cast("FunctionBody", found.body)
+    # Made a tool under another name, as by tool(...)(function).
+    function = cast("Callable[..., object]", found)
+    return FunctionBody(function, Signature(function, order.tool))
+
+
+def _load(module: str, file: str) -> ModuleType:
+    if module:
+        try:
+            return importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            if not file or not (module == error.name or module.startswith(f"{error.name}.")):
+                raise
+    # Not "__main__": what a script does only when it is run must not be done again.
+    name = module or "__upshot_main__"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} is no Python file")
+    loaded = importlib.util.module_from_spec(spec)
+    sys.modules[name] = loaded
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+def _context(order: Order, mouth: _Mouth) -> ToolContext[object]:
+    return ToolContext(
+        run_id=order.run_id,
+        call_id=order.call_id,
+        tool_name=order.tool,
+        turn=order.turn,
+        attempt=order.attempt,
+        deadline=order.deadline,
+        idempotency_key=order.idempotency_key,
+        cancelled=CancelToken(),
+        dependencies=None,
+        _tell=mouth.tell,
+    )
+
+
+def _raised(error: BaseException) -> Raise:
+    if isinstance(error, ToolError):
+        return Raise(
+            error.message, error.code, error.retryable, error.retry_after_s, effect=error.effect
+        )
+    if isinstance(error, MemoryError):
+        return Raise("The tool needed more memory than it may use.", MEMORY_LIMIT, cut=True)
+    return Raise(named(error), cut=not isinstance(error, Exception))

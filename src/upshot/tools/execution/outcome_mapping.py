@@ -1,0 +1,368 @@
+"""From how a body ended to its outcome and stored output."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast, get_args
+
+import msgspec
+
+from upshot.contract.base.enums import Effect, ErrorCode, Origin
+from upshot.contract.base.json_values import UnserializableError, clean_text, to_free_json
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.error import RunWarning
+from upshot.contract.message import File, Part
+from upshot.contract.protocols import ArtifactStore
+from upshot.contract.tool_calls import (
+    TOOL_MESSAGE_MAX_CHARS,
+    ToolArtifactReference,
+    ToolExecutionResult,
+    ToolFailure,
+    ToolOutcome,
+    ToolTimeout,
+    outcome_to_model_content,
+)
+from upshot.tools.call_state import CallState
+from upshot.tools.definition.tool import Tool
+from upshot.tools.definition.tool_context import (
+    ToolError,
+    named,
+    one_line,
+    seconds,
+    without_traceback,
+)
+from upshot.tools.execution.executor import (
+    Died,
+    Ending,
+    Raised,
+    Returned,
+    Stopped,
+    Unusable,
+    discard,
+)
+
+__all__ = [
+    "CANCELLED",
+    "Fitted",
+    "INTERRUPTED",
+    "UNSERIALIZABLE",
+    "conclude",
+    "conclude_defect",
+    "cut_output",
+    "effect_after",
+    "fit_output",
+]
+
+CANCELLED = ErrorCode("cancelled")
+INTERRUPTED = ErrorCode.INTERRUPTED
+UNSERIALIZABLE = ErrorCode("unserializable_output")
+# They stand under "result" with their kind, so that a reader knows what they are.
+_PARTS = get_args(Part)
+
+
+def conclude(
+    case: CallState, ending: Ending, *, elapsed_ms: int, timeout_s: float | None, deadline_s: float
+) -> ToolOutcome:
+    """The outcome of a call whose body ended.
+
+    Args:
+        case: The call; what could not be kept of its value is noted in ``lossy``.
+        ending: How the body ended.
+        elapsed_ms: How long it ran.
+        timeout_s: How long it was allowed.
+        deadline_s: When that was over, unix seconds.
+
+    Returns:
+        A result, a failure or a timeout; a large output is stored by somebody else.
+    """
+    tool = case.known_tool
+    match ending:
+        case Returned(value=value, lossy=lossy):
+            outcome = _conclude_value(case, value, elapsed_ms)
+            case.lossy += lossy
+            return outcome
+        case Unusable(message=message):
+            return _unserializable(case, message, elapsed_ms)
+        case Died():
+            return _conclude_death(case, ending, elapsed_ms)
+        case Raised(error=error):
+            return _conclude_error(case, error, elapsed_ms)
+        case Stopped(cancelled=True, started=started):
+            effect = effect_after(tool, done=False) if started else Effect.NONE
+            return ToolFailure(
+                case.call_id,
+                case.tool_name,
+                error="The call was cancelled while it ran.",
+                retryable=_may_repeat(tool, effect),
+                elapsed_ms=elapsed_ms,
+                effect=effect,
+                code=CANCELLED,
+            )
+        case Stopped(started=started, ended=ended):
+            effect = effect_after(tool, done=False) if started else Effect.NONE
+            override = tool.retry_on_timeout
+            return ToolTimeout(
+                case.call_id,
+                case.tool_name,
+                deadline_s=deadline_s,
+                timeout_s=timeout_s or 0.0,
+                elapsed_ms=elapsed_ms,
+                retryable=_may_repeat(tool, effect) if override is None else override,
+                stopped=ended,
+                effect=effect,
+            )
+
+
+def conclude_defect(case: CallState, error: Exception, *, elapsed_ms: int) -> ToolFailure:
+    """The outcome of a call at which we failed ourselves, once its body may have started."""
+    return ToolFailure(
+        case.call_id,
+        case.tool_name,
+        error=one_line(f"The call could not be brought to its end: {named(error)}"),
+        retryable=False,
+        elapsed_ms=elapsed_ms,
+        effect=effect_after(case.known_tool, done=False),
+        code=ErrorCode.INTERNAL,
+    )
+
+
+def effect_after(tool: Tool, *, done: bool) -> Effect:
+    """What a body that ran did outside.
+
+    Args:
+        tool: Whose body.
+        done: Whether it did its work; else what may write has done nobody knows what.
+    """
+    if not tool.may_write:
+        return Effect.NONE
+    return Effect.APPLIED if done else Effect.UNKNOWN
+
+
+# An unknown effect may have happened: to do it again is safe only if twice is as good as once.
+def _may_repeat(tool: Tool, effect: Effect) -> bool:
+    return effect is not Effect.UNKNOWN or tool.idempotent
+
+
+def _conclude_value(case: CallState, value: object, elapsed_ms: int) -> ToolOutcome:
+    tool = case.known_tool
+    try:
+        converted, case.lossy = to_free_json(value)
+    except UnserializableError as error:
+        discard(value)
+        return _unserializable(case, str(error), elapsed_ms)
+    except Exception as error:  # objects of a tool's own may fail at any of their methods
+        return _unserializable(case, named(error), elapsed_ms)
+    # A struct or dataclass that was returned is a mapping by now, and stays one.
+    output: JsonObject = (
+        converted
+        if isinstance(converted, dict) and not isinstance(value, _PARTS)
+        else {"result": converted}
+    )
+    if tool.error_key is not None and output.get(tool.error_key):
+        return _returned_error(case, output, elapsed_ms)
+    return ToolExecutionResult(
+        case.call_id,
+        case.tool_name,
+        output=output,
+        elapsed_ms=elapsed_ms,
+        was_coerced=bool(case.coercions),
+        effect=effect_after(tool, done=True),
+    )
+
+
+def _unserializable(case: CallState, text: str, elapsed_ms: int) -> ToolFailure:
+    return ToolFailure(
+        case.call_id,
+        case.tool_name,
+        error=one_line(f"The tool ran, and its output cannot be used: {text}"),
+        retryable=False,
+        elapsed_ms=elapsed_ms,
+        effect=effect_after(case.known_tool, done=True),
+        code=UNSERIALIZABLE,
+    )
+
+
+def _returned_error(case: CallState, output: JsonObject, elapsed_ms: int) -> ToolFailure:
+    said = output[cast("str", case.known_tool.error_key)]
+    code = output.get("code")
+    return ToolFailure(
+        case.call_id,
+        case.tool_name,
+        error=one_line(said if isinstance(said, str) else _told(said)),
+        retryable=output.get("retryable") is not False,
+        elapsed_ms=elapsed_ms,
+        retry_after_s=seconds(output.get("retry_after_s")),
+        effect=effect_after(case.known_tool, done=False),
+        code=ErrorCode(clean_text(code)) if isinstance(code, str) and code else None,
+    )
+
+
+def _conclude_error(case: CallState, error: BaseException, elapsed_ms: int) -> ToolFailure:
+    effect = effect_after(case.known_tool, done=False)
+    said = error if isinstance(error, ToolError) else None
+    retryable, code = True, None
+    if said is not None:
+        retryable, code = said.retryable, said.code
+        effect = effect if said.effect is None else said.effect
+    elif not isinstance(error, Exception):
+        # It ended itself, by a cancel or an exit: as unfinished as if it had been stopped.
+        retryable, code = _may_repeat(case.known_tool, effect), CANCELLED
+    return ToolFailure(
+        case.call_id,
+        case.tool_name,
+        error=one_line(str(error) if said else named(error)),
+        retryable=retryable,
+        elapsed_ms=elapsed_ms,
+        retry_after_s=None if said is None else said.retry_after_s,
+        effect=effect,
+        code=None if code is None else ErrorCode(clean_text(code)),
+    )
+
+
+# Cut off in the middle, it is as unfinished as if it had been stopped.
+def _conclude_death(case: CallState, death: Died, elapsed_ms: int) -> ToolFailure:
+    effect = effect_after(case.known_tool, done=False) if death.started else Effect.NONE
+    return ToolFailure(
+        case.call_id,
+        case.tool_name,
+        error=one_line(death.message),
+        retryable=_may_repeat(case.known_tool, effect),
+        elapsed_ms=elapsed_ms,
+        effect=effect,
+        code=ErrorCode(death.code),
+    )
+
+
+def _told(said: Json) -> str:
+    """What stands under the error key, tracebacks left out wherever they stand in it."""
+    return msgspec.json.encode(_shortened(said)).decode()
+
+
+def _shortened(said: Json) -> Json:
+    match said:
+        case str():
+            return without_traceback(said)
+        case list():
+            return [_shortened(one) for one in said]
+        case dict():
+            return {name: _shortened(one) for name, one in said.items()}
+        case _:
+            return said
+
+
+_SUMMARY_CHARS = 200
+_TEXT = "text/plain; charset=utf-8"
+_JSON = "application/json"
+
+
+class Fitted(msgspec.Struct, frozen=True):
+    """A result that fits into a message.
+
+    Attributes:
+        outcome: The result itself, a reference to it, or its head and tail.
+        content: What the model reads of it, None where that was not looked at.
+        artifact: Where it was stored, None if it was not.
+        warning: Why it could not be stored, None if it could or need not be.
+    """
+
+    outcome: ToolExecutionResult | ToolArtifactReference
+    content: str | None = None
+    artifact: File | None = None
+    warning: RunWarning | None = None
+
+
+async def fit_output(
+    result: ToolExecutionResult, store: ArtifactStore, run_id: str, *, timeout_s: float
+) -> Fitted:
+    """Store a result whose text is longer than ``TOOL_MESSAGE_MAX_CHARS`` code points.
+
+    Args:
+        result: What the tool returned, secrets masked.
+        store: Where it goes: one string field as it is, else indented JSON.
+        run_id: Whose artifact it is.
+        timeout_s: A store that takes longer counts as one that refuses.
+
+    Returns:
+        What the model gets. A store that refuses leaves head and tail, with a warning.
+    """
+    content = outcome_to_model_content(result)
+    if len(content) <= TOOL_MESSAGE_MAX_CHARS:
+        return Fitted(result, content)
+    # One text is kept as it is, so that its lines can be read and searched as lines.
+    text, media_type = _to_text(result.output)
+    data = text.encode()
+    try:
+        async with asyncio.timeout(timeout_s):
+            stored = await store.put(run_id, result.call_id, data, media_type)
+    except Exception as error:  # a store is foreign, and its refusal must not lose the result
+        warning = RunWarning(
+            code="artifact_refused",
+            message=f"the output of {result.tool_name} could not be stored and was cut: "
+            + named(error),
+            origin=Origin.TOOL,
+        )
+        return Fitted(cut_output(result), warning=warning)
+    summary = _summarise(text, result.output, media_type)
+    reference = ToolArtifactReference(
+        result.call_id,
+        result.tool_name,
+        artifact_id=stored.id,
+        summary=summary,
+        size_bytes=stored.size_bytes or len(data),
+        elapsed_ms=result.elapsed_ms,
+        was_coerced=result.was_coerced,
+        effect=result.effect,
+        code=result.code,
+    )
+    return Fitted(reference, artifact=msgspec.structs.replace(stored, summary=summary))
+
+
+def cut_output(result: ToolExecutionResult) -> ToolExecutionResult:
+    """A result that fits into a message: itself, else head and tail with ``truncated``."""
+    if len(outcome_to_model_content(result)) <= TOOL_MESSAGE_MAX_CHARS:
+        return result
+    text, _ = _to_text(result.output)
+    kept = TOOL_MESSAGE_MAX_CHARS // 2 - 100
+    while True:
+        output: JsonObject = {
+            "truncated": True,
+            "total_chars": len(text),
+            "head": text[:kept],
+            "tail": text[-kept:],
+        }
+        cut = msgspec.structs.replace(result, output=output)
+        if len(outcome_to_model_content(cut)) <= TOOL_MESSAGE_MAX_CHARS:
+            return cut
+        # Escapes make the text longer than it is.
+        kept = kept * 2 // 3
+
+
+def _to_text(output: JsonObject) -> tuple[str, str]:
+    values = list(output.values())
+    if len(values) == 1 and isinstance(values[0], str):
+        return values[0], _TEXT
+    return msgspec.json.format(msgspec.json.encode(output), indent=2).decode(), _JSON
+
+
+def _summarise(text: str, output: JsonObject, media_type: str) -> str:
+    lines = text.count("\n") + 1
+    if media_type == _TEXT:
+        told = f"{len(text):,} characters of text in {lines:,} line{'s' * (lines > 1)}, beginning: "
+        shown = " ".join(text[:_SUMMARY_CHARS].split())
+    else:
+        told = f"{len(text):,} characters of JSON: "
+        shown = "; ".join(f"{name}: {_shape(value)}" for name, value in output.items())
+    whole = told + shown
+    return whole if len(whole) <= _SUMMARY_CHARS else whole[: _SUMMARY_CHARS - 3] + "..."
+
+
+def _shape(value: Json) -> str:
+    match value:
+        case list():
+            return f"{len(value):,} items"
+        case dict():
+            return f"{len(value):,} fields"
+        case str():
+            return f"{len(value):,} characters"
+        case _:
+            return msgspec.json.encode(value).decode()

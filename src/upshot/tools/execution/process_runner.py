@@ -1,0 +1,235 @@
+"""Running a body in a process of its own, within its time, and no longer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import IO
+
+from upshot.contract.base.structs import Json
+from upshot.tools.definition.tool_context import CancelToken, ToolError
+from upshot.tools.execution.executor import Died, Ending, Raised, Returned, Stopped, Unusable
+from upshot.tools.execution.process_protocol import (
+    Began,
+    Exited,
+    Gave,
+    Line,
+    Order,
+    Progressed,
+    Raise,
+    Unloadable,
+    Unwritable,
+    decode_line,
+    encode_line,
+)
+from upshot.tools.execution.process_supervisor import GRACE_S
+
+__all__ = ["run_process"]
+
+_MAX_OUTPUT_BYTES = 256 * 1024 * 1024
+_PIECE_BYTES = 1 << 18
+# The warden kills after its grace; after this it must be stuck itself.
+_END_S = GRACE_S + 1.0
+# A killed process takes a moment to end.
+_KILLED_S = 1.0
+_BOOTSTRAP = (
+    "import sys; sys.path[:] = sys.argv[1:]; "
+    f"from {__package__}.process_supervisor import main; main()"
+)
+
+
+async def run_process(
+    order: Order,
+    *,
+    timeout_s: float | None,
+    token: CancelToken,
+    slots: asyncio.Semaphore,
+    tell: Callable[[str, Json], None],
+) -> Ending:
+    """Run a function in a process of its own, which ends with all that it has started.
+
+    Args:
+        order: Which function, and with what.
+        timeout_s: After so many seconds it is given up; the wait for a slot and the start
+            of the process count. None waits for as long as it takes.
+        token: Set when it is given up.
+        slots: Limits how many processes there are at a time.
+        tell: Takes progress.
+
+    Returns:
+        How it ended. A cancel of the caller comes back as ``Stopped``.
+    """
+    loop = asyncio.get_running_loop()
+    until = None if timeout_s is None else loop.time() + timeout_s
+    try:
+        async with asyncio.timeout_at(until):
+            await slots.acquire()
+    except (TimeoutError, asyncio.CancelledError) as error:
+        return Stopped(isinstance(error, asyncio.CancelledError), started=False)
+    try:
+        try:
+            talk = _Talk(order, tell)
+        except OSError as error:
+            return Died(f"No process could be started: {error}", "worker_failed", started=False)
+        cancelled = await _until(talk.over, None if until is None else until - loop.time())
+        if not talk.over.done():
+            token.set()
+            ended = await talk.end()
+            # Asked only now: it may have begun in the meantime, and what is not gone still may.
+            return Stopped(cancelled, started=talk.began or not ended, ended=ended)
+        await talk.end()
+        return talk.over.result()
+    finally:
+        slots.release()
+
+
+class _Talk:
+    """What is said with one process."""
+
+    def __init__(self, order: Order, tell: Callable[[str, Json], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.began = False
+        self.over: asyncio.Future[Ending] = self._loop.create_future()
+        self._gone: asyncio.Future[None] = self._loop.create_future()
+        self._tell = tell
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._order = memoryview(encode_line(order))
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _BOOTSTRAP, *sys.path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._inlet, self._outlet = _raw(self._process.stdin), _raw(self._process.stdout)
+        self._loop.add_writer(self._inlet, self._write)
+        self._loop.add_reader(self._outlet, self._read)
+
+    async def end(self) -> bool:
+        """Have it end, and wait for that; returns whether it did."""
+        self._loop.remove_writer(self._inlet)
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        await _until(self._gone, _END_S)
+        ended = self._gone.done()
+        if not ended:
+            self._process.kill()
+            await _until(self._gone, _KILLED_S)
+            # What had not begun has started nothing that could go on without it.
+            ended = self._gone.done() and not self.began
+        self._loop.remove_reader(self._outlet)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        # Its last word has come, so this takes next to no time.
+        for _ in range(200):
+            if self._process.poll() is not None:
+                break
+            await _until(self._loop.create_future(), 0.002)
+        return ended
+
+    def _write(self) -> None:
+        try:
+            self._order = self._order[os.write(self._inlet, self._order) :]
+        except BlockingIOError:
+            return
+        except OSError:
+            # It has ended already; what it said, or did not, tells why.
+            self._order = self._order[:0]
+        if not self._order:
+            self._loop.remove_writer(self._inlet)
+
+    def _read(self) -> None:
+        try:
+            piece = os.read(self._outlet, _PIECE_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            piece = b""
+        if not piece:
+            self._leave(None)
+            return
+        *lines, rest = piece.split(b"\n")
+        for line in lines:
+            whole = b"".join((*self._pieces, line))
+            self._pieces, self._size = [], 0
+            if whole and (said := decode_line(whole)) is not None:
+                self._hear(said)
+        self._pieces.append(rest)
+        self._size += len(rest)
+        if self._size > _MAX_OUTPUT_BYTES:
+            self._conclude(Unusable(f"it is larger than {_MAX_OUTPUT_BYTES} bytes"))
+
+    def _hear(self, line: Line) -> None:
+        match line:
+            case Began():
+                self.began = True
+            case Progressed(text=text, data=data):
+                self._tell(text, data)
+            case Exited(status=status):
+                self._leave(status)
+            case _:
+                self._conclude(_ending_of(line))
+
+    def _leave(self, status: int | None) -> None:
+        self._loop.remove_reader(self._outlet)
+        self._conclude(_death(status, started=self.began))
+        if not self._gone.done():
+            self._gone.set_result(None)
+
+    def _conclude(self, ending: Ending) -> None:
+        if not self.over.done():
+            self.over.set_result(ending)
+
+
+def _ending_of(line: Gave | Raise | Unwritable | Unloadable) -> Ending:
+    match line:
+        case Gave(value=value, lossy=lossy):
+            return Returned(value, lossy)
+        case Raise(cut=True):
+            return Died(line.message, line.code or "cancelled")
+        case Raise():
+            return Raised(
+                ToolError(
+                    line.message,
+                    code=line.code,
+                    retryable=line.retryable,
+                    retry_after_s=line.retry_after_s,
+                    effect=line.effect,
+                )
+            )
+        case Unwritable(message=message):
+            return Unusable(message)
+        case Unloadable(message=message):
+            return Died(f"The tool could not be loaded: {message}", "worker_failed", started=False)
+
+
+def _death(status: int | None, *, started: bool) -> Died:
+    if status == -signal.SIGXCPU:
+        text = "The tool needed more processor time than it may use."
+        return Died(text, "cpu_limit", started=started)
+    how = "unexpectedly"
+    if status is not None:
+        how = f"with code {status}" if status >= 0 else f"by signal {-status}"
+    return Died(f"The tool's process ended {how}.", "worker_failed", started=started)
+
+
+def _raw(pipe: IO[bytes] | None) -> int:
+    if pipe is None:
+        raise RuntimeError("the process was started without its pipes")
+    os.set_blocking(pipe.fileno(), False)
+    return pipe.fileno()
+
+
+async def _until(
+    future: asyncio.Future[Ending] | asyncio.Future[None], delay_s: float | None
+) -> bool:
+    """Wait for *future* or *delay_s*; returns whether the caller was cancelled meanwhile."""
+    try:
+        await asyncio.wait((future,), timeout=delay_s)
+    except asyncio.CancelledError:
+        return True
+    return False

@@ -1,0 +1,184 @@
+"""The first of a tool's own two processes: it watches the other, and leaves nothing behind.
+
+It runs no code of the tool, so nothing can keep it from its work: whatever hangs, and even
+after the calling process was killed, the worker ends with all that it has started.
+
+    caller --order, end of file--> warden --fork--> worker --fork--> grandchildren
+    caller <------------- lines --------------------- worker
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+__all__ = ["GRACE_S", "main"]
+
+GRACE_S = 0.3
+"""How long a worker may take to end after TERM."""
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_IS_LINUX = sys.platform == "linux"
+_ROUNDS = 50
+
+
+def main() -> None:
+    """Read an order from standard input, have it worked on, and clean up."""
+    del sys.argv[1:]
+    order = _read_order()
+    if not order or _is_given_up():
+        return
+    bell = _listen()
+    warden = os.getpid()
+    if _IS_LINUX:
+        # Grandchildren whose parent has ended become ours, and are not lost from sight.
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGHUP)
+    worker = os.fork()
+    if worker == 0:
+        _become_worker(warden)
+        from upshot.tools.execution.child_main import work
+
+        work(order)
+    with suppress(OSError):
+        os.setpgid(worker, worker)
+    status = _Watch(worker, bell).run()
+    # An empty line first: a kill may have cut the worker's last one.
+    with suppress(OSError):
+        os.write(1, b'\n{"kind":"exited","status":%d}\n' % status)
+
+
+def _read_order() -> bytes:
+    pieces: list[bytes] = []
+    while piece := os.read(0, 1 << 16):
+        pieces.append(piece)
+        if piece.endswith(b"\n"):
+            return b"".join(pieces)
+    return b""
+
+
+def _is_given_up() -> bool:
+    """Whether the caller has gone on before the worker was even started."""
+    ready, _, _ = select.select([0], [], [], 0)
+    return bool(ready) and not os.read(0, 512)
+
+
+def _listen() -> int:
+    """Have signals written into a pipe; returns the end to read."""
+    bell, rope = os.pipe()
+    for end in (bell, rope):
+        os.set_blocking(end, False)
+    for number in (signal.SIGCHLD, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, lambda _number, _frame: None)
+    signal.set_wakeup_fd(rope)
+    return bell
+
+
+def _become_worker(warden: int) -> None:
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGCHLD, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    os.setpgid(0, 0)
+    if _IS_LINUX:
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != warden:
+        os._exit(1)
+
+
+def _prctl(option: int, value: int) -> None:
+    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+class _Watch:
+    """Waits for the end of the worker, or for the word to end it."""
+
+    def __init__(self, worker: int, bell: int) -> None:
+        self._worker = worker
+        self._bell = bell
+        self._status: int | None = None
+        self._kill_at: float | None = None
+
+    def run(self) -> int:
+        """Returns the worker's exit code, below 0 the signal that ended it."""
+        self._reap()
+        while self._status is None:
+            self._wait()
+            self._reap()
+        self._clear()
+        return self._status
+
+    def _wait(self) -> None:
+        watched = [self._bell] if self._kill_at is not None else [self._bell, 0]
+        left = None if self._kill_at is None else max(0.0, self._kill_at - time.monotonic())
+        ready, _, _ = select.select(watched, [], [], left)
+        told = os.read(self._bell, 512) if self._bell in ready else b""
+        is_over = 0 in ready and not os.read(0, 512)
+        if is_over or signal.SIGHUP in told or signal.SIGTERM in told:
+            self._signal_all(signal.SIGTERM)
+            self._kill_at = self._kill_at or time.monotonic() + GRACE_S
+        elif not ready:
+            self._signal_all(signal.SIGKILL)
+            self._kill_at = time.monotonic() + GRACE_S
+
+    def _reap(self) -> None:
+        with suppress(ChildProcessError):
+            while (found := os.waitpid(-1, os.WNOHANG))[0]:
+                if found[0] == self._worker:
+                    self._status = os.waitstatus_to_exitcode(found[1])
+
+    def _clear(self) -> None:
+        """Kill what the worker has left behind."""
+        # More than once: what is being killed may be starting another at that very moment.
+        for _ in range(_ROUNDS):
+            if not self._signal_all(signal.SIGKILL):
+                return
+            time.sleep(0.002)
+            self._reap()
+
+    def _signal_all(self, number: signal.Signals) -> bool:
+        """Signal the worker and all that come from it; returns whether there was any."""
+        if _IS_LINUX:
+            found = _descendants(os.getpid())
+            for pid in found:
+                _send(os.kill, pid, number)
+            return bool(found)
+        return _send(os.killpg, self._worker, number)
+
+
+def _send(kill: Callable[[int, int], None], target: int, number: int) -> bool:
+    try:
+        kill(target, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def _descendants(pid: int) -> list[int]:
+    """The processes that come from *pid*, also those in sessions of their own."""
+    children: dict[int, list[int]] = {}
+    for entry in os.scandir("/proc"):
+        if entry.name.isdecimal() and (parent := _parent_of(entry.name)):
+            children.setdefault(parent, []).append(int(entry.name))
+    found = list(children.get(pid, ()))
+    for one in found:
+        found += children.get(one, ())
+    return found
+
+
+def _parent_of(pid: str) -> int:
+    try:
+        # The name before it may hold anything, so what follows its last bracket is read.
+        state, parent = (
+            Path("/proc", pid, "stat").read_text("latin-1").rpartition(")")[2].split()[:2]
+        )
+    except (OSError, ValueError):
+        return 0
+    return 0 if state == "Z" else int(parent)

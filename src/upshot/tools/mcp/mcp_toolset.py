@@ -1,0 +1,249 @@
+"""McpTools: the tools of one MCP server."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from mcp import MCPError
+
+from upshot.contract.base.enums import Effect
+from upshot.contract.base.structs import JsonObject
+from upshot.errors import Misuse
+from upshot.tools.arguments.schema_faults import canonical_json
+from upshot.tools.definition.body import usable_schema
+from upshot.tools.definition.tool import Tool
+from upshot.tools.definition.tool_context import ToolContext
+from upshot.tools.mcp.connection import CannotConnect, Connection, Line
+from upshot.tools.mcp.mcp_calls import LineLost, exchange, not_done, reach, read_refusal
+
+if TYPE_CHECKING:
+    from mcp_types import Tool as Listed
+
+__all__ = ["McpTools", "Terms", "list_tools", "to_tool_name"]
+
+TOOL_CHANGED = "tool_changed"
+
+_MAX_PAGES = 100
+_MAX_NAME_CHARS = 64
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How a server's tools are taken.
+
+    Attributes:
+        namespace: Stands before every name.
+        trusted: Whether the server's annotations are believed.
+        include: Globs over the server's own names; None takes all.
+        exclude: Globs of what is left out.
+        timeout_s: Seconds for one call.
+        trust: The label of the results.
+        network: Whether the server itself is behind the network.
+        pins: Versions of the tools as they were accepted, by name; None accepts them as they are.
+    """
+
+    namespace: str
+    trusted: bool
+    include: tuple[str, ...] | None
+    exclude: tuple[str, ...]
+    timeout_s: float
+    trust: str
+    network: bool
+    pins: Mapping[str, str] | None
+
+    def takes(self, name: str) -> bool:
+        """Whether the tool that the server calls *name* is wanted."""
+        wanted = self.include is None or any(fnmatchcase(name, glob) for glob in self.include)
+        return wanted and not any(fnmatchcase(name, glob) for glob in self.exclude)
+
+
+class McpTools:
+    """The tools of one MCP server: an iterable of ``Tool``, made by ``open_mcp``."""
+
+    def __init__(self, connection: Connection, terms: Terms) -> None:
+        self._connection = connection
+        self._terms = terms
+        self._loop = asyncio.get_running_loop()
+        self._tools: dict[str, Tool] = {}
+        self._own_names: dict[str, str] = {}
+        self._prints: dict[str, str] = {}
+        self._changed: set[str] = set()
+        self._checked: Line | None = None
+        self._comparing = asyncio.Lock()
+
+    def __repr__(self) -> str:
+        return f"McpTools({list(self._tools)})"
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __getitem__(self, name: str) -> Tool:
+        """The tool called *name*, with the namespace or without.
+
+        Raises:
+            KeyError: There is none.
+        """
+        return self._tools.get(name) or self._tools[to_tool_name(self._terms.namespace, name)]
+
+    @property
+    def pins(self) -> dict[str, str]:
+        """Versions of the tools by name, to be kept and handed to ``open_mcp(pins=...)``."""
+        return {tool.name: tool.version for tool in self._tools.values()}
+
+    @property
+    def changed(self) -> frozenset[str]:
+        """Tools that the server describes otherwise than when they were first listed.
+
+        Calls of them fail until the tool set is opened anew.
+        """
+        return frozenset(self._own_names[name] for name in self._changed)
+
+    async def load(self) -> None:
+        """List the server's tools.
+
+        Raises:
+            Misuse: It has none that is wanted, or two of them with one name.
+            CannotConnect: The server cannot be reached, or does not list them in time.
+            MCPError, ...: What the connection raises.
+        """
+        line = await self._connection.open()
+        timeout_s = self._terms.timeout_s
+        try:
+            # Apart from the start, whose own wait knows what the server wrote meanwhile.
+            async with asyncio.timeout(timeout_s):
+                listed = await list_tools(line)
+        except TimeoutError:
+            raise CannotConnect(f"it did not list its tools within {timeout_s:g} s") from None
+        for one in listed:
+            if self._terms.takes(one.name):
+                self._add(one)
+        self._checked = line
+        if not self._tools and self._terms.include is not None:
+            names = ", ".join(one.name for one in listed) or "none"
+            raise Misuse(
+                f"open_mcp({self._terms.namespace!r}): include= matches no tool; it has: {names}"
+            )
+
+    def _add(self, listed: Listed) -> None:
+        tool = self._make(listed)
+        if tool.name in self._tools:
+            raise Misuse(f"the MCP server has two tools called {listed.name!r}")
+        pins = self._terms.pins
+        if pins is not None and pins.get(tool.name) != tool.version:
+            tool = tool.but(approval=True)
+        self._tools[tool.name] = tool
+        self._own_names[listed.name] = tool.name
+        self._prints[listed.name] = _print_of(listed)
+
+    def _make(self, listed: Listed) -> Tool:
+        name, terms = listed.name, self._terms
+        said = listed.annotations if terms.trusted else None
+        reads = bool(said and said.read_only_hint)
+        effect = Effect.READ if reads else Effect.WRITE
+        if said and said.destructive_hint and not reads:
+            effect = Effect.DESTRUCTIVE
+        # By the protocol the hint says something only of tools that write.
+        idempotent = bool(said and said.idempotent_hint and not reads)
+        hints = listed.annotations
+
+        async def call(context: ToolContext, arguments: JsonObject) -> object:
+            return await self._call(name, arguments, context, safe=reads or idempotent)
+
+        own_name = to_tool_name(terms.namespace, name)
+        return Tool.from_schema(
+            own_name,
+            listed.description or listed.title or "",
+            usable_schema(own_name, listed.input_schema),
+            call,
+            effect=effect,
+            idempotent=idempotent,
+            # Words that make it stricter are taken from anybody.
+            network=terms.network or bool(hints and hints.open_world_hint),
+            timeout_s=terms.timeout_s,
+            error_key=None,
+            trust=terms.trust,
+        )
+
+    async def _call(
+        self, name: str, arguments: JsonObject, context: ToolContext, *, safe: bool
+    ) -> object:
+        if asyncio.get_running_loop() is not self._loop:
+            raise not_done("its MCP server was opened in another event loop", retryable=False)
+        for last in (False, True):
+            line = await reach(self._connection)
+            try:
+                await self._check(name, line)
+                return await exchange(line, name, arguments, context)
+            except LineLost as lost:
+                # Only what never left, or is as good twice as once, is sent again; and that
+                # once, for it may be what the server dies of.
+                if last or (lost.sent and not safe):
+                    raise lost.told(safe=safe) from lost
+        raise AssertionError("the last try returns or raises")
+
+    async def _check(self, name: str, line: Line) -> None:
+        # Calls that run together wait for the one look that says whether they may go.
+        async with self._comparing:
+            await self._compare(line)
+        if name in self._changed:
+            raise not_done(
+                f"the server has changed {name} since it was listed; somebody has to look "
+                "at it and open the tool set anew before it is called",
+                code=TOOL_CHANGED,
+                retryable=False,
+            )
+
+    async def _compare(self, line: Line) -> None:
+        """Look whether the tools are still what they were when they were first listed."""
+        if line is self._checked and not line.stale:
+            return
+        # Unchecked until the list is here, whatever ends the wait for it.
+        self._checked, line.stale = None, False
+        try:
+            listed = await list_tools(line)
+        except Exception as error:  # a server may fail in any way; the call was not made
+            if isinstance(error, MCPError) and isinstance(read_refusal(line, error), LineLost):
+                raise LineLost(sent=False) from error
+            raise not_done(f"the server does not list its tools: {error}") from error
+        now = {one.name: _print_of(one) for one in listed}
+        self._changed = {name for name, then in self._prints.items() if now.get(name) != then}
+        self._checked = line
+
+
+async def list_tools(line: Line) -> list[Listed]:
+    """All tools of a server, page by page."""
+    listed: list[Listed] = []
+    cursor: str | None = None
+    for _ in range(_MAX_PAGES):
+        page = await line.client.list_tools(cursor=cursor)
+        listed += page.tools
+        cursor = page.next_cursor
+        if not cursor:
+            break
+    return listed
+
+
+def to_tool_name(namespace: str, name: str) -> str:
+    """The name under which a model calls what the server calls *name*."""
+    whole = f"{namespace}_{name}"
+    plain = _NOT_IN_NAMES.sub("_", whole)
+    if plain == whole and len(whole) <= _MAX_NAME_CHARS:
+        return whole
+    # So that two names do not become one.
+    digest = hashlib.sha256(whole.encode()).hexdigest()[:8]
+    return f"{plain[: _MAX_NAME_CHARS - 9]}_{digest}"
+
+
+def _print_of(listed: Listed) -> str:
+    said = canonical_json([listed.description, listed.input_schema])
+    return hashlib.sha256(said).hexdigest()

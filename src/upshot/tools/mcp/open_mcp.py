@@ -1,0 +1,109 @@
+"""open_mcp: an MCP server's tools for as long as a block runs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from upshot.async_context import block
+from upshot.contract.base.checks import check_amount
+from upshot.errors import Misuse, need_of_extra
+from upshot.tools.mcp.server_address import Server, describe_server
+from upshot.tools.secrets import UNTRUSTED
+
+if TYPE_CHECKING:
+    from upshot.tools.mcp.mcp_toolset import McpTools
+
+__all__ = ["open_mcp"]
+
+
+@block("upshot.open_mcp(...)", "tools")
+async def open_mcp(
+    namespace: str,
+    *,
+    command: str | Sequence[str] | None = None,
+    url: str | None = None,
+    trusted: bool = False,
+    include: Iterable[str] | None = None,
+    exclude: Iterable[str] = (),
+    timeout_s: float = 30,
+    env: Mapping[str, str] | None = None,
+    cwd: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    trust: Literal["untrusted", ""] | None = None,
+    pins: Mapping[str, str] | None = None,
+) -> AsyncGenerator[McpTools]:
+    """Open an MCP server's tools.
+
+    ::
+
+        async with open_mcp("files", command="npx -y some-server /data") as files:
+            result = await run(Agent("a", model=..., tools=[files]), "...")
+
+    A connection that broke is made anew at the next call. A write that may have arrived is
+    never sent again: its effect is unknown. A tool that the server describes otherwise than
+    when it was first listed is not called any more (code ``tool_changed``).
+
+    Args:
+        namespace: Stands before each tool's name, with ``_`` between.
+        command: A program to start, which is spoken to over its standard input and output.
+        url: A streamable HTTP endpoint instead.
+        trusted: Whether the server's annotations are believed. Else every tool of it is a
+            write that is not idempotent.
+        include: Globs over the server's own names; None takes all.
+        exclude: Globs over the server's own names that are left out.
+        timeout_s: Seconds for the start, for the first list of its tools and for each call.
+        env: Variables for the program, which inherits only a few harmless ones.
+        cwd: The folder that the program starts in.
+        headers: Sent with every HTTP request.
+        trust: The label of its results: "untrusted", or "" for a server whose words may be
+            taken like your own; None is "untrusted" unless the server is *trusted*.
+        pins: What an earlier ``McpTools.pins`` was; a tool that is new or differs asks for
+            approval.
+
+    Yields:
+        The tool set, an iterable of tools; it can be used in the same event loop until the
+        block ends. The server's process ends with the block.
+
+    Raises:
+        Misuse: The server does not start, does not answer in time or speaks no MCP; nothing
+            matches *include*; or an argument cannot be used.
+    """
+    server = describe_server(command, url, env=env, cwd=cwd, headers=headers)
+    check_amount("open_mcp(timeout_s=)", timeout_s, above=0)
+    if trust not in (None, "", UNTRUSTED):
+        raise Misuse(f'open_mcp(trust={trust!r}): give "untrusted", "" or None')
+    if isinstance(include, str) or isinstance(exclude, str):
+        raise Misuse("open_mcp: include= and exclude= are lists of globs")
+    try:
+        from upshot.tools.mcp.connection import Connection
+        from upshot.tools.mcp.mcp_toolset import McpTools, Terms
+    except ModuleNotFoundError as error:
+        raise Misuse(need_of_extra("open_mcp", "mcp")) from error
+    terms = Terms(
+        namespace=namespace,
+        trusted=trusted,
+        include=None if include is None else tuple(include),
+        exclude=tuple(exclude),
+        timeout_s=timeout_s,
+        trust=("" if trusted else UNTRUSTED) if trust is None else trust,
+        network=bool(server.url),
+        pins=pins,
+    )
+    connection = Connection(server, timeout_s=timeout_s)
+    try:
+        tools = McpTools(connection, terms)
+        await _load(tools, namespace, server)
+        yield tools
+    finally:
+        await connection.aclose()
+
+
+async def _load(tools: McpTools, namespace: str, server: Server) -> None:
+    where = server.url or " ".join(server.command)
+    try:
+        await tools.load()
+    except Misuse:
+        raise
+    except Exception as error:  # a server may fail in any way; the caller gets one kind of word
+        raise Misuse(f"the MCP server {namespace!r} ({where}) cannot be used: {error}") from error

@@ -1,0 +1,53 @@
+"""Server: where an MCP server is and how it is started."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from upshot.errors import Misuse
+
+__all__ = ["Server", "describe_server"]
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where an MCP server is and how it is started.
+
+    Attributes:
+        command: The program and its arguments; empty for a server behind *url*.
+        url: Its streamable HTTP endpoint; "" for a program.
+        env: Variables for the program beside the few harmless ones that it inherits.
+        cwd: The folder that it starts in, None for the current one.
+        headers: Sent with every HTTP request.
+    """
+
+    command: tuple[str, ...]
+    url: str
+    env: dict[str, str]
+    cwd: str | None
+    headers: dict[str, str]
+
+
+def describe_server(
+    command: str | Sequence[str] | None,
+    url: str | None,
+    *,
+    env: Mapping[str, str] | None,
+    cwd: str | None,
+    headers: Mapping[str, str] | None,
+) -> Server:
+    """Make a ``Server`` of what a caller said.
+
+    Raises:
+        Misuse: Not exactly one of *command* and *url* is given, or it cannot be one.
+    """
+    if (command is None) == (url is None):
+        raise Misuse("open_mcp takes either command= or url=")
+    if url is not None and not url.startswith(("http://", "https://")):
+        raise Misuse(f"open_mcp(url={url!r}): give an address that begins with http:// or https://")
+    words = shlex.split(command) if isinstance(command, str) else list(command or ())
+    if url is None and not words:
+        raise Misuse("open_mcp(command=...) is empty: give the program and its arguments")
+    return Server(tuple(words), url or "", dict(env or {}), cwd, dict(headers or {}))

@@ -1,0 +1,189 @@
+"""Rate limits and circuit breakers of tools; active time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from upshot.contract.base.enums import DeniedReason, ErrorCode
+from upshot.contract.protocols import Clock
+from upshot.contract.tool_calls import ToolOutcome, outcome_is_error
+from upshot.tools.definition.tool import Tool
+from upshot.tools.definition.tool_options import Circuit, Rate
+
+__all__ = ["RateLimiter", "ActiveTime"]
+
+_CANCELLED = ErrorCode("cancelled")
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """Calls that are free, as of a moment."""
+
+    free: float
+    at: float
+
+    def refill(self, rate: Rate, now: float) -> float:
+        gained = (now - self.at) * rate.calls / rate.per_s
+        self.free, self.at = min(float(rate.calls), self.free + gained), now
+        return self.free
+
+
+@dataclass(slots=True)
+class _Breaker:
+    """Failures in a row, since when the circuit is open, and whether a call is trying it."""
+
+    failures: int = 0
+    opened_at: float | None = None
+    trying: bool = False
+
+
+class RateLimiter:
+    """Counts the calls of tools that declare a ``rate`` or a ``circuit``.
+
+    Args:
+        clock: Time.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._buckets: dict[str, _Bucket] = {}
+        self._breakers: dict[str, _Breaker] = {}
+
+    def refusal(self, tool: Tool) -> tuple[DeniedReason, str] | None:
+        """Why *tool* may not be called now, None if it may."""
+        if tool.rate is None and tool.circuit is None:
+            return None
+        now = self._clock.monotonic()
+        if tool.circuit is not None and (wait_s := self._open_for(tool, tool.circuit, now)):
+            return DeniedReason.CIRCUIT_OPEN, f"{tool.name} failed too often; {_told(wait_s)}"
+        if tool.rate is not None and (wait_s := self._full_for(tool, tool.rate, now)):
+            return DeniedReason.RATE_LIMITED, f"{tool.name} was called too often; {_told(wait_s)}"
+        return None
+
+    def claim(self, tool: Tool) -> None:
+        """Count a call that is going to run."""
+        if tool.rate is not None:
+            self._bucket(tool, tool.rate).free -= 1
+        breaker = self._breakers.get(tool.name)
+        if breaker is not None and breaker.opened_at is not None:
+            breaker.trying = True
+
+    def unclaim(self, tool: Tool) -> None:
+        """Take back a count: the body did not start."""
+        if tool.rate is not None:
+            self._bucket(tool, tool.rate).free += 1
+        if tool.name in self._breakers:
+            self._breakers[tool.name].trying = False
+
+    def note(self, tool: Tool, outcome: ToolOutcome) -> None:
+        """Take in what came of a call that ran."""
+        if tool.circuit is None:
+            return
+        breaker = self._breakers.setdefault(tool.name, _Breaker())
+        breaker.trying = False
+        if not outcome_is_error(outcome):
+            self._breakers[tool.name] = _Breaker()
+        elif outcome.code != _CANCELLED:
+            breaker.failures += 1
+            if breaker.failures >= tool.circuit.failures:
+                breaker.opened_at = self._clock.monotonic()
+
+    def _bucket(self, tool: Tool, rate: Rate) -> _Bucket:
+        if tool.name not in self._buckets:
+            self._buckets[tool.name] = _Bucket(float(rate.calls), self._clock.monotonic())
+        return self._buckets[tool.name]
+
+    def _full_for(self, tool: Tool, rate: Rate, now: float) -> float:
+        """Seconds until a call is free, 0 for now."""
+        free = self._bucket(tool, rate).refill(rate, now)
+        # Not below 1: sums of fractions may end a hair under it.
+        return 0.0 if free > 1 - 1e-9 else (1 - free) * rate.per_s / rate.calls
+
+    def _open_for(self, tool: Tool, circuit: Circuit, now: float) -> float:
+        """Seconds until the tool may be tried again, 0 for now."""
+        breaker = self._breakers.get(tool.name)
+        if breaker is None or breaker.opened_at is None:
+            return 0.0
+        left = breaker.opened_at + circuit.open_s - now
+        # Another call is trying it; what comes of that is not known yet.
+        return circuit.open_s if breaker.trying else max(0.0, left)
+
+
+def _told(wait_s: float) -> str:
+    return f"call it again in {math.ceil(wait_s)} s at the earliest"
+
+
+class ActiveTime:
+    """Counts time, but for that in which a person is asked.
+
+    Args:
+        clock: Time.
+        limit_s: How many seconds there are; with an *outer* one, the lesser of both counts.
+        spent_s: How many of them were used before.
+        outer: That of the run round this one, which rests too while somebody is asked here.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        limit_s: float,
+        *,
+        spent_s: float = 0.0,
+        outer: ActiveTime | None = None,
+    ) -> None:
+        self.limit_s: float = limit_s
+        self._clock = clock
+        self._outer = outer
+        # While it rests, the moment up to which it has counted.
+        self._rests_at: float | None = None
+        self._asked = 0
+        self._over_at = clock.monotonic() + limit_s - spent_s
+        self._goes_on: Callable[[], None] | None = None
+
+    def left_s(self) -> float:
+        """Seconds that are left, below 0 when they are over."""
+        left = self.own_left_s()
+        return left if self._outer is None else min(left, self._outer.left_s())
+
+    def own_left_s(self) -> float:
+        """The same, but for what the run round this one has left."""
+        now = self._clock.monotonic() if self._rests_at is None else self._rests_at
+        return self._over_at - now
+
+    @property
+    def rests(self) -> bool:
+        """Whether somebody is asked at the moment."""
+        return self._rests_at is not None
+
+    @contextmanager
+    def asking(self) -> Generator[None]:
+        """Rest while somebody is asked."""
+        self._stop()
+        try:
+            yield
+        finally:
+            self._go_on()
+
+    def watch(self, goes_on: Callable[[], None] | None) -> None:
+        """Call *goes_on* whenever it counts again, None calls nobody any more."""
+        self._goes_on = goes_on
+
+    def _stop(self) -> None:
+        self._asked += 1
+        if self._asked == 1:
+            self._rests_at = self._clock.monotonic()
+        if self._outer is not None:
+            self._outer._stop()
+
+    def _go_on(self) -> None:
+        if self._outer is not None:
+            self._outer._go_on()
+        self._asked -= 1
+        if self._asked == 0 and self._rests_at is not None:
+            self._over_at += self._clock.monotonic() - self._rests_at
+            self._rests_at = None
+            if self._goes_on is not None:
+                self._goes_on()

@@ -1,0 +1,276 @@
+"""A reply while it is read, and its finish reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Final, Protocol, TypeAlias, cast
+
+import msgspec
+
+from upshot.contract.base.enums import ErrorCode, FinishReason, Origin
+from upshot.contract.base.structs import Json, JsonObject, Local
+from upshot.contract.error import AgentError
+from upshot.contract.message import Reasoning
+from upshot.contract.model_calls import ModelResponse, ReasoningDelta, TextDelta, ToolCallDelta
+from upshot.contract.tool_calls import ToolCall
+from upshot.contract.usage import Cost, RateLimitState, Usage
+from upshot.errors import Misuse
+from upshot.wire.decoding import as_object
+from upshot.wire.error_classification import classify_error_object
+from upshot.wire.headers import read_request_id, to_raw_headers
+from upshot.wire.rate_limits import find_rate_limit_state
+
+__all__ = [
+    "ReplyAccumulator",
+    "StreamEvent",
+    "SurfaceStream",
+    "UNFINISHED",
+    "parse_finish_reason",
+    "settle_finish",
+    "to_reported_cost",
+]
+
+_WORDS: dict[FinishReason, str] = {
+    FinishReason.STOP: "stop end_turn stop_sequence eos eos_token completed complete done finish",
+    FinishReason.LENGTH: (
+        "length max_tokens max_output_tokens model_length max_length max_new_tokens token_limit "
+        "model_context_window_exceeded context_window_exceeded"
+    ),
+    FinishReason.TOOL_USE: (
+        "tool_calls tool_call tool_use tooluse function_call unexpected_tool_call"
+    ),
+    FinishReason.CONTENT_FILTER: (
+        "content_filter content_filtered refusal safety recitation blocklist prohibited_content "
+        "guardrail guardrail_intervened guardrails spii image_safety image_prohibited_content "
+        "image_recitation language model_armor error_toxic sensitive"
+    ),
+    FinishReason.ERROR: (
+        "error failed malformed_function_call malformed_tool_use malformed_model_output "
+        "malformed_tool_call malformed_response missing_thought_signature too_many_tool_calls "
+        "network_error insufficient_system_resource"
+    ),
+    FinishReason.ABORTED: "aborted abort cancelled canceled user_cancelled",
+}
+# Written by reason above, since that is how they are read; looked up by word here.
+_REASON_OF = {word: reason for reason, words in _WORDS.items() for word in words.split()}
+
+UNFINISHED = frozenset(
+    {"queued", "in_progress", "pause_turn", "incomplete", "finish_reason_unspecified", "null", ""}
+)
+"""Words that say: not over."""
+
+
+def parse_finish_reason(text: str) -> FinishReason | None:
+    """Read a provider's word for why the model stopped.
+
+    Letter case does not matter, and "-" counts as "_". An unknown word means stop: something
+    ended, and nothing says that it went badly.
+
+    Returns:
+        The reason; None for a word that says that it is not over, or for none at all.
+    """
+    if text in _REASON_OF:
+        return _REASON_OF[text]
+    word = text.strip().lower().replace("-", "_")
+    if word in UNFINISHED:
+        return None
+    return _REASON_OF.get(word, FinishReason.STOP)
+
+
+def settle_finish(reason: FinishReason | None, *, calls: bool) -> FinishReason | None:
+    """Weigh the word against what came: calls beside a stop were the reason to stop.
+
+    Args:
+        reason: What the word says.
+        calls: Whether the reply has calls that the client shall carry out.
+    """
+    return FinishReason.TOOL_USE if calls and reason is FinishReason.STOP else reason
+
+
+StreamEvent: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta
+"""What a stream gives while it runs."""
+
+# One xAI tick is a ten-billionth of a dollar.
+_TICK_DIGITS: Final = -10
+
+
+class SurfaceStream(Protocol):
+    """One surface's reader of stream events; it writes into the draft that it was made with."""
+
+    def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
+        """Take one event and give the deltas in it."""
+        ...
+
+    def finish(self) -> None:
+        """Put what was gathered into the draft."""
+        ...
+
+
+class ReplyAccumulator(msgspec.Struct):
+    """What has been read of one reply.
+
+    Attributes:
+        provider: Whom it came from.
+        fields: Normalised headers.
+        now: When it came, in unix seconds.
+        id: The provider's id of the reply.
+        model: The model as the reply names it.
+        text: Pieces of the visible text.
+        refusal: Pieces of a refusal.
+        reasoning: What the model thought.
+        calls: Calls that the client shall carry out.
+        settled_calls: How many of them the provider has already seen answered.
+        server_tools: What the provider did itself, by block type.
+        searches: How many searches of the web the provider charges for.
+        service_tier: In which way it was served, which its price depends on.
+        finish_raw: The provider's word for why it stopped.
+        blocked: Whether that word says why the prompt was not even answered.
+        usage: Tokens, None while none were told.
+        usage_raw: As it came.
+        total_tokens_reported: The provider's own sum.
+        cost: What the provider says that it costs.
+        error: What went wrong.
+        done: Whether the stream said that it is over; None where the reply is no stream.
+        raw: The document, where the reply was one.
+    """
+
+    provider: str
+    fields: Mapping[str, str]
+    now: float
+    id: str = ""
+    model: str = ""
+    text: list[str] = []
+    refusal: list[str] = []
+    reasoning: list[Reasoning] = []
+    calls: list[ToolCall] = []
+    settled_calls: int = 0
+    server_tools: list[Json] = []
+    searches: int = 0
+    service_tier: str = ""
+    finish_raw: str = ""
+    blocked: bool = False
+    usage: Usage | None = None
+    usage_raw: JsonObject | None = None
+    total_tokens_reported: int | None = None
+    cost: Cost | None = None
+    error: AgentError | None = None
+    done: bool | None = None
+    raw: Json = None
+
+    def fail(self, error: Json) -> None:
+        """Keep the first error object that came inside the reply."""
+        if self.error is None:
+            self.error = classify_error_object(
+                error, fields=self.fields, provider=self.provider, now=self.now
+            )
+
+    def fail_unreadable(self, message: str) -> None:
+        """Note that the reply was not what the surface sends."""
+        if self.error is None:
+            self.error = AgentError(
+                ErrorCode.SERVER_ERROR, message, retryable=True, origin=Origin.MODEL
+            )
+
+    def to_response(self) -> ModelResponse:
+        """Make the response of all that was read."""
+        finish = self._finish()
+        error = self.error or self._error_of_finish(finish)
+        usage = self.usage or Usage(api_calls=1, unmeasured_calls=1)
+        return ModelResponse(
+            content="".join(self.text) or None,
+            tool_calls=tuple(self.calls),
+            reasoning=tuple(self.reasoning),
+            refusal="".join(self.refusal) or None,
+            usage=usage,
+            cost=self.cost,
+            finish_reason=FinishReason.ERROR if error is not None else finish,
+            error=error,
+            rate_limit=self._rate_limit(error),
+            provider_data=self._provider_data(error),
+            local=None if self.raw is None else Local(raw=self.raw),
+        )
+
+    def _finish(self) -> FinishReason | None:
+        if not self.finish_raw:
+            return None
+        if self.blocked:
+            return FinishReason.CONTENT_FILTER
+        reason = parse_finish_reason(self.finish_raw)
+        return settle_finish(reason, calls=len(self.calls) > self.settled_calls)
+
+    def _error_of_finish(self, finish: FinishReason | None) -> AgentError | None:
+        if finish is not FinishReason.ERROR:
+            return None
+        malformed = "malformed" in self.finish_raw.lower()
+        return AgentError(
+            ErrorCode.INVALID_OUTPUT if malformed else ErrorCode.SERVER_ERROR,
+            f"the model stopped with {self.finish_raw}",
+            type=self.finish_raw,
+            retryable=True,
+            origin=Origin.MODEL,
+        )
+
+    def _rate_limit(self, error: AgentError | None) -> RateLimitState | None:
+        # A refused request says so even where all windows look open.
+        return find_rate_limit_state(
+            self.fields,
+            now=self.now,
+            retry_after=error.retry_after_s if error is not None else None,
+            limited=error is not None and error.code == ErrorCode.RATE_LIMIT,
+        )
+
+    def _provider_data(self, error: AgentError | None) -> JsonObject:
+        told: JsonObject = {
+            "provider": self.provider,
+            "model": self.model,
+            # The body has the id where a gateway dropped the header.
+            "request_id": read_request_id(self.fields) or _request_id(self.raw),
+            "raw_headers": cast("JsonObject", to_raw_headers(self.fields)),
+            "finish_raw": self.finish_raw,
+            "usage_raw": self.usage_raw,
+            "server_tools": self.server_tools,
+            "web_searches": self.searches,
+            "service_tier": self.service_tier,
+        }
+        # What is not known is not there, rather than empty.
+        data: JsonObject = {name: value for name, value in told.items() if value}
+        if self.total_tokens_reported is not None:
+            data["total_tokens_reported"] = self.total_tokens_reported
+        if error is not None:
+            facts = {
+                "error_message": error.message,
+                "error_type_raw": error.type,
+                "error_code_raw": error.provider_code,
+            }
+            data.update({name: fact for name, fact in facts.items() if fact})
+        if self.done is not None:
+            data["stream_done"] = self.done
+        return data
+
+
+def to_reported_cost(usage: JsonObject) -> Cost | None:
+    """The cost that a usage object reports, in any provider's way; None where it reports none."""
+    ticks, cost = usage.get("cost_in_usd_ticks"), usage.get("cost")
+    if ticks is None and cost is None:
+        return None
+    if isinstance(ticks, int) and not isinstance(ticks, bool) and ticks >= 0:
+        return _reported(Decimal(ticks).scaleb(_TICK_DIGITS))
+    amount = as_object(cost).get("total_cost") if isinstance(cost, dict) else cost
+    if isinstance(amount, bool) or not isinstance(amount, (int, float)) or amount < 0:
+        return None
+    # A float counts as the digits it is printed with.
+    return _reported(Decimal(str(amount)))
+
+
+def _reported(amount: Decimal) -> Cost | None:
+    try:
+        return Cost(total=amount, estimated=False, source="reported")
+    except Misuse:
+        # NaN, or so large or small that nobody can have meant it.
+        return None
+
+
+def _request_id(document: Json) -> str | None:
+    found = as_object(document).get("request_id")
+    return found if isinstance(found, str) else None

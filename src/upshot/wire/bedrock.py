@@ -1,0 +1,426 @@
+"""Amazon Bedrock: Converse and InvokeModel replies and streams.
+
+The Converse surface: replies of Amazon Bedrock, whole and streamed.
+
+Source:
+    https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html and
+    .../API_runtime_ConverseStream.html, read November 2025, and recorded replies.
+
+The InvokeModel surface: each maker's own reply, handed through by Amazon Bedrock.
+
+Source:
+    https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters.html and the pages for
+    Amazon, Anthropic, Cohere, DeepSeek, Meta, Mistral and OpenAI under it, read November 2025, and
+    recorded replies of Anthropic's models.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.message import Reasoning
+from upshot.contract.model_calls import ReasoningDelta, TextDelta, ToolCallDelta
+from upshot.contract.tool_calls import ToolCall
+from upshot.contract.usage import Usage
+from upshot.wire.accumulator import ReplyAccumulator, StreamEvent, SurfaceStream
+from upshot.wire.chat import ChatStream, read_chat
+from upshot.wire.decoding import as_count, as_list, as_object, as_text, parse_object
+from upshot.wire.messages import MessagesStream, read_messages
+from upshot.wire.streams import EXCEPTION
+
+__all__ = ["ConverseStream", "InvokeStream", "read_converse", "read_invoke"]
+
+_TEXTS: Final = ("text", "reasoningContent", "citationsContent")
+# What a block may hold that is neither the model's words nor a tool's work.
+_MEDIA: Final = frozenset(
+    {"image", "video", "audio", "document", "cachePoint", "guardContent", "citation"}
+)
+
+
+def read_converse(document: JsonObject, draft: ReplyAccumulator) -> None:
+    """Read a whole reply into *draft*."""
+    content = as_object(as_object(document.get("output")).get("message")).get("content")
+    if document.get("error"):
+        draft.fail(document)
+    elif not isinstance(content, list):
+        # An exception of Bedrock is no more than its message.
+        _fail_bare(document, draft)
+    _read_usage(as_object(document.get("usage")), draft)
+    draft.finish_raw = as_text(document.get("stopReason"))
+    _add_blocks((_Block(as_object(item)) for item in as_list(content)), draft)
+
+
+class ConverseStream:
+    """Reads the events of one streamed reply into a draft."""
+
+    __slots__ = ("_blocks", "_calls", "_draft")
+
+    def __init__(self, draft: ReplyAccumulator) -> None:
+        self._draft = draft
+        self._blocks: dict[int, _Block] = {}
+        self._calls = 0
+
+    def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
+        """Take one event and give the deltas in it."""
+        match name:
+            case "contentBlockDelta":
+                return self._read_delta(document)
+            case "contentBlockStart":
+                return self._start_block(document)
+            case "messageStop":
+                self._draft.finish_raw = as_text(document.get("stopReason"))
+            case "metadata":
+                # The last event, after messageStop.
+                self._draft.done = True
+                _read_usage(as_object(document.get("usage")), self._draft)
+            case _ if name == EXCEPTION:
+                self._draft.fail(document)
+            case _:
+                pass
+        return []
+
+    def finish(self) -> None:
+        """Put the blocks into the draft."""
+        _add_blocks((block for _, block in sorted(self._blocks.items())), self._draft)
+
+    def _start_block(self, document: JsonObject) -> list[StreamEvent]:
+        block = self._blocks[self._index(document)] = _Block(as_object(document.get("start")))
+        if not block.is_call:
+            return []
+        # The index counts blocks of all kinds; a delta's counts calls.
+        block.call = self._calls
+        self._calls += 1
+        return [ToolCallDelta(index=block.call, call_id=block.call_id, name=block.name)]
+
+    def _read_delta(self, document: JsonObject) -> list[StreamEvent]:
+        # Text and thoughts come without a start.
+        block = self._blocks.setdefault(self._index(document), _Block({}))
+        return block.add(as_object(document.get("delta")))
+
+    def _index(self, document: JsonObject) -> int:
+        index = as_count(document.get("contentBlockIndex"))
+        return max(self._blocks, default=0) if index is None else index
+
+
+@dataclass(slots=True)
+class _Block:
+    """One content block and, in a stream, the pieces that came after its start.
+
+    Attributes:
+        start: The block as it began, or all of it.
+        text: What was said.
+        thought: What was thought.
+        inputs: What a call was given.
+        call: Which call it is, if it is one.
+    """
+
+    start: JsonObject
+    text: list[str] = field(default_factory=list[str])
+    thought: list[str] = field(default_factory=list[str])
+    inputs: list[str] = field(default_factory=list[str])
+    signature: str = ""
+    redacted: str = ""
+    call: int = 0
+
+    @property
+    def use(self) -> JsonObject:
+        return as_object(self.start.get("toolUse"))
+
+    @property
+    def is_call(self) -> bool:
+        """Whether it is a call that the client shall carry out."""
+        return bool(self.use) and self.use.get("type") != "server_tool_use"
+
+    @property
+    def call_id(self) -> str:
+        return as_text(self.use.get("toolUseId"))
+
+    @property
+    def name(self) -> str:
+        return as_text(self.use.get("name"))
+
+    def add(self, delta: JsonObject) -> list[StreamEvent]:
+        """Keep a piece, and give it as deltas."""
+        # A delta has one member, and mostly it is this one.
+        if text := as_text(delta.get("text")) or _cited(delta):
+            self.text.append(text)
+            return [TextDelta(text=text)]
+        events: list[StreamEvent] = []
+        thought = as_object(delta.get("reasoningContent"))
+        # A stream has the fields of the inner object beside the outer one's.
+        thought = {**as_object(thought.get("reasoningText")), **thought}
+        if text := as_text(thought.get("text")):
+            self.thought.append(text)
+            events.append(ReasoningDelta(text=text))
+        self.signature += as_text(thought.get("signature"))
+        self.redacted += as_text(thought.get("redactedContent"))
+        text = as_text(as_object(delta.get("toolUse")).get("input"))
+        if text:
+            self.inputs.append(text)
+        if text and self.is_call:
+            call_id, name = self.call_id, self.name
+            events.append(
+                ToolCallDelta(index=self.call, call_id=call_id, name=name, arguments=text)
+            )
+        return events
+
+    def to_reasoning(self, provider: str) -> Reasoning | None:
+        """The thought, or what stands for one that was withheld; None where it is neither."""
+        if self.redacted:
+            return Reasoning(signature=self.redacted, provider=provider, redacted=True)
+        text = "".join(self.thought)
+        if not text and not self.signature:
+            return None
+        return Reasoning(text=text, signature=self.signature or None, provider=provider)
+
+    def to_call(self, fallback_id: str) -> ToolCall:
+        """The call; input that came in pieces stays the text that it was."""
+        arguments = "".join(self.inputs) or as_object(self.use.get("input"))
+        return ToolCall(self.call_id or fallback_id, self.name, arguments)
+
+
+def _cited(delta: JsonObject) -> str:
+    """The text of a block whose sources are given, for it is said like any other."""
+    cited = as_object(delta.get("citationsContent"))
+    return "".join(as_text(as_object(item).get("text")) for item in as_list(cited.get("content")))
+
+
+def _add_blocks(blocks: Iterable[_Block], draft: ReplyAccumulator) -> None:
+    for block in blocks:
+        block.add({name: block.start[name] for name in _TEXTS if name in block.start})
+        draft.text += block.text
+        if (thought := block.to_reasoning(draft.provider)) is not None:
+            draft.reasoning.append(thought)
+        if block.is_call:
+            draft.calls.append(block.to_call(f"call_{draft.id or 'reply'}_{len(draft.calls)}"))
+        else:
+            draft.server_tools += _server_tools(block.start)
+
+
+def _server_tools(start: JsonObject) -> list[str]:
+    """What the provider did itself, by type."""
+    named = ((name, as_object(value)) for name, value in start.items())
+    return [
+        as_text(inner.get("type")) or name
+        for name, inner in named
+        if inner and name not in _TEXTS and name not in _MEDIA
+    ]
+
+
+def _fail_bare(document: JsonObject, draft: ReplyAccumulator) -> None:
+    words = ("message", "Message", "__type")
+    told = {name: value for name in words if isinstance(value := document.get(name), str)}
+    if told:
+        draft.fail({**told})
+    else:
+        draft.fail_unreadable("the reply has no message")
+
+
+def _read_usage(usage: JsonObject, draft: ReplyAccumulator) -> None:
+    if not usage:
+        return
+    uncached = as_count(usage.get("inputTokens"))
+    read = _first_count(usage, "cacheReadInputTokens", "cacheReadInputTokenCount")
+    written = _first_count(usage, "cacheWriteInputTokens", "cacheWriteInputTokenCount")
+    draft.usage_raw = usage
+    draft.total_tokens_reported = as_count(usage.get("totalTokens"))
+    draft.usage = Usage(
+        # The wire counts what was neither read from the cache nor written to it.
+        input_tokens=None if uncached is None else uncached + (read or 0) + (written or 0),
+        output_tokens=as_count(usage.get("outputTokens")),
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+        api_calls=1,
+    )
+
+
+def _first_count(usage: JsonObject, *names: str) -> int | None:
+    counts = (as_count(usage.get(name)) for name in names)
+    return next((count for count in counts if count is not None), None)
+
+
+_METRICS: Final = "amazon-bedrock-invocationMetrics"
+_EVENTS: Final = frozenset(
+    {"messageStart", "contentBlockStart", "contentBlockDelta", "contentBlockStop"}
+    | {"messageStop", "metadata"}
+)
+# Where makers of plain completions keep the sample, its text, and why and how long it is.
+_SAMPLES: Final = ("results", "outputs", "generations", "choices")
+_INVOKE_TEXTS: Final = ("outputText", "generation", "completion", "text")
+_FINISHES: Final = ("completionReason", "stop_reason", "finish_reason")
+_TAKEN: Final = ("inputTextTokenCount", "prompt_token_count", "inputTokenCount")
+_GIVEN: Final = (
+    "totalOutputTextTokenCount",
+    "tokenCount",
+    "generation_token_count",
+    "outputTokenCount",
+)
+
+
+def read_invoke(document: JsonObject, draft: ReplyAccumulator) -> None:
+    """Read a whole reply into *draft*."""
+    if isinstance(document.get("content"), list) or document.get("type") == "error":
+        read_messages(document, draft)
+    elif as_object(document.get("output")).get("message"):
+        read_converse(document, draft)
+    elif _is_chat(document):
+        read_chat(document, draft)
+    else:
+        _read_completion(document, draft)
+        _add_calls(document, draft)
+        if not draft.text and not draft.calls and not draft.finish_raw:
+            # What is none of these is an exception, or nothing at all.
+            read_converse(document, draft)
+    if draft.usage is None:
+        _read_counts(draft)
+
+
+class InvokeStream:
+    """Reads the chunks of one streamed reply into a draft, by the maker's own stream."""
+
+    __slots__ = ("_draft", "_metrics", "_stream")
+
+    def __init__(self, draft: ReplyAccumulator) -> None:
+        self._draft = draft
+        self._stream: SurfaceStream | None = None
+        self._metrics: JsonObject = {}
+
+    def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
+        """Take one chunk and give the deltas in it."""
+        if name == EXCEPTION:
+            self._draft.fail(document)
+            return []
+        inner = _unwrap(document)
+        if inner is None:
+            self._draft.fail_unreadable("a chunk of the stream is no JSON")
+            return []
+        if metrics := as_object(inner.get(_METRICS)):
+            self._metrics = metrics
+        if self._stream is None:
+            self._stream = _open_stream(inner, self._draft)
+        if isinstance(self._stream, ConverseStream):
+            return [
+                event
+                for kind, value in inner.items()
+                for event in self._stream.read(kind, as_object(value))
+            ]
+        return self._stream.read("", inner)
+
+    def finish(self) -> None:
+        """Put what was gathered into the draft."""
+        if self._stream is not None:
+            self._stream.finish()
+        if self._metrics:
+            # Bedrock adds them to the last chunk, whoever made the model.
+            self._draft.done = True
+            if self._draft.usage is None:
+                self._draft.usage = _to_usage(self._metrics)
+                self._draft.usage_raw = self._metrics
+
+
+class _CompletionStream:
+    """Reads the chunks of a maker whose models only complete text."""
+
+    __slots__ = ("_draft",)
+
+    def __init__(self, draft: ReplyAccumulator) -> None:
+        self._draft = draft
+
+    def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
+        """Take one chunk and give the deltas in it."""
+        del name
+        known = len(self._draft.text)
+        if document.get("is_finished") is True:
+            # Cohere's last event repeats the whole answer.
+            self._draft.finish_raw = as_text(document.get("finish_reason"))
+            return []
+        _read_completion(document, self._draft)
+        return [TextDelta(text=text) for text in self._draft.text[known:]]
+
+    def finish(self) -> None:
+        """There is nothing left to put into the draft."""
+
+
+def _open_stream(first: JsonObject, draft: ReplyAccumulator) -> SurfaceStream:
+    if not _EVENTS.isdisjoint(first):
+        return ConverseStream(draft)
+    if isinstance(first.get("type"), str) and "completion" not in first:
+        return MessagesStream(draft)
+    return ChatStream(draft) if _is_chat(first) else _CompletionStream(draft)
+
+
+def _unwrap(document: JsonObject) -> JsonObject | None:
+    """The maker's chunk, which Bedrock wraps in base64."""
+    wrapped = document.get("bytes")
+    if not isinstance(wrapped, str):
+        return document
+    try:
+        return parse_object(b64decode(wrapped))
+    except ValueError:
+        return None
+
+
+def _is_chat(document: JsonObject) -> bool:
+    choices = as_list(document.get("choices"))
+    # A list without samples is how a stream of this surface tells its usage.
+    first = as_object(choices[0]) if choices else {"delta": None}
+    return "choices" in document and ("message" in first or "delta" in first)
+
+
+def _read_completion(document: JsonObject, draft: ReplyAccumulator) -> None:
+    sample = _sample(document)
+    text = next((text for name in _INVOKE_TEXTS if (text := as_text(sample.get(name)))), "")
+    if text:
+        draft.text.append(text)
+    words = (as_text(source.get(name)) for source in (sample, document) for name in _FINISHES)
+    draft.finish_raw = next(filter(None, words), draft.finish_raw)
+    usage = _to_usage({**document, **sample})
+    if usage:
+        draft.usage = usage
+        names = (*_TAKEN, *_GIVEN)
+        counts = {name: v for name in names if (v := {**document, **sample}.get(name)) is not None}
+        draft.usage_raw = {**(draft.usage_raw or {}), **counts}
+
+
+def _sample(document: JsonObject) -> JsonObject:
+    """The first sample, or the document itself where that is one."""
+    for name in _SAMPLES:
+        for sample in map(as_object, as_list(document.get(name))):
+            return sample
+    return document
+
+
+def _to_usage(counts: JsonObject) -> Usage:
+    return Usage(
+        input_tokens=_first_count(counts, *_TAKEN),
+        output_tokens=_first_count(counts, *_GIVEN),
+        api_calls=1,
+    )
+
+
+def _add_calls(document: JsonObject, draft: ReplyAccumulator) -> None:
+    """Add calls in the form of Cohere, which gives them no ids."""
+    for place, item in enumerate(map(as_object, as_list(document.get("tool_calls")))):
+        name, arguments = as_text(item.get("name")), as_object(item.get("parameters"))
+        draft.calls.append(ToolCall(f"call_{draft.id or 'reply'}_{place}", name, arguments))
+
+
+def _read_counts(draft: ReplyAccumulator) -> None:
+    """Read the usage that Bedrock tells in headers, for makers who tell none in the body."""
+    names = ("input-token-count", "output-token-count")
+    told: dict[str, Json] = {
+        name: count
+        for name in names
+        if (count := as_count(draft.fields.get(f"x-amzn-bedrock-{name}"))) is not None
+    }
+    if told:
+        draft.usage_raw = told
+        draft.usage = Usage(
+            input_tokens=as_count(told.get(names[0])),
+            output_tokens=as_count(told.get(names[1])),
+            api_calls=1,
+        )

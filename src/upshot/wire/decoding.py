@@ -1,0 +1,165 @@
+"""Lenient JSON parsing and safe access to its parts.
+
+JSON as providers really send it, and its safe dissection.
+
+A document is read by msgspec first. What that refuses is read again leniently,
+for providers do send raw control characters, NaN, byte-order marks and halves
+of surrogate pairs. The ``as_`` functions give an empty value where the wire has
+another type than expected, so that readers need no checks of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from typing import Final, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.model_calls import ModelRequest, ModelResponse
+from upshot.wire.headers import parse_integer
+
+__all__ = [
+    "NOT_JSON",
+    "NotJson",
+    "as_count",
+    "as_list",
+    "as_object",
+    "as_text",
+    "encode_json",
+    "parse_json",
+    "parse_object",
+    "replace_surrogates",
+    "with_output",
+]
+
+
+class NotJson:
+    """The type of ``NOT_JSON``."""
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return "NOT_JSON"
+
+
+NOT_JSON: Final = NotJson()
+"""What :func:`parse_json` gives for text that is no JSON, since None is JSON; it is falsy."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+# Beyond any count of tokens; it also keeps absurd numbers out of 64-bit readers.
+_MAX_COUNT = 10**15
+_decode: Callable[[bytes | str], Json] = msgspec.json.Decoder().decode
+encode_json: Callable[[object], bytes] = msgspec.json.Encoder().encode
+
+
+def parse_json(data: bytes | str) -> Json | NotJson:
+    """Read a JSON document, leniently where it must be.
+
+    The lenient reading drops a byte-order mark, takes raw control characters, makes null of
+    NaN and infinities and U+FFFD of lone surrogates and of bytes that are no UTF-8.
+
+    Returns:
+        The value, or ``NOT_JSON`` where even the lenient reading finds none (nesting that is
+        too deep included). Never raises.
+    """
+    try:
+        return _decode(data)
+    except (ValueError, msgspec.MsgspecError, RecursionError):
+        return _parse_leniently(data)
+
+
+def parse_object(data: bytes | str) -> JsonObject | None:
+    """Read a JSON object as :func:`parse_json` does; None where *data* is none."""
+    value = parse_json(data)
+    return value if isinstance(value, dict) else None
+
+
+def as_object(value: Json | NotJson) -> JsonObject:
+    """*value* if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: Json) -> list[Json]:
+    """*value* if it is an array, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def as_text(value: object) -> str:
+    """*value* if it is a string, else an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def as_count(value: object) -> int | None:
+    """*value* as a count of at least 0, None where it is none: 12, 12.0 and "12" are 12."""
+    if value is None:
+        return None
+    if type(value) is int and 0 <= value < _MAX_COUNT:
+        return value
+    if isinstance(value, str):
+        return parse_integer(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    # The comparison is false for NaN too, and keeps int() from infinities.
+    if not 0 <= value < _MAX_COUNT or value != int(value):
+        return None
+    return int(value)
+
+
+def replace_surrogates(value: object) -> Json:
+    """A copy of *value*, free JSON, whose lone surrogates are U+FFFD."""
+    if isinstance(value, str):
+        return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", value)
+    if isinstance(value, (list, tuple)):
+        return [replace_surrogates(item) for item in cast("list[object]", value)]
+    if isinstance(value, dict):
+        pairs = cast("dict[str, object]", value).items()
+        return {str(replace_surrogates(key)): replace_surrogates(item) for key, item in pairs}
+    return cast("Json", value)
+
+
+def _parse_leniently(data: bytes | str) -> Json | NotJson:
+    text = data if isinstance(data, str) else data.decode("utf-8", "replace")
+    try:
+        value = json.loads(
+            text.lstrip("\N{ZERO WIDTH NO-BREAK SPACE}"),
+            strict=False,
+            parse_constant=_no_number,
+            parse_float=_finite,
+        )
+        return replace_surrogates(value)
+    except (ValueError, RecursionError):
+        return NOT_JSON
+
+
+def _no_number(_name: str) -> None:
+    return None
+
+
+def _finite(digits: str) -> float | None:
+    number = float(digits)
+    return number if math.isfinite(number) else None
+
+
+# Many models put JSON into a fence, whatever they were told.
+_FENCED = re.compile(r"\s*```[a-zA-Z]*\s*\n(.*?)\n?\s*```\s*", re.DOTALL)
+
+
+def with_output(response: ModelResponse, request: ModelRequest) -> ModelResponse:
+    """*response* with its text read as JSON, if *request* asked for that.
+
+    The value is not checked against the schema. Text that is no JSON leaves the output None, and
+    so does a reply with tool calls: it is no answer yet.
+    """
+    if request.output_schema is None or response.output is not None:
+        return response
+    if response.content is None or response.tool_calls or not response.success:
+        return response
+    fenced = _FENCED.fullmatch(response.content)
+    value = parse_json(fenced[1] if fenced else response.content)
+    return response if isinstance(value, NotJson) else replace(response, output=value)

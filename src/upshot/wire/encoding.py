@@ -1,0 +1,186 @@
+"""What the encoders of conversations share: their role, ids, media, and schemas."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.message import Message
+from upshot.contract.settings import ModelSettings
+from upshot.contract.tool_calls import ToolCall, ToolSpec
+from upshot.wire.decoding import (
+    as_list,
+    as_object,
+    as_text,
+    encode_json,
+    parse_json,
+    replace_surrogates,
+)
+
+__all__ = [
+    "Asked",
+    "SCHEMA_PROMPT",
+    "RequestEncoder",
+    "arguments_of",
+    "encode_wire",
+    "is_strict_schema",
+    "join_system",
+    "schema_name",
+    "splice",
+    "to_data_url",
+    "to_effort",
+    "to_own_part",
+    "to_wire_id",
+    "to_wire_name",
+]
+
+SCHEMA_PROMPT = "Reply only with JSON that follows this JSON Schema, with nothing around it:\n"
+"""What is said to a model whose provider takes no schema."""
+
+_NOT_NAME = re.compile("[^a-zA-Z0-9_-]+")
+_ID_CHARS = 9
+_EFFORTS = ((1, "none"), (1025, "minimal"), (4097, "low"), (16385, "medium"))
+
+
+class Asked(NamedTuple):
+    """What a request says besides its messages; see :class:`Transcript`."""
+
+    model: str
+    system: str | None
+    tools: tuple[ToolSpec, ...]
+    output_schema: JsonObject | None
+    settings: ModelSettings
+    stream: bool
+
+
+class RequestEncoder(Protocol):
+    """A conversation as one provider wants it: each message is encoded once, its bytes are kept."""
+
+    @property
+    def count(self) -> int:
+        """How many messages have been appended."""
+        ...
+
+    def append(self, message: Message) -> None:
+        """Encode *message* and keep its bytes."""
+        ...
+
+    def body(
+        self,
+        *,
+        model: str,
+        system: str | None,
+        tools: tuple[ToolSpec, ...],
+        output_schema: JsonObject | None,
+        settings: ModelSettings,
+        stream: bool,
+    ) -> bytes:
+        """Join what is kept to the body of one request.
+
+        What stands beside the messages is kept too, while the same is asked.
+
+        Args:
+            model: The model's name as the provider knows it.
+            system: Instructions, apart from the messages.
+            tools: On offer.
+            output_schema: JSON Schema that the answer must follow, None for free text.
+            settings: How to ask.
+            stream: Whether the reply shall come in pieces.
+        """
+        ...
+
+
+def encode_wire(value: object) -> bytes:
+    """Encode *value* as JSON; what no UTF-8 can hold becomes U+FFFD, NaN and infinities null."""
+    try:
+        return encode_json(value)
+    except UnicodeEncodeError:
+        return encode_json(replace_surrogates(value))
+
+
+def to_wire_id(ident: str, pattern: re.Pattern[str]) -> str:
+    """The id of a call as a provider takes it.
+
+    Args:
+        ident: The id as it came, maybe from another provider.
+        pattern: What this provider takes.
+
+    Returns:
+        *ident* where it fits, else a short one that is always the same for the same *ident*.
+    """
+    # The provider's own ids are what it and its caches know: they stay.
+    if pattern.fullmatch(ident):
+        return ident
+    # Loaded here: most conversations stay with one provider, whose own ids fit.
+    from hashlib import blake2s
+
+    return blake2s(ident.encode("utf-8", "replace")).hexdigest()[:_ID_CHARS]
+
+
+def to_wire_name(name: str) -> str:
+    """The name of a tool for a provider that takes letters, digits, "_" and "-" only."""
+    return name.replace(".", "_")
+
+
+def arguments_of(call: ToolCall, *, stray_key: str) -> bytes:
+    """The arguments of *call* as a JSON object; text that is none is put under *stray_key*."""
+    if not isinstance(call.arguments, str):
+        return encode_wire(call.arguments)
+    value = parse_json(call.arguments) if call.arguments else {}
+    return encode_wire(value if isinstance(value, dict) else {stray_key: call.arguments})
+
+
+def to_data_url(data: bytes, media_type: str) -> str:
+    """*data* as a ``data:`` address."""
+    return f"data:{media_type};base64,{b64encode(data).decode('ascii')}"
+
+
+def to_effort(reasoning: str | int) -> str:
+    """An effort as a word; a number of tokens to think with becomes the nearest one."""
+    if isinstance(reasoning, str):
+        return reasoning
+    return next((word for below, word in _EFFORTS if reasoning < below), "high")
+
+
+def to_own_part(raw: JsonObject) -> JsonObject | None:
+    """A provider's own part as it takes it, None for a part that only a later upshot knows."""
+    # What providers know has a type; the kind beside it is ours.
+    return {key: value for key, value in raw.items() if key != "kind"} if "type" in raw else None
+
+
+def join_system(*texts: str | None) -> str | None:
+    """All instructions as one text, None where there is none."""
+    return "\n\n".join(text for text in texts if text) or None
+
+
+def schema_name(schema: JsonObject) -> str:
+    """A name for *schema* that providers take: its title, or "answer"."""
+    title = schema.get("title")
+    name = _NOT_NAME.sub("_", title).strip("_") if isinstance(title, str) else ""
+    return name[:64] or "answer"
+
+
+def is_strict_schema(schema: Json) -> bool:
+    """Whether every object in *schema* is closed and requires all of its properties.
+
+    Providers hold a model to such a schema, and refuse to for any other.
+    """
+    if isinstance(schema, list):
+        return all(map(is_strict_schema, schema))
+    if not isinstance(schema, dict):
+        return True
+    if schema.get("type") == "object" or "properties" in schema:
+        required = {as_text(name) for name in as_list(schema.get("required"))}
+        if schema.get("additionalProperties") is not False:
+            return False
+        if required != set(as_object(schema.get("properties"))):
+            return False
+    return all(map(is_strict_schema, schema.values()))
+
+
+def splice(fields: Mapping[str, object]) -> bytes:
+    """Encode *fields* without the opening brace, so that they can follow another member."""
+    return encode_wire(fields)[1:]

@@ -1,0 +1,735 @@
+"""Gemini generateContent: requests, replies and streams.
+
+The generateContent surface: replies of Gemini and Vertex AI, whole and streamed.
+
+Source:
+    https://ai.google.dev/api/generate-content and
+    https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/inference, read
+    November 2025, and recorded replies.
+
+The words of Google's enumerations, by the numbers that some clients ask for instead.
+
+Source:
+    The protocol buffers of the Gemini API (v1beta) and of Vertex AI (v1beta1), as published with
+    google-ai-generativelanguage 0.12 and google-cloud-aiplatform 2.7.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+import msgspec
+
+from upshot.contract.base.enums import FinishReason, Role
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.message import (
+    Audio,
+    Data,
+    File,
+    Image,
+    Message,
+    Part,
+    Reasoning,
+    Text,
+    Unknown,
+)
+from upshot.contract.model_calls import ReasoningDelta, TextDelta, ToolCallDelta
+from upshot.contract.settings import ModelSettings
+from upshot.contract.tool_calls import ToolCall, ToolSpec
+from upshot.contract.usage import Usage
+from upshot.wire.accumulator import ReplyAccumulator, StreamEvent, parse_finish_reason
+from upshot.wire.chat import CUSTOM_INPUT
+from upshot.wire.decoding import as_count, as_list, as_object, as_text, encode_json, parse_object
+from upshot.wire.encoding import (
+    SCHEMA_PROMPT,
+    Asked,
+    arguments_of,
+    encode_wire,
+    join_system,
+    splice,
+)
+
+__all__ = [
+    "AUDIO",
+    "GenerateStream",
+    "GenerateTranscript",
+    "NOT_BLOCKED",
+    "PartialArguments",
+    "parse_block_reason",
+    "parse_finish",
+    "read_generate",
+]
+
+AUDIO: Final = ("AUDIO", 4)
+"""How a modality says that it is sound."""
+
+NOT_BLOCKED: Final = frozenset({"", "BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED"})
+"""Words that give no reason why a prompt was not answered."""
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+# Up to 5 the two services number them alike.
+_GEMINI: Final = _words(
+    "FINISH_REASON_UNSPECIFIED STOP MAX_TOKENS SAFETY RECITATION OTHER LANGUAGE BLOCKLIST "
+    "PROHIBITED_CONTENT SPII MALFORMED_FUNCTION_CALL IMAGE_SAFETY UNEXPECTED_TOOL_CALL "
+    "TOO_MANY_TOOL_CALLS IMAGE_PROHIBITED_CONTENT IMAGE_OTHER NO_IMAGE IMAGE_RECITATION"
+)
+_VERTEX: Final = _words(
+    "FINISH_REASON_UNSPECIFIED STOP MAX_TOKENS SAFETY RECITATION OTHER BLOCKLIST "
+    "PROHIBITED_CONTENT SPII MALFORMED_FUNCTION_CALL MODEL_ARMOR"
+)
+_BLOCKS: Final = _words(
+    "BLOCK_REASON_UNSPECIFIED SAFETY OTHER BLOCKLIST PROHIBITED_CONTENT IMAGE_SAFETY"
+)
+_VERTEX_BLOCKS: Final = (*_BLOCKS[:-1], "MODEL_ARMOR")
+
+
+def parse_finish(value: Json, *, provider: str) -> str:
+    """Why the model stopped, as a word; "" where *value* is none.
+
+    Args:
+        value: The word, or its number.
+        provider: Whose number it is.
+    """
+    return _parse(value, _VERTEX if "vertex" in provider else _GEMINI)
+
+
+def parse_block_reason(value: Json, *, provider: str) -> str:
+    """Why the prompt was not answered, as a word; see :func:`parse_finish`."""
+    return _parse(value, _VERTEX_BLOCKS if "vertex" in provider else _BLOCKS)
+
+
+def _parse(value: Json, words: tuple[str, ...]) -> str:
+    number = as_count(value)
+    if number is None:
+        return as_text(value)
+    return words[number] if number < len(words) else str(number)
+
+
+_STEP: Final = re.compile(
+    r"\.(?P<name>[^.\[\]'\"]+)|\[(?P<index>[0-9]{1,9})\]"
+    r"|\[(?:'(?P<single>(?:[^'\\]|\\.)*)'|\"(?P<double>(?:[^\"\\]|\\.)*)\")\]"
+)
+_ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
+_MAX_STEPS: Final = 100
+
+
+class PartialArguments:
+    """Arguments while they are being written.
+
+    A text may come in pieces: the next piece for the same path is added to it while the last one
+    said that it goes on. A path that names no place is passed over, and so is an index that leaves
+    a gap: a value goes where the next one would.
+
+    Attributes:
+        value: The arguments so far.
+
+    Source:
+        https://cloud.google.com/vertex-ai/generative-ai/docs/multimodal/function-calling,
+        "Stream function call arguments"; read November 2025.
+    """
+
+    __slots__ = ("_open_path", "value")
+
+    def __init__(self) -> None:
+        self.value: JsonObject = {}
+        self._open_path = ""
+
+    def add(self, piece: JsonObject) -> None:
+        """Put one value, or one piece of a text, into its place."""
+        path = as_text(piece.get("jsonPath"))
+        steps = _to_steps(path)
+        if not steps:
+            return
+        value = _value_of(piece)
+        _put(self.value, steps, value, grows=path == self._open_path)
+        self._open_path = path if piece.get("willContinue") else ""
+
+
+def _to_steps(path: str) -> list[str | int]:
+    """The names and indexes in *path*, none where it is no path from the root."""
+    steps: list[str | int] = []
+    place = 1
+    while path.startswith("$") and place < len(path):
+        found = _STEP.match(path, place)
+        if found is None or len(steps) == _MAX_STEPS:
+            return []
+        place = found.end()
+        if found["index"] is not None:
+            steps.append(int(found["index"]))
+        else:
+            quoted = found["single"] if found["single"] is not None else found["double"]
+            steps.append(found["name"] or _ESCAPE.sub(r"\1", quoted or ""))
+    return steps
+
+
+def _value_of(piece: JsonObject) -> Json:
+    names = ("stringValue", "numberValue", "boolValue")
+    return next((piece[name] for name in names if piece.get(name) is not None), None)
+
+
+def _put(root: JsonObject, steps: list[str | int], value: Json, *, grows: bool) -> None:
+    holder: Json = root
+    for step, following in zip(steps, [*steps[1:], None], strict=True):
+        if following is None:
+            old = _get(holder, step)
+            if grows and isinstance(old, str) and isinstance(value, str):
+                value = old + value
+            _set(holder, step, value)
+            return
+        inner = _get(holder, step)
+        wanted = list if isinstance(following, int) else dict
+        if not isinstance(inner, wanted):
+            inner = cast("Json", wanted())
+            _set(holder, step, inner)
+        holder = inner
+
+
+def _get(holder: Json, step: str | int) -> Json:
+    if isinstance(holder, dict):
+        return holder.get(str(step))
+    if isinstance(holder, list) and isinstance(step, int) and step < len(holder):
+        return holder[step]
+    return None
+
+
+def _set(holder: Json, step: str | int, value: Json) -> None:
+    if isinstance(holder, dict):
+        holder[str(step)] = value
+    elif isinstance(holder, list) and isinstance(step, int) and step < len(holder):
+        holder[step] = value
+    elif isinstance(holder, list):
+        holder.append(value)
+
+
+_COUNTS: Final = (
+    "promptTokenCount",
+    "totalTokenCount",
+    "candidatesTokenCount",
+    "thoughtsTokenCount",
+)
+_CHARGED_BY_PROMPT: Final = re.compile(r"gemini-[12]\b")
+_SERVER_PARTS: Final = ("executableCode", "codeExecutionResult", "toolCall", "toolResponse")
+
+
+def read_generate(document: JsonObject, draft: ReplyAccumulator) -> None:
+    """Read a whole reply into *draft*."""
+    stream = GenerateStream(draft)
+    stream.read("", document)
+    stream.finish()
+    draft.done = None
+    if not as_list(document.get("candidates")) and not draft.blocked and draft.error is None:
+        draft.fail_unreadable("the reply has no candidates")
+
+
+class GenerateStream:
+    """Reads the chunks of one streamed reply into a draft; each is a reply of its own form."""
+
+    __slots__ = ("_calls", "_draft", "_thoughts")
+
+    def __init__(self, draft: ReplyAccumulator) -> None:
+        self._draft = draft
+        self._thoughts: list[_Thought] = []
+        self._calls: list[_Call] = []
+
+    def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
+        """Take one chunk and give the deltas in it."""
+        candidate = _first_candidate(document)
+        _read_frame(document, candidate, self._draft)
+        if name == "error" and self._draft.error is None:
+            self._draft.fail(document)
+        if queries := as_object(candidate.get("groundingMetadata")).get("webSearchQueries"):
+            self._draft.searches = _count_searches(as_list(queries), self._draft.model)
+        events: list[StreamEvent] = []
+        for part in as_list(as_object(candidate.get("content")).get("parts")):
+            events += self._read_part(as_object(part))
+        return events
+
+    def finish(self) -> None:
+        """Put thoughts and calls into the draft."""
+        _read_usage(self._draft.usage_raw or {}, self._draft)
+        provider = self._draft.provider
+        self._draft.reasoning += [thought.to_reasoning(provider) for thought in self._thoughts]
+        for call in self._calls:
+            # The service gives no ids as a rule; outcomes are told apart by them.
+            fallback = f"call_{self._draft.id or 'reply'}_{len(self._draft.calls)}"
+            self._draft.calls.append(call.to_call(fallback, provider))
+
+    def _read_part(self, part: JsonObject) -> list[StreamEvent]:
+        call = part.get("functionCall")
+        signature = as_text(part.get("thoughtSignature"))
+        if isinstance(call, dict):
+            return self._read_call(call, signature)
+        self._draft.server_tools += [name for name in _SERVER_PARTS if as_object(part.get(name))]
+        text = as_text(part.get("text"))
+        if part.get("thought") is True:
+            return self._read_thought(text, signature)
+        if signature:
+            # It is about what is said, so it stands apart from what was thought.
+            self._thoughts.append(_Thought([], signature))
+        if not text:
+            return []
+        self._draft.text.append(text)
+        return [TextDelta(text=text)]
+
+    def _read_thought(self, text: str, signature: str) -> list[StreamEvent]:
+        # A thought comes in as many parts as the server likes, until one is signed.
+        if not self._thoughts or self._thoughts[-1].signature:
+            self._thoughts.append(_Thought())
+        thought = self._thoughts[-1]
+        thought.pieces.append(text)
+        thought.signature = signature
+        return [ReasoningDelta(text=text)] if text else []
+
+    def _read_call(self, piece: JsonObject, signature: str) -> list[StreamEvent]:
+        """Begin a call, or go on with the one that is open."""
+        name = as_text(piece.get("name"))
+        goes_on = not name and bool(self._calls) and self._calls[-1].open
+        if not goes_on and not piece:
+            return []
+        events: list[StreamEvent] = []
+        if not goes_on:
+            call = _Call(len(self._calls), as_text(piece.get("id")), name, signature)
+            self._calls.append(call)
+            events.append(call.to_delta(""))
+        call = self._calls[-1]
+        call.signature = call.signature or signature
+        call.take(piece)
+        if not call.open:
+            events.append(call.to_delta(encode_json(call.arguments.value).decode()))
+        return events
+
+
+def _count_searches(queries: list[Json], model: str) -> int:
+    """How many searches are charged: before Gemini 3 one a prompt, from there on all queries."""
+    return min(1, len(queries)) if _CHARGED_BY_PROMPT.search(model) else len(queries)
+
+
+@dataclass(slots=True)
+class _Thought:
+    pieces: list[str] = field(default_factory=list[str])
+    signature: str = ""
+
+    def to_reasoning(self, provider: str) -> Reasoning:
+        text = "".join(self.pieces)
+        signature = self.signature or None
+        redacted = signature is not None and not text
+        return Reasoning(text=text, signature=signature, provider=provider, redacted=redacted)
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call, whole or while its arguments are still coming."""
+
+    place: int
+    id: str
+    name: str
+    signature: str
+    open: bool = True
+    arguments: PartialArguments = field(default_factory=PartialArguments)
+
+    def take(self, piece: JsonObject) -> None:
+        """Take what *piece* says of the arguments, and whether more will come."""
+        self.arguments.value.update(as_object(piece.get("args")))
+        for value in as_list(piece.get("partialArgs")):
+            self.arguments.add(as_object(value))
+        self.open = piece.get("willContinue") is True
+
+    def to_delta(self, arguments: str) -> ToolCallDelta:
+        return ToolCallDelta(index=self.place, call_id=self.id, name=self.name, arguments=arguments)
+
+    def to_call(self, fallback_id: str, provider: str) -> ToolCall:
+        signature = self.signature or None
+        owner = provider if signature else ""
+        return ToolCall(self.id or fallback_id, self.name, self.arguments.value, signature, owner)
+
+
+def _first_candidate(document: JsonObject) -> JsonObject:
+    """The candidate with index 0, or without one; the others are further samples."""
+    for item in as_list(document.get("candidates")):
+        candidate = as_object(item)
+        if not candidate.get("index"):
+            return candidate
+    return {}
+
+
+def _read_frame(document: JsonObject, candidate: JsonObject, draft: ReplyAccumulator) -> None:
+    """Read what stands round the parts: model, usage, finish, blocks and errors."""
+    draft.model = as_text(document.get("modelVersion")) or draft.model
+    draft.id = as_text(document.get("responseId")) or draft.id
+    finish = candidate.get("finishReason")
+    if finish is not None and (finish := parse_finish(finish, provider=draft.provider)):
+        _end(finish, as_text(candidate.get("finishMessage")), draft)
+    feedback = as_object(document.get("promptFeedback"))
+    block = parse_block_reason(feedback.get("blockReason"), provider=draft.provider)
+    if block not in NOT_BLOCKED:
+        draft.blocked = True
+        _end(block, as_text(feedback.get("blockReasonMessage")), draft)
+    usage = as_object(document.get("usageMetadata"))
+    # Vertex says with every chunk what kind of traffic it is, and counts with the last only.
+    told = any(usage.get(name) is not None for name in _COUNTS)
+    if told or (usage and draft.usage_raw is None):
+        draft.usage_raw = usage
+    if document.get("error"):
+        draft.fail(document)
+
+
+def _end(word: str, message: str, draft: ReplyAccumulator) -> None:
+    reason = parse_finish_reason(word)
+    draft.finish_raw = word
+    # A word for "not over" may come with every chunk.
+    draft.done = draft.done or draft.blocked or reason is not None
+    if message and (draft.blocked or reason is FinishReason.CONTENT_FILTER):
+        draft.refusal[:] = [message]
+
+
+def _read_usage(usage: JsonObject, draft: ReplyAccumulator) -> None:
+    taken = as_count(usage.get("promptTokenCount"))
+    given = as_count(usage.get("candidatesTokenCount"))
+    thought = as_count(usage.get("thoughtsTokenCount"))
+    total = as_count(usage.get("totalTokenCount"))
+    if (taken, given, thought, total) == (None, None, None, None):
+        return
+    for_tools = as_count(usage.get("toolUsePromptTokenCount"))
+    draft.total_tokens_reported = total
+    draft.usage = Usage(
+        input_tokens=None if taken is None else taken + (for_tools or 0),
+        output_tokens=given if thought is None else thought + (given or 0),
+        cache_read_tokens=as_count(usage.get("cachedContentTokenCount")),
+        reasoning_tokens=thought,
+        input_audio_tokens=_audio(usage, "promptTokensDetails"),
+        output_audio_tokens=_audio(usage, "candidatesTokensDetails"),
+        api_calls=1,
+    )
+
+
+def _audio(usage: JsonObject, name: str) -> int | None:
+    details = map(as_object, as_list(usage.get(name)))
+    counts = (as_count(item.get("tokenCount")) for item in details if item.get("modality") in AUDIO)
+    return next((count for count in counts if count is not None), None)
+
+
+_VERSION: Final = re.compile(r"gemini-(\d+)(?:\.(\d+))?(?![\d.])")
+_THINKS_FROM: Final = (2, 5)
+_LEVELS_FROM: Final = (3, 0)
+_BUDGETS: Final = {"minimal": 512, "low": 2048, "medium": 8192, "high": 24576, "xhigh": 24576}
+# The Pro models cannot be kept from thinking.
+_LEAST_BUDGET_OF_PRO: Final = 128
+_PRO_LEVELS: Final = {"none": "low", "minimal": "low", "xhigh": "high"}
+_LEVELS: Final = {"none": "minimal", "xhigh": "high"}
+_MODES: Final = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
+# What these models take in place of a signature for a call that they did not make themselves.
+_UNSIGNED: Final = b',"thoughtSignature":"skip_thought_signature_validator"'
+_DATA_URL: Final = re.compile(r"data:([\w.+/-]*)(?:;[\w=.-]+)*;base64,(.*)", re.DOTALL)
+_SUFFIX: Final = re.compile(r"\.(\w+)(?:[?#].*)?$", re.DOTALL)
+_TYPES: Final = {
+    "png": "image/png",
+    "jpg": "image/jpeg",
+    "jpeg": "image/jpeg",
+    "webp": "image/webp",
+    "gif": "image/gif",
+    "pdf": "application/pdf",
+    "txt": "text/plain",
+    "mp3": "audio/mp3",
+    "wav": "audio/wav",
+    "mp4": "video/mp4",
+}
+_OWN_PARTS: Final = frozenset(
+    {"inlineData", "fileData", "executableCode", "codeExecutionResult"}
+    | {"toolCall", "toolResponse"}
+)
+
+
+class GenerateTranscript:
+    """A conversation in the form of generateContent.
+
+    Turns of one role that follow one another, such as several tool results, are one turn on the
+    wire; the last one stays open until the role changes. The model and whether the reply shall be
+    streamed stand in the address of this surface, not in the body; the surface has no field for
+    ``parallel_tool_calls``.
+
+    Args:
+        provider: Whose signatures are sent back; those of others are dropped. A name with
+            "vertex" in it is sent no ids of calls.
+    """
+
+    __slots__ = (
+        "_asked",
+        "_called",
+        "_early",
+        "_names",
+        "_provider",
+        "_rest",
+        "_role",
+        "_turns",
+        "_unsigned",
+        "count",
+    )
+
+    def __init__(self, *, provider: str = "") -> None:
+        self.count: int = 0
+        self._provider = provider
+        self._early: list[str] = []
+        self._names: dict[str, str] = {}
+        self._role = ""
+        # All turns, without the end of the last one.
+        self._turns = bytearray()
+        self._called = False
+        self._unsigned: list[int] = []
+        self._asked: Asked | None = None
+        self._rest = b""
+
+    def append(self, message: Message) -> None:
+        """Encode *message* and keep its bytes."""
+        self.count += 1
+        if message.role is Role.SYSTEM and not self._role:
+            # The surface has no such role: what comes first joins the instructions.
+            self._early.append(message.text)
+            self._asked = None
+            return
+        role = "model" if message.role is Role.ASSISTANT else "user"
+        for part in self._to_parts(message):
+            self._add(role, part)
+
+    def body(
+        self,
+        *,
+        model: str,
+        system: str | None,
+        tools: tuple[ToolSpec, ...],
+        output_schema: JsonObject | None,
+        settings: ModelSettings,
+        stream: bool,
+    ) -> bytes:
+        """Join what is kept to the body of one request; see :class:`Transcript`."""
+        asked = Asked(model, system, tools, output_schema, settings, stream)
+        # Turns are mostly asked alike. Only the free fields may have been changed in place.
+        if settings.extra or asked != self._asked:
+            self._asked = None
+            self._rest = self._encode_rest(asked)
+            self._asked = asked
+        pieces = self._signed() if _version(model) >= _LEVELS_FROM else [self._turns]
+        end = b"]}]," if self._turns else b"],"
+        return b"".join((b'{"contents":[', *pieces, end, self._rest))
+
+    def _encode_rest(self, asked: Asked) -> bytes:
+        """What stands beside the turns."""
+        model, system, tools, output_schema, settings, _ = asked
+        version = _version(model)
+        config = _to_config(settings, model, version)
+        fields: dict[str, object] = {"generationConfig": config}
+        system = join_system(system, *self._early)
+        if output_schema is not None:
+            config["responseMimeType"] = "application/json"
+            config["responseJsonSchema"] = output_schema
+            if tools and (0, 0) < version < _LEVELS_FROM:
+                # Older models take tools or a form of the answer, but not both.
+                del config["responseMimeType"], config["responseJsonSchema"]
+                system = join_system(system, SCHEMA_PROMPT + encode_wire(output_schema).decode())
+        _set_tools(fields, tools, settings)
+        if system:
+            fields["systemInstruction"] = {"parts": [{"text": system}]}
+        _merge(fields, settings.extra)
+        return splice(fields)
+
+    def _add(self, role: str, part: dict[str, object]) -> None:
+        if role == self._role:
+            self._turns += b","
+        else:
+            if self._role:
+                self._turns += b"]},"
+            self._turns += b'{"role":"%b","parts":[' % role.encode()
+            self._called = False
+        self._role = role
+        self._turns += encode_wire(part)
+        if "functionCall" in part:
+            # The first call of a turn is the one that is signed.
+            if not self._called and "thoughtSignature" not in part:
+                self._unsigned.append(len(self._turns) - 1)
+            self._called = True
+
+    def _signed(self) -> Iterator[bytes]:
+        """The turns, with a stand-in where a call has no signature."""
+        begin = 0
+        for place in self._unsigned:
+            yield bytes(self._turns[begin:place])
+            yield _UNSIGNED
+            begin = place
+        yield bytes(self._turns[begin:])
+
+    def _to_parts(self, message: Message) -> Iterator[dict[str, object]]:
+        if message.role is Role.TOOL:
+            yield from self._to_result(message)
+            return
+        signature = ""
+        for part in message.parts:
+            if isinstance(part, Reasoning):
+                kept = part.provider == self._provider and part.signature
+                if kept and part.text:
+                    yield {"text": part.text, "thought": True, "thoughtSignature": part.signature}
+                elif kept and message.role is Role.ASSISTANT:
+                    # The signature of what was said, not of a thought.
+                    signature = part.signature or ""
+            elif (item := _to_part(part)) is not None:
+                if signature:
+                    item["thoughtSignature"], signature = signature, ""
+                yield item
+        if signature:
+            yield {"text": "", "thoughtSignature": signature}
+        for call in message.tool_calls:
+            yield self._to_call(call)
+
+    def _to_call(self, call: ToolCall) -> dict[str, object]:
+        self._names[call.id] = call.name
+        arguments = msgspec.Raw(arguments_of(call, stray_key=CUSTOM_INPUT))
+        function: dict[str, object] = {"name": call.name, "args": arguments}
+        self._set_id(function, call.id)
+        item: dict[str, object] = {"functionCall": function}
+        if call.signature and call.provider == self._provider:
+            item["thoughtSignature"] = call.signature
+        return item
+
+    def _to_result(self, message: Message) -> Iterator[dict[str, object]]:
+        ident = message.tool_call_id or ""
+        # The surface goes by the name of the function.
+        name = message.name or self._names.get(ident, "") or "tool"
+        text = "".join(
+            part.text if isinstance(part, Text) else encode_wire(part.data).decode()
+            for part in message.parts
+            if isinstance(part, (Text, Data))
+        )
+        # It has to be an object; "output" is what the documentation calls what is none.
+        result = parse_object(text)
+        function: dict[str, object] = {
+            "name": name,
+            "response": {"output": text} if result is None else result,
+        }
+        self._set_id(function, ident)
+        yield {"functionResponse": function}
+        for part in message.parts:
+            if not isinstance(part, (Text, Data, Reasoning)) and (item := _to_part(part)):
+                yield item
+
+    def _set_id(self, function: dict[str, object], ident: str) -> None:
+        if ident and "vertex" not in self._provider:
+            function["id"] = ident
+
+
+def _set_tools(
+    fields: dict[str, object], tools: tuple[ToolSpec, ...], settings: ModelSettings
+) -> None:
+    if not tools:
+        return
+    fields["tools"] = [{"functionDeclarations": [_to_tool(tool) for tool in tools]}]
+    choice = settings.tool_choice
+    if choice is None:
+        return
+    calling: dict[str, object] = {"mode": _MODES.get(choice, "ANY")}
+    if choice not in _MODES:
+        calling["allowedFunctionNames"] = [choice]
+    fields["toolConfig"] = {"functionCallingConfig": calling}
+
+
+def _version(model: str) -> tuple[int, int]:
+    """The version in a model's name, (0, 0) where it tells none."""
+    found = _VERSION.search(model)
+    return (int(found[1]), int(found[2] or 0)) if found else (0, 0)
+
+
+def _to_config(settings: ModelSettings, model: str, version: tuple[int, int]) -> dict[str, object]:
+    told = {
+        "temperature": settings.temperature,
+        "topP": settings.top_p,
+        "maxOutputTokens": settings.max_tokens,
+        "stopSequences": settings.stop,
+        "seed": settings.seed,
+    }
+    config: dict[str, object] = {name: v for name, v in told.items() if v is not None}
+    # Models before these do not think, and refuse to be asked.
+    if settings.reasoning is not None and not (0, 0) < version < _THINKS_FROM:
+        config["thinkingConfig"] = _to_thinking(settings.reasoning, model, version)
+    return config
+
+
+def _to_thinking(reasoning: str | int, model: str, version: tuple[int, int]) -> dict[str, object]:
+    pro = "-pro" in model
+    if isinstance(reasoning, str) and version >= _LEVELS_FROM:
+        levels = _PRO_LEVELS if pro else _LEVELS
+        thinking: dict[str, object] = {"thinkingLevel": levels.get(reasoning, reasoning)}
+    else:
+        budget = _BUDGETS.get(reasoning, 0) if isinstance(reasoning, str) else reasoning
+        least = _LEAST_BUDGET_OF_PRO if pro else 0
+        thinking = {"thinkingBudget": max(budget, least)}
+    if reasoning not in (0, "none"):
+        thinking["includeThoughts"] = True
+    return thinking
+
+
+def _merge(fields: dict[str, object], extra: JsonObject) -> None:
+    """Put *extra* into *fields*; an object joins the one that is there, and wins over it."""
+    for name, value in extra.items():
+        known = fields.get(name)
+        if isinstance(known, dict) and isinstance(value, dict):
+            fields[name] = {**cast("dict[str, object]", known), **value}
+        else:
+            fields[name] = value
+
+
+def _to_tool(tool: ToolSpec) -> dict[str, object]:
+    item: dict[str, object] = {"name": tool.name}
+    if tool.description:
+        item["description"] = tool.description
+    if tool.parameters:
+        item["parametersJsonSchema"] = tool.parameters
+    return item
+
+
+def _to_part(part: Part) -> dict[str, object] | None:
+    """One part of a turn, None for what is not sent."""
+    match part:
+        case Text(text=text):
+            # An empty part is refused.
+            return {"text": text} if text else None
+        case Image():
+            return _to_media(part.url, part.data, part.media_type, "image/png")
+        case File():
+            return _to_file(part)
+        case Audio():
+            if part.data is None and not part.url:
+                return {"text": part.transcript} if part.transcript else None
+            return _to_media(part.url, part.data, part.media_type, "audio/wav")
+        case Data(data=data):
+            return {"text": encode_wire(data).decode()}
+        case Unknown(raw=raw):
+            own: dict[str, object] = {key: value for key, value in raw.items() if key != "kind"}
+            return None if _OWN_PARTS.isdisjoint(own) else own
+        case Reasoning():
+            return None
+
+
+def _to_file(part: File) -> dict[str, object] | None:
+    if part.data is None and not part.url and not part.id:
+        text = part.summary or part.name
+        return {"text": text} if text else None
+    return _to_media(part.url or part.id, part.data, part.media_type, "application/pdf")
+
+
+def _to_media(url: str, data: bytes | None, media_type: str, fallback: str) -> dict[str, object]:
+    if data is not None:
+        encoded = b64encode(data).decode("ascii")
+        return {"inlineData": {"mimeType": media_type or fallback, "data": encoded}}
+    if found := _DATA_URL.match(url):
+        # The service fetches addresses, and this is none.
+        return {"inlineData": {"mimeType": found[1] or fallback, "data": found[2]}}
+    file = {"fileUri": url}
+    suffix = _SUFFIX.search(url)
+    if kind := media_type or _TYPES.get(suffix[1].lower() if suffix else "", ""):
+        file["mimeType"] = kind
+    return {"fileData": file}

@@ -1,0 +1,368 @@
+"""Reads a reply whole or streamed, by the API surface it comes from."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol, TypeAlias
+
+from upshot.contract.base.structs import JsonObject
+from upshot.contract.error import AgentError
+from upshot.contract.model_calls import ModelResponse
+from upshot.errors import Misuse
+from upshot.wire.accumulator import ReplyAccumulator, StreamEvent, SurfaceStream
+from upshot.wire.bedrock import ConverseStream, InvokeStream, read_converse, read_invoke
+from upshot.wire.chat import ChatStream, ChatTranscript, read_chat
+from upshot.wire.decoding import parse_json, parse_object
+from upshot.wire.encoding import RequestEncoder
+from upshot.wire.error_classification import classify_error
+from upshot.wire.gemini import GenerateStream, GenerateTranscript, read_generate
+from upshot.wire.headers import Headers, normalize_headers
+from upshot.wire.messages import MessagesStream, MessagesTranscript, read_messages
+from upshot.wire.responses import ResponsesStream, ResponsesTranscript, read_responses
+from upshot.wire.streams import ArrayParser, EventParser, FrameParser, ServerEvent
+
+__all__ = [
+    "Mode",
+    "SURFACES",
+    "StreamReader",
+    "Surface",
+    "find_surface",
+    "make_transcript",
+    "read_response",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Surface:
+    """One API surface.
+
+    Attributes:
+        read: Reads a whole reply into a draft.
+        open_stream: Makes the reader of one streamed reply into a draft.
+        make_transcript: Makes an empty conversation; takes ``provider``. None where none is
+            written.
+        done_mark: Data that ends the stream without being JSON, b"" where there is none.
+        arrays: Whether a stream may also come as a JSON array of its chunks.
+    """
+
+    read: Callable[[JsonObject, ReplyAccumulator], None]
+    open_stream: Callable[[ReplyAccumulator], SurfaceStream]
+    make_transcript: Callable[..., RequestEncoder] | None = None
+    done_mark: bytes = b"[DONE]"
+    arrays: bool = False
+
+
+# The readers dispatch by this table alone: another surface is another line.
+SURFACES: Final[dict[str, Surface]] = {
+    "chat": Surface(read_chat, ChatStream, ChatTranscript),
+    "messages": Surface(read_messages, MessagesStream, MessagesTranscript),
+    "responses": Surface(read_responses, ResponsesStream, ResponsesTranscript),
+    "generate": Surface(read_generate, GenerateStream, GenerateTranscript, arrays=True),
+    "converse": Surface(read_converse, ConverseStream),
+    "invoke": Surface(read_invoke, InvokeStream),
+}
+
+
+def find_surface(name: str) -> Surface:
+    """The surface called *name*.
+
+    Raises:
+        Misuse: There is none of that name.
+    """
+    surface = SURFACES.get(name)
+    if surface is None:
+        known = ", ".join(sorted(SURFACES))
+        raise Misuse(f"there is no surface {name!r}: the surfaces are {known}")
+    return surface
+
+
+def make_transcript(surface: str, *, provider: str = "") -> RequestEncoder:
+    """Make an empty conversation in the form of *surface*.
+
+    Args:
+        surface: "chat", "responses", "messages" or "generate".
+        provider: Whose dialect is spoken, and whose reasoning signatures are sent back.
+
+    Raises:
+        Misuse: There is no such surface, or it is one that is only read.
+    """
+    make = find_surface(surface).make_transcript
+    if make is None:
+        raise Misuse(f"the surface {surface!r} is only read: no requests are written for it")
+    return make(provider=provider)
+
+
+Mode: TypeAlias = Literal["json", "sse", "aws-eventstream"]
+"""How a body is framed."""
+
+_MODES: dict[str, Mode] = {
+    "text/event-stream": "sse",
+    "application/vnd.amazon.eventstream": "aws-eventstream",
+    "application/json": "json",
+}
+_EVENT_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
+_TELLING_BYTES = max(map(len, _EVENT_STARTS))
+# What may still become one of these.
+_EVENT_BEGINNINGS = frozenset(mark[:size] for mark in _EVENT_STARTS for size in range(len(mark)))
+_DOCUMENT_STARTS = (b"{", b"[", b"<")
+# A frame begins with its length, whose first byte is zero below 16 MiB.
+_FRAME_START = b"\0"
+_BLANK = b" \t\r\n\xef\xbb\xbf"
+
+
+def read_response(
+    surface: str,
+    *,
+    status: int,
+    headers: Headers,
+    body: bytes,
+    provider: str = "",
+    mode: Mode | None = None,
+    now: float | None = None,
+) -> ModelResponse:
+    """Read a whole reply, good or bad.
+
+    Args:
+        surface: "chat", "responses", "messages", "generate", "converse" or "invoke".
+        status: The HTTP status.
+        headers: A mapping, pairs, anything with ``items()``, or None.
+        body: The reply's body, any bytes; a stream that has ended is one too.
+        provider: Whom it came from; reasoning signatures and errors are marked with it.
+        mode: How the body is framed; None concludes it from the content type, else the body.
+        now: When it was received, in unix seconds; None takes this moment.
+
+    Returns:
+        What came of the call. Never raises on what a peer sends.
+
+    Raises:
+        Misuse: There is no such surface.
+    """
+    reader = StreamReader(surface, provider=provider, headers=headers, mode=mode, now=now)
+    if status >= 400:
+        return reader.refuse(status, body)
+    reader.feed(body)
+    return reader.close()
+
+
+class _Parser(Protocol):
+    """What turns the bytes of a stream into events."""
+
+    def feed(self, data: bytes) -> list[ServerEvent]: ...
+
+    def close(self) -> list[ServerEvent]: ...
+
+
+class StreamReader:
+    """Reads one streamed reply while it comes.
+
+    However the bytes are cut, the deltas joined and the response are the same. A stream that
+    breaks off keeps what came and has no finish; ``provider_data["stream_done"]`` tells whether it
+    said that it was over.
+
+    Args:
+        surface: As for :func:`read_response`.
+        provider: Whom it comes from.
+        headers: Those of the reply, any container, or None.
+        mode: How it is framed; None concludes it from the content type, else the first bytes.
+        now: When the reply began, in unix seconds; None takes this moment.
+
+    Raises:
+        Misuse: There is no such surface.
+    """
+
+    __slots__ = (
+        "_begun",
+        "_body",
+        "_draft",
+        "_events",
+        "_mode",
+        "_response",
+        "_sniffed",
+        "_surface",
+    )
+
+    def __init__(
+        self,
+        surface: str,
+        *,
+        provider: str = "",
+        headers: Headers = None,
+        mode: Mode | None = None,
+        now: float | None = None,
+    ) -> None:
+        self._surface = find_surface(surface)
+        self._draft = ReplyAccumulator(
+            provider, normalize_headers(headers), time.time() if now is None else now
+        )
+        self._mode = mode
+        self._begun = False
+        self._sniffed = False
+        # None where the reply is one document.
+        self._events: _EventReader | None = None
+        self._body: list[bytes] = []
+        self._response: ModelResponse | None = None
+
+    def feed(self, data: bytes) -> list[StreamEvent]:
+        """Take the next bytes.
+
+        Args:
+            data: Any number of bytes, cut anywhere.
+
+        Returns:
+            The deltas that they completed, in order. Never raises on what a peer sends.
+        """
+        self._begun = True
+        if not self._sniffed:
+            self._body.append(data)
+            data = b"".join(self._body)
+            if not self._sniff(data):
+                return []
+            self._body.clear()
+        if self._events is not None:
+            return self._events.feed(data)
+        self._body.append(data)
+        return []
+
+    def close(self) -> ModelResponse:
+        """Take the end of the stream.
+
+        Returns:
+            What came of the call; the same again when asked again.
+        """
+        if self._response is None:
+            rest = b"".join(self._body)
+            if not self._sniffed:
+                self._open(self._told_parser())
+            if self._events is None:
+                self._read_whole(rest)
+            else:
+                self._events.feed(rest)
+                self._events.close()
+            self._response = self._draft.to_response()
+        return self._response
+
+    def fail(self, error: AgentError) -> ModelResponse:
+        """End the reading with *error*, which the reply itself does not tell.
+
+        Args:
+            error: Such as a connection that broke; it wins over what the reply says.
+
+        Returns:
+            What was read so far, with the error.
+        """
+        self._draft.error = error
+        if not self._begun:
+            # Nothing came, so there is no stream to say of that it was cut.
+            return self._draft.to_response()
+        return self.close()
+
+    def refuse(self, status: int, body: bytes) -> ModelResponse:
+        """Read a reply whose status says that it is no answer.
+
+        Args:
+            status: The HTTP status.
+            body: The whole body.
+
+        Returns:
+            The response with the error of status, body and headers.
+        """
+        document = parse_object(body)
+        if document is None and body.lstrip(_BLANK).startswith(_EVENT_STARTS):
+            # Some gateways send the error of a refused request as an event.
+            parser = EventParser()
+            events = parser.feed(body) + parser.close()
+            body = events[0][1] if events else body
+            document = parse_object(body)
+        self._draft.raw = document
+        self._draft.error = self._classify(status, body)
+        return self._draft.to_response()
+
+    def _classify(self, status: int, body: bytes) -> AgentError:
+        draft = self._draft
+        return classify_error(
+            status=status, body=body, headers=draft.fields, provider=draft.provider, now=draft.now
+        )
+
+    def _read_whole(self, body: bytes) -> None:
+        document = parse_json(body)
+        if isinstance(document, list) and document:
+            document = document[0]
+        if isinstance(document, dict):
+            self._draft.raw = document
+            self._surface.read(document, self._draft)
+        elif self._draft.error is None:
+            self._draft.error = self._classify(200, body)
+
+    def _sniff(self, data: bytes) -> bool:
+        """Find the framing by the first bytes; False while they do not tell.
+
+        Servers answer a streamed request with one JSON document, or the other way round, and do
+        not always say so in the content type.
+        """
+        start = data.lstrip(_BLANK)
+        if len(start) < _TELLING_BYTES and start in _EVENT_BEGINNINGS:
+            return False
+        if start.startswith(_EVENT_STARTS):
+            self._open(EventParser())
+        elif start.startswith(b"[") and self._surface.arrays:
+            self._open(ArrayParser())
+        elif start.startswith(_FRAME_START):
+            self._open(FrameParser())
+        elif not start.startswith(_DOCUMENT_STARTS):
+            self._open(self._told_parser())
+        self._sniffed = True
+        return True
+
+    def _told_parser(self) -> _Parser | None:
+        """The parser for the mode that was named, or for the content type."""
+        kind = self._draft.fields.get("content-type", "").partition(";")[0].strip().lower()
+        match self._mode or _MODES.get(kind):
+            case "json":
+                return None
+            case "aws-eventstream":
+                return FrameParser()
+            case _:
+                return EventParser()
+
+    def _open(self, parser: _Parser | None) -> None:
+        if parser is not None:
+            self._events = _EventReader(parser, self._surface, self._draft)
+
+
+class _EventReader:
+    """Reads a reply that comes in events into a draft."""
+
+    __slots__ = ("_done_mark", "_draft", "_heard", "_parser", "_stream")
+
+    def __init__(self, parser: _Parser, surface: Surface, draft: ReplyAccumulator) -> None:
+        self._parser = parser
+        self._stream = surface.open_stream(draft)
+        self._draft = draft
+        self._done_mark = surface.done_mark
+        self._heard = False
+
+    def feed(self, data: bytes) -> list[StreamEvent]:
+        return self._read(self._parser.feed(data))
+
+    def close(self) -> None:
+        # What has no line end may be half an event, which is a cut and no mistake.
+        self._read(self._parser.close(), whole=False)
+        self._draft.done = bool(self._draft.done)
+        self._stream.finish()
+        if isinstance(self._parser, ArrayParser) and not self._heard:
+            self._draft.fail_unreadable("the reply is an array without an object")
+
+    def _read(self, events: list[ServerEvent], *, whole: bool = True) -> list[StreamEvent]:
+        deltas: list[StreamEvent] = []
+        for name, data in events:
+            document = parse_json(data)
+            if isinstance(document, dict):
+                self._heard = True
+                deltas += self._stream.read(name, document)
+            elif data.strip() == self._done_mark:
+                self._draft.done = True
+            elif whole and data.lstrip().startswith(_DOCUMENT_STARTS):
+                self._draft.fail_unreadable("an event of the stream is no JSON")
+        return deltas

@@ -1,0 +1,45 @@
+"""Text as it comes, beside what else is told."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from tests.cli.made_up import began_call, stamped
+from upshot.cli.running import TextStream
+from upshot.cli.terminal import Terminal
+from upshot.contract import Event, RunInterrupted, TextDelta, ToolProgress
+
+
+class Tty(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def streamed(event: Event, *, tty: bool) -> str:
+    """What stands on stdout after a text, another event and a text."""
+    kind = Tty if tty else io.StringIO
+    out = kind()
+    stream = TextStream(Terminal(out=out, err=kind()))
+    for one in stamped([(0, TextDelta(text="one")), (0, event), (0, TextDelta(text="two"))]):
+        stream.take(one)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("event", "tty", "said"),
+    [
+        (RunInterrupted(), True, "one\ntwo"),
+        (RunInterrupted(), False, "onetwo"),
+        (ToolProgress(call_id="c", text="half"), True, "onetwo"),
+        (began_call("c"), False, "one\ntwo"),
+    ],
+    ids=["told beside it", "told elsewhere", "told by nobody", "another part of the answer"],
+)
+def test_text_ends_its_line_before_something_else_is_told(
+    event: Event, tty: bool, said: str
+) -> None:
+    assert streamed(event, tty=tty) == said

@@ -1,0 +1,73 @@
+"""The flat contract dict: nine keys, plain values, absent where unknown."""
+
+import json
+from decimal import Decimal
+from typing import Any
+
+from hypothesis import given
+
+from tests.contract.strategies import results
+from upshot.contract import (
+    AgentResult,
+    Cost,
+    Effect,
+    Json,
+    RateLimitState,
+    RateLimitWindow,
+    Text,
+    Usage,
+    to_contract,
+)
+from upshot.contract.result import FLAT_KEYS, plain
+
+
+@given(results())
+def test_it_has_only_the_keys_of_the_contract_and_plain_values(result: AgentResult[Json]) -> None:
+    form = to_contract(result)
+    assert set(form) <= set(FLAT_KEYS)
+    assert json.loads(json.dumps(form)) == form
+
+
+def test_an_empty_result_is_an_empty_dict() -> None:
+    assert to_contract(AgentResult()) == {}
+
+
+def test_money_is_a_float() -> None:
+    form: Any = to_contract(AgentResult(cost=Cost(input="0.1", output="0.2")))
+    assert form["cost"]["input"] == 0.1
+    assert form["cost"]["total"] == 0.3
+    assert type(form["cost"]["total"]) is float
+
+
+def test_the_output_is_told_where_it_is_not_the_text() -> None:
+    text: AgentResult[Json] = AgentResult(output="x", content="x")
+    table: AgentResult[Json] = AgentResult(output={"a": None}, content='{"a": null}')
+    falsy: AgentResult[Json] = AgentResult(output=False, content="no")
+    assert to_contract(text) == {"content": "x"}
+    assert to_contract(table) == {"output": {"a": None}, "content": '{"a": null}'}
+    assert to_contract(falsy)["output"] is False
+
+
+def test_usage_and_windows_are_plain() -> None:
+    windows = (RateLimitWindow(name="tokens", remaining=0),)
+    result: AgentResult[str] = AgentResult(
+        usage=Usage(input_tokens=1, output_tokens=2),
+        rate_limit=RateLimitState(limited=True, retry_after=3, windows=windows),
+    )
+    assert to_contract(result) == {
+        "usage": {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3},
+        "rate_limit": {
+            "limited": True,
+            "retry_after": 3,
+            "windows": [{"name": "tokens", "resource": "requests", "remaining": 0}],
+        },
+    }
+
+
+def test_plain_makes_builtins_of_anything_in_a_result() -> None:
+    assert plain((Text("\ud800"), Decimal("0.5"), Effect.READ, float("nan"))) == [
+        {"kind": "text", "text": "\ufffd"},
+        0.5,
+        "read",
+        None,
+    ]
