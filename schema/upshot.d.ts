@@ -1078,6 +1078,7 @@ export type Event =
   | BoardChanged
   | StepStarted
   | StepSettled
+  | UsageReported
   | RunInterrupted
   | CheckpointSaved
   | HandoffEvent
@@ -2353,6 +2354,7 @@ export type Standalone =
   | BoardChanged
   | StepStarted
   | StepSettled
+  | UsageReported
   | RunInterrupted
   | CheckpointSaved
   | HandoffEvent
@@ -3031,6 +3033,45 @@ export interface Usage {
    * @defaultValue `0`
    */
   unmeasured_calls?: number;
+}
+
+/** An engine told what it used by ways of its own. */
+export interface UsageReported {
+  kind: "usage_reported";
+  /** The version of the form it was written in; always written. */
+  schema_version: number;
+  /**
+   * The run that it is of.
+   * @defaultValue `""`
+   */
+  run_id?: string;
+  /**
+   * The attempt that it belongs to, from 1; 0 before the first.
+   * @defaultValue `0`
+   */
+  attempt?: number;
+  /** When it happened, UTC. */
+  time?: Moment | null;
+  /**
+   * Place in the run's log, from 1; a delta has that of the durable event before it.
+   * @defaultValue `0`
+   */
+  seq?: number;
+  /**
+   * 0 on durable events; 1, 2, ... on the deltas that follow one.
+   * @defaultValue `0`
+   */
+  part?: number;
+  /**
+   * Which report of the attempt it is, from 1.
+   * @defaultValue `1`
+   */
+  number?: number;
+  /**
+   * What was used and what came of it, as far as the engine told.
+   * @defaultValue `{"kind": "model_response", "schema_version": 1}`
+   */
+  response?: ModelResponse;
 }
 
 /** Something went wrong that does not fail the run. */

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         ToolProgress,
         ToolSettled,
         ToolStarted,
+        UsageReported,
         Warned,
     )
     from upshot.contract.forms.a2a_form import from_a2a, to_a2a
@@ -170,7 +171,7 @@ if TYPE_CHECKING:
     from upshot.runs.live_run import LiveRun
     from upshot.runs.plan import ResumeOptions, RunOptions
     from upshot.runs.replay.comparison import Difference
-    from upshot.runs.services.handoffs import handoff_tools
+    from upshot.runs.services.handoff_tools import handoff_tools
     from upshot.runs.services.hooks import DiscardOnInterruptCauses
     from upshot.state.board import Board
     from upshot.tools.catalog import ToolSet
@@ -342,6 +343,7 @@ __all__ = [
     "Unknown",
     "UpshotError",
     "Usage",
+    "UsageReported",
     "Warned",
     "coerce_result",
     "decode",
@@ -388,7 +390,7 @@ _HOMES = {
         "ApprovalAnswered ApprovalRequested ArtifactStored AttemptEnded AttemptStarted "
         "BoardChanged CheckpointSaved Committed Decided Event Lagged QuestionAnswered "
         "QuestionAsked RunInterrupted RunResumed RunSettled RunStarted StepSettled "
-        "StepStarted ToolProgress ToolSettled ToolStarted Warned"
+        "StepStarted ToolProgress ToolSettled ToolStarted UsageReported Warned"
     ),
     "contract.forms.a2a_form": "from_a2a to_a2a",
     "contract.forms.execution_form": "to_execution_result",
@@ -439,7 +441,7 @@ _HOMES = {
     "runs.live_run": "LiveRun",
     "runs.plan": "ResumeOptions RunOptions",
     "runs.replay.comparison": "Difference",
-    "runs.services.handoffs": "handoff_tools",
+    "runs.services.handoff_tools": "handoff_tools",
     "runs.services.hooks": "DiscardOnInterruptCauses",
     "state.board": "Board",
     "tools.catalog": "ToolSet",

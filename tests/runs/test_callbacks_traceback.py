@@ -26,7 +26,7 @@ from upshot import (
 from upshot.journal import MemoryJournal
 from upshot.models import ScriptedModel
 from upshot.runs import Session
-from upshot.runs.attempt import Equipment
+from upshot.runs.run_context import RunContext
 
 
 def broken(*_: Any) -> Any:
@@ -186,7 +186,7 @@ async def test_what_a_seeder_raised_does_not_lead_back_to_the_parts_of_the_run()
     assert isinstance(result.raw, KeyError)
     frames = walk_tb(result.raw.__traceback__)
     held = [one for frame, _ in frames for one in frame.f_locals.values()]
-    assert not [one for one in held if isinstance(one, Equipment | Session)]
+    assert not [one for one in held if isinstance(one, RunContext | Session)]
 
 
 async def test_unwrapping_raises_from_what_was_raised() -> None:

@@ -28,12 +28,13 @@ class TestRunHost(HostContract):
             return "done"
 
         async with start(Agent("outer", engine=ScriptEngine(script)), "?") as live:
+            self.live = live
             yield await given.get()
             done.set()
             await live.result()
 
     def interrupt(self, host: Any, wish: Interrupt) -> None:
-        host.interrupt = wish
+        self.live.interrupt(wish.cause, wish.detail)
 
 
 class Plain:

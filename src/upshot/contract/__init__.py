@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         ToolProgress,
         ToolSettled,
         ToolStarted,
+        UsageReported,
         Warned,
     )
     from upshot.contract.forms.a2a_form import from_a2a, to_a2a
@@ -303,6 +304,7 @@ __all__ = [
     "Unknown",
     "UnserializableError",
     "Usage",
+    "UsageReported",
     "Warned",
     "clean_text",
     "coerce_result",
@@ -348,7 +350,7 @@ _HOMES = {
         "ApprovalAnswered ApprovalRequested ArtifactStored AttemptEnded AttemptStarted "
         "BoardChanged CheckpointSaved Committed DELTAS Decided Event Lagged QuestionAnswered "
         "QuestionAsked RunInterrupted RunResumed RunSettled RunStarted StepSettled "
-        "StepStarted ToolProgress ToolSettled ToolStarted Warned"
+        "StepStarted ToolProgress ToolSettled ToolStarted UsageReported Warned"
     ),
     "forms.a2a_form": "from_a2a to_a2a",
     "forms.execution_form": (

@@ -18,6 +18,7 @@ from upshot.contract.error import AgentError, RunWarning
 from upshot.contract.message import MAIN_CHANNEL, File, Message, Unknown
 from upshot.contract.model_calls import (
     ModelReplied,
+    ModelResponse,
     ModelRetried,
     ModelStarted,
     ReasoningDelta,
@@ -61,6 +62,7 @@ __all__ = [
     "ToolProgress",
     "ToolSettled",
     "ToolStarted",
+    "UsageReported",
     "Warned",
 ]
 
@@ -278,6 +280,18 @@ class StepSettled(RunEvent, frozen=True, kw_only=True):
     error: AgentError | None = None
 
 
+class UsageReported(RunEvent, frozen=True, kw_only=True):
+    """An engine told what it used by ways of its own.
+
+    Attributes:
+        number: Which report of the attempt it is, from 1.
+        response: What was used and what came of it, as far as the engine told.
+    """
+
+    number: int = 1
+    response: ModelResponse = ModelResponse()
+
+
 class RunInterrupted(RunEvent, frozen=True, kw_only=True, tag="interrupted"):
     """Somebody wants the run to stop.
 
@@ -389,6 +403,7 @@ Event: TypeAlias = (
     | BoardChanged
     | StepStarted
     | StepSettled
+    | UsageReported
     | RunInterrupted
     | CheckpointSaved
     | HandoffEvent

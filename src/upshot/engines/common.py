@@ -32,7 +32,7 @@ from upshot.models.retry import client_error
 from upshot.native.objects import find_headers, find_rate_limit
 from upshot.runs.engine_api.run_host import RunHost
 from upshot.runs.engine_api.run_view import Run
-from upshot.runs.task_supervisor import current_run
+from upshot.runs.run_context import current_run
 from upshot.tools.definition.tool_context import ToolError
 
 __all__ = [
@@ -263,13 +263,14 @@ async def wait_again(
     Returns:
         False, at once, where the wait would end after the run's deadline.
     """
-    scope = current_run.get()
-    if scope is None:
+    link = current_run.get()
+    if link is None:
         return False
+    context = link.context
     wait_s = max(backoff_s * 2 ** min(tries - 1, _MAX_DOUBLINGS), floor_s)
     wait_s *= 1 + random.random() * _JITTER
-    deadline = scope.ledger.deadline
-    if deadline is not None and scope.clock.monotonic() + wait_s >= deadline:
+    deadline = context.budget.deadline
+    if deadline is not None and context.plan.clock.monotonic() + wait_s >= deadline:
         return False
-    await scope.pause(wait_s, clock)
+    await context.supervisor.pause(wait_s, clock)
     return True

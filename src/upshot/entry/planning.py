@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Sequence
 from types import FunctionType
@@ -29,14 +28,13 @@ from upshot.runs.plan import (
     USUAL_BUDGET,
     Child,
     OutputType,
-    ParentRun,
     Plan,
     ResumeOptions,
     RunOptions,
 )
 from upshot.runs.redaction import MARKS_OPTION, name_marks
-from upshot.runs.services.handoffs import handoff_tools
-from upshot.runs.task_supervisor import current_run
+from upshot.runs.run_context import current_run
+from upshot.runs.services.handoff_tools import handoff_tools
 from upshot.state.run_state import RunState
 from upshot.tools.catalog import resolve_tools
 from upshot.tools.definition.tool import Tool
@@ -264,7 +262,8 @@ async def _plan(
     checkpoint = options.get("resume_from")
     await check_checkpoint(checkpoint, engine)
     run_id, hidden = _run_id(request, options), secrets_of(options)
-    parent, near = current_run.get(), _near_parent()
+    link, near = current_run.get(), _near_parent()
+    parent = None if link is None else link.context.plan
     return Plan(
         agent=agent,
         request=request,
@@ -288,7 +287,6 @@ async def _plan(
         history=await history_of(request, options, journal),
         artifacts=items_of(options, "artifacts"),
         attributes=object_of(options, "attributes"),
-        parent=parent,
         parent_run_id=options.get("parent_run_id") or (parent.run_id if parent is not None else ""),
         resume_from=checkpoint,
         max_attempts=options.get("max_attempts") or 1,
@@ -338,9 +336,8 @@ async def plan_again(
 
 def secrets_of(options: RunOptions | ResumeOptions) -> tuple[str, ...]:
     """What is masked in a run with these options: its own secrets and those of the run round it."""
-    parent = current_run.get()
-    own = items_of(options, "secrets")
-    return own if parent is None else tuple(dict.fromkeys((*parent.secrets, *own)))
+    link, own = current_run.get(), items_of(options, "secrets")
+    return own if link is None else tuple(dict.fromkeys((*link.context.plan.secrets, *own)))
 
 
 def _run_id(request: Request, options: RunOptions) -> str:
@@ -410,11 +407,10 @@ def _host(options: RunOptions) -> object:
     return _Asking(near.ask) if given is None and near is not None and near.ask else given
 
 
-def _near_parent() -> ParentRun | None:
-    """The run round this one, if it lives in the same event loop, as the people it asks do."""
-    parent = current_run.get()
-    is_near = parent is not None and parent.loop is asyncio.get_running_loop()
-    return parent if is_near else None
+def _near_parent() -> Plan | None:
+    """The plan of the parent run, if that lives in the same event loop, as whom it asks does."""
+    link = current_run.get()
+    return link.context.plan if link is not None and link.is_near else None
 
 
 def _settings(agent: Agent[Any], options: RunOptions) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,8 +32,8 @@ from upshot.runs.replay.comparison import (
     missing_call,
 )
 from upshot.runs.replay.recording import Recording
+from upshot.runs.run_context import current_run
 from upshot.runs.session import Session
-from upshot.runs.task_supervisor import current_run
 from upshot.state.child_runs import step_of
 from upshot.state.run_state import RunState
 
@@ -125,14 +124,14 @@ def _told(difference: Difference, record: Recording) -> Difference:
 
 async def _live(plan: Plan, journal: MemoryJournal, record: Recording) -> AgentResult[Any]:
     epoch = await journal.claim(plan.run_id)
-    return await Session(plan, epoch=epoch, record=record).live()
+    return await Session(plan, epoch=epoch, recording=record).live()
 
 
 async def _result_of(
     run_id: str, journal: Journal, secrets: Sequence[str]
 ) -> AgentResult[Json] | None:
-    past = RunState(secrets)
-    await read_on(past, run_id, journal)
+    past = RunState()
+    await read_on(past, run_id, journal, secrets=secrets)
     return past.result
 
 
@@ -150,7 +149,7 @@ class _Children:
         named = request.run_id if isinstance(request, Request) else ""
         run_id = self._record.child(named)
         outer = current_run.get()
-        if outer is not None and outer.loop is asyncio.get_running_loop():
+        if outer is not None and outer.is_near:
             # It shows what stood on the board when the run was asked for.
             outer.tell(StepStarted(key=step_of(run_id)))
         result = self._results.get(run_id)

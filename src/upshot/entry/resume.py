@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.checks import kind_of
 from upshot.contract.base.enums import DeniedReason, Role, Status
-from upshot.contract.events import ApprovalAnswered, QuestionAnswered
+from upshot.contract.events import ApprovalAnswered, QuestionAnswered, RunStarted
 from upshot.contract.message import Message
 from upshot.contract.model_calls import Request
 from upshot.contract.pending import (
@@ -41,7 +41,7 @@ from upshot.journal.open_journal import open_journal
 from upshot.runs.callbacks import call, raised
 from upshot.runs.plan import Plan, RunOptions, Where
 from upshot.runs.recorder import Recorder
-from upshot.runs.redaction import Redaction, marks_for, name_marks
+from upshot.runs.redaction import Redaction, lift, marks_for, name_marks
 from upshot.runs.resumption import is_asked, is_under_way, point_of, reads_checkpoints, spent_in
 from upshot.state.child_runs import bare_id, child_id, origins_of
 from upshot.state.run_state import RunState
@@ -71,8 +71,8 @@ async def read_past(run_id: str, journal: Journal, *, secrets: Sequence[str] = (
         Misuse: The journal has no such run; the message names the nearest.
         JournalError: The log cannot be read.
     """
-    past = RunState(secrets)
-    await read_on(past, run_id, journal)
+    past = RunState()
+    await read_on(past, run_id, journal, secrets=secrets)
     if past.started is None:
         ids = [summary.run_id for summary in await journal.runs()]
         if run_id in ids:
@@ -83,10 +83,16 @@ async def read_past(run_id: str, journal: Journal, *, secrets: Sequence[str] = (
     return past
 
 
-async def read_on(past: RunState, run_id: str, journal: Journal) -> None:
-    """Fold what was logged since *past* was read."""
+async def read_on(
+    past: RunState, run_id: str, journal: Journal, *, secrets: Sequence[str] = ()
+) -> None:
+    """Fold what was logged since *past* was read, with the secrets put back for their marks."""
+    lifting = None if past.started is None else lift(secrets, past.started)
     async for event in journal.events(run_id, after=past.seq):
-        past.add(event)
+        if isinstance(event, RunStarted):
+            lifting = lift(secrets, event)
+        # Tools and models work with the real values.
+        past.add(event if lifting is None else lifting.mask(event))
 
 
 async def read_children(past: RunState, journal: Journal) -> None:
@@ -350,7 +356,12 @@ async def _write(
     marks = "" if past.started is None else marks_for(secrets, past.started)
     redaction = Redaction(secrets, name=marks or name_marks()) if secrets else None
     recorder = Recorder(
-        run_id, clock=SYSTEM_CLOCK, journal=journal, epoch=epoch, seq=past.seq, redaction=redaction
+        run_id,
+        clock=SYSTEM_CLOCK,
+        state=past,
+        journal=journal,
+        epoch=epoch,
+        redaction=redaction,
     )
     recorder.attempt = past.attempt
     for answer in answers:

@@ -59,7 +59,7 @@ class RunLease:
         if self._session is None:
             return True
         session = self._session()
-        recorder = session and session.recorder
+        recorder = session and session.context.recorder
         return recorder is not None and not (recorder.is_settled or recorder.is_lost)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Unpack, cast
@@ -35,8 +34,8 @@ from upshot.journal.memory_journal import MemoryJournal
 from upshot.journal.open_journal import open_journal
 from upshot.runs.live_run import LiveRun, live_through
 from upshot.runs.plan import Child, OutputType, Plan, ResumeOptions, RunOptions, Where
+from upshot.runs.run_context import current_run
 from upshot.runs.session import Session
-from upshot.runs.task_supervisor import current_run
 from upshot.state.run_state import RunState
 
 __all__ = [
@@ -145,8 +144,9 @@ async def run_whole(
         asyncio.CancelledError: The caller was cancelled; the run was finalised first.
     """
     outer = current_run.get()
-    if outer is not None and outer.stand_in is not None:
-        return await outer.stand_in(agent, request, **options)
+    if outer is not None and outer.context.recording is not None:
+        child = outer.context.plan.child or child
+        return await child(agent, request, **options)
     check_options(options)
     where = options.get("journal") if outer is None else place_of(options)
     if where is None or type(where) is MemoryJournal:
@@ -264,7 +264,7 @@ async def go_on(
             # goes on takes over, as every later claim does.
             async with taken(run_id, opened, take_over=takes, leaves=bool(answers)) as hold:
                 # Who had the run until now may have gone on with it meanwhile.
-                await read_on(past, run_id, opened)
+                await read_on(past, run_id, opened, secrets=hidden)
                 if not past.ended:
                     await check_onward(past, plan)
                     await hand_down(given, opened, secrets=hidden, take_over=take_over)
@@ -303,7 +303,7 @@ async def _plan_new(
 @asynccontextmanager
 async def _taken_anew(plan: Plan, journal: Journal) -> AsyncGenerator[RunLease]:
     """Take the log of a new run; a run inside another one belongs to who has that one."""
-    is_inside = plan.parent is not None
+    is_inside = current_run.get() is not None
     async with taken(plan.run_id, journal, take_over=False, is_owned=is_inside) as hold:
         # Another process may have begun it, and be through with it, since it was looked up.
         await _refuse_known(plan, journal)
@@ -323,8 +323,8 @@ def place_of(options: RunOptions) -> Where | None:
     parent = current_run.get()
     if where is None and parent is not None:
         # A journal belongs to one event loop; a run in another one opens its file again.
-        is_here = parent.loop is asyncio.get_running_loop()
-        where = parent.journal if is_here else getattr(parent.journal, "path", None)
+        journal = parent.context.plan.journal
+        where = journal if parent.is_near else getattr(journal, "path", None)
     return where
 
 

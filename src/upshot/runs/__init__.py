@@ -12,7 +12,6 @@ from upshot.runs.plan import (
     Committer,
     History,
     OutputType,
-    ParentRun,
     Plan,
     ResumeOptions,
     RunOptions,
@@ -30,10 +29,10 @@ from upshot.runs.replay.comparison import (
 )
 from upshot.runs.replay.recording import Recording
 from upshot.runs.resumption import spent_in
-from upshot.runs.services.handoffs import handoff_tools
+from upshot.runs.run_context import current_run
+from upshot.runs.services.handoff_tools import handoff_tools
 from upshot.runs.services.hooks import DiscardOnInterruptCauses
 from upshot.runs.session import Session
-from upshot.runs.task_supervisor import current_run
 from upshot.state.board import Board
 from upshot.state.child_runs import FORKED_FROM
 from upshot.state.run_state import RunState
@@ -53,7 +52,6 @@ __all__ = [
     "Listener",
     "LiveRun",
     "OutputType",
-    "ParentRun",
     "Parked",
     "RunState",
     "Plan",

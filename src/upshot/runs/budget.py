@@ -65,8 +65,6 @@ class RunBudget:
         deadline: Monotonic moment at which the time is over, None for never.
         working: The time in which nobody is asked, None where it has no limit.
         turns_before: Those of earlier attempts.
-        last: The last reply of the run's own, None before the first.
-        last_limited: The last reply that carried rate-limit windows, None before the first.
         tool_calls: Tool calls that were started, by name, those of runs inside included.
         is_known: Set while what the run round this one knows already is counted.
         tell: Told what each call used, with its cost, those of runs inside included; None tells
@@ -85,8 +83,6 @@ class RunBudget:
         self, budget: Budget, *, clock: Clock, parent: RunBudget | None = None, spent_s: float = 0.0
     ) -> None:
         self.budget = budget
-        self.last: ModelResponse | None = None
-        self.last_limited: ModelResponse | None = None
         self._summed = 0
         self._usage = NO_USAGE
         self.tool_calls: dict[str, int] = {}
@@ -135,19 +131,6 @@ class RunBudget:
             self._costs = [total]
             unpriced: list[Cost | None] = [None] * self._unpriced
         return Cost.of_calls([total, *unpriced])
-
-    def note(self, response: ModelResponse, *, purpose: str = "") -> None:
-        """Count *response*, which was just received or stands in the log.
-
-        Args:
-            response: What came of a call.
-            purpose: What for; "" for a turn of the engine's, which alone is the last reply.
-        """
-        self.add(response)
-        if not purpose:
-            self.last = response
-        if response.rate_limit is not None:
-            self.last_limited = response
 
     def add(self, response: ModelResponse) -> None:
         """Count one model call, well or not."""

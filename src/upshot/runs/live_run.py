@@ -65,9 +65,9 @@ class LiveRun(Generic[T]):
         self._last_missed: RunEvent | None = None
         self._wake: asyncio.Event | None = asyncio.Event() if watch else None
         for listener in listeners_of(session.plan):
-            session.recorder.listen(listener)
+            session.context.recorder.listen(listener)
         if watch:
-            session.recorder.watch(self._take)
+            session.context.recorder.watch(self._take)
         self._task = asyncio.get_running_loop().create_task(session.live())
         self._task.add_done_callback(lambda _: self._wake and self._wake.set())
 
@@ -80,7 +80,7 @@ class LiveRun(Generic[T]):
     @property
     def run_id(self) -> str:
         """The run's id."""
-        return self._session.info.run_id
+        return self._session.plan.run_id
 
     @property
     def done(self) -> bool:
@@ -127,7 +127,7 @@ class LiveRun(Generic[T]):
 
     def cancel(self) -> None:
         """Stop the run at once; it ends as canceled."""
-        self._tell(lambda: self._session.end("cancel"))
+        self._tell(lambda: self._session.context.supervisor.end("cancel"))
 
     def _tell(self, word: Callable[[], object]) -> None:
         """Say *word* in the loop of the run: at once there, soon from another thread."""
@@ -160,7 +160,7 @@ class LiveRun(Generic[T]):
         """Cancel the run if it is under way, and wait until it has ended."""
         if not self._task.done():
             quietly = self._stopping_quietly()
-            self._session.end("cancel" if quietly else "caller")
+            self._session.context.supervisor.end("cancel" if quietly else "caller")
             await conclude(self._task, within_s=3 * GRACE_S if quietly else CALLER_GRACE_S)
 
     def __aiter__(self) -> AsyncIterator[Event]:
@@ -248,7 +248,7 @@ class LiveRun(Generic[T]):
         try:
             return await asyncio.shield(self._task)
         except asyncio.CancelledError:
-            self._session.end("caller")
+            self._session.context.supervisor.end("caller")
             await conclude(self._task, within_s=CALLER_GRACE_S)
             raise
 
@@ -262,7 +262,7 @@ async def live_through(session: Session) -> AgentResult[Any]:
         return await LiveRun[Any](session, watch=False).finish()
     # Only the engine is waited for, and it has a task of its own: a cancel cuts nothing else.
     result = await session.live()
-    if session.stop == "caller":
+    if session.context.supervisor.stop == "caller":
         raise asyncio.CancelledError
     return result
 

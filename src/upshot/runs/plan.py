@@ -1,24 +1,23 @@
-"""Plan of a run: options, type of the answer, link to the parent run."""
+"""Plan of a run: its options, and the type of its answer."""
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from os import PathLike
-from typing import Any, Literal, Protocol, TypeAlias, TypedDict, cast
+from typing import Any, Literal, TypeAlias, TypedDict, cast
 
 import msgspec
 
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.agent import Agent, ToolItem
-from upshot.contract.agent_spec import AgentSpec, Handoff, HandoffEvent, RunInfo
+from upshot.contract.agent_spec import AgentSpec, Handoff, RunInfo
 from upshot.contract.base.checks import json_fault
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.error import RunWarning
-from upshot.contract.events import BoardChanged, Event
+from upshot.contract.events import BoardChanged
 from upshot.contract.message import Message
-from upshot.contract.model_calls import ModelRequest, Request
+from upshot.contract.model_calls import Request
 from upshot.contract.protocols import (
     AnyResult,
     ArtifactStore,
@@ -32,12 +31,11 @@ from upshot.contract.protocols import (
     Observer,
 )
 from upshot.contract.result import AgentResult
-from upshot.contract.run_control import Checkpoint, Interrupt
+from upshot.contract.run_control import Checkpoint
 from upshot.contract.settings import Budget, ModelSettings, Policy, Retry
 from upshot.errors import Misuse
 from upshot.models.prices import Prices
 from upshot.models.registry import name_of
-from upshot.runs.budget import RunBudget
 from upshot.runs.callbacks import method
 from upshot.runs.redaction import MARKS_OPTION
 from upshot.tools.definition.tool import Tool
@@ -51,7 +49,6 @@ __all__ = [
     "ENGINE_OPTION",
     "History",
     "OutputType",
-    "ParentRun",
     "Plan",
     "ResumeOptions",
     "RunOptions",
@@ -312,50 +309,6 @@ USUAL_BUDGET = Budget()
 Child = Callable[..., Awaitable[Any]]
 
 
-class Transfers(Protocol):
-    """The hand-offs of a run, as a tool that makes one has to know them."""
-
-    info: RunInfo
-
-    def check_open(self) -> None:
-        """Raise where one was made already.
-
-        Raises:
-            ToolError: It was.
-        """
-        ...
-
-    def take(self, event: HandoffEvent) -> None:
-        """Make one."""
-        ...
-
-
-class Context(Protocol):
-    """What the runs inside a run have to know of it."""
-
-    @property
-    def tainted(self) -> str:
-        """Whose untrusted words are among its messages, "" for nobody's."""
-        ...
-
-    @property
-    def handoffs(self) -> Transfers:
-        """Its hand-offs."""
-        ...
-
-    def distrust(self, source: str) -> None:
-        """Tell that untrusted words of *source* are among them."""
-        ...
-
-    async def before_model(self, info: RunInfo, request: ModelRequest) -> ModelRequest:
-        """What may be sent of *request*, which the run *info* inside wants to send.
-
-        Raises:
-            Failed: A decider raised.
-        """
-        ...
-
-
 class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A run before it begins: who works on what, with what, within which limits.
 
@@ -394,7 +347,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     handed: Sequence[Message] = ()
     artifacts: tuple[str, ...] = ()
     attributes: JsonObject = {}
-    parent: ParentRun | None = None
     parent_run_id: str = ""
     resume_from: Checkpoint | None = None
     max_attempts: int = 1
@@ -415,13 +367,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     is_retry_given: bool = False
     seed: tuple[BoardChanged, ...] = ()
     logged: JsonObject | None = None
-
-    @property
-    def near(self) -> ParentRun | None:
-        """The run round it, where that lives in the same event loop."""
-        parent = self.parent
-        is_near = parent is not None and parent.loop is asyncio.get_running_loop()
-        return parent if is_near else None
 
     @property
     def ask(self) -> Callable[..., Any] | None:
@@ -450,68 +395,3 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         if self.marks:
             options[MARKS_OPTION] = self.marks
         return options
-
-
-class ParentRun(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What a run started inside a run inherits.
-
-    Attributes:
-        plan: Of the outer run.
-        depth: Of the outer run.
-        ledger: Its account, which the inner one adds to.
-        loop: The event loop in which it lives.
-        box: Its tools, which know whether strangers' words are in its context.
-        tell: Logs what it has to know of the inner one.
-        wish: Looks whether anybody wishes that it stop, as the inner one then does.
-        admit: Has the inner one told of such a wish, until what it gives is called.
-        pause: Waits so many seconds, on its clock or the one given, but not beyond such a wish.
-        stand_in: Gives the results of runs inside it where it is replayed; None runs them.
-        is_hooks: Whether this is what its hooks inherit, and not its engine.
-    """
-
-    plan: Plan
-    depth: int
-    ledger: RunBudget
-    loop: asyncio.AbstractEventLoop
-    box: Context
-    tell: Callable[[Event], None]
-    wish: Callable[[], Interrupt | None]
-    admit: Callable[[Callable[[Interrupt], None]], Callable[[], None]]
-    pause: Callable[[float, Clock | None], Awaitable[None]]
-    stand_in: Child | None = None
-    is_hooks: bool = False
-
-    @property
-    def run_id(self) -> str:
-        """The outer run."""
-        return self.plan.run_id
-
-    @property
-    def journal(self) -> Journal | None:
-        """Its log."""
-        return self.plan.journal
-
-    @property
-    def clock(self) -> Clock:
-        """Its time."""
-        return self.plan.clock
-
-    @property
-    def policy(self) -> Policy | None:
-        """Its rules on tools, None for none."""
-        return self.plan.policy
-
-    @property
-    def approve(self) -> Approver | None:
-        """Who is asked about its tools, None for nobody."""
-        return self.plan.approve
-
-    @property
-    def ask(self) -> Callable[..., Any] | None:
-        """Asks a person for it, None where its host cannot."""
-        return self.plan.ask
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """What is masked in it."""
-        return self.plan.secrets

@@ -25,6 +25,7 @@ from upshot.journal.memory_journal import MemoryJournal
 from upshot.runs.callbacks import is_closing, raised
 from upshot.runs.plan import Plan
 from upshot.runs.redaction import Redaction
+from upshot.state.run_state import RunState
 
 __all__ = [
     "Subscriber",
@@ -158,10 +159,10 @@ def listeners_of(plan: Plan) -> Iterator[Listener]:
 
 
 _DELTAS = frozenset(DELTAS)
-_KEPT = frozenset({RunSettled, Warned, HandoffEvent})
 _ENDS = frozenset({AttemptEnded, RunSettled})
-# What the run itself need not look at.
-_USUAL = frozenset[type](get_args(Event)) - _DELTAS - _KEPT - {Unknown}
+# Those that need nothing but to be logged and folded, while nobody watches; a hand-off is shown
+# in the result, with its run and its time.
+_PLAIN = frozenset[type](get_args(Event)) - _DELTAS - {RunSettled, HandoffEvent, Unknown}
 _NONE = frozenset[type]()
 # Bound once: this runs for every event of every run.
 _set = force_setattr
@@ -177,22 +178,20 @@ def _without_local(event: RunSettled) -> RunSettled:
 
 
 class Recorder:
-    """The one way from a run to its log and its watchers.
+    """Stamps an event, appends it to the log, folds it, and tells subscribers, in this order.
 
     Attributes:
         run_id: The run.
         now: Tells the moment by which events are stamped.
-        attempt: Stamped on every event; set by the lifecycle.
+        state: What the log says; every durable event is folded into it.
+        attempt: Stamped on every event; set by the session.
         seq: Of the last durable event.
-        warnings: All that were told, in order.
-        handoff: The first hand-off of the attempt, None before one.
-        watched: Whether anybody looks, so that deltas are worth making.
+        watched: Whether anybody watches, so that deltas are worth making.
         is_lost: Whether the log could not be written; others may raise JournalError too.
         is_settled: Whether the last event of the session was emitted; none comes after it.
     """
 
     attempt: int = 0
-    handoff: HandoffEvent | None = None
     watched: bool = False
     is_settled: bool = False
     is_lost: bool = False
@@ -200,46 +199,47 @@ class Recorder:
     # Those that wait to be told, one after another.
     _untold: deque[Event] | None = None
     _watchers: tuple[Callable[[Event], None], ...] = ()
-    _listeners: tuple[Subscriber, ...] = ()
+    _subscribers: tuple[Subscriber, ...] = ()
 
     def __init__(
         self,
         run_id: str,
         *,
         clock: Clock,
+        state: RunState,
         journal: Journal | None = None,
         epoch: int | None = None,
-        seq: int = 0,
         redaction: Redaction | None = None,
     ) -> None:
         self.run_id = run_id
-        self.seq: int = seq
-        self.warnings: list[RunWarning] = []
+        self.state = state
+        self.seq: int = state.seq
         self.now: Callable[[], datetime] = clock.now
+        self._fold = state.add
         self._journal = journal
         self._append = None if journal is None else journal.append
+        self._is_safe_at_append: bool = type(journal) is MemoryJournal
         self._epoch = epoch
         self._redaction = redaction
-        # Kinds of events that are at most logged, as they are.
-        self._usual = _USUAL if redaction is None else _NONE
+        self._plain = _PLAIN if redaction is None else _NONE
 
     def watch(self, watcher: Callable[[Event], None]) -> None:
         """Call *watcher* with every event from now on; it must not raise."""
         self._watchers += (watcher,)
-        self.watched, self._usual = True, _NONE
+        self.watched, self._plain = True, _NONE
 
     def listen(self, listener: Listener) -> None:
         """Tell *listener* every event from now on, and what is reported; it may raise once."""
-        audience = Subscriber(listener, self._warn_of_listener)
-        self._watchers += (audience.tell,)
-        self._usual = _NONE
-        self._listeners += (audience,)
+        subscriber = Subscriber(listener, self._warn_of_listener)
+        self._watchers += (subscriber.tell,)
+        self._plain = _NONE
+        self._subscribers += (subscriber,)
 
     def report(self, response: ModelResponse) -> None:
         """Tell listeners of a model call that is no event, since an engine made it otherwise."""
         shown = response if self._redaction is None else self._redaction.show(response)
-        for listener in self._listeners:
-            listener.tell(shown)
+        for subscriber in self._subscribers:
+            subscriber.tell(shown)
 
     def emit(self, event: Event) -> None:
         """Stamp *event*, which nobody else may hold yet, log it if durable, and tell watchers.
@@ -247,40 +247,27 @@ class Recorder:
         Raises:
             JournalError: The log no longer belongs to this process, or is closed.
         """
-        if type(event) not in self._usual:
-            self._emit_seen(event)
+        is_plain = type(event) in self._plain
+        if not is_plain and not self._takes(event):
             return
-        # Most events are at most logged, as they are: it is for these that every step counts.
-        seq, now = self.seq + 1, self.now
-        if (append := self._append) is not None:
-            _set(event, "run_id", self.run_id)
-            _set(event, "attempt", self.attempt)
-            _set(event, "time", now())
-            _set(event, "seq", seq)
+        # Without a log and watchers nobody asks when an event was, nor which one it is.
+        if (append := self._append) is not None or not is_plain:
+            self._stamp(event, self.seq + 1)
+        if append is not None:
             try:
-                append(event, epoch=self._epoch)
-            except JournalError:
-                self.is_lost = True
-                raise
-        self.seq = seq
-
-    def _emit_seen(self, event: Event) -> None:
-        """The same for an event that somebody watches, hides or keeps."""
-        if not self._takes(event):
-            return
-        self._stamp(event, self.seq + 1)
-        if self._append is not None:
-            try:
-                self._append(self._written(event), epoch=self._epoch)
+                append(event if is_plain else self._written(event), epoch=self._epoch)
             except JournalError:
                 self.is_lost = True
                 raise
         # Only now: an event that the log did not take has no place in it.
         self.seq += 1
-        self._part = 0
-        self._keep(event)
-        if self._watchers:
-            self._tell(event)
+        self._fold(event)
+        if not is_plain:
+            self._part = 0
+            if type(event) is RunSettled:
+                self.is_settled, self._plain = True, _NONE
+            if self._watchers:
+                self._tell(event)
 
     def _written(self, event: Event) -> Event:
         """*event* as it is logged."""
@@ -357,24 +344,7 @@ class Recorder:
                 untold.popleft()
         if self.is_settled:
             # Nothing comes any more, and who watched need not keep the run, nor it them.
-            self._watchers, self._listeners = (), ()
-
-    def _keep(self, event: Event) -> None:
-        """Take from *event* what the run itself has to know."""
-        match event:
-            case RunSettled():
-                self.is_settled, self._usual = True, _NONE
-            case Warned():
-                told = (
-                    event.warning
-                    if self._redaction is None
-                    else self._redaction.show(event.warning)
-                )
-                self.warnings.append(told)
-            case HandoffEvent() if self.handoff is None:
-                self.handoff = event
-            case _:
-                pass
+            self._watchers, self._subscribers = (), ()
 
     def check_open(self) -> None:
         """See that what is about to be done will be in the log.
@@ -405,8 +375,7 @@ class Recorder:
 
     async def barrier(self) -> None:
         """Wait until everything that was emitted is safe."""
-        if self._journal is None or type(self._journal) is MemoryJournal:
-            # What is in memory is as safe as it will ever be.
+        if self._journal is None or self._is_safe_at_append:
             return
         try:
             await until_safe(self._journal, self.run_id, self.seq, epoch=self._epoch)

@@ -40,12 +40,19 @@ __all__ = [
 
 def restore(ledger: RunBudget, past: RunState) -> None:
     """Bring *ledger*, new, to where the log of its run stands, earlier attempts apart."""
-    for response in past.responses[: past.responses_before]:
-        ledger.note(response)
+    reported = [event.response for event in past.reported]
+    for response in (
+        *past.responses[: past.responses_before],
+        *reported[: past.reported_before],
+    ):
+        ledger.add(response)
     _add_children(ledger, past, earlier=True)
     ledger.since_mark()
-    for response in past.responses[past.responses_before :]:
-        ledger.note(response)
+    for response in (
+        *past.responses[past.responses_before :],
+        *reported[past.reported_before :],
+    ):
+        ledger.add(response)
     _add_children(ledger, past, earlier=False)
     for _ in range(past.lost_calls):
         ledger.add_unfinished()
@@ -79,14 +86,15 @@ class LoggedCalls:
     """
 
     def __init__(self, past: RunState) -> None:
-        self.started: Mapping[str, ToolStarted] = past.unsettled
-        self.asked: Mapping[str, PendingApproval] = past.asked
-        self.answers: Mapping[str, CallAnswer] = past.answers
+        # Copies, for what is done from now on is folded into the same state.
+        self.started: Mapping[str, ToolStarted] = past.unsettled.copy()
+        self.asked: Mapping[str, PendingApproval] = past.asked.copy()
+        self.answers: Mapping[str, CallAnswer] = past.answers.copy()
         self.diverged: bool = False
         self._turns: defaultdict[str, deque[tuple[int, str]]] = defaultdict(deque)
         for turn, model in past.models.items():
             self._turns[past.bodies.get(turn, "")].append((turn, model))
-        self._replies = past.replies
+        self._replies = past.replies.copy()
         self._outcomes: dict[tuple[str, str], deque[ToolOutcome]] = {}
         for record in past.records[past.records_before :]:
             key = record.call_id, record.tool_name

@@ -1,89 +1,222 @@
-"""Ground: what all parts of one session stand on."""
+"""RunContext: what all parts of a session share, and the link to the run that started it."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from collections.abc import Callable
+from contextvars import ContextVar
+from datetime import timedelta
+from typing import Final
+
+import msgspec
+
 from upshot.contract.agent_spec import RunInfo
-from upshot.contract.events import RunStarted
+from upshot.contract.base.structs import JsonObject
+from upshot.contract.events import Event, RunStarted
+from upshot.contract.run_control import Interrupt
+from upshot.errors import JournalError
 from upshot.runs.budget import RunBudget
 from upshot.runs.plan import Plan
 from upshot.runs.recorder import Recorder
 from upshot.runs.redaction import Redaction, marks_for, name_marks
 from upshot.runs.replay.recording import Recording
+from upshot.runs.services.handoffs import Handoffs
 from upshot.runs.task_supervisor import TaskSupervisor
 from upshot.state.run_state import RunState
+from upshot.tools.toolbox import Toolbox
 
-__all__ = ["RunContext"]
+__all__ = ["ParentLink", "RunContext", "current_run"]
+
+
+class ParentLink(msgspec.Struct, frozen=True, eq=False):
+    """The run that surrounds whatever is started here; it may live in another thread's loop.
+
+    Attributes:
+        context: Of that run.
+        loop: The event loop in which it lives.
+        is_hooks: Whether its hooks start things here, and not its engine.
+    """
+
+    context: RunContext
+    loop: asyncio.AbstractEventLoop
+    is_hooks: bool = False
+
+    @property
+    def is_near(self) -> bool:
+        """Whether that run lives in the event loop that runs now."""
+        return self.loop is asyncio.get_running_loop()
+
+    def tell(self, event: Event) -> None:
+        """Log *event* in that run; a lost log or a closed loop is that run's own concern."""
+        emit = self.context.recorder.emit
+        with contextlib.suppress(JournalError, RuntimeError):
+            if self.is_near:
+                emit(event)
+            else:
+                self.loop.call_soon_threadsafe(emit, event)
+
+    def follow(self, interrupt: Callable[[Interrupt], None]) -> Callable[[], None]:
+        """Have *interrupt* called when that run shall stop, at once if it shall already.
+
+        Returns:
+            Ends that.
+        """
+        own = asyncio.get_running_loop()
+
+        def in_own_loop(asked: Interrupt) -> None:
+            # The loop of the child run may have ended by now.
+            with contextlib.suppress(RuntimeError):
+                own.call_soon_threadsafe(interrupt, asked)
+
+        hear = interrupt if self.is_near else in_own_loop
+
+        def look() -> None:
+            if (asked := self.context.look_for_interrupt()) is not None:
+                hear(asked)
+
+        leave = self.context.supervisor.admit(hear)
+        if self.is_near:
+            look()
+        else:
+            # Its host belongs to its own loop, which may be gone by now.
+            with contextlib.suppress(RuntimeError):
+                self.loop.call_soon_threadsafe(look)
+        return leave
+
+
+current_run: ContextVar[ParentLink | None] = ContextVar("upshot_run", default=None)
 
 
 class RunContext:
-    """The plan of a session, its log, its account and the task in which its engine works.
+    """The parts of one session, made once.
 
     Args:
         plan: What to do.
         past: What earlier sessions logged; None for a new run.
         epoch: Under which the log was claimed, None without a log.
-        record: What stands for the world outside where a run is replayed; None is the world.
+        recording: What stands for the world outside where a run is replayed; None is the world.
 
     Attributes:
         plan: As given.
-        past: As given.
-        record: As given.
+        recording: As given.
+        parent: The run that started this one, None for a root run.
         info: Whose run it is.
         depth: How deep the run is, 0 for a root run.
+        state: What the log says, up to the last event; its board is the engine's.
         redaction: What keeps its secrets out of log and result, None without any.
-        recorder: The log.
-        ledger: The account.
-        scope: Where the engine works.
+        recorder: The way of every event.
+        budget: What it has used, against its limits.
+        supervisor: The task in which its engine works.
+        facts: What deciders said, the result's ``state``.
+        interrupt: The first request that the run stop, None without one.
+        on_interrupt: Told of it, while the run is under way.
+        look_for_interrupt: Looks whether the run shall stop; asks no async method of a host.
+        cut: Texts of replies that were shown as they came, until the run was stopped.
+        toolbox: Its tools, None until they are first needed.
+        untrusted: Whose untrusted words were in its messages before it had a toolbox.
     """
 
-    __slots__ = (
-        "depth",
-        "info",
-        "ledger",
-        "past",
-        "plan",
-        "record",
-        "recorder",
-        "redaction",
-        "scope",
-    )
-
     def __init__(
-        self, plan: Plan, past: RunState | None, epoch: int | None, record: Recording | None
+        self, plan: Plan, past: RunState | None, epoch: int | None, recording: Recording | None
     ) -> None:
-        request, clock, budget = plan.request, plan.clock, plan.budget
+        request, clock, budget, parent = plan.request, plan.clock, plan.budget, current_run.get()
+        outer = None if parent is None else parent.context
         started = None if past is None else past.started
-        self.plan: Plan = plan
-        self.past: RunState | None = past
-        self.record: Recording | None = record
-        self.info: RunInfo = RunInfo(
+        self.plan: Final = plan
+        self.recording: Final = recording
+        self.parent: Final = parent
+        self.info: Final = RunInfo(
             agent_id=plan.agent.id,
             run_id=plan.run_id,
             task_id=request.task_id,
             context_id=request.context_id,
         )
-        self.depth: int = 0
+        self.depth: int = 0 if outer is None else outer.depth + 1
         if started is not None:
             self.depth = started.depth
-        elif plan.parent is not None:
-            self.depth = plan.parent.depth + 1
-        self.redaction: Redaction | None = _redaction(plan, started) if plan.secrets else None
-        self.recorder: Recorder = Recorder(
+        self.redaction: Final = _redaction(plan, started) if plan.secrets else None
+        self.state: Final = RunState() if past is None else past
+        self.state.is_live = True
+        self.recorder: Final = Recorder(
             plan.run_id,
             clock=clock,
+            state=self.state,
             journal=plan.journal,
             epoch=epoch,
-            seq=0 if past is None else past.seq,
             redaction=self.redaction,
         )
-        self.ledger: RunBudget = RunBudget(
+        self.budget: Final = RunBudget(
             budget,
             clock=clock,
-            parent=None if plan.parent is None else plan.parent.ledger,
-            spent_s=0.0 if past is None else past.spent_s,
+            parent=None if outer is None else outer.budget,
+            spent_s=self.state.spent_s,
         )
-        own_time = None if budget.working_s is None else self.ledger.working
-        self.scope: TaskSupervisor = TaskSupervisor(clock, self.ledger.deadline, working=own_time)
+        own_time = None if budget.working_s is None else self.budget.working
+        self.supervisor: Final = TaskSupervisor(clock, self.budget.deadline, working=own_time)
+        if started is None and plan.resume_from is not None:
+            self.state.started_at = plan.resume_from.original_started_at
+        first = self.state.started_at
+        # How long ago the run began when this session did.
+        self._earlier_ms = 0 if first is None else _milliseconds(clock.now() - first)
+        self._monotonic = clock.monotonic
+        self._began = self._monotonic()
+        self.facts: JsonObject = dict(self.state.state)
+        self.interrupt: Interrupt | None = None
+        self.on_interrupt: Callable[[Interrupt], None] | None = None
+        self.look_for_interrupt: Callable[[], Interrupt | None] = _nobody_asks
+        self.cut: list[str] = []
+        self.toolbox: Toolbox | None = None
+        self.untrusted: str = ""
+        self._handoffs: Handoffs | None = None
+
+    @property
+    def handoffs(self) -> Handoffs:
+        """Those that the run may make."""
+        if self._handoffs is None:
+            self._handoffs = Handoffs(self.plan.handoffs, self.info, self.recorder)
+        return self._handoffs
+
+    def link(self, *, is_hooks: bool = False) -> ParentLink:
+        """What runs that are started inside this one inherit."""
+        return ParentLink(self, asyncio.get_running_loop(), is_hooks)
+
+    def duration_ms(self) -> int:
+        """Milliseconds since the run began, those between its sessions included."""
+        return max(0, self._earlier_ms + round((self._monotonic() - self._began) * 1000))
+
+    def ask_to_stop(self, interrupt: Interrupt) -> None:
+        """Take the request that the run stop, unless there is one already."""
+        if self.interrupt is None:
+            self.interrupt = interrupt
+            if self.on_interrupt is not None:
+                self.on_interrupt(interrupt)
+
+    @property
+    def tainted(self) -> str:
+        """Whose untrusted words are among its messages, "" for nobody's."""
+        return self.untrusted if self.toolbox is None else self.toolbox.tainted
+
+    def distrust(self, source: str) -> None:
+        """Tell that untrusted words of *source* are among its messages."""
+        self.untrusted = self.untrusted or source
+        if self.toolbox is not None:
+            self.toolbox.distrust(source)
+
+    def close(self) -> None:
+        """Let go of what leads back here, so that nothing is left to the garbage collector."""
+        self.on_interrupt, self.look_for_interrupt = None, _nobody_asks
+        self.supervisor.close()
+        self.toolbox = None
+        self.state.board.watch(None)
+
+
+def _milliseconds(time: timedelta) -> int:
+    return round(time.total_seconds() * 1000)
+
+
+def _nobody_asks() -> Interrupt | None:
+    return None
 
 
 def _redaction(plan: Plan, started: RunStarted | None) -> Redaction:

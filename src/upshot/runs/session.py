@@ -13,39 +13,52 @@ which phase that leads to. Nothing else knows the order of a life.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-import msgspec
 from msgspec.structs import force_setattr, replace
 
-from upshot.contract.agent_spec import RunInfo
+from upshot.contract.agent_spec import HANDOFF_STATE_KEY
 from upshot.contract.base.enums import Origin, Status
+from upshot.contract.base.json_values import to_free_json
 from upshot.contract.error import RunWarning
 from upshot.contract.events import (
     AttemptEnded,
     AttemptStarted,
     Committed,
-    Event,
     RunInterrupted,
+    RunResumed,
     RunSettled,
+    RunStarted,
     StepStarted,
 )
 from upshot.contract.pending import AnyAnswer
-from upshot.contract.result import AgentResult
+from upshot.contract.result import AgentResult, AttemptLine
 from upshot.contract.run_control import Interrupt
 from upshot.errors import JournalError
 from upshot.journal.memory_journal import MemoryJournal
-from upshot.runs.attempt import Equipment, ending_of, seed, work_on
+from upshot.runs.attempt import (
+    close_calls,
+    conclude_board,
+    ending_of,
+    seed,
+    take_board,
+    work_on,
+)
 from upshot.runs.callbacks import forget_way, is_closing
-from upshot.runs.ending import COMPLETED, Ending, StopReason, internal_error
+from upshot.runs.ending import COMPLETED, Ending, internal_error
 from upshot.runs.engine_api.exceptions import Interrupted
-from upshot.runs.plan import ParentRun, Plan
-from upshot.runs.recorder import Recorder, anybody_listens
+from upshot.runs.engine_api.run_host import RunHost
+from upshot.runs.engine_api.run_view import Run
+from upshot.runs.plan import Plan
+from upshot.runs.recorder import anybody_listens
+from upshot.runs.redaction import COUNT_OPTION, MARKS_OPTION, in_order, marks_for
 from upshot.runs.replay.recording import Recording
-from upshot.runs.result_builder import refused_modes
+from upshot.runs.result_builder import attempt_line, build_result, refused_modes
+from upshot.runs.resumption import changes_since, restore
+from upshot.runs.run_context import RunContext, current_run
+from upshot.runs.services import hooks
 from upshot.runs.services.hooks import (
     ACCEPTED,
     Verdict,
@@ -54,8 +67,7 @@ from upshot.runs.services.hooks import (
     wants_revision,
     with_verdict,
 )
-from upshot.runs.services.run_services import Box
-from upshot.runs.task_supervisor import current_run
+from upshot.runs.services.run_tools import toolbox_of
 from upshot.state.child_runs import settled_step, step_of
 from upshot.state.run_state import RunState
 
@@ -67,7 +79,6 @@ __all__ = [
     "DISPOSED",
     "FINAL",
     "FIRST",
-    "Judged",
     "NEXT",
     "OPENED",
     "PREPARED",
@@ -79,54 +90,13 @@ __all__ = [
     "Row",
     "Session",
     "TOLD",
-    "Tie",
     "UNPREPARED",
     "WAITS",
     "WORKED",
     "cue_of_ending",
     "cue_of_verdict",
     "diagram",
-    "hear_host",
-    "judge",
-    "with_loss",
 ]
-
-
-async def hear_host(parts: Equipment) -> None:
-    """Let the user's host finish, so that what it raised of the run is in the result.
-
-    Args:
-        parts: Of the run.
-    """
-    scope = parts.scope
-    # The time that is left to a stopped run is its observers'.
-    if scope.is_stopped():
-        return
-    try:
-        await parts.host.hear_out(scope.wait)
-    except asyncio.CancelledError:
-        # A closing loop's; observers hear of the end all the same.
-        scope.end("caller")
-
-
-def with_loss(
-    parts: Equipment, result: AgentResult[Any], error: BaseException, *, committed: bool
-) -> AgentResult[Any]:
-    """*result* of a run whose end could not be logged or told, which it warns of.
-
-    Args:
-        parts: Of the run.
-        result: What came of it.
-        error: Why not.
-        committed: Whether it was committed before.
-    """
-    origin = Origin.JOURNAL if isinstance(error, JournalError) else Origin.HOST
-    lost = RunWarning(code="journal_failed", message=str(error), origin=origin)
-    parts.recorder.warn(lost)
-    # A recorder that has told of the end takes no warning any more.
-    warnings = tuple(dict.fromkeys((*parts.recorder.warnings, lost)))
-    lines = tuple(parts.report.lines)
-    return replace(result, committed=committed, attempt_log=lines, warnings=warnings)
 
 
 class _Word(StrEnum):
@@ -258,152 +228,34 @@ def _lines() -> Iterator[str]:
     yield f"    {Phase.SETTLED} --> [*]"
 
 
-class Judged(NamedTuple):
-    """What became of an attempt.
-
-    Attributes:
-        result: Of it, after the verdict.
-        cue: Whether it is done again.
-        stopped: How the run was stopped before what deciders wanted revised was done again; None
-            where it was not.
-    """
-
-    result: AgentResult[Any]
-    cue: Cue
-    stopped: Ending | None = None
-
-
-def judge(parts: Equipment, result: AgentResult[Any], verdict: Verdict, *, is_last: bool) -> Judged:
-    """Do what deciders want.
-
-    Args:
-        parts: Of the run; its state gets what they said.
-        result: Of the attempt.
-        verdict: What they want.
-        is_last: Whether no other attempt may follow.
-    """
-    state = parts.report.state
-    note_verdict(state, verdict, result, is_last=is_last)
-    stopped = ending_of(parts, TimeoutError()) if parts.scope.stop else None
-    _warn_of_replaced(parts, result, verdict)
-    result = with_verdict(result, verdict, state, stopped=stopped)
-    cue = cue_of_verdict(wants_revision=wants_revision(verdict, result), is_last=is_last)
-    if cue is REVISED and (parts.scope.stop or parts.host.interrupt is not None):
-        return _unrevised(parts, result)
-    return Judged(result, cue)
-
-
-def _warn_of_replaced(parts: Equipment, result: AgentResult[Any], verdict: Verdict) -> None:
-    """Tell of the error of *result*, where that of a decider that raised takes its place."""
-    error = result.error
-    if error is not None and verdict.error is not None and not verdict.was_cut:
-        warning = RunWarning(code=error.code, message=error.message, origin=error.origin)
-        parts.recorder.warn(warning)
-
-
-def _unrevised(parts: Equipment, result: AgentResult[Any]) -> Judged:
-    """No further attempt, since the run was stopped before this one was accepted."""
-    wish = parts.host.interrupt
-    why = Interrupted() if wish is None else Interrupted(wish.cause, wish.detail)
-    ending = ending_of(parts, TimeoutError() if parts.scope.stop else why)
-    facts: dict[str, Any] = {"status": ending.status, "error": ending.error}
-    if ending.interrupt is not None:
-        facts |= {"cause": ending.interrupt.cause, "detail": ending.interrupt.detail}
-    return Judged(replace(result, **facts), DECIDED, ending)
-
-
-class Tie:
-    """Between a session and the run round it, which may live in the loop of another thread.
-
-    Args:
-        parent: The run round it.
-        run_id: The run inside.
-        box: Its tools.
-        interrupt: Interrupts it.
-    """
-
-    def __init__(
-        self, parent: ParentRun, run_id: str, *, box: Box, interrupt: Callable[[Interrupt], None]
-    ) -> None:
-        self._parent = parent
-        self._run_id = run_id
-        self._box = box
-        self._interrupt = interrupt
-        self._loop = asyncio.get_running_loop()
-        self._let_go: Callable[[], None] | None = None
-
-    def begin(self) -> None:
-        """Log in the outer run that this one begins."""
-        self._tell(StepStarted(key=step_of(self._run_id)))
-
-    def follow(self) -> None:
-        """Stop from now on where the outer run shall, at once if that is wished already."""
-        is_near = self._parent.loop is self._loop
-        self._let_go = self._parent.admit(self._interrupt if is_near else self._hear_from_afar)
-        if is_near:
-            self._look(self._interrupt)
-        else:
-            # Its host belongs to its own loop, which may be gone by now.
-            with contextlib.suppress(RuntimeError):
-                self._parent.loop.call_soon_threadsafe(self._look, self._hear_from_afar)
-
-    def inherit_distrust(self) -> None:
-        """Distrust what the outer run has in its context."""
-        if self._parent.box.tainted:
-            self._box.distrust(f"{self._parent.box.tainted}, in the outer run")
-
-    def bequeath_distrust(self) -> None:
-        """Have the outer run distrust what this one has in its context."""
-        if self._box.tainted:
-            self._parent.box.distrust(f"{self._box.tainted}, in a run inside")
-
-    def settle(self, result: AgentResult[Any], tools: Mapping[str, int]) -> None:
-        """Log in the outer run how a session of this one ended, and what it used."""
-        self._tell(settled_step(result, tools))
-
-    def leave(self) -> None:
-        """Hear of no more wishes."""
-        if self._let_go is not None:
-            self._let_go()
-
-    def _tell(self, event: Event) -> None:
-        parent = self._parent
-        # A log that is lost, or a loop that is closed, is that run's own concern.
-        with contextlib.suppress(JournalError, RuntimeError):
-            if parent.loop is self._loop:
-                parent.tell(event)
-            else:
-                parent.loop.call_soon_threadsafe(parent.tell, event)
-
-    def _look(self, hear: Callable[[Interrupt], None]) -> None:
-        wish = self._parent.wish()
-        if wish is not None:
-            hear(wish)
-
-    def _hear_from_afar(self, wish: Interrupt) -> None:
-        # The loop of this run may have ended by now.
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._interrupt, wish)
-
-
 _PARKED = Status.INPUT_REQUIRED
 # An engine that ended so has no call open that nobody will make.
 _WHOLE = (Status.COMPLETED, _PARKED)
 
 
+_OTHER_SECRETS = RunWarning(
+    code="secrets_changed",
+    message=(
+        "the run goes on with other secrets than it began with, or without: what stood for them "
+        "in its log stays masked, also for the model and the tools. Give the same secrets= again"
+    ),
+    origin=Origin.CALLER,
+)
+
+
 class Session:
-    """One session of a run: from its start, or from where its log stands, to a result.
+    """Takes one session of a run from its start, or from where its log stands, to a result.
 
     Args:
         plan: What to do.
         past: What earlier sessions logged; None for a new run.
-        answers: What people answered since.
+        answers: What was answered since.
         epoch: Under which the log was claimed, None without a log.
-        record: What stands for the world outside where a run is replayed; None is the world.
+        recording: What stands for the world outside where a run is replayed; None is the world.
     """
 
-    # What the run has in hand from the engine's end on.
-    _told: AgentResult[Any]
+    # The result that the run has in hand, from the engine's end on.
+    _result: AgentResult[Any]
 
     def __init__(
         self,
@@ -412,63 +264,58 @@ class Session:
         past: RunState | None = None,
         answers: tuple[AnyAnswer, ...] = (),
         epoch: int | None = None,
-        record: Recording | None = None,
+        recording: Recording | None = None,
     ) -> None:
         self.plan = plan
-        self._past = past
-        self._answers = answers
-        self._parts = parts = Equipment(plan, past, epoch, record)
-        self.info: RunInfo = parts.info
-        self.recorder: Recorder = parts.recorder
+        self.context: RunContext = RunContext(plan, past, epoch, recording)
         self.phase: Phase = FIRST
+        self._is_resumed = past is not None
+        self._answers = answers
+        self._run = Run(self.context, is_resumed=self._is_resumed)
+        self._host = RunHost(self.context, self._run)
         self._attempt, self._feedback = 1, ""
         self._verdict = ACCEPTED
         self._ending = COMPLETED
         self._interrupt: Interrupt | None = None
         self._committed = self._has_begun = False
         self._early: Interrupt | None = None
+        self._leave_parent: Callable[[], None] | None = None
         self._has_hooks = bool(plan.observers or plan.deciders or plan.committers)
-        # Whether nobody but the engine does anything in the run.
+        # Whether nothing but the engine does anything in the run.
         self._is_alone = not self._has_hooks and plan.host is None and plan.prepare is None
-        parent = plan.parent
-        self._tie = parent and Tie(parent, plan.run_id, box=parts.box, interrupt=self.interrupt)
+        self.context.look_for_interrupt = self._host.look
+        if plan.host is not None and not _is_told_outside(self.context):
+            self.context.budget.tell = self._host.usage_listener()
 
     # -- what others may do to a run in flight
 
     def interrupt(self, interrupt: Interrupt) -> None:
-        """Wish that the run stop at its next safe point; after a grace it is cancelled."""
+        """Ask the run to stop at its next safe point; after a grace it is cancelled."""
         if self._has_begun:
-            self._parts.host.take_wish(interrupt)
+            self.context.ask_to_stop(interrupt)
         else:
             # Nothing of a run is logged before its beginning.
             self._early = self._early or interrupt
 
-    def _heed(self, wish: Interrupt) -> None:
-        """Begin to stop, whoever wished it: only the first wish comes by here."""
-        parts = self._parts
-        if not parts.scope.is_final:
-            parts.box.caller.interrupt = wish
-            parts.box.cancel()
-            parts.scope.end_soon("interrupt")
-            self._note_interrupt(wish)
-            parts.scope.tell_inside(wish)
+    def _begin_to_stop(self, interrupt: Interrupt) -> None:
+        """Begin to stop, whoever asked for it: only the first request comes by here."""
+        context = self.context
+        if not context.supervisor.is_final:
+            if context.toolbox is not None:
+                context.toolbox.cancel(running=False)
+            context.supervisor.end_soon("interrupt")
+            self._note_interrupt(interrupt)
+            context.supervisor.tell_inside(interrupt)
 
     def cancel_call(self, call_id: str) -> bool:
         """End one tool call; returns whether there was one under way."""
-        return self._parts.box.cancel_call(call_id)
+        tools = self.context.toolbox
+        return tools is not None and tools.cancel_call(call_id)
 
     def has_call(self, call_id: str) -> bool:
         """Whether such a tool call is under way; may be asked in any thread."""
-        return self._parts.box.has_call(call_id)
-
-    def end(self, reason: StopReason) -> None:
-        """Cancel the engine; the run ends as *reason* says."""
-        self._parts.scope.end(reason)
-
-    @property
-    def stop(self) -> StopReason:
-        """Why the engine was cancelled from outside, "" if it was not."""
-        return self._parts.scope.stop
+        tools = self.context.toolbox
+        return tools is not None and tools.has_call(call_id)
 
     @property
     def is_bare(self) -> bool:
@@ -481,10 +328,10 @@ class Session:
 
     async def live(self) -> AgentResult[Any]:
         """Live the run to its end; everything that can happen in it is in the result."""
+        context = self.context
         # What hooks start is inside the run too.
-        hooks_in = None if self._is_alone else self._parts.parent(is_hooks=True)
-        token = hooks_in and current_run.set(hooks_in)
-        self._parts.host.on_wish = self._heed
+        token = None if self._is_alone else current_run.set(context.link(is_hooks=True))
+        context.on_interrupt = self._begin_to_stop
         while (step := _STEPS.get(self.phase)) is not None:
             act, targets = step
             try:
@@ -495,118 +342,192 @@ class Session:
                     raise
                 cue = self._take_fault(error)
             self.phase = targets[cue]
-        self._parts.host.on_wish = None
-        self._parts.scope.close()
-        if self._tie is not None:
-            self._tie.leave()
-            self._tie = None
+        context.close()
+        if self._leave_parent is not None:
+            self._leave_parent()
+            self._leave_parent = None
         if token is not None:
             current_run.reset(token)
-        return self._told
+        return self._result
 
-    def _amend(self, result: AgentResult[Any], facts: dict[str, Any]) -> AgentResult[Any]:
-        """*result* with some facts changed: another one, for hooks may hold what they saw."""
-        if self._has_hooks or self._parts.redaction is not None:
-            return self._hold(msgspec.structs.replace(result, **facts))
+    def _amend(self, facts: dict[str, Any]) -> None:
+        """Change some facts of the result: of another one, where hooks may hold what they saw."""
+        if self._has_hooks or self.context.redaction is not None:
+            self._keep(replace(self._result, **facts))
+            return
         for name, fact in facts.items():
-            force_setattr(result, name, fact)
-        return result
+            force_setattr(self._result, name, fact)
 
-    def _hold(self, result: AgentResult[Any]) -> AgentResult[Any]:
-        """Keep *result* as the one that the run has in hand, without its secrets."""
-        redaction = self._parts.redaction
-        self._told = result if redaction is None else redaction.show_result(result)
-        return self._told
+    def _keep(self, result: AgentResult[Any]) -> AgentResult[Any]:
+        """Keep *result*, without its secrets, as the one that the run has in hand."""
+        redaction = self.context.redaction
+        self._result = result if redaction is None else redaction.show_result(result)
+        return self._result
 
     def _take_fault(self, error: BaseException) -> Cue:
         """A closing loop, a lost log or a fault of ours: the run still ends whole."""
-        recorder, is_told = self.recorder, self.phase in (Phase.ENDING, Phase.CLOSING)
-        if isinstance(error, asyncio.CancelledError):
-            self._parts.scope.end("caller")
+        context, is_told = self.context, self.phase in (Phase.ENDING, Phase.CLOSING)
+        recorder, is_cancel = context.recorder, isinstance(error, asyncio.CancelledError)
+        if is_cancel:
+            context.supervisor.end("caller")
         elif recorder.is_lost or is_told:
             recorder.leave_journal()
         if not is_told:
-            self._parts.need_board()
-            result = self._parts.result(ending_of(self._parts, error))
-            lines = tuple(self._parts.report.lines)
-            self._hold(msgspec.structs.replace(result, attempt_log=lines))
+            self._keep(build_result(context, ending_of(context, self._host, error)))
             return BROKEN
-        result = self._told
-        if not isinstance(error, asyncio.CancelledError):
-            lost = with_loss(self._parts, result, error, committed=self._committed)
-            result = self._hold(lost)
+        if not is_cancel:
+            self._warn_of_loss(error)
         if self.phase is Phase.CLOSING and not recorder.is_settled:
-            recorder.emit(RunSettled(result=result))
+            recorder.emit(RunSettled(result=self._result))
         return BROKEN
+
+    def _warn_of_loss(self, error: BaseException) -> None:
+        """Warn in the result that the run's end could not be logged or told."""
+        state = self.context.state
+        origin = Origin.JOURNAL if isinstance(error, JournalError) else Origin.HOST
+        lost = RunWarning(code="journal_failed", message=str(error), origin=origin)
+        self.context.recorder.warn(lost)
+        # A recorder that has told of the end takes no warning any more.
+        warnings = tuple(dict.fromkeys((*state.warnings, lost)))
+        lines = self._result.attempt_log or tuple(state.lines)
+        self._keep(
+            replace(self._result, committed=self._committed, attempt_log=lines, warnings=warnings)
+        )
 
     # -- opening
 
     async def _open(self) -> Cue:
-        past, plan = self._past, self.plan
-        if self._tie is not None:
-            self._tie.begin()
-        if past is None:
-            self._parts.start()
+        context, parent = self.context, self.context.parent
+        if parent is not None:
+            parent.tell(StepStarted(key=step_of(self.plan.run_id)))
+        if self._is_resumed:
+            self._go_on()
         else:
-            self._parts.go_on(past, self._answers)
+            self._start()
         self._has_begun = True
         if self._early is not None:
             self.interrupt(self._early)
-        if self._tie is not None:
-            self._tie.follow()
+        if parent is not None:
+            self._leave_parent = parent.follow(self.interrupt)
         if self._has_hooks:
-            await self._parts.hooks.tell("on_run_start", plan.request)
-        if past is None:
+            await hooks.tell(context, "on_run_start", self.plan.request)
+        state = context.state
+        if not self._is_resumed:
             return OPENED
-        self._attempt, self._feedback = max(1, past.attempt), past.feedback
-        if past.line is None:
+        self._attempt, self._feedback = max(1, state.attempt), state.feedback
+        if state.line is None:
             return OPENED
-        if past.line.revise_reason:
-            self._attempt, self._feedback = self._attempt + 1, past.line.feedback
+        if state.line.revise_reason:
+            self._attempt, self._feedback = self._attempt + 1, state.line.feedback
             return OPENED
-        self._recall(past)
+        self._recall(state.line)
         return RECALLED
 
-    def _recall(self, past: RunState) -> None:
+    def _start(self) -> None:
+        """Log that the run begins."""
+        plan, context = self.plan, self.context
+        options = plan.logged_options()
+        if plan.secrets:
+            options[COUNT_OPTION] = len(in_order(plan.secrets))
+        context.recorder.emit(
+            RunStarted(
+                agent=plan.spec,
+                request=plan.request,
+                parent_run_id=plan.parent_run_id,
+                depth=context.depth,
+                options=options,
+                attributes=plan.attributes,
+            )
+        )
+        if context.state.started_at is None:
+            context.state.started_at = plan.clock.now()
+        for warning in plan.warnings:
+            context.recorder.warn(warning)
+
+    def _go_on(self) -> None:
+        """Log that the run goes on, and what was answered since."""
+        plan, context, state = self.plan, self.context, self.context.state
+        started = state.started or RunStarted()
+        changes = (*plan.warnings, *changes_since(state, plan))
+        self._take_up()
+        context.recorder.emit(
+            RunResumed(
+                answers=self._answers,
+                agent=plan.spec,
+                options=plan.logged_options(),
+                interrupted_calls=tuple(state.unsettled),
+            )
+        )
+        self._host.tell_answers(self._answers)
+        if MARKS_OPTION in started.options and not marks_for(plan.secrets, started):
+            context.recorder.warn(_OTHER_SECRETS)
+        for warning in changes:
+            context.recorder.warn(warning)
+
+    def _take_up(self) -> None:
+        """Go on with the budget and the tools where earlier sessions left them."""
+        plan, context, state = self.plan, self.context, self.context.state
+        budget = context.budget
+        # Who has this run inside has counted what it used until now.
+        budget.is_known = plan.is_known
+        # The user's host was told in those sessions.
+        tell, budget.tell = budget.tell, None
+        restore(budget, state)
+        budget.is_known, budget.tell = False, tell
+        context.recorder.attempt = state.attempt
+        if state.records:
+            tools = toolbox_of(context)
+            if earlier := tuple(state.records[: state.records_before]):
+                tools.restore(earlier)
+            tools.new_turn()
+            if later := tuple(state.records[state.records_before :]):
+                tools.restore(later)
+        # A script has a place; it goes on after the replies that the log holds.
+        go_on_after = getattr(plan.model, "go_on_after", None)
+        if callable(go_on_after):
+            go_on_after(state.responses, conversation=state.board.messages())
+
+    def _recall(self, line: AttemptLine) -> None:
         """Take up a run whose last attempt had ended when its process did."""
-        self._parts.board, line = past.board, past.line
-        if line is not None and line.error is not None:
-            wish = past.interrupt if line.status is Status.INTERRUPTED else None
-            self._ending = Ending(status=line.status, error=line.error, interrupt=wish)
+        state = self.context.state
+        if line.error is not None:
+            interrupt = state.interrupt if line.status is Status.INTERRUPTED else None
+            self._ending = Ending(status=line.status, error=line.error, interrupt=interrupt)
         self._verdict = Verdict()
-        for decision in past.decisions:
+        for decision in state.decisions:
             self._verdict.add(decision)
-        self._told = self._parts.result(self._ending)
+        self._result = build_result(self.context, self._ending)
 
     # -- one attempt
 
     async def _prepare(self) -> Cue:
         """Seed a board, or take the logged one up."""
-        past, parts = self._past, self._parts
-        parts.begin_attempt(self._attempt, self._feedback)
-        goes_on = past is not None and past.is_seeded and past.attempt == self._attempt
+        context, recorder, budget = self.context, self.context.recorder, self.context.budget
+        state, attempt = context.state, self._attempt
+        recorder.attempt = attempt
+        goes_on = self._is_resumed and state.is_seeded and state.attempt == attempt
         if not goes_on:
-            parts.ledger.turns_before = parts.ledger.turns
-            self.recorder.handoff = None
-            self.recorder.emit(AttemptStarted(feedback=self._feedback))
+            budget.turns_before = budget.turns
+            recorder.emit(AttemptStarted(feedback=self._feedback))
+        self._run.begin_attempt(attempt, self._feedback)
         if self._has_hooks:
-            await parts.hooks.tell("on_attempt_start", self._attempt)
-        too_deep = parts.ledger.too_deep(parts.depth)
+            await hooks.tell(context, "on_attempt_start", attempt)
+        too_deep = budget.too_deep(context.depth)
         if too_deep is not None:
             return self._unprepared(Ending(status=Status.FAILED, error=too_deep))
         try:
-            if past is not None and goes_on:
-                parts.take_board(past)
+            if goes_on:
+                take_board(context, self._run)
             else:
-                await seed(parts, self._attempt, self._feedback)
-                if self._tie is not None:
-                    self._tie.inherit_distrust()
+                await seed(context, attempt, self._feedback)
+                if context.parent is not None and (whose := context.parent.context.tainted):
+                    context.distrust(f"{whose}, in the outer run")
         except Exception as error:
-            if self.recorder.is_lost:
+            if recorder.is_lost:
                 raise
             # The host prepares the board; what it raises ends the run and nothing else.
-            if isinstance(error, TimeoutError) and parts.scope.stop:
-                return self._unprepared(ending_of(parts, error))
+            if isinstance(error, TimeoutError) and context.supervisor.stop:
+                return self._unprepared(ending_of(context, self._host, error))
             failed = internal_error(error, Origin.HOST)
             forget_way(error, __file__, seed.__code__.co_filename)
             return self._unprepared(Ending(status=Status.FAILED, error=failed, exception=error))
@@ -614,50 +535,61 @@ class Session:
 
     def _unprepared(self, ending: Ending) -> Cue:
         self._ending = ending
-        self._parts.need_board()
-        self._parts.report.show_handoff()
+        self._show_handoff()
         return UNPREPARED
 
     async def _work(self) -> Cue:
         """Have the engine work on the board."""
-        parts = self._parts
-        _, error = await parts.scope.drive(work_on(parts))
-        if parts.scope.abandoned:
+        context, supervisor = self.context, self.context.supervisor
+        _, error = await supervisor.drive(work_on(context, self._run, self._host))
+        if supervisor.abandoned:
             message = "the engine ignored its cancellation and was left behind"
-            self.recorder.warn(RunWarning(code="abandoned", message=message, origin=Origin.ENGINE))
-        if self._tie is not None:
-            self._tie.bequeath_distrust()
-        self._ending = ending = ending_of(parts, parts.conclude_board(error))
+            warning = RunWarning(code="abandoned", message=message, origin=Origin.ENGINE)
+            context.recorder.warn(warning)
+        if context.parent is not None and (whose := context.tainted):
+            context.parent.context.distrust(f"{whose}, in a run inside")
+        error = conclude_board(context, error)
+        self._ending = ending = ending_of(context, self._host, error)
         if ending.status not in _WHOLE:
-            await parts.close_calls()
+            await close_calls(context, self._run)
         if ending.interrupt is not None:
             self._note_interrupt(ending.interrupt)
-            await parts.hooks.tell("on_interrupt", ending.interrupt)
-        parts.report.show_handoff()
+            await hooks.tell(context, "on_interrupt", ending.interrupt)
+        self._show_handoff()
         cue = cue_of_ending(ending.status)
         if cue is WAITS:
             # A parked attempt goes on in the next session, so the log has no end of it.
-            result, state = parts.result(ending), parts.report.state
-            note_verdict(state, self._verdict, result, is_last=False)
-            result = self._hold(msgspec.structs.replace(result, state=dict(state)))
+            result = build_result(context, ending)
+            note_verdict(context.facts, self._verdict, result, is_last=False)
+            result = self._keep(replace(result, state=dict(context.facts)))
             await self._end_attempt(result)
         return cue
+
+    def _show_handoff(self) -> None:
+        """Put the hand-off that was taken into the facts, or take an earlier one away."""
+        facts, handoff = self.context.facts, self.context.state.handoff
+        if facts:
+            facts.pop(HANDOFF_STATE_KEY, None)
+        if handoff is not None:
+            facts[HANDOFF_STATE_KEY] = to_free_json(handoff)[0]
 
     def _note_interrupt(self, interrupt: Interrupt) -> None:
         if interrupt != self._interrupt:
             self._interrupt = interrupt
-            self.recorder.emit(RunInterrupted(interrupt=interrupt))
+            self.context.recorder.emit(RunInterrupted(interrupt=interrupt))
 
     # -- what becomes of it
 
     async def _decide(self) -> Cue:
-        parts = self._parts
-        result = self._told = parts.result(self._ending)
+        context = self.context
+        result = self._result = build_result(context, self._ending)
         if self._has_hooks:
-            self._verdict = await parts.hooks.before_finalize(self.plan.request, result)
-            # A decider may have asked a model, in a run of its own.
-            result = self._hold(parts.report.with_spent(result))
-        elif result.handoff is None and not parts.report.state:
+            self._verdict = await hooks.before_finalize(context, self.plan.request, result)
+            usage, cost = context.budget.total
+            if usage != result.usage or cost != result.cost:
+                # A decider has asked a model, in a run of its own.
+                result = self._keep(replace(result, usage=usage, cost=cost))
+        elif result.handoff is None and not context.facts:
             # There is nothing to judge by.
             await self._end_attempt(result)
             return DECIDED
@@ -665,42 +597,70 @@ class Session:
 
     async def _judge(self, result: AgentResult[Any]) -> Cue:
         """Do what deciders want."""
-        parts, verdict = self._parts, self._verdict
+        context, verdict = self.context, self._verdict
         is_last = self._attempt >= self.plan.max_attempts
-        judged = judge(parts, result, verdict, is_last=is_last)
-        result = self._hold(judged.result)
-        if judged.stopped is not None and (wish := judged.stopped.interrupt) is not None:
-            self._note_interrupt(wish)
-            await parts.hooks.tell("on_interrupt", wish)
-        again = judged.cue is REVISED
+        note_verdict(context.facts, verdict, result, is_last=is_last)
+        stopped = self._ending_if_stopped() if context.supervisor.stop else None
+        error = result.error
+        if error is not None and verdict.error is not None and not verdict.was_cut:
+            # The error of a decider that raised takes its place.
+            warning = RunWarning(code=error.code, message=error.message, origin=error.origin)
+            context.recorder.warn(warning)
+        result = self._keep(with_verdict(result, verdict, context.facts, stopped=stopped))
+        cue = cue_of_verdict(wants_revision=wants_revision(verdict, result), is_last=is_last)
+        if cue is REVISED and (context.supervisor.stop or context.interrupt is not None):
+            result, cue = await self._stop_before_revision(result), DECIDED
+        again = cue is REVISED
         self._feedback = verdict.feedback if again else ""
         reason = verdict.why or "revise" if again else ""
         await self._end_attempt(result, reason=reason, feedback=self._feedback)
         if again:
-            await parts.hooks.tell("on_run_revise", result, self._attempt + 1)
+            await hooks.tell(context, "on_run_revise", result, self._attempt + 1)
             self._attempt += 1
-        return judged.cue
+        return cue
+
+    def _ending_if_stopped(self) -> Ending:
+        return ending_of(self.context, self._host, TimeoutError())
+
+    async def _stop_before_revision(self, result: AgentResult[Any]) -> AgentResult[Any]:
+        """No further attempt, since the run was stopped before this one was accepted."""
+        context, asked = self.context, self.context.interrupt
+        if context.supervisor.stop:
+            ending = self._ending_if_stopped()
+        else:
+            why = Interrupted() if asked is None else Interrupted(asked.cause, asked.detail)
+            ending = ending_of(context, self._host, why)
+        facts: dict[str, Any] = {"status": ending.status, "error": ending.error}
+        if ending.interrupt is not None:
+            facts |= {"cause": ending.interrupt.cause, "detail": ending.interrupt.detail}
+        result = self._keep(replace(result, **facts))
+        if ending.interrupt is not None:
+            self._note_interrupt(ending.interrupt)
+            await hooks.tell(context, "on_interrupt", ending.interrupt)
+        return result
 
     async def _end_attempt(
         self, result: AgentResult[Any], *, reason: str = "", feedback: str = ""
     ) -> None:
-        report = self._parts.report
-        report.line(result, reason=reason, feedback=feedback)
-        if result.status is not _PARKED:
-            self.recorder.emit(AttemptEnded(line=report.lines[-1], state=dict(report.state)))
+        context = self.context
+        line = attempt_line(context, result, reason=reason, feedback=feedback)
+        if result.status is _PARKED:
+            self._amend({"attempt_log": (*context.state.lines, line)})
+        else:
+            context.recorder.emit(AttemptEnded(line=line, state=dict(context.facts)))
         if self._has_hooks:
-            await self._parts.hooks.tell("on_attempt_end", result)
+            await hooks.tell(context, "on_attempt_end", result)
 
     async def _commit(self) -> Cue:
-        self._parts.scope.is_final = True
-        event = self._past.committed if self._past is not None else None
+        context = self.context
+        context.supervisor.is_final = True
+        event = context.state.committed if self._is_resumed else None
         if event is None:
-            told = self._told
-            reason = reason_against(self._verdict, told.status)
+            reason = reason_against(self._verdict, self._result.status)
             if not reason and self._has_hooks:
-                reason = await self._parts.hooks.commit(self.plan.request, told)
+                reason = await hooks.commit(context, self.plan.request, self._result)
             event = Committed(committed=not reason, reason=reason)
-            self.recorder.emit(event)
+            context.recorder.emit(event)
         self._committed = event.committed
         return DISPOSED
 
@@ -708,47 +668,68 @@ class Session:
 
     async def _end(self) -> Cue:
         """Tell observers of the end, once."""
-        parts = self._parts
-        parts.scope.is_final = True
+        context, state = self.context, self.context.state
+        context.supervisor.is_final = True
         if self.plan.host is not None:
-            await hear_host(parts)
-        parts.box.warn_of_leftovers()
+            await self._hear_host()
+        if context.toolbox is not None:
+            context.toolbox.warn_of_leftovers()
         if (config := self.plan.request.config) is not None:
-            for warning in refused_modes(self._told.artifacts, config):
-                self.recorder.warn(warning)
-        facts = {
+            for warning in refused_modes(self._result.artifacts, config):
+                context.recorder.warn(warning)
+        facts: dict[str, Any] = {
             "committed": self._committed,
-            "attempt_log": tuple(parts.report.lines),
-            "warnings": tuple(self.recorder.warnings),
+            "warnings": tuple(state.warnings),
         }
-        result = self._amend(self._told, facts)
-        if result.local is not None:
+        if self._result.status is not _PARKED:
+            facts["attempt_log"] = tuple(state.lines)
+        self._amend(facts)
+        if self._result.local is not None:
             # Whoever still has the engine's board changes it and nothing that was returned.
-            result.local.values["last_board"] = parts.board.hand_over()
+            self._result.local.values["last_board"] = state.board.hand_over()
         if self._has_begun and self._has_hooks:
-            await parts.hooks.tell("on_run_end", result)
+            await hooks.tell(context, "on_run_end", self._result)
         return TOLD
+
+    async def _hear_host(self) -> None:
+        """Let the user's host finish, so that what it raised of the run is in the result."""
+        supervisor = self.context.supervisor
+        # The time that is left to a stopped run is its observers'.
+        if supervisor.is_stopped():
+            return
+        try:
+            await self._host.hear_out(supervisor.wait)
+        except asyncio.CancelledError:
+            # A closing loop's; observers hear of the end all the same.
+            supervisor.end("caller")
 
     async def _close(self) -> Cue:
         """Tell watchers and log of the end, once."""
-        result = self._told
-        if len(self.recorder.warnings) != len(result.warnings):
-            warnings = tuple(self.recorder.warnings)
-            result = self._hold(msgspec.structs.replace(result, warnings=warnings))
-        parts, cue = self._parts, CLOSED
-        if result.status is _PARKED:
-            cue = WAITS
+        context, warnings = self.context, self.context.state.warnings
+        if len(warnings) != len(self._result.warnings):
+            self._keep(replace(self._result, warnings=tuple(warnings)))
+        cue = WAITS if self._result.status is _PARKED else CLOSED
         try:
-            self.recorder.emit(RunSettled(result=result))
-            await self.recorder.barrier()
+            context.recorder.emit(RunSettled(result=self._result))
+            await context.recorder.barrier()
         except JournalError as error:
-            # Who looks on learns of the end all the same.
-            cue, result = self._take_fault(error), self._told
-        if self._tie is not None:
-            self._tie.settle(result, parts.ledger.tool_calls)
+            # Watchers learn of the end all the same.
+            cue = self._take_fault(error)
+        if context.parent is not None:
+            context.parent.tell(settled_step(self._result, context.budget.tool_calls))
         if self.plan.host is not None:
-            await parts.host.drain(parts.scope.wait)
+            await self._host.drain(context.supervisor.wait)
         return cue
+
+
+def _is_told_outside(context: RunContext) -> bool:
+    """Whether a parent has the same host, which is told there what is used in here."""
+    parent = context.parent
+    while parent is not None:
+        if parent.context.plan.host is context.plan.host:
+            return True
+        parent = parent.context.parent
+    return False
 
 
 # What is done in each phase; it returns what came of it.

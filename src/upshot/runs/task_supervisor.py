@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, TypeVar
 
 from upshot.contract.protocols import Clock
 from upshot.contract.run_control import Interrupt
 from upshot.runs.ending import StopReason
-from upshot.runs.plan import ParentRun
 from upshot.tools.rate_limiter import ActiveTime
 
-__all__ = ["CALLER_GRACE_S", "GRACE_S", "TaskSupervisor", "current_run"]
+__all__ = ["CALLER_GRACE_S", "GRACE_S", "TaskSupervisor"]
 
 # A run that is ended from outside may take so long for its whole end: the engine, then the hooks.
 GRACE_S = 2.0
@@ -26,8 +24,6 @@ _ENGINE_SHARE = 0.85
 _HOOKS_SHARE = 0.95
 
 T = TypeVar("T")
-
-current_run: ContextVar[ParentRun | None] = ContextVar("upshot_run", default=None)
 
 
 class TaskSupervisor:

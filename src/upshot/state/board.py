@@ -277,10 +277,10 @@ class Board:
 
     def watch(
         self,
-        on_change: Callable[[BoardChanged], None],
+        on_change: Callable[[BoardChanged], None] | None,
         on_loss: Callable[[str, tuple[str, ...]], None] | None = None,
     ) -> None:
-        """From now on tell every change to *on_change*.
+        """From now on tell every change to *on_change*; None ends that.
 
         Args:
             on_change: Told of it.

@@ -25,7 +25,6 @@ __all__ = [
     "child_of",
     "origins_of",
     "pending_in",
-    "reported_step",
     "settled_step",
     "spent_of",
     "step_of",
@@ -85,23 +84,6 @@ def settled_step(result: AgentResult[Any], tools: Mapping[str, int]) -> StepSett
         effect=Effect.APPLIED,
         value=msgspec.to_builtins(spent),
         error=result.error if is_final else None,
-    )
-
-
-def reported_step(attempt: int, number: int, usage: Usage, cost: Cost | None) -> StepSettled:
-    """What the log keeps of usage that an engine reported, as if a run inside had had it.
-
-    Args:
-        attempt: In which attempt.
-        number: Which report of it, from 1.
-        usage: What it was.
-        cost: Money, None where it had no price.
-    """
-    spent = Spent(usage, cost, {}, is_final=True)
-    return StepSettled(
-        key=step_of(f"reported-{attempt}-{number}"),
-        effect=Effect.APPLIED,
-        value=msgspec.to_builtins(spent),
     )
 
 

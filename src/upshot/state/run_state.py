@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any, TypeAlias
 
+import msgspec
+from msgspec import field
+
 from upshot.contract.agent_spec import AgentSpec, HandoffEvent
-from upshot.contract.base.enums import Role, Status
+from upshot.contract.base.enums import Effect, ErrorCode, Role, Status
 from upshot.contract.base.structs import Json, RunEvent
 from upshot.contract.error import RunWarning
 from upshot.contract.events import (
@@ -31,6 +34,7 @@ from upshot.contract.events import (
     StepStarted,
     ToolSettled,
     ToolStarted,
+    UsageReported,
     Warned,
 )
 from upshot.contract.message import Artifact, Unknown
@@ -39,23 +43,18 @@ from upshot.contract.pending import Answer, AnyAnswer, Approve, Deny, Edit, Pend
 from upshot.contract.result import AgentResult, AttemptLine
 from upshot.contract.run_control import FinalizeDecision, Interrupt
 from upshot.contract.tool_calls import ToolRecord
+from upshot.contract.usage import RateLimitState
 from upshot.errors import JournalError
-from upshot.runs.engine_api.steps import Steps
-from upshot.runs.redaction import lift
 from upshot.state.board import Board
 from upshot.state.child_runs import Spent, child_of, spent_of
-from upshot.tools.secrets import Secrets
 
 __all__ = ["CallAnswer", "RunState", "to_artifact"]
 
 CallAnswer: TypeAlias = Approve | Deny | Edit
 
 
-class RunState:
+class RunState(msgspec.Struct, eq=False):
     """The fold of a run's events, in order; reading is resuming.
-
-    Args:
-        secrets: Texts for which marks stand in the log, in the order in which the run had them.
 
     Attributes:
         started: The first event, None before it was read.
@@ -80,9 +79,13 @@ class RunState:
         bodies: The ``host.once`` in whose body it was asked, by turn, where there is one.
         replies: What it replied, by turn.
         seed: What the board of the first attempt was started with.
+        reported: What engines reported of their own usage, earlier attempts included.
+        reported_before: How many of these are of earlier attempts.
         lost_calls: How many models were asked and never answered, since the process ended.
         stored: Large outputs that were stored.
-        steps: Keyed steps and answers.
+        steps_started: Effects of keyed steps that began and of whose end the log has nothing.
+        steps_settled: The last settlement of each keyed step.
+        answers_given: Answers to questions, by question id.
         children: What runs inside this one used, by their id; None where the log does not say.
         children_before: Ids of those that belong to earlier attempts.
         asked: What people were asked about calls that are not settled, by call id.
@@ -98,56 +101,71 @@ class RunState:
         committed: What became of the run, None while that is open.
         lines: Attempts that ended.
         state: The deciders' facts.
+        started_at: When the run began, None before that.
+        last_reply: The last reply to the engine, a failed one too; None before the first.
+        last_rate_limit: That of the last reply which carried one.
+        is_live: Whether a session works on it: its board is the engine's own, which has every
+            change before the event that tells it.
         warnings: All that were told.
         result: What the last session ended with, None where it was cut off.
     """
 
-    def __init__(self, secrets: Sequence[str] = ()) -> None:
-        self._secrets = secrets
-        self._lifting: Secrets | None = None
-        self.started: RunStarted | None = None
-        self.agent: AgentSpec = AgentSpec()
-        self.options: dict[str, Json] = {}
-        self.seq: int = 0
-        self.spent_s: float = 0.0
-        self._last_time: datetime | None = None
-        self.attempt: int = 0
-        self.feedback: str = ""
-        self.board: Board = Board()
-        self.is_seeded: bool = False
-        self.turns: int = 0
-        self.turns_before: int = 0
-        self.responses: list[ModelResponse] = []
-        self.responses_before: int = 0
-        self.records: list[ToolRecord] = []
-        self.records_before: int = 0
-        self.unsettled: dict[str, ToolStarted] = {}
-        self.settled: dict[str, ToolRecord] = {}
-        self.reply: ModelResponse | None = None
-        self.lost_calls: int = 0
-        self.models: dict[int, str] = {}
-        self.bodies: dict[int, str] = {}
-        self.replies: dict[int, ModelResponse] = {}
-        self.seed: list[BoardChanged] = []
-        self.stored: list[Artifact] = []
-        self.steps: Steps = Steps()
-        self.children: dict[str, Spent | None] = {}
-        self.children_before: frozenset[str] = frozenset()
-        self.asked: dict[str, PendingApproval] = {}
-        self.questions: dict[str, tuple[str, ...]] = {}
-        self.answers: dict[str, CallAnswer] = {}
-        self.answered: set[str] = set()
-        self.line: AttemptLine | None = None
-        self.handoff: HandoffEvent | None = None
-        self.interrupt: Interrupt | None = None
-        self.point: CheckpointSaved | None = None
-        self.decisions: list[FinalizeDecision] = []
-        self.committed: Committed | None = None
-        self.lines: list[AttemptLine] = []
-        self.state: dict[str, Json] = {}
-        self.warnings: list[RunWarning] = []
-        self.result: AgentResult[Json] | None = None
-        self._is_seeding = False
+    started: RunStarted | None = None
+    agent: AgentSpec = AgentSpec()
+    options: dict[str, Json] = {}
+    seq: int = 0
+    spent_s: float = 0.0
+    _last_time: datetime | None = None
+    attempt: int = 0
+    feedback: str = ""
+    board: Board = field(default_factory=Board)
+    is_seeded: bool = False
+    turns: int = 0
+    turns_before: int = 0
+    responses: list[ModelResponse] = []
+    responses_before: int = 0
+    records: list[ToolRecord] = []
+    records_before: int = 0
+    unsettled: dict[str, ToolStarted] = {}
+    settled: dict[str, ToolRecord] = {}
+    reply: ModelResponse | None = None
+    reported: list[UsageReported] = []
+    reported_before: int = 0
+    lost_calls: int = 0
+    models: dict[int, str] = {}
+    bodies: dict[int, str] = {}
+    replies: dict[int, ModelResponse] = {}
+    seed: list[BoardChanged] = []
+    stored: list[Artifact] = []
+    steps_started: dict[str, Effect] = {}
+    steps_settled: dict[str, StepSettled] = {}
+    answers_given: dict[str, Json] = {}
+    children: dict[str, Spent | None] = {}
+    children_before: frozenset[str] = frozenset()
+    asked: dict[str, PendingApproval] = {}
+    questions: dict[str, tuple[str, ...]] = {}
+    answers: dict[str, CallAnswer] = {}
+    answered: set[str] = set()
+    line: AttemptLine | None = None
+    handoff: HandoffEvent | None = None
+    interrupt: Interrupt | None = None
+    point: CheckpointSaved | None = None
+    decisions: list[FinalizeDecision] = []
+    committed: Committed | None = None
+    lines: list[AttemptLine] = []
+    state: dict[str, Json] = {}
+    warnings: list[RunWarning] = []
+    result: AgentResult[Json] | None = None
+    started_at: datetime | None = None
+    last_reply: ModelResponse | None = None
+    last_rate_limit: RateLimitState | None = None
+    is_live: bool = False
+    _is_seeding: bool = False
+    # Turns that were asked for another purpose than the engine's.
+    _aside: set[int] = set()
+    # Where the records of the last reply's calls begin, and the place of each call in it.
+    _reply_at: int = 0
+    _call_order: dict[str, int] = {}
 
     @property
     def ended(self) -> bool:
@@ -170,14 +188,11 @@ class RunState:
                 f"the log holds an event of kind {event.kind!r}, which this version cannot resume "
                 "from: update upshot"
             )
-        if isinstance(event, RunStarted):
-            self._lifting = lift(self._secrets, event)
-        if self._lifting is not None:
-            # The other way round than usual: marks become the secrets that they stand for, since
-            # tools and models work with the real ones.
-            event = self._lifting.mask(event)
-        self.seq = event.seq
-        self._count_time(event)
+        # Without a log an event has neither.
+        if event.seq:
+            self.seq = event.seq
+        if event.time is not None:
+            self._count_time(event, event.time)
         if self._is_seeding and not (isinstance(event, BoardChanged) and event.seeded):
             # What comes after a seed says that it was whole; a cut seed is sown again.
             self._is_seeding = False
@@ -194,15 +209,17 @@ class RunState:
             else:
                 self.answers[answer.call_id] = answer
 
-    def _count_time(self, event: RunEvent) -> None:
-        last, self._last_time = self._last_time, event.time
+    def _count_time(self, event: RunEvent, time: datetime) -> None:
+        last, self._last_time = self._last_time, time
         # In the time before a RunResumed nobody worked. Clocks may be set back, or be another
         # machine's.
-        if last is not None and event.time is not None and not isinstance(event, RunResumed):
-            self.spent_s += max(0.0, (event.time - last).total_seconds())
+        if last is not None and not isinstance(event, RunResumed):
+            self.spent_s += max(0.0, (time - last).total_seconds())
 
     def _run_started(self, event: RunStarted) -> None:
         self.started = event
+        if event.time is not None:
+            self.started_at = event.time
         self.agent = event.agent
         self.options = event.options
 
@@ -218,17 +235,21 @@ class RunState:
     def _attempt_started(self, event: AttemptStarted) -> None:
         self.attempt = event.attempt
         self.feedback = event.feedback
-        self.board = Board()
+        if not self.is_live:
+            self.board = Board()
         self.is_seeded = False
         self.reply = self.line = self.handoff = self.point = None
         self.decisions = []
         self.settled, self.unsettled = {}, {}
         self.models, self.replies, self.bodies = {}, {}, {}
+        self._aside = set()
 
     def _model_started(self, event: ModelStarted) -> None:
         # Taken back by the answer.
         self.lost_calls += 1
-        if not event.purpose:
+        if event.purpose:
+            self._aside.add(event.turn)
+        else:
             # A turn whose process ended is begun a second time; its place in the order is the
             # first.
             self.models.setdefault(event.turn, event.model)
@@ -236,23 +257,44 @@ class RunState:
                 self.bodies[event.turn] = event.step
 
     def _model_retried(self, event: ModelRetried) -> None:
-        self.responses.append(event.response)
+        self._note(event.response, is_turn=event.turn not in self._aside)
 
     def _model_replied(self, event: ModelReplied) -> None:
         self.turns += 1
         self.lost_calls -= 1
-        self.responses.append(event.response)
+        self._note(event.response, is_turn=not event.purpose)
         if not event.purpose:
             self.reply = self.replies[event.turn] = event.response
+            self._reply_at = len(self.records)
+            self._call_order = {
+                call.id: place for place, call in enumerate(event.response.tool_calls)
+            }
+
+    def _note(self, response: ModelResponse, *, is_turn: bool) -> None:
+        self.responses.append(response)
+        if is_turn:
+            self.last_reply = response
+        if response.rate_limit is not None:
+            self.last_rate_limit = response.rate_limit
 
     def _tool_started(self, event: ToolStarted) -> None:
         self.unsettled[event.call.id] = event
 
     def _tool_settled(self, event: ToolSettled) -> None:
-        self.records.append(event.record)
+        self.records.insert(self._place_of(event.record), event.record)
         for open_calls in (self.unsettled, self.asked, self.answers):
             open_calls.pop(event.record.call_id, None)
         self.settled[event.record.call_id] = event.record
+
+    def _place_of(self, record: ToolRecord) -> int:
+        """Where *record* goes: calls of a reply stand in its order, however they settle."""
+        place, order = len(self.records), self._call_order
+        own = order.get(record.call_id)
+        if own is None:
+            return place
+        while place > self._reply_at and order.get(self.records[place - 1].call_id, -1) > own:
+            place -= 1
+        return place
 
     def _artifact_stored(self, event: ArtifactStored) -> None:
         self.stored.append(to_artifact(event))
@@ -274,12 +316,13 @@ class RunState:
         self._keep_answer(event.id, event.value)
 
     def _keep_answer(self, id: str, value: Json) -> None:
-        self.steps.answers[id] = value
+        self.answers_given[id] = value
         self.questions.pop(id, None)
         self.answered.add(id)
 
     def _board_changed(self, event: BoardChanged) -> None:
-        self.board.apply(event)
+        if not self.is_live:
+            self.board.apply(event)
         for message in event.messages:
             self.settled.pop(message.tool_call_id or "", None)
         if event.seeded:
@@ -288,7 +331,8 @@ class RunState:
                 # no more.
                 self.seed = [*self.seed, event] if self._is_seeding else [event]
             self._is_seeding = True
-            self.board.mark_seeded()
+            if not self.is_live:
+                self.board.mark_seeded()
         elif any(message.role is Role.ASSISTANT for message in event.messages):
             # Providers use call ids again, so outcomes count for the latest reply only.
             self.settled, self.unsettled = {}, {}
@@ -299,19 +343,28 @@ class RunState:
     def _step_started(self, event: StepStarted) -> None:
         child = child_of(event.key)
         if child is None:
-            self.steps.started[event.key] = event.effect
+            self.steps_started[event.key] = event.effect
         else:
             self.children[child] = None
 
     def _step_settled(self, event: StepSettled) -> None:
         child = child_of(event.key)
         if child is None:
-            self.steps.take(event)
+            self.steps_started.pop(event.key, None)
+            # One that was put off, to ask the user, is done anew.
+            if event.error is None or event.error.code is not ErrorCode.INPUT_REQUIRED:
+                self.steps_settled[event.key] = event
         else:
             self.children[child] = spent_of(event.value)
 
     def _checkpoint_saved(self, event: CheckpointSaved) -> None:
         self.point = event
+
+    def _usage_reported(self, event: UsageReported) -> None:
+        self.reported.append(event)
+        self.last_reply = event.response
+        if event.response.rate_limit is not None:
+            self.last_rate_limit = event.response.rate_limit
 
     def _run_interrupted(self, event: RunInterrupted) -> None:
         self.interrupt = event.interrupt
@@ -330,6 +383,7 @@ class RunState:
         self.responses_before = len(self.responses)
         self.records_before = len(self.records)
         self.children_before = frozenset(self.children)
+        self.reported_before = len(self.reported)
 
     def _run_committed(self, event: Committed) -> None:
         self.committed = event
@@ -338,7 +392,9 @@ class RunState:
         self.warnings.append(event.warning)
 
     def _run_settled(self, event: RunSettled) -> None:
-        self.result = event.result
+        if not self.is_live:
+            # In the session itself nobody reads it here, and what it holds leads back to the run.
+            self.result = event.result
         # What is still waited for then is asked anew, whatever was answered to it before.
         self.answered = set()
 
@@ -362,6 +418,7 @@ _APPLY: dict[type[RunEvent], Callable[[RunState, Any], None]] = {
     StepStarted: RunState._step_started,  # pyright: ignore[reportPrivateUsage]
     StepSettled: RunState._step_settled,  # pyright: ignore[reportPrivateUsage]
     CheckpointSaved: RunState._checkpoint_saved,  # pyright: ignore[reportPrivateUsage]
+    UsageReported: RunState._usage_reported,  # pyright: ignore[reportPrivateUsage]
     RunInterrupted: RunState._run_interrupted,  # pyright: ignore[reportPrivateUsage]
     HandoffEvent: RunState._handed_over,  # pyright: ignore[reportPrivateUsage]
     Decided: RunState._decided,  # pyright: ignore[reportPrivateUsage]

@@ -11,6 +11,7 @@ from tests.runs.kit import Do, Ordered
 from upshot import Agent, AgentError, Answer, ErrorCode, Event, Failed, ScriptEngine, resume, run
 from upshot.journal import MemoryJournal
 from upshot.runs.engine_api.steps import Steps
+from upshot.state.run_state import RunState
 
 
 class Mine(Exception):
@@ -168,7 +169,7 @@ async def test_a_class_with_the_name_of_a_built_in_one_is_not_caught_as_that_one
 )
 def test_whatever_the_log_names_something_can_be_raised(kind: type) -> None:
     error = AgentError(ErrorCode.INTERNAL, "it was so", type=kind.__name__)
-    raised = Steps().raised("one", error)
+    raised = Steps(RunState()).raised("one", error)
     assert isinstance(raised, Failed)
     assert raised.error is error
 

@@ -23,15 +23,15 @@ class Questions:
     """The questions of one session.
 
     Args:
-        ground: What the run stands on.
+        context: Of the run.
         answers: What is known, by the key of its question; new ones are put in.
     """
 
-    def __init__(self, ground: RunContext, answers: dict[str, Json]) -> None:
-        self._user = ground.plan.host
-        self._recorder = ground.recorder
+    def __init__(self, context: RunContext, answers: dict[str, Json]) -> None:
+        self._user = context.plan.host
+        self._recorder = context.recorder
         # Rests while a person is asked.
-        self._working = ground.ledger.working
+        self._working = context.budget.working
         self._answers = answers
         self._open: dict[str, tuple[int, PendingQuestion]] = {}
         # How many questions without a key each attempt has asked.

@@ -26,6 +26,7 @@ from upshot.contract.events import (
     RunResumed,
     RunSettled,
     RunStarted,
+    UsageReported,
 )
 from upshot.contract.model_calls import ModelResponse
 from upshot.contract.pending import Answer, AnyAnswer, PendingExternal, PendingQuestion
@@ -49,62 +50,11 @@ from upshot.runs.engine_api.run_view import Run
 from upshot.runs.engine_api.steps import CurrentStep, SharedWork, Steps, current_body
 from upshot.runs.recorder import Recorder, Subscriber
 from upshot.runs.run_context import RunContext
-from upshot.state.child_runs import child_of, reported_step, spent_of
 
-__all__ = ["RunHost", "UsageTally", "StopRequest", "wish_of"]
-
-
-class UsageTally:
-    """Takes what foreign engines report of their model calls.
-
-    Args:
-        ground: What the run stands on.
-        run: The run.
-
-    Attributes:
-        overrun: The limit that the engine went on beyond by ways of its own, None for none.
-    """
-
-    overrun: AgentError | None = None
-
-    def __init__(self, ground: RunContext, run: Run) -> None:
-        self._ground = ground
-        self._run = run
-        self._reports: dict[int, int] = {}
-
-    def count(self, response: ModelResponse) -> bool:
-        """Count what an engine used by ways of its own; the second time beyond a limit ends it.
-
-        Returns:
-            Whether it is new, and not what an engine that is called again from its top reported
-            in an earlier session.
-        """
-        if not self._log(response):
-            return False
-        spent = self._ground.ledger.spent_by_children()
-        self._ground.ledger.note(response)
-        if spent is not None and not self._ground.scope.stop and not self._ground.scope.is_final:
-            self.overrun = spent
-            self._ground.scope.end("budget")
-        return True
-
-    def _log(self, response: ModelResponse) -> bool:
-        past, attempt = self._ground.past, self._ground.recorder.attempt
-        known = {} if past is None else past.children
-        # With the call itself: later sessions count what stands there, and nothing else.
-        usage = counted_usage(response)
-        while True:
-            number = self._reports[attempt] = self._reports.get(attempt, 0) + 1
-            step = reported_step(attempt, number, usage, response.cost)
-            logged = known.get(child_of(step.key) or "")
-            if logged is None:
-                self._ground.recorder.emit(step)
-                return True
-            if self._run.is_again and logged == spent_of(step.value):
-                return False
+__all__ = ["RunHost", "StopRequest", "interrupt_of"]
 
 
-def wish_of(asked: object) -> Interrupt:
+def interrupt_of(asked: object) -> Interrupt:
     """What somebody's host gave for the wish that a run stop, in our words.
 
     Args:
@@ -179,36 +129,28 @@ class RunHost:
     """The host that an engine gets: never fails a run, logs what must be durable.
 
     Args:
-        ground: What the run stands on; the user's host is any object with some of the methods of
+        context: Of the run; the user's host in its plan is any object with some of the methods of
             ``Host``.
         run: What the engine sees of it.
 
     Attributes:
-        interrupt: The first wish that the run stop, None without one.
-        on_wish: Told of it, while the run is under way.
+        overrun: The limit that the engine went on beyond by ways of its own, None for none.
     """
 
-    interrupt: Interrupt | None = None
-    on_wish: Callable[[Interrupt], None] | None = None
+    overrun: AgentError | None = None
     _running: SharedWork[Json] | None = None
     _audience: Subscriber | None = None
     _usage: Subscriber | None = None
-    # What was warned of already: who looks often shall not warn as often.
+    # What was warned of already: a host that is asked often shall not warn as often.
     _told: frozenset[tuple[str, str]] = frozenset()
 
-    # Looks whether anybody wishes that the run round this one stop.
-    _outer: Callable[[], Interrupt | None] | None = None
-    # What the engine used by ways of its own.
-    _tally: UsageTally | None = None
-
-    def __init__(self, ground: RunContext, run: Run) -> None:
-        plan = ground.plan
-        self._ground = ground
+    def __init__(self, context: RunContext, run: Run) -> None:
+        self._context = context
         self._run = run
-        self._user = plan.host
-        self._recorder: Recorder = ground.recorder
-        if plan.parent is not None and (near := plan.near) is not None:
-            self._outer = near.wish
+        self._user = context.plan.host
+        self._recorder: Recorder = context.recorder
+        # How many reports of usage each attempt has had.
+        self._reports: dict[int, int] = {}
         if self._user is None:
             return
         self._audience = self._audience_of("publish")
@@ -217,21 +159,21 @@ class RunHost:
             self._recorder.watch(self._audience.tell)
 
     @cached_property
+    def _answers(self) -> dict[str, Json]:
+        """What is known, by question id."""
+        recording = self._context.recording
+        state = self._context.state if recording is None else recording.past
+        return state.answers_given
+
+    @cached_property
     def _asking(self) -> Questions:
-        return Questions(self._ground, self._steps.answers)
+        return Questions(self._context, self._answers)
 
     @cached_property
     def _steps(self) -> Steps:
         """What came of keyed steps in earlier sessions, or in the run that is replayed."""
-        past, record = self._ground.past, self._ground.record
-        if record is not None:
-            return record.steps
-        return Steps() if past is None else past.steps
-
-    @property
-    def overrun(self) -> AgentError | None:
-        """The limit that the engine went on beyond by ways of its own, None for none."""
-        return None if self._tally is None else self._tally.overrun
+        recording = self._context.recording
+        return Steps(self._context.state) if recording is None else recording.steps
 
     @property
     def questions(self) -> list[PendingQuestion]:
@@ -270,24 +212,24 @@ class RunHost:
 
     @property
     def interrupts(self) -> StopRequest:
-        """The wish that the run stop: ``await host.interrupts()`` gives it, None for none.
+        """Whether the run shall stop: ``await host.interrupts()`` gives why, None for not.
 
         ``if host.interrupts:`` only looks, and asks no async method of the user's host.
         """
-        return StopRequest(self.look, self._wish)
+        return StopRequest(self.look, self._ask_interrupt)
 
-    async def _wish(self) -> Interrupt | None:
-        if self.interrupt is None and self._user is not None:
+    async def _ask_interrupt(self) -> Interrupt | None:
+        if self._context.interrupt is None and self._user is not None:
             asked = attribute(self._user, "interrupts")
             if callable(asked):
                 asked = await self._ask("interrupts")
-            self._read_wish(asked)
-        self._follow()
-        return self.interrupt
+            self._read_interrupt(asked)
+        self._follow_parent()
+        return self._context.interrupt
 
     def look(self) -> Interrupt | None:
-        """The wish that the run stop, or that the run round it do; asks no async method."""
-        if self.interrupt is None and self._user is not None:
+        """Why the run shall stop, or its parent; None for not. Asks no async method."""
+        if self._context.interrupt is None and self._user is not None:
             asked = attribute(self._user, "interrupts")
             if callable(asked):
                 try:
@@ -296,30 +238,25 @@ class RunHost:
                     # A host looks after a run; it never fails it.
                     self._warn("interrupts", error)
                     asked = None
-            self._read_wish(asked)
-        self._follow()
-        return self.interrupt
+            self._read_interrupt(asked)
+        self._follow_parent()
+        return self._context.interrupt
 
-    def take_wish(self, wish: Interrupt) -> None:
-        """Take the wish that the run stop, unless there is one already."""
-        if self.interrupt is None:
-            self.interrupt = wish
-            if self.on_wish is not None:
-                self.on_wish(wish)
+    def _follow_parent(self) -> None:
+        """Stop where the parent run shall."""
+        context = self._context
+        parent = context.parent
+        if context.interrupt is None and parent is not None and parent.is_near:
+            asked = parent.context.look_for_interrupt()
+            if asked is not None:
+                context.ask_to_stop(asked)
 
-    def _follow(self) -> None:
-        """Take over a wish that the run round this one stop."""
-        if self.interrupt is None and self._outer is not None:
-            wish = self._outer()
-            if wish is not None:
-                self.take_wish(wish)
-
-    def _read_wish(self, asked: object) -> None:
+    def _read_interrupt(self, asked: object) -> None:
         try:
             if asked:
-                self.take_wish(wish_of(asked))
+                self._context.ask_to_stop(interrupt_of(asked))
         except Exception as error:
-            # A host looks after a run; what cannot be read of it is no wish.
+            # A host looks after a run; what cannot be read of it is no request.
             self._warn("interrupts", error)
 
     async def ask_user(
@@ -368,8 +305,8 @@ class RunHost:
             Parked: It is not there yet; let it through.
             Failed: It did not come in time, code timeout.
         """
-        if id in self._steps.answers:
-            return self._steps.answers[id]
+        if id in self._answers:
+            return self._answers[id]
         now = self._recorder.now()
         pending = PendingExternal(
             id=id, description=description, asked_at=now, expires_at=expires_at
@@ -429,7 +366,7 @@ class RunHost:
         return msgspec.structs.replace(
             point,
             attributes=point.attributes or dict(self._run.attributes),
-            timestamp=point.timestamp or self._ground.plan.clock.now(),
+            timestamp=point.timestamp or self._context.plan.clock.now(),
             original_started_at=point.original_started_at or self._run.started_at,
         )
 
@@ -449,11 +386,42 @@ class RunHost:
             delta = ModelResponse(usage=delta)
         elif not isinstance(delta, ModelResponse):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
             raise Misuse(f"report_usage got a {type(delta).__name__}: give a Usage")
-        if self._tally is None:
-            self._tally = UsageTally(self._ground, self._run)
-        if self._tally.count(delta):
+        if self._log_usage(delta):
+            self._count_usage(delta)
             self._recorder.report(delta)
         return _Done()
+
+    def _log_usage(self, response: ModelResponse) -> bool:
+        """Log what an engine used, unless an earlier session has logged this report of it."""
+        state, attempt = self._context.state, self._recorder.attempt
+        # With the call itself: later sessions count what stands there, and nothing else.
+        usage = counted_usage(response)
+        logged = {event.number: event.response for event in state.reported[state.reported_before :]}
+        while True:
+            number = self._reports[attempt] = self._reports.get(attempt, 0) + 1
+            known = logged.get(number)
+            if known is None:
+                kept = ModelResponse(
+                    usage=usage,
+                    cost=response.cost,
+                    finish_reason=response.finish_reason,
+                    rate_limit=response.rate_limit,
+                    provider_data=response.provider_data,
+                    error=response.error,
+                )
+                self._recorder.emit(UsageReported(number=number, response=kept))
+                return True
+            if self._run.is_again and (known.usage, known.cost) == (usage, response.cost):
+                return False
+
+    def _count_usage(self, response: ModelResponse) -> None:
+        """Count what an engine used by ways of its own; the second time beyond a limit ends it."""
+        context = self._context
+        spent = context.budget.spent_by_children()
+        context.budget.add(response)
+        if spent is not None and not context.supervisor.stop and not context.supervisor.is_final:
+            self.overrun = spent
+            context.supervisor.end("budget")
 
     def usage_listener(self) -> Callable[[Usage], None] | None:
         """What the user's host is told by what each model call used, from any thread; None for

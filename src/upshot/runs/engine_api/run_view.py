@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -26,13 +26,13 @@ from upshot.errors import Misuse
 from upshot.models.registry import name_of
 from upshot.runs.engine_api.steps import ChildKeys, SharedWork, body_of
 from upshot.runs.plan import OutputType
-from upshot.runs.result_builder import Report
 from upshot.runs.resumption import LoggedCalls, ToolsAgain, is_asked, point_of
 from upshot.runs.run_context import RunContext
-from upshot.runs.services.run_services import Box
+from upshot.runs.services.model_caller import call_model
+from upshot.runs.services.run_tools import toolbox_of
 from upshot.state.board import Board
 from upshot.state.child_runs import child_id, origins_of, pending_in
-from upshot.state.run_state import CallAnswer, RunState
+from upshot.state.run_state import CallAnswer
 from upshot.tools.toolbox import Toolbox
 
 __all__ = ["Run"]
@@ -46,205 +46,201 @@ _DIVERGED = RunWarning(
 )
 
 
+# What an earlier session left over; an engine that has taken it up empties it.
+_LEFT_OVER = frozenset({"answers", "asked", "reply", "settled", "unsettled"})
+
+
 class _ReadOnly(Misuse, AttributeError):
     """An engine sets what it can only read."""
-
-
-if TYPE_CHECKING:
-    _fact = property
-else:
-
-    class _fact(property):  # used as property is
-        """What an engine can read of its run and not set."""
-
-        def __set_name__(self, owner: type, name: str) -> None:
-            self._name = name
-
-        def __set__(self, run: object, value: object) -> None:
-            raise _ReadOnly(f"run.{self._name} cannot be set: engines only read it")
-
-        def __delete__(self, run: object) -> None:
-            raise _ReadOnly(f"run.{self._name} cannot be deleted: engines only read it")
 
 
 class Run:
     """The run that an engine drives; read-only but for what it does through it.
 
     Attributes:
+        id: The run's id.
+        identity: Agent, run, task and context; attributes cannot forge it.
+        parent_run_id: The run that started this one, "" for a root run.
+        started_at: When it began, in its first session.
+        depth: How deep it is inside others, 0 for a root run.
+        agent: The agent that it is a run of.
+        request: What was asked.
+        attempt: Which pass of the engine this is, from 1.
+        feedback: What the decider that asked for this attempt wants changed.
+        instructions: The agent's, as asked at the start of this attempt; None for none.
+        settings: How the model is asked.
+        retry: How its failed model calls are tried again, None for not at all.
+        is_retry_given: Whether the call said that, so that it holds for nested agents too.
+        output: What the answer shall be.
+        dependencies: The caller's one object for tools and engines.
+        attributes: Free JSON of the caller.
+        budget: The limits from its start on: its own, or what was left of its parents' where
+            that is less. The turns are its own.
+        engine: What drives the run.
         settled: Outcomes by call id that an earlier session logged and the board does not show.
         unsettled: Calls by id that an earlier session started and that have no outcome.
         reply: A model reply that an earlier session logged and the board does not show.
-        asked: What people were asked about calls in it, by call id.
-        answers: What they have answered since, by call id.
+        asked: What the user was asked about calls in it, by call id.
+        answers: What was answered since, by call id.
         has_looked_back: Whether the engine has looked at ``resume_from``.
     """
 
-    has_looked_back: bool = False
-    reply: ModelResponse | None = None
-    _attempt: int = 1
-    _feedback: str = ""
-    _instructions: str | None = None
-    _again: LoggedCalls | None = None
-    _point: Checkpoint | None = None
-    _running: SharedWork[AgentResult[Any]] | None = None
-    _places: ChildKeys | None = None
-    _is_handed_back: bool = False
+    id: str
+    identity: RunInfo
+    parent_run_id: str
+    started_at: datetime
+    depth: int
+    agent: Agent[Any]
+    request: Request
+    attempt: int
+    feedback: str
+    instructions: str | None
+    settings: ModelSettings | None
+    retry: Retry | None
+    is_retry_given: bool
+    output: OutputType
+    dependencies: object
+    attributes: Mapping[str, Json]
+    budget: Budget
+    engine: Engine
+    settled: dict[str, ToolOutcome]
+    unsettled: dict[str, ToolStarted]
+    reply: ModelResponse | None
+    asked: dict[str, PendingApproval]
+    answers: dict[str, CallAnswer]
+    has_looked_back: bool
+    _context: RunContext
+    _logged: LoggedCalls | None
+    _point: Checkpoint | None
+    _running: SharedWork[AgentResult[Any]] | None
+    _children: dict[str, AgentResult[Any]]
+    _known_children: frozenset[str]
+    _keys: ChildKeys | None
+    _is_at_top: bool
+    _is_handed_back: bool
 
-    def __init__(self, ground: RunContext, report: Report, box: Box) -> None:
-        self.settled: dict[str, ToolOutcome] = {}
-        self.unsettled: dict[str, ToolStarted] = {}
-        self.asked: dict[str, PendingApproval] = {}
-        self.answers: dict[str, CallAnswer] = {}
-        self._ground = ground
-        self._report = report
-        self._box = box
-        self._past: RunState | None = None
-        self._children: dict[str, AgentResult[Any]] = {}
+    def __init__(self, context: RunContext, *, is_resumed: bool) -> None:
+        plan, state = context.plan, context.state
+        # Engines only read, so nothing is set the usual way: see ``__setattr__``.
+        vars(self).update(
+            id=plan.run_id,
+            identity=context.info,
+            parent_run_id=plan.parent_run_id,
+            depth=context.depth,
+            agent=plan.agent,
+            request=plan.request,
+            settings=plan.settings,
+            retry=plan.retry,
+            is_retry_given=plan.is_retry_given,
+            output=plan.output,
+            dependencies=plan.dependencies,
+            attributes=MappingProxyType(plan.attributes),
+            budget=context.budget.allowed,
+            engine=plan.engine,
+            instructions=None,
+            has_looked_back=False,
+            _context=context,
+            _logged=None,
+            _point=None,
+            _running=None,
+            _children={},
+            # Children that an earlier session began.
+            _known_children=frozenset(state.children) if is_resumed else frozenset[str](),
+            _is_at_top=False,
+        )
+        self.begin_attempt(1, "")
 
-    @_fact
-    def id(self) -> str:
-        """The run's id."""
-        return self._ground.info.run_id
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in _LEFT_OVER:
+            object.__setattr__(self, name, value)
+            return
+        raise _ReadOnly(f"run.{name} cannot be set: engines only read it")
 
-    @_fact
-    def identity(self) -> RunInfo:
-        """Agent, run, task and context; attributes cannot forge it."""
-        return self._ground.info
+    def __delattr__(self, name: str) -> None:
+        raise _ReadOnly(f"run.{name} cannot be deleted: engines only read it")
 
-    @_fact
-    def parent_run_id(self) -> str:
-        """The run that started this one, "" for a root run."""
-        return self._ground.plan.parent_run_id
+    def begin_attempt(self, number: int, feedback: str) -> None:
+        """Show that the engine is called for the attempt *number*, asked for with *feedback*."""
+        state, clock = self._context.state, self._context.plan.clock
+        vars(self).update(
+            attempt=number,
+            feedback=feedback,
+            started_at=state.started_at or clock.now(),
+            settled={},
+            unsettled={},
+            reply=None,
+            asked={},
+            answers={},
+            _logged=None,
+            _point=None,
+            _keys=None,
+            _is_handed_back=False,
+            _is_at_top=False,
+        )
 
-    @_fact
-    def started_at(self) -> datetime:
-        """When it began, in its first session."""
-        return self._report.started_at or self._ground.plan.clock.now()
+    def take_up(self) -> None:
+        """Show the engine what the log has of its attempt, which an earlier session began."""
+        state = self._context.state
+        vars(self).update(
+            settled={key: record.outcome for key, record in state.settled.items()},
+            unsettled=dict(state.unsettled),
+            reply=state.reply,
+            asked=dict(state.asked),
+            answers=dict(state.answers),
+            _is_at_top=True,
+        )
+        if is_asked(self.engine):
+            vars(self)["_point"] = point_of(state)
 
-    @_fact
-    def depth(self) -> int:
-        """How deep it is inside others, 0 for a root run."""
-        return self._ground.depth
+    def instruct(self, instructions: str | None) -> None:
+        """Show what the agent says about itself in this attempt."""
+        vars(self)["instructions"] = instructions
 
-    @_fact
-    def agent(self) -> Agent[Any]:
-        """The agent that it is a run of."""
-        return self._ground.plan.agent
-
-    @_fact
-    def request(self) -> Request:
-        """What was asked."""
-        return self._ground.plan.request
-
-    @_fact
-    def attempt(self) -> int:
-        """Which pass of the engine this is, from 1."""
-        return self._attempt
-
-    @_fact
-    def feedback(self) -> str:
-        """What the decider that asked for this attempt wants changed."""
-        return self._feedback
-
-    @_fact
-    def instructions(self) -> str | None:
-        """The agent's, as asked at the start of this attempt; None for none."""
-        return self._instructions
-
-    @_fact
-    def settings(self) -> ModelSettings | None:
-        """How the model is asked."""
-        return self._ground.plan.settings
-
-    @_fact
-    def retry(self) -> Retry | None:
-        """How its failed model calls are tried again, None for not at all."""
-        return self._ground.plan.retry
-
-    @_fact
-    def is_retry_given(self) -> bool:
-        """Whether that is what the call said, and so holds for agents inside of it too."""
-        return self._ground.plan.is_retry_given
-
-    @_fact
-    def output(self) -> OutputType:
-        """What the answer shall be."""
-        return self._ground.plan.output
-
-    @_fact
-    def dependencies(self) -> object:
-        """The caller's one object for tools and engines."""
-        return self._ground.plan.dependencies
-
-    @_fact
-    def budget(self) -> Budget:
-        """The limits from its start on: its own, or what was left of those round it where less.
-
-        The turns are its own.
-        """
-        return self._ground.ledger.allowed
-
-    @_fact
+    @property
     def resume_from(self) -> Checkpoint | None:
         """Where to go on from; None for a fresh start, as any but the first attempt is.
 
         In a run that goes on, an engine with ``can_resume`` finds there what it was asked about.
         """
-        self.has_looked_back = True
+        vars(self)["has_looked_back"] = True
         if self._point is not None:
             return self._point
-        return self._ground.plan.resume_from if self._attempt == 1 else None
+        return self._context.plan.resume_from if self.attempt == 1 else None
 
-    @_fact
+    @property
     def tools(self) -> Toolbox:
         """The tools on offer, and the way to call them."""
-        if self._again is not None:
-            return cast("Toolbox", ToolsAgain(self._box.tools, self._again))
-        return self._box.tools
+        tools = toolbox_of(self._context)
+        if self._logged is not None:
+            return cast("Toolbox", ToolsAgain(tools, self._logged))
+        return tools
 
-    @_fact
-    def attributes(self) -> Mapping[str, Json]:
-        """Free JSON of the caller."""
-        return MappingProxyType(self._ground.plan.attributes)
-
-    @_fact
+    @property
     def handoff(self) -> HandoffEvent | None:
         """The hand-off that was made in this attempt, which ends it; None for none."""
-        return self._box.recorder.handoff
+        return self._context.state.handoff
 
-    @_fact
-    def engine(self) -> Engine:
-        """Who drives the run."""
-        return self._ground.plan.engine
-
-    @_fact
+    @property
     def model(self) -> Model:
         """The model of the run.
 
         Raises:
             Misuse: Neither agent nor call named one.
         """
-        if self._ground.plan.model is None:
+        model = self._context.plan.model
+        if model is None:
             raise Misuse(
                 f"agent {self.agent.id!r} has no model: give Agent(model=) or run(..., model=)"
             )
-        return self._ground.plan.model
-
-    def begin_attempt(self, number: int, feedback: str) -> None:
-        """Show that the engine is called for the attempt *number*, asked for with *feedback*."""
-        self._attempt, self._feedback = number, feedback
-        self._places, self._is_handed_back = None, False
-
-    def instruct(self, instructions: str | None) -> None:
-        """Show what the agent says about itself in this attempt."""
-        self._instructions = instructions
+        return model
 
     async def ask_filters(self) -> None:
         """Ask the async filters of hand-offs which of them are on offer now.
 
         They are asked when an attempt begins; an engine with turns asks them before each.
         """
-        await self._box.ask_filters()
+        if self._context.plan.handoffs:
+            await self._context.handoffs.ask_filters()
 
     async def call_model(self, request: ModelInput, *, model: Model | None = None) -> ModelResponse:
         """Ask a model through deciders, log, retry, budget and accounting.
@@ -268,32 +264,17 @@ class Run:
             raise Misuse(
                 f"call_model was given a model of type {type(model).__name__}: give a Model"
             )
-        again, turn, body = self._again, None, body_of(self.id)
+        logged, turn, body = self._logged, None, body_of(self.id)
         step = "" if body is None else body.key
-        if again is not None:
-            turn = again.turn(name_of(model), step)
-            if again.diverged:
-                again.diverged = False
-                self._box.recorder.warn(_DIVERGED)
-            reply = None if turn is None else again.reply(turn)
+        if logged is not None:
+            turn = logged.turn(name_of(model), step)
+            if logged.diverged:
+                logged.diverged = False
+                self._context.recorder.warn(_DIVERGED)
+            reply = None if turn is None else logged.reply(turn)
             if reply is not None:
                 return reply
-        response = await self._box.caller.call(model, request, turn=turn, step=step)
-        self._box.begin_reply()
-        return response
-
-    def take_up(self, past: RunState | None) -> None:
-        """Show the engine what the log has of its attempt; None is a new one."""
-        self._past, self._again, self._point = past, None, None
-        self.settled, self.unsettled, self.reply = {}, {}, None
-        self.asked, self.answers = {}, {}
-        if past is not None:
-            self.settled = {key: record.outcome for key, record in past.settled.items()}
-            self.unsettled = dict(past.unsettled)
-            self.reply = past.reply
-            if is_asked(self._ground.plan.engine):
-                self._point = point_of(past)
-            self.asked, self.answers = dict(past.asked), dict(past.answers)
+        return await call_model(self._context, model, request, turn=turn, step=step)
 
     def hand_back(self, board: Board) -> None:
         """Give what the log has of this attempt instead of asking anew, from now on.
@@ -307,20 +288,21 @@ class Run:
         Args:
             board: That of the attempt.
         """
-        self._is_handed_back = True
-        if self._past is not None:
-            self._again, self._past, self._point = LoggedCalls(self._past), None, None
+        vars(self)["_is_handed_back"] = True
+        if self._is_at_top:
+            logged = LoggedCalls(self._context.state)
+            vars(self).update(_logged=logged, _point=None, _is_at_top=False)
             board.begin_again()
 
     @property
     def is_at_top(self) -> bool:
         """Whether the engine was called again and has asked for nothing to be handed back."""
-        return self._past is not None
+        return self._is_at_top
 
     @property
     def is_again(self) -> bool:
         """Whether the engine was called again from its top and is handed back what it did."""
-        return self._again is not None
+        return self._logged is not None
 
     async def child(
         self,
@@ -348,7 +330,7 @@ class Run:
         Raises:
             Misuse: An argument is wrong, or the request of a child with a key names a run_id.
         """
-        start = self._ground.plan.child
+        start = self._context.plan.child
         if start is None:
             raise Misuse("this run was not started by upshot.run, so it cannot start children")
         if key is None:
@@ -366,9 +348,9 @@ class Run:
             return result
 
         # Two who ask for one key at the same time share one run.
-        if self._running is None:
-            self._running = SharedWork()
-        return await self._running.do(key, work)
+        if (running := self._running) is None:
+            running = vars(self)["_running"] = SharedWork[AgentResult[Any]]()
+        return await running.do(key, work)
 
     def _placed(self, agent: Agent[Any], request: Request | str) -> tuple[Request | str, bool]:
         """What a child without a key is asked, and whether it may have begun before."""
@@ -376,24 +358,24 @@ class Run:
             return request, False
         asked = request if isinstance(request, Request) else Request(request)
         if asked.run_id:
-            past = self._ground.past
-            return asked, self.is_again and past is not None and asked.run_id in past.children
-        if self._places is None:
-            self._places = ChildKeys(self._attempt)
-        body, redaction = body_of(self.id), self._ground.redaction
-        places = self._places if body is None else body.places
+            return asked, self.is_again and asked.run_id in self._known_children
+        if (keys := self._keys) is None:
+            keys = vars(self)["_keys"] = ChildKeys(self.attempt)
+        body, redaction = body_of(self.id), self._context.redaction
+        if body is not None:
+            keys = body.places
         # Masked, so that an id does not depend on a secret, nor tell of it.
         shown = asked if redaction is None else redaction.show(asked)
-        key = places.key(getattr(agent, "id", ""), shown)
+        key = keys.key(getattr(agent, "id", ""), shown)
         return replace(asked, run_id=self._child_id(key)), self.is_again
 
     def _child_id(self, key: str) -> str:
         """The id of a child; one that had ended in a run that this one was forked from is it."""
-        past = self._ground.past
-        if past is not None and past.started is not None:
-            for origin in origins_of(past.started.options):
+        state = self._context.state
+        if self._known_children and state.started is not None:
+            for origin in origins_of(state.started.options):
                 run_id = child_id(origin, key)
-                spent = past.children.get(run_id)
+                spent = state.children.get(run_id)
                 if spent is not None and spent.is_final:
                     return run_id
         return child_id(self.id, key)

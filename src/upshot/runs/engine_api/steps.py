@@ -31,6 +31,7 @@ from upshot.runs.callbacks import blame, call, origin_of
 from upshot.runs.ending import internal_error
 from upshot.runs.engine_api.exceptions import Failed, Parked, signal_of
 from upshot.runs.recorder import Recorder
+from upshot.state.run_state import RunState
 
 __all__ = ["CurrentStep", "SharedWork", "ChildKeys", "Steps", "body_of", "current_body"]
 
@@ -164,21 +165,22 @@ _MODULE = "module"
 
 
 class Steps:
-    """What came of keyed steps and questions.
+    """Runs keyed steps once, and hands back what the log says of those that are done.
+
+    Args:
+        state: What the log says of the steps; what is done is folded into it.
 
     Attributes:
         settled: The last settlement by key.
-        started: Effects of steps that began and of whose end the log has nothing, by key.
-        answers: Answers by question id.
         on_miss: Called instead of a body whose step is not settled; None runs it.
     """
 
     _raised: dict[str, Exception] | None = None
 
-    def __init__(self) -> None:
-        self.settled: dict[str, StepSettled] = {}
-        self.started: dict[str, Effect] = {}
-        self.answers: dict[str, Json] = {}
+    def __init__(self, state: RunState) -> None:
+        self.settled: dict[str, StepSettled] = state.steps_settled
+        # Only of earlier sessions: a step that began in this one may still be under way.
+        self._began: dict[str, Effect] = state.steps_started.copy()
         self.on_miss: Callable[[str], NoReturn] | None = None
 
     async def do(
@@ -211,7 +213,7 @@ class Steps:
             self.on_miss(f"a step {key!r}")
         # What may not run again: it would be unknown if its end were lost with the process.
         is_single = effect is not Effect.READ and not idempotent
-        if key in self.started and is_single:
+        if key in self._began and is_single:
             raise Failed(
                 ErrorCode.INTERRUPTED,
                 f"step {key!r} began before the process ended and what came of it is unknown: "
@@ -235,24 +237,17 @@ class Steps:
                 blame(error, who, recorder.run_id)
             # The log must say what came of a step, whatever it raised.
             failure = _logged(error)
-            self._settle(StepSettled(key=key, effect=Effect.UNKNOWN, error=failure), recorder)
+            recorder.emit(StepSettled(key=key, effect=Effect.UNKNOWN, error=failure))
             self._keep(key, error)
             if is_single:
                 await recorder.barrier()
             raise
         applied = Effect.NONE if effect is Effect.READ else Effect.APPLIED
         recorder.warn_of_losses(f"step {key!r}", lossy)
-        self._settle(StepSettled(key=key, effect=applied, value=value), recorder)
+        recorder.emit(StepSettled(key=key, effect=applied, value=value))
         if is_single:
             await recorder.barrier()
         return value
-
-    def take(self, settled: StepSettled) -> None:
-        """Take in what the log says of the end of a step."""
-        self.started.pop(settled.key, None)
-        # One that was put off, to ask a person, is done anew.
-        if settled.error is None or settled.error.code is not ErrorCode.INPUT_REQUIRED:
-            self.settled[settled.key] = settled
 
     def recall(self, settled: StepSettled) -> Json:
         """What came of a step that is settled.
@@ -267,10 +262,6 @@ class Steps:
     def hand_back(self, settled: StepSettled) -> Json:
         """What ``recall`` gives, with all that an engine had done in a step of its own."""
         return self.recall(settled)
-
-    def _settle(self, settled: StepSettled, recorder: Recorder) -> None:
-        recorder.emit(settled)
-        self.settled[settled.key] = settled
 
     def _keep(self, key: str, error: Exception) -> None:
         """Remember what the body of a step raised, to raise its like when it is asked for again."""

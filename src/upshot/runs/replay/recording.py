@@ -19,8 +19,6 @@ from upshot.contract.events import (
     AttemptStarted,
     BoardChanged,
     Event,
-    QuestionAnswered,
-    RunResumed,
     RunStarted,
     StepSettled,
     StepStarted,
@@ -91,6 +89,7 @@ class _Steps(Steps):
     """Steps of a record.
 
     Args:
+        state: What the record says of them.
         leave_out: Told of each step of an engine's that is handed back whole, by its key.
         skip: Told of each step whose body is not run again, by its key.
         end: Told of each step that has no outcome; raises what the attempt ended with in it.
@@ -98,11 +97,13 @@ class _Steps(Steps):
 
     def __init__(
         self,
+        state: RunState,
+        *,
         leave_out: Callable[[str], None],
         skip: Callable[[str], None],
         end: Callable[[str], None],
     ) -> None:
-        super().__init__()
+        super().__init__(state)
         self._leave_out = leave_out
         self._skip = skip
         self._end = end
@@ -145,10 +146,12 @@ class Recording:
     """
 
     def __init__(self, events: Iterable[Event], secrets: Sequence[str] = ()) -> None:
-        self.past: RunState = RunState(secrets)
+        self.past: RunState = RunState()
         self._hidden = Secrets(secrets)
         self._marks: re.Pattern[bytes] | None = None
-        self.steps: Steps = _Steps(self._leave_out, self._skip, self._end_in)
+        self.steps: Steps = _Steps(
+            self.past, leave_out=self._leave_out, skip=self._skip, end=self._end_in
+        )
         self.steps.on_miss = self.miss
         self.children: deque[str] = deque()
         self.beyond: str = ""
@@ -160,12 +163,15 @@ class Recording:
         self._left_out: set[int] = set()
         self._now = _Attempt()
         lifting: Secrets | None = None
-        for event in events:
-            self.past.add(event)
+        for logged in events:
+            event = logged
             if isinstance(event, RunStarted):
                 lifting = lift(secrets, event)
                 self._marks = _marks_of(event)
-            self._add(event if lifting is None else lifting.mask(event))
+            if lifting is not None:
+                event = lifting.mask(event)
+            self.past.add(event)
+            self._add(event)
 
     # -- handing out
 
@@ -316,13 +322,6 @@ class Recording:
 
     def _add_other(self, event: Event) -> None:
         match event:
-            case QuestionAnswered():
-                self.steps.answers[event.id] = event.value
-            case RunResumed():
-                # Read as a resumed run reads them, so that both take an answer for the same.
-                answers = RunState()
-                answers.take_answers(event.answers)
-                self.steps.answers.update(answers.steps.answers)
             case StepStarted() if (child := child_of(event.key)) is not None:
                 if child not in self.children:
                     self.children.append(child)
@@ -332,7 +331,6 @@ class Recording:
                 start, _ = self._spans.get(event.key, (event.seq, None))
                 self._spans[event.key] = start, None
             case StepSettled() if child_of(event.key) is None:
-                self.steps.take(event)
                 start, _ = self._spans.get(event.key, (event.seq, None))
                 self._spans[event.key] = start, event.seq
             case _:

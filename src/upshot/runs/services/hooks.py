@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterable
 from contextvars import ContextVar
@@ -25,17 +24,19 @@ from upshot.errors import Misuse
 from upshot.runs.callbacks import ask_elsewhere, blame, call, kind_of, method, raised, trail_of
 from upshot.runs.ending import Ending
 from upshot.runs.engine_api.exceptions import Failed
-from upshot.runs.plan import ParentRun
-from upshot.runs.run_context import RunContext
+from upshot.runs.run_context import ParentLink, RunContext
 
 __all__ = [
     "ACCEPTED",
     "DiscardOnInterruptCauses",
-    "Hooks",
     "Verdict",
+    "before_finalize",
+    "before_model",
+    "commit",
     "is_committed",
     "note_verdict",
     "reason_against",
+    "tell",
     "wants_revision",
     "with_verdict",
 ]
@@ -120,151 +121,151 @@ class Verdict:
 ACCEPTED = Verdict()
 
 
-class Hooks:
-    """All hooks of a run, in the order of its plan.
+async def tell(context: RunContext, name: str, *facts: object) -> None:
+    """Call ``name(info, *facts)`` on every observer that has it; a raise is a warning."""
+    for observer in context.plan.observers:
+        told = method(observer, name)
+        if told is None:
+            continue
+        try:
+            await call(told, context.info, *facts, wait=context.supervisor.wait)
+        except Exception as error:
+            # An observer looks on; it never changes what becomes of a run.
+            _warn(context, "observer_failed", f"{type(observer).__name__}.{name}", error)
+
+
+async def before_model(
+    context: RunContext, request: ModelRequest, *, info: RunInfo | None = None
+) -> ModelRequest:
+    """What is to be sent, after every decider had its say, and those of the runs round it.
+
+    One that several of these runs have is asked once, as the outermost's.
 
     Args:
-        ground: What the run stands on; hooks are waited for as long as it has patience.
+        request: What is to be sent.
+        info: The run inside this one that wants to send it; None is this run itself.
+
+    Raises:
+        Failed: A decider raised, or gave something else.
     """
-
-    def __init__(self, ground: RunContext) -> None:
-        self._ground = ground
-
-    async def tell(self, name: str, *facts: object) -> None:
-        """Call ``name(info, *facts)`` on every observer that has it; a raise is a warning."""
-        for observer in self._ground.plan.observers:
-            told = method(observer, name)
-            if told is None:
-                continue
-            try:
-                await call(told, self._ground.info, *facts, wait=self._ground.scope.wait)
-            except Exception as error:
-                # An observer looks on; it never changes what becomes of a run.
-                self._warn("observer_failed", f"{type(observer).__name__}.{name}", error)
-
-    async def before_model(
-        self, request: ModelRequest, *, info: RunInfo | None = None
-    ) -> ModelRequest:
-        """What is to be sent, after every decider had its say, and those of the runs round it.
-
-        One that several of these runs have is asked once, as the outermost's.
-
-        Args:
-            request: What is to be sent.
-            info: The run inside this one that wants to send it; None is this run itself.
-
-        Raises:
-            Failed: A decider raised, or gave something else.
-        """
-        asks, busy, outer = info or self._ground.info, _asked.get(), self._ground.plan.parent
-        outside = () if outer is None else _deciders_of(outer)
-        for decider in self._ground.plan.deciders:
-            asked = method(decider, "before_model")
-            if asked is None or _is_among(decider, busy) or _is_among(decider, outside):
-                continue
-            token = _asked.set((*busy, decider))
-            try:
-                changed = await call(asked, asks, request)
-                if not isinstance(changed, ModelRequest | None):
-                    raise TypeError(f"it gave {_kind(changed)} and no ModelRequest")
-            except Exception as error:
-                # Deciders fail closed: nothing is sent that a broken one has not seen.
-                who = f"{type(decider).__name__}.before_model"
-                raise Failed(self._fault(who, error)) from error
-            finally:
-                _asked.reset(token)
-            request = changed or request
-        # The outermost has the last word on what leaves.
-        return request if outer is None or not outside else await self._ask(outer, asks, request)
-
-    async def _ask(self, outer: ParentRun, info: RunInfo, request: ModelRequest) -> ModelRequest:
-        """Have the deciders of the run round this one asked, in its own loop.
-
-        Raises:
-            Failed: A decider raised, or gave something else; or that loop has ended or is held up.
-        """
-        if outer.loop is asyncio.get_running_loop():
-            return await outer.box.before_model(info, request)
+    asks, busy, outer = info or context.info, _asked.get(), context.parent
+    outside = () if outer is None else _deciders_of(outer)
+    for decider in context.plan.deciders:
+        asked = method(decider, "before_model")
+        if asked is None or _is_among(decider, busy) or _is_among(decider, outside):
+            continue
+        token = _asked.set((*busy, decider))
         try:
-            return await call(
-                ask_elsewhere, outer.loop, lambda: outer.box.before_model(info, request)
-            )
-        except RuntimeError as error:
-            # Nothing is sent that they have not seen.
-            raise Failed(self._fault("the run round this one", error)) from error
+            changed = await call(asked, asks, request)
+            if not isinstance(changed, ModelRequest | None):
+                raise TypeError(f"it gave {_kind(changed)} and no ModelRequest")
+        except Exception as error:
+            # Deciders fail closed: nothing is sent that a broken one has not seen.
+            who = f"{type(decider).__name__}.before_model"
+            raise Failed(_fault(context, who, error)) from error
+        finally:
+            _asked.reset(token)
+        request = changed or request
+    # The outermost has the last word on what leaves.
+    return (
+        request
+        if outer is None or not outside
+        else await _ask_parent(context, outer, asks, request)
+    )
 
-    async def before_finalize(self, request: Request, result: AnyResult) -> Verdict:
-        """Ask every decider; one that raises makes the verdict an error."""
-        verdict = Verdict()
-        for decider in self._ground.plan.deciders:
-            asked = method(decider, "before_finalize")
-            if asked is None:
-                continue
-            name = type(decider).__name__
-            try:
-                decision = await call(
-                    asked, self._ground.info, request, result, wait=self._ground.scope.wait
-                )
-                if decision is None:
-                    continue
-                if not isinstance(decision, FinalizeDecision):
-                    raise TypeError(f"it gave {_kind(decision)} and no FinalizeDecision")
-                if decision.state:
-                    facts = cast("JsonObject", to_free_json(decision.state)[0])
-                    decision = msgspec.structs.replace(decision, state=facts)
-            except Exception as error:
-                # Deciders fail closed: nothing is committed on the word of a broken one.
-                verdict.error = self._fault(f"{name}.before_finalize", error)
-                verdict.was_cut = isinstance(error, TimeoutError)
-                return verdict
-            verdict.add(decision)
-            self._ground.recorder.emit(Decided(decider=name, decision=decision))
-        return verdict
 
-    async def commit(self, request: Request, result: AnyResult) -> str:
-        """Run the committers, each whatever the others do.
+async def _ask_parent(
+    context: RunContext, outer: ParentLink, info: RunInfo, request: ModelRequest
+) -> ModelRequest:
+    """Have the deciders of the run round this one asked, in its own loop.
 
-        Returns:
-            Why the run is not committed, "" if it is.
-        """
-        reason = ""
-        for committer in self._ground.plan.committers:
-            name = getattr(committer, "__name__", type(committer).__name__)
-            try:
-                await call(
-                    committer, self._ground.info, request, result, wait=self._ground.scope.wait
-                )
-            except Exception as error:
-                # The answer is there; only its disposition failed, and that is told.
-                self._warn(ErrorCode.HOOK_FAILED, f"committer {name}", error)
-                reason = reason or f"committer {name} raised {kind_of(error)}"
-        return reason
-
-    def _fault(self, who: str, error: Exception) -> AgentError:
-        """What a run fails with in which a decider raised."""
-        blame(error, who, self._ground.info.run_id)
-        return AgentError(
-            ErrorCode.HOOK_FAILED,
-            raised(who, error),
-            type=kind_of(error),
-            origin=Origin.DECIDER,
-            details=trail_of(error),
+    Raises:
+        Failed: A decider raised, or gave something else; or that loop has ended or is held up.
+    """
+    if outer.is_near:
+        return await before_model(outer.context, request, info=info)
+    try:
+        return await call(
+            ask_elsewhere, outer.loop, lambda: before_model(outer.context, request, info=info)
         )
-
-    def _warn(self, code: str, who: str, error: Exception) -> None:
-        warning = RunWarning(code=code, message=raised(who, error), origin=Origin.OBSERVER)
-        self._ground.recorder.warn(warning)
-        redaction = self._ground.redaction
-        shown = warning if redaction is None else redaction.show(warning)
-        logger.warning("run %s: %s", self._ground.info.run_id, shown.message)
+    except RuntimeError as error:
+        # Nothing is sent that they have not seen.
+        raise Failed(_fault(context, "the run round this one", error)) from error
 
 
-def _deciders_of(run: ParentRun | None) -> tuple[object, ...]:
-    """All deciders of *run* and of the runs round it."""
+async def before_finalize(context: RunContext, request: Request, result: AnyResult) -> Verdict:
+    """Ask every decider; one that raises makes the verdict an error."""
+    verdict = Verdict()
+    for decider in context.plan.deciders:
+        asked = method(decider, "before_finalize")
+        if asked is None:
+            continue
+        name = type(decider).__name__
+        try:
+            decision = await call(
+                asked, context.info, request, result, wait=context.supervisor.wait
+            )
+            if decision is None:
+                continue
+            if not isinstance(decision, FinalizeDecision):
+                raise TypeError(f"it gave {_kind(decision)} and no FinalizeDecision")
+            if decision.state:
+                facts = cast("JsonObject", to_free_json(decision.state)[0])
+                decision = msgspec.structs.replace(decision, state=facts)
+        except Exception as error:
+            # Deciders fail closed: nothing is committed on the word of a broken one.
+            verdict.error = _fault(context, f"{name}.before_finalize", error)
+            verdict.was_cut = isinstance(error, TimeoutError)
+            return verdict
+        verdict.add(decision)
+        context.recorder.emit(Decided(decider=name, decision=decision))
+    return verdict
+
+
+async def commit(context: RunContext, request: Request, result: AnyResult) -> str:
+    """Run the committers, each whatever the others do.
+
+    Returns:
+        Why the run is not committed, "" if it is.
+    """
+    reason = ""
+    for committer in context.plan.committers:
+        name = getattr(committer, "__name__", type(committer).__name__)
+        try:
+            await call(committer, context.info, request, result, wait=context.supervisor.wait)
+        except Exception as error:
+            # The answer is there; only its disposition failed, and that is told.
+            _warn(context, ErrorCode.HOOK_FAILED, f"committer {name}", error)
+            reason = reason or f"committer {name} raised {kind_of(error)}"
+    return reason
+
+
+def _fault(context: RunContext, who: str, error: Exception) -> AgentError:
+    """What a run fails with in which a decider raised."""
+    blame(error, who, context.info.run_id)
+    return AgentError(
+        ErrorCode.HOOK_FAILED,
+        raised(who, error),
+        type=kind_of(error),
+        origin=Origin.DECIDER,
+        details=trail_of(error),
+    )
+
+
+def _warn(context: RunContext, code: str, who: str, error: Exception) -> None:
+    warning = RunWarning(code=code, message=raised(who, error), origin=Origin.OBSERVER)
+    context.recorder.warn(warning)
+    redaction = context.redaction
+    shown = warning if redaction is None else redaction.show(warning)
+    logger.warning("run %s: %s", context.info.run_id, shown.message)
+
+
+def _deciders_of(link: ParentLink | None) -> tuple[object, ...]:
+    """All deciders of a run and of its own parents."""
     found: list[object] = []
-    while run is not None:
-        found += run.plan.deciders
-        run = run.plan.parent
+    while link is not None:
+        found += link.context.plan.deciders
+        link = link.context.parent
     return tuple(found)
 
 

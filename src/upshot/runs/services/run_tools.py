@@ -1,0 +1,134 @@
+"""The Toolbox of a run: made when it is first needed, its events logged and counted."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import msgspec
+
+from upshot.contract.base.enums import DeniedReason
+from upshot.contract.events import Event, ToolSettled, ToolStarted, Warned
+from upshot.contract.model_calls import ModelRequest, ModelResponse
+from upshot.errors import Misuse
+from upshot.runs.replay.recording import RecordedTools
+from upshot.runs.run_context import RunContext
+from upshot.runs.services.model_caller import call_model
+from upshot.tools.artifacts import READER_NAME
+from upshot.tools.call_state import CallState
+from upshot.tools.gates.pipeline import Denial
+from upshot.tools.toolbox import Toolbox
+
+__all__ = ["toolbox_of"]
+
+
+def toolbox_of(context: RunContext) -> Toolbox:
+    """The tools of a run, made at the first call."""
+    tools = context.toolbox
+    if tools is None:
+        tools = context.toolbox = _make(context)
+        # Both may have come before there was a toolbox that could be told.
+        if context.interrupt is not None:
+            tools.cancel(running=False)
+        if context.untrusted:
+            tools.distrust(context.untrusted)
+    if context.recording is not None:
+        emit = _RunLog(context).emit
+        return cast("Toolbox", RecordedTools(tools, context.recording, emit))
+    return tools
+
+
+def _make(context: RunContext) -> Toolbox:
+    plan, budget, handoffs = context.plan, context.budget, context.handoffs
+    log = _RunLog(context)
+    has_judgement = bool(handoffs) or budget.limits_tools or context.recording is not None
+    return Toolbox(
+        plan.tools,
+        budget=plan.budget,
+        policy=plan.policy,
+        approve=plan.approve,
+        artifacts=plan.artifact_store,
+        secrets=plan.secrets,
+        clock=context.supervisor.patience,
+        identity=context.info,
+        parent_run_id=plan.parent_run_id,
+        attempt=log.attempt,
+        deadline=budget.deadline,
+        working=budget.working,
+        dependencies=plan.dependencies,
+        emit=log.emit,
+        barrier=context.recorder.barrier,
+        # Without a filter nothing is ever hidden, and nothing has to be asked at each call.
+        offered=handoffs.offered if handoffs.are_filtered else None,
+        at_start=log.judge if has_judgement else None,
+        repair=log.repair if any(tool.repair for tool in plan.tools) else None,
+        spent=log.spent,
+    )
+
+
+class _RunLog:
+    """What a Toolbox is given of its run.
+
+    Args:
+        context: Of the run.
+    """
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+
+    def attempt(self) -> int:
+        """Which attempt the run is in."""
+        return self._context.recorder.attempt
+
+    def judge(self, case: CallState) -> Denial | None:
+        """Deny a body at its start: a further hand-off, or one over a limit shared with others."""
+        context = self._context
+        if context.recording is not None:
+            # However an engine calls a tool: nothing outside is touched.
+            return Denial(DeniedReason.POLICY, "a run that is replayed calls no tool")
+        is_reader = case.tool_name == READER_NAME
+        spent = "" if is_reader else context.budget.tools_spent(case.tool_name)
+        if spent:
+            return Denial(DeniedReason.BUDGET, spent)
+        return context.handoffs.judge(case)
+
+    def spent(self) -> str:
+        """Why no call may be made any more, such as a limit; "" for nothing."""
+        if self._context.recorder.is_settled:
+            return "the run has ended"
+        # Turns are the engine's business: a call needs none.
+        error = self._context.budget.spent_by_children()
+        return "" if error is None else error.message
+
+    async def repair(self, request: ModelRequest) -> ModelResponse:
+        """Have the run's own model correct arguments; it counts like any call of it.
+
+        Raises:
+            Misuse: It has none.
+        """
+        plan = self._context.plan
+        if plan.model is None:
+            raise Misuse("the run has no model that could correct arguments")
+        if plan.settings is not None:
+            # Of the settings all but what concerns tools: none are offered here.
+            settings = msgspec.structs.replace(
+                plan.settings, tool_choice=None, parallel_tool_calls=None
+            )
+            request = msgspec.structs.replace(request, settings=settings)
+        return await call_model(self._context, plan.model, request, purpose="repair")
+
+    def emit(self, event: Event) -> None:
+        """Log what happened to a call, and count it."""
+        context = self._context
+        if isinstance(event, Warned):
+            # An earlier session has told what is told once in a run.
+            warning = event.warning
+            if warning.code == "undeclared_effect" and warning in context.state.warnings:
+                return
+        context.recorder.emit(event)
+        # What was paid for already can be read to its end.
+        if isinstance(event, ToolStarted) and event.call.name != READER_NAME:
+            context.budget.count_tool(event.call.name)
+        if isinstance(event, ToolSettled):
+            context.handoffs.note(event.record)
