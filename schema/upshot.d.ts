@@ -367,6 +367,12 @@ export interface ApprovalAnswered {
    * @defaultValue `0`
    */
   part?: number;
+  /**
+   * In a log, the fields that are as they stand there, though they look as if they had been left
+   * out, to be derived from earlier events; empty elsewhere.
+   * @defaultValue `[]`
+   */
+  literal?: string[];
   /** Approve, Deny or Edit. */
   answer: AnyAnswer;
   /**
@@ -434,6 +440,12 @@ export interface ApprovalRequested {
    * @defaultValue `0`
    */
   part?: number;
+  /**
+   * In a log, the fields that are as they stand there, though they look as if they had been left
+   * out, to be derived from earlier events; empty elsewhere.
+   * @defaultValue `[]`
+   */
+  literal?: string[];
   /**
    * What is asked.
    * @defaultValue `{"kind": "pending_approval"}`
@@ -505,6 +517,12 @@ export interface ArtifactStored {
    */
   part?: number;
   /**
+   * In a log, the fields that are as they stand there, though they look as if they had been left
+   * out, to be derived from earlier events; empty elsewhere.
+   * @defaultValue `[]`
+   */
+  literal?: string[];
+  /**
    * The call that it came from.
    * @defaultValue `""`
    */
@@ -543,6 +561,12 @@ export interface AttemptEnded {
    * @defaultValue `0`
    */
   part?: number;
+  /**
+   * In a log, the fields that are as they stand there, though they look as if they had been left
+   * out, to be derived from earlier events; empty elsewhere.
+   * @defaultValue `[]`
+   */
+  literal?: string[];
   /**
    * How it went.
    * @defaultValue `{"status": "completed"}`
@@ -615,6 +639,12 @@ export interface AttemptStarted {
    */
   part?: number;
   /**
+   * In a log, the fields that are as they stand there, though they look as if they had been left
+   * out, to be derived from earlier events; empty elsewhere.
+   * @defaultValue `[]`
+   */
+  literal?: string[];
+  /**
    * What the decider that asked for this attempt wants changed, "" for the first.
    * @defaultValue `""`
    */
@@ -676,6 +706,12 @@ export interface BoardChanged {
    */
   part?: number;
   /**
+   * In a log, the fields that are as they stand there, though they look as if they had been left
+   * out, to be derived from earlier events; empty elsewhere.
+   * @defaultValue `[]`
+   */
+  literal?: string[];
+  /**
    * Where the messages went.
    * @defaultValue `"main"`
    */
@@ -695,6 +731,12 @@ export interface BoardChanged {
    * @defaultValue `false`
    */
   seeded?: boolean;
+  /**
+   * In a log, instead of the messages: the events, by `seq`, whose replies and outcomes were
+   * appended; empty elsewhere.
+   * @defaultValue `[]`
+   */
+  refs?: number[];
 }
 
 /** A board as it was at one moment. */
@@ -817,6 +859,12 @@ export interface CheckpointSaved {
    */
   part?: number;
   /**
+   * In a log, the fields that are as they stand there, though they look as if they had been left
+   * out, to be derived from earlier events; empty elsewhere.
+   * @defaultValue `[]`
+   */
+  literal?: string[];
+  /**
    * The name.
    * @defaultValue `""`
    */
@@ -875,6 +923,12 @@ export interface Committed {
    * @defaultValue `0`
    */
   part?: number;
+  /**
+   * In a log, the fields that are as they stand there, though they look as if they had been left
+   * out, to be derived from earlier events; empty elsewhere.
+   * @defaultValue `[]`
+   */
+  literal?: string[];
   /**
    * Whether its messages count for the conversation.
    * @defaultValue `true`
@@ -958,6 +1012,12 @@ export interface Decided {
    * @defaultValue `0`
    */
   part?: number;
+  /**
+   * In a log, the fields that are as they stand there, though they look as if they had been left
+   * out, to be derived from earlier events; empty elsewhere.
+   * @defaultValue `[]`
+   */
+  literal?: string[];
   /**
    * Its class name.
    * @defaultValue `""`
@@ -1244,6 +1304,12 @@ export interface HandoffEvent {
    */
   part?: number;
   /**
+   * In a log, the fields that are as they stand there, though they look as if they had been left
+   * out, to be derived from earlier events; empty elsewhere.
+   * @defaultValue `[]`
+   */
+  literal?: string[];
+  /**
    * To whom.
    * @defaultValue `""`
    */
@@ -1344,6 +1410,12 @@ export interface Lagged {
    */
   part?: number;
   /**
+   * In a log, the fields that are as they stand there, though they look as if they had been left
+   * out, to be derived from earlier events; empty elsewhere.
+   * @defaultValue `[]`
+   */
+  literal?: string[];
+  /**
    * How many.
    * @defaultValue `0`
    */
@@ -1403,6 +1475,12 @@ export interface ModelReplied {
    * @defaultValue `0`
    */
   part?: number;
+  /**
+   * In a log, the fields that are as they stand there, though they look as if they had been left
+   * out, to be derived from earlier events; empty elsewhere.
+   * @defaultValue `[]`
+   */
+  literal?: string[];
   /**
    * "provider:name".
    * @defaultValue `""`
@@ -1506,6 +1584,12 @@ export interface ModelRetried {
    */
   part?: number;
   /**
+   * In a log, the fields that are as they stand there, though they look as if they had been left
+   * out, to be derived from earlier events; empty elsewhere.
+   * @defaultValue `[]`
+   */
+  literal?: string[];
+  /**
    * "provider:name".
    * @defaultValue `""`
    */
@@ -1586,6 +1670,12 @@ export interface ModelStarted {
    * @defaultValue `0`
    */
   part?: number;
+  /**
+   * In a log, the fields that are as they stand there, though they look as if they had been left
+   * out, to be derived from earlier events; empty elsewhere.
+   * @defaultValue `[]`
+   */
+  literal?: string[];
   /**
    * "provider:name".
    * @defaultValue `""`
@@ -1799,6 +1889,12 @@ export interface QuestionAnswered {
    */
   part?: number;
   /**
+   * In a log, the fields that are as they stand there, though they look as if they had been left
+   * out, to be derived from earlier events; empty elsewhere.
+   * @defaultValue `[]`
+   */
+  literal?: string[];
+  /**
    * The question's id.
    * @defaultValue `""`
    */
@@ -1834,6 +1930,12 @@ export interface QuestionAsked {
    * @defaultValue `0`
    */
   part?: number;
+  /**
+   * In a log, the fields that are as they stand there, though they look as if they had been left
+   * out, to be derived from earlier events; empty elsewhere.
+   * @defaultValue `[]`
+   */
+  literal?: string[];
   /**
    * The question.
    * @defaultValue `{"kind": "pending_question"}`
@@ -1934,6 +2036,12 @@ export interface ReasoningDelta {
    * @defaultValue `0`
    */
   part?: number;
+  /**
+   * In a log, the fields that are as they stand there, though they look as if they had been left
+   * out, to be derived from earlier events; empty elsewhere.
+   * @defaultValue `[]`
+   */
+  literal?: string[];
   /**
    * The piece.
    * @defaultValue `""`
@@ -2073,6 +2181,12 @@ export interface RunInterrupted {
    */
   part?: number;
   /**
+   * In a log, the fields that are as they stand there, though they look as if they had been left
+   * out, to be derived from earlier events; empty elsewhere.
+   * @defaultValue `[]`
+   */
+  literal?: string[];
+  /**
    * Who and why.
    * @defaultValue `{}`
    */
@@ -2106,6 +2220,12 @@ export interface RunResumed {
    * @defaultValue `0`
    */
   part?: number;
+  /**
+   * In a log, the fields that are as they stand there, though they look as if they had been left
+   * out, to be derived from earlier events; empty elsewhere.
+   * @defaultValue `[]`
+   */
+  literal?: string[];
   /**
    * What people answered, in the order given.
    * @defaultValue `[]`
@@ -2152,6 +2272,12 @@ export interface RunSettled {
    * @defaultValue `0`
    */
   part?: number;
+  /**
+   * In a log, the fields that are as they stand there, though they look as if they had been left
+   * out, to be derived from earlier events; empty elsewhere.
+   * @defaultValue `[]`
+   */
+  literal?: string[];
   /** The very result that the caller gets. */
   result: AgentResult;
 }
@@ -2183,6 +2309,12 @@ export interface RunStarted {
    * @defaultValue `0`
    */
   part?: number;
+  /**
+   * In a log, the fields that are as they stand there, though they look as if they had been left
+   * out, to be derived from earlier events; empty elsewhere.
+   * @defaultValue `[]`
+   */
+  literal?: string[];
   /**
    * The agent, in names only.
    * @defaultValue `{"kind": "agent_spec", "schema_version": 1}`
@@ -2402,6 +2534,12 @@ export interface StepSettled {
    */
   part?: number;
   /**
+   * In a log, the fields that are as they stand there, though they look as if they had been left
+   * out, to be derived from earlier events; empty elsewhere.
+   * @defaultValue `[]`
+   */
+  literal?: string[];
+  /**
    * The step.
    * @defaultValue `""`
    */
@@ -2444,6 +2582,12 @@ export interface StepStarted {
    * @defaultValue `0`
    */
   part?: number;
+  /**
+   * In a log, the fields that are as they stand there, though they look as if they had been left
+   * out, to be derived from earlier events; empty elsewhere.
+   * @defaultValue `[]`
+   */
+  literal?: string[];
   /**
    * Unique in the run.
    * @defaultValue `""`
@@ -2495,6 +2639,12 @@ export interface TextDelta {
    * @defaultValue `0`
    */
   part?: number;
+  /**
+   * In a log, the fields that are as they stand there, though they look as if they had been left
+   * out, to be derived from earlier events; empty elsewhere.
+   * @defaultValue `[]`
+   */
+  literal?: string[];
   /**
    * The piece.
    * @defaultValue `""`
@@ -2586,6 +2736,12 @@ export interface ToolCallDelta {
    * @defaultValue `0`
    */
   part?: number;
+  /**
+   * In a log, the fields that are as they stand there, though they look as if they had been left
+   * out, to be derived from earlier events; empty elsewhere.
+   * @defaultValue `[]`
+   */
+  literal?: string[];
   /**
    * Which call of the reply, from 0.
    * @defaultValue `0`
@@ -2711,6 +2867,12 @@ export interface ToolProgress {
    * @defaultValue `0`
    */
   part?: number;
+  /**
+   * In a log, the fields that are as they stand there, though they look as if they had been left
+   * out, to be derived from earlier events; empty elsewhere.
+   * @defaultValue `[]`
+   */
+  literal?: string[];
   /**
    * The call.
    * @defaultValue `""`
@@ -2878,6 +3040,12 @@ export interface ToolSettled {
    * @defaultValue `0`
    */
   part?: number;
+  /**
+   * In a log, the fields that are as they stand there, though they look as if they had been left
+   * out, to be derived from earlier events; empty elsewhere.
+   * @defaultValue `[]`
+   */
+  literal?: string[];
   /** All facts of it. */
   record: ToolRecord;
 }
@@ -2927,6 +3095,12 @@ export interface ToolStarted {
    * @defaultValue `0`
    */
   part?: number;
+  /**
+   * In a log, the fields that are as they stand there, though they look as if they had been left
+   * out, to be derived from earlier events; empty elsewhere.
+   * @defaultValue `[]`
+   */
+  literal?: string[];
   /**
    * The call as the model made it.
    * @defaultValue `{"kind": "tool_call", "id": "", "name": ""}`
@@ -3063,6 +3237,12 @@ export interface UsageReported {
    */
   part?: number;
   /**
+   * In a log, the fields that are as they stand there, though they look as if they had been left
+   * out, to be derived from earlier events; empty elsewhere.
+   * @defaultValue `[]`
+   */
+  literal?: string[];
+  /**
    * Which report of the attempt it is, from 1.
    * @defaultValue `1`
    */
@@ -3101,6 +3281,12 @@ export interface Warned {
    * @defaultValue `0`
    */
   part?: number;
+  /**
+   * In a log, the fields that are as they stand there, though they look as if they had been left
+   * out, to be derived from earlier events; empty elsewhere.
+   * @defaultValue `[]`
+   */
+  literal?: string[];
   /**
    * What.
    * @defaultValue `{"code": "", "message": "", "origin": "host"}`

@@ -174,6 +174,7 @@ if TYPE_CHECKING:
     from upshot.runs.services.handoff_tools import handoff_tools
     from upshot.runs.services.hooks import DiscardOnInterruptCauses
     from upshot.state.board import Board
+    from upshot.state.stored_events import states
     from upshot.tools.catalog import ToolSet
     from upshot.tools.definition.tool import Tool, tool
     from upshot.tools.definition.tool_context import ToolContext, ToolError
@@ -368,6 +369,7 @@ __all__ = [
     "run_sync",
     "run_with_handoffs",
     "start",
+    "states",
     "to_a2a",
     "to_contract",
     "to_execution_result",
@@ -444,6 +446,7 @@ _HOMES = {
     "runs.services.handoff_tools": "handoff_tools",
     "runs.services.hooks": "DiscardOnInterruptCauses",
     "state.board": "Board",
+    "state.stored_events": "states",
     "tools.catalog": "ToolSet",
     "tools.definition.tool": "Tool tool",
     "tools.definition.tool_context": "ToolContext ToolError",

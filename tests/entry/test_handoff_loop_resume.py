@@ -221,7 +221,9 @@ async def test_a_receiver_that_another_process_began_meanwhile_is_not_begun_agai
     assert (result.status, result.content, shop.paid) == (Status.COMPLETED, "Thanks.", [])
     assert result.state["path"] == ["triage", "till", "clerk"]
     assert result.usage.api_calls == 4
-    assert await log_of(journal, second) == [one for one in then if one.run_id == second]
+    assert [event async for event in journal.events(second)] == [
+        one for one in then if one.run_id == second
+    ]
 
 
 async def test_a_receiver_that_another_process_has_not_ended_is_gone_on_with() -> None:

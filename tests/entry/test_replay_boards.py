@@ -28,6 +28,7 @@ from upshot import (
     run,
 )
 from upshot.engines import Graph, Node, Question, ToolTask
+from upshot.state.stored_events import states
 
 Make = Callable[[], Agent[Any]]
 
@@ -314,7 +315,7 @@ async def test_a_variable_is_told_where_somebody_outside_meets_another_value(
     assert told is not None
     assert told.recorded == {"kind": "board_changed", "variable": "v", "value": was}
     assert told.replayed == {"kind": "board_changed", "variable": "v", "value": 9}
-    events = [event async for event in journal.events("r")]
+    events = [event async for event, _ in states(journal.events("r"))]
     event: Any = events[told.seq - 1]
     assert event.variables == {"v": was}
 

@@ -457,7 +457,7 @@ async def test_nothing_is_kept_for_a_run_that_ended_before_it_was_claimed() -> N
     journal = Raced(before, "o", then)
     with pytest.raises(Misuse, match="run o does not wait for people now"):
         await keep_answers("o", [Answer("question-1-1", "blue")], journal=journal)
-    assert await log_of(journal, "o") == before + then
+    assert [event async for event in journal.events("o")] == before + then
 
 
 async def test_nothing_is_kept_for_a_run_inside_that_ended_before_it_was_claimed() -> None:

@@ -55,7 +55,7 @@ def calls_of(events: list[upshot.RunEvent]) -> Counter[str]:
 
 async def read(folder: Path, run_id: str) -> list[upshot.RunEvent]:
     async with open_journal(folder / JOURNAL) as journal:
-        return [e async for e in journal.events(run_id) if isinstance(e, upshot.RunEvent)]
+        return [e async for e, _ in upshot.states(journal.events(run_id))]
 
 
 def test_another_repository_gives_another_report(garden: Path, tmp_path: Path) -> None:

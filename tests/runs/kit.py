@@ -8,6 +8,7 @@ from typing import Any
 
 from upshot import Event, Journal, Message, ModelResponse, ToolCall, Usage
 from upshot.journal import MemoryJournal
+from upshot.state.stored_events import states
 
 ADD = ToolCall("call-1", "add", {"a": 1, "b": 2})
 
@@ -76,7 +77,7 @@ class Witness:
 
 async def log_of(journal: Journal, run_id: str) -> list[Event]:
     """Every durable event of a run, in order."""
-    return [event async for event in journal.events(run_id)]
+    return [event async for event, _ in states(journal.events(run_id))]
 
 
 def kinds(events: list[Event]) -> list[str]:

@@ -28,6 +28,7 @@ from upshot import (
     tool,
 )
 from upshot.journal import MemoryJournal
+from upshot.state.stored_events import states
 
 FETCH = ToolCall("f", "fetch")
 
@@ -207,7 +208,7 @@ async def cut_at(kind: str, where: str) -> MemoryJournal:
     """The log as it was just after the first event of *kind*."""
     cut = MemoryJournal()
     async with open_journal(where) as journal:
-        async for event in journal.events("run-1"):
+        async for event, _ in states(journal.events("run-1")):
             cut.append(event)
             if event.kind == kind:
                 break

@@ -25,6 +25,7 @@ from upshot import (
 from upshot.journal import MemoryJournal
 from upshot.runs import RunState
 from upshot.runs.budget import RunBudget
+from upshot.state.stored_events import states
 from upshot.testing.doubles import FakeClock
 
 
@@ -64,7 +65,7 @@ async def test_time_spent_parked_does_not_count() -> None:
 async def test_the_deadline_counts_what_earlier_sessions_took() -> None:
     past, journal = RunState(), MemoryJournal()
     result = await parked_after(60, 10, journal)
-    async for event in journal.events(result.run_id):
+    async for event, _ in states(journal.events(result.run_id)):
         past.add(event)
     assert past.spent_s == 70
     ledger = RunBudget(Budget(deadline_s=100), clock=FakeClock(), spent_s=100)

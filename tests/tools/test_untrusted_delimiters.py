@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upshot.tools.secrets import fence
+from upshot.contract.tool_calls import fence
 
 
 @given(st.text())

@@ -18,6 +18,7 @@ from upshot.cli.activity import Activity
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.protocols import Journal, RunSummary
 from upshot.errors import Misuse
+from upshot.state.stored_events import states
 
 __all__ = [
     "DEFAULT_JOURNAL",
@@ -161,7 +162,7 @@ async def read_story(journal: Journal, run_id: str) -> Activity:
     """Read all that the log has of a run."""
     story = Activity()
     with uncollected():
-        async for event in journal.events(run_id):
+        async for event, _ in states(journal.events(run_id)):
             story.add(event)
     return story
 

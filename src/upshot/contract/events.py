@@ -244,12 +244,15 @@ class BoardChanged(RunEvent, frozen=True, kw_only=True, gc=False):
         messages: What was appended, in order.
         variables: What was set.
         seeded: Whether this is what the board was started with.
+        refs: In a log, instead of the messages: the events, by ``seq``, whose replies and outcomes
+            were appended; empty elsewhere.
     """
 
     channel: str = MAIN_CHANNEL
     messages: tuple[Message, ...] = ()
     variables: JsonObject = {}
     seeded: bool = False
+    refs: tuple[int, ...] = ()
 
 
 class StepStarted(RunEvent, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from upshot.contract.base.enums import Status
 from upshot.contract.base.structs import Json
 from upshot.contract.codec import encode
-from upshot.contract.events import RunSettled, RunStarted, ToolSettled
+from upshot.contract.events import RunSettled, RunStarted
 from upshot.contract.message import Unknown
 from upshot.entry.option_checks import check_run_id
 from upshot.errors import Misuse
@@ -80,11 +80,6 @@ def _renamed(entry: Entry, new_id: str, at: int) -> bytes:
             options = {**event.options, FORKED_FROM: [*known, origin]}
             request = replace(event.request, run_id="")
             event = replace(event, options=options, request=request)
-        case ToolSettled(record=record):
-            event = replace(event, record=replace(record, run_id=new_id))
-        case RunSettled(result=result):
-            records = tuple(replace(record, run_id=new_id) for record in result.tool_records)
-            event = replace(event, result=replace(result, run_id=new_id, tool_records=records))
         case _:
             pass
     return encode(event)

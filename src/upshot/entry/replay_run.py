@@ -36,6 +36,7 @@ from upshot.runs.run_context import current_run
 from upshot.runs.session import Session
 from upshot.state.child_runs import step_of
 from upshot.state.run_state import RunState
+from upshot.state.stored_events import result_of, states
 
 __all__ = ["Replay", "replay_run"]
 
@@ -76,7 +77,7 @@ async def replay_run(
     async with open_journal(journal, create=False) as opened:
         hidden = secrets_of(options)
         await read_past(run_id, opened, secrets=hidden)
-        events = [event async for event in opened.events(run_id)]
+        events = [event async for event, _ in states(opened.events(run_id))]
         record = Recording(events, hidden)
         results = {child: await _result_of(child, opened, hidden) for child in record.children}
         given = {name: one for name, one in options.items() if name not in _OUTSIDE}
@@ -86,7 +87,7 @@ async def replay_run(
     children = _Children(record, results)
     plan = replace(plan, journal=copy, artifact_store=copy.artifacts, child=children.start)
     result = await _live(plan, copy, record)
-    again = [event async for event in copy.events(run_id)]
+    again = [event async for event, _ in states(copy.events(run_id))]
     recorded = facts_of(events, is_left_out=record.is_left_out, show=record.show)
     found = (
         first_difference(recorded, facts_of(again, is_record=False, show=record.show)),
@@ -132,7 +133,7 @@ async def _result_of(
 ) -> AgentResult[Json] | None:
     past = RunState()
     await read_on(past, run_id, journal, secrets=secrets)
-    return past.result
+    return result_of(past)
 
 
 class _Children:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.checks import kind_of
-from upshot.contract.base.enums import DeniedReason, Role, Status
+from upshot.contract.base.enums import DeniedReason, Role
 from upshot.contract.events import ApprovalAnswered, QuestionAnswered, RunStarted
 from upshot.contract.message import Message
 from upshot.contract.model_calls import Request
@@ -41,10 +41,11 @@ from upshot.journal.open_journal import open_journal
 from upshot.runs.callbacks import call, raised
 from upshot.runs.plan import Plan, RunOptions, Where
 from upshot.runs.recorder import Recorder
-from upshot.runs.redaction import Redaction, lift, marks_for, name_marks
+from upshot.runs.redaction import Redaction, lift, marks_for, name_marks, shown_by
 from upshot.runs.resumption import is_asked, is_under_way, point_of, reads_checkpoints, spent_in
 from upshot.state.child_runs import bare_id, child_id, origins_of
 from upshot.state.run_state import RunState
+from upshot.state.stored_events import read_event, result_of
 
 __all__ = [
     "check_checkpoint",
@@ -90,9 +91,9 @@ async def read_on(
     lifting = None if past.started is None else lift(secrets, past.started)
     async for event in journal.events(run_id, after=past.seq):
         if isinstance(event, RunStarted):
-            lifting = lift(secrets, event)
+            lifting, past.show = lift(secrets, event), shown_by(secrets, event)
         # Tools and models work with the real values.
-        past.add(event if lifting is None else lifting.mask(event))
+        read_event(past, event if lifting is None else lifting.mask(event))
 
 
 async def read_children(past: RunState, journal: Journal) -> None:
@@ -156,8 +157,9 @@ async def _context_messages(context_id: str, journal: Journal) -> Sequence[Messa
         past = await read_past(summary.run_id, journal)
         if past.started is None or past.started.request.context_id != context_id:
             continue
-        if past.result is not None and past.result.committed:
-            messages += [past.started.request.to_message(), *past.result.messages]
+        result = result_of(past)
+        if result is not None and result.committed:
+            messages += [past.started.request.to_message(), *result.messages]
     return messages
 
 
@@ -337,7 +339,7 @@ async def _sort_parked(
 ) -> dict[str, list[AnyAnswer]]:
     """Sort answers to a run that has to be parked."""
     past = await read_past(run_id, journal)
-    if past.result is None or past.result.status is not Status.INPUT_REQUIRED:
+    if past.last_settled is None or past.ended:
         raise _not_waiting(run_id)
     return await sort_answers(answers, past, run_id, journal)
 

@@ -37,6 +37,7 @@ from upshot.runs.plan import Child, OutputType, Plan, ResumeOptions, RunOptions,
 from upshot.runs.run_context import current_run
 from upshot.runs.session import Session
 from upshot.state.run_state import RunState
+from upshot.state.stored_events import result_of
 
 __all__ = [
     "KnownRun",
@@ -274,8 +275,8 @@ async def go_on(
                     session = Session(plan, past=past, answers=own, epoch=hold.epoch)
                     yield LiveRun(hold.give(session), watch=watch)
                     return
-        if past.result is not None:
-            yield typed(past.result, to_agent(agent, options.get("engine")))
+        if (result := result_of(past)) is not None:
+            yield typed(result, to_agent(agent, options.get("engine")))
 
 
 async def _plan_new(

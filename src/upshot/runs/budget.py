@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -17,32 +17,14 @@ from upshot.contract.protocols import Clock
 from upshot.contract.settings import Budget
 from upshot.contract.usage import NO_USAGE, Cost, Usage
 from upshot.runs.ending import StopReason
+from upshot.state.spending import UNFINISHED, CountedCall, counted, sum_of
 from upshot.tools.rate_limiter import ActiveTime
 
-__all__ = ["RunBudget", "counted_usage"]
+__all__ = ["RunBudget"]
 
 _ZERO = Decimal(0)
 # Runs inside may live in other threads. One for all ledgers: it is held for a sum, no longer.
 _LOCK = Lock()
-
-
-class _Call(NamedTuple):
-    """One model call, or all those of a run inside, as far as they count.
-
-    Attributes:
-        usage: Their tokens.
-        cost: Their money, None where none had a price.
-        unpriced: How many prices are missing; those of refused calls are not.
-    """
-
-    usage: Usage
-    cost: Cost | None
-    unpriced: int
-
-    @property
-    def costs(self) -> list[Cost | None]:
-        """Its money as that of single calls."""
-        return [None] * self.unpriced if self.cost is None else [self.cost]
 
 
 class RunBudget:
@@ -86,7 +68,7 @@ class RunBudget:
         self._summed = 0
         self._usage = NO_USAGE
         self.tool_calls: dict[str, int] = {}
-        self._calls: list[_Call] = []
+        self._calls: list[CountedCall] = []
         self._costs: list[Cost] = []
         self._parent = parent
         self._clock = clock
@@ -134,28 +116,25 @@ class RunBudget:
 
     def add(self, response: ModelResponse) -> None:
         """Count one model call, well or not."""
-        unpriced = 0 if _refused(response) else 1
-        self._add(_Call(counted_usage(response), response.cost, unpriced))
+        self._add(counted(response))
 
     def since_mark(self) -> tuple[Usage, Cost | None]:
         """Usage and cost since the last call of this, or since the start."""
         if not self._calls:
             return NO_USAGE, None
         calls = self._calls[self._mark :]
-        self._mark += len(calls)
-        usage = NO_USAGE
-        for call in calls:
-            usage = usage + call.usage
-        return usage, Cost.of_calls(cost for call in calls for cost in call.costs)
+        # The only attempt so far has used what all have.
+        is_first, self._mark = not self._mark, len(self._calls)
+        return self.total if is_first else sum_of(calls)
 
     def add_unfinished(self) -> None:
         """Count a model call that was cut off before it answered."""
-        self._add(_Call(Usage(api_calls=1, unmeasured_calls=1), None, 1))
+        self._add(UNFINISHED)
 
     def add_spent(self, usage: Usage, cost: Cost | None, tools: Mapping[str, int]) -> None:
         """Count what a run inside this one used in earlier sessions."""
         # The log has the sum and not each call, so without a price none of them had one.
-        self._add(_Call(usage, cost, usage.api_calls))
+        self._add(CountedCall(usage, cost, usage.api_calls))
         for name, calls in tools.items():
             self.count_tool(name, calls)
 
@@ -166,7 +145,7 @@ class RunBudget:
         if self._parent is not None and not self.is_known:
             self._parent.count_tool(name, calls)
 
-    def _add(self, call: _Call) -> None:
+    def _add(self, call: CountedCall) -> None:
         self._calls.append(call)
         if self.tell is not None:
             self.tell(call.usage.with_cost(call.cost))
@@ -299,24 +278,6 @@ def _within(budget: Budget, left: Mapping[str, Any]) -> Budget:
         if (own := getattr(budget, name)) is None or limit < own
     }
     return msgspec.structs.replace(budget, **less) if less else budget
-
-
-def counted_usage(response: ModelResponse) -> Usage:
-    """What counts as used where *response* came of a model call, which is at least one call."""
-    usage = response.usage
-    if _refused(response):
-        # Turned away, it used nothing: the sums are whole without it.
-        return Usage(api_calls=max(1, usage.api_calls))
-    if usage.api_calls and (usage or usage.unmeasured_calls):
-        return usage
-    missing = 0 if usage or usage.unmeasured_calls else 1
-    return usage + Usage(api_calls=max(0, 1 - usage.api_calls), unmeasured_calls=missing)
-
-
-def _refused(response: ModelResponse) -> bool:
-    """Whether the provider turned the call away, so that nothing was used or charged."""
-    error = response.error
-    return error is not None and (error.status_code or 0) >= 400 and not response.usage
 
 
 def _deadline_error(budget: Budget) -> AgentError:

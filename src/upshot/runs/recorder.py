@@ -26,6 +26,7 @@ from upshot.runs.callbacks import is_closing, raised
 from upshot.runs.plan import Plan
 from upshot.runs.redaction import Redaction
 from upshot.state.run_state import RunState
+from upshot.state.stored_events import to_stored
 
 __all__ = [
     "Subscriber",
@@ -255,7 +256,7 @@ class Recorder:
             self._stamp(event, self.seq + 1)
         if append is not None:
             try:
-                append(event if is_plain else self._written(event), epoch=self._epoch)
+                append(self._written(event), epoch=self._epoch)
             except JournalError:
                 self.is_lost = True
                 raise
@@ -273,6 +274,7 @@ class Recorder:
         """*event* as it is logged."""
         if isinstance(event, RunSettled) and event.result.local is not None:
             event = _without_local(event)
+        event = to_stored(self.state, event)
         return event if self._redaction is None else self._redaction.write(event)
 
     def _stamp(self, event: Event, seq: int) -> None:

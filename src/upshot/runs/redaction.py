@@ -27,6 +27,7 @@ __all__ = [
     "lift",
     "marks_for",
     "name_marks",
+    "shown_by",
 ]
 
 V = TypeVar("V")
@@ -136,6 +137,26 @@ def lift(texts: Sequence[str], started: RunStarted) -> Secrets | None:
     """
     name = marks_for(texts, started)
     return Secrets(in_order(texts), mark=_marks(name)).lifted() if name else None
+
+
+def shown_by(texts: Sequence[str], started: RunStarted) -> Callable[[Any], Any] | None:
+    """What hides the secrets of a log that was read, in what is shown of it.
+
+    Args:
+        texts: The secrets that were given to read it, in any order.
+        started: Its first event.
+
+    Returns:
+        None where the run has no secrets. Where others are given, the marks are hidden.
+    """
+    name, count = started.options.get(MARKS_OPTION), started.options.get(COUNT_OPTION)
+    if not isinstance(name, str):
+        return None
+    if marks_for(texts, started):
+        return Secrets(texts).mask
+    number = count if isinstance(count, int) else 0
+    mark = _marks(name)
+    return Secrets([mark(one, depth) for one in range(number) for depth in range(3)]).mask
 
 
 def marks_for(texts: Iterable[str], started: RunStarted) -> str:

@@ -17,9 +17,9 @@ from upshot.contract.model_calls import RequestConfig
 from upshot.contract.result import OUTPUT_VAR, AgentResult, AttemptLine
 from upshot.runs.ending import Ending
 from upshot.runs.run_context import RunContext
-from upshot.state.board import Board
+from upshot.state.stored_events import channel_artifacts
 
-__all__ = ["attempt_line", "build_result", "channel_artifacts", "refused_modes"]
+__all__ = ["attempt_line", "build_result", "refused_modes"]
 
 
 def refused_modes(
@@ -170,15 +170,3 @@ def _output(context: RunContext, ending: Ending, content: str | None) -> tuple[A
     except ValueError as error:
         failed = AgentError(ErrorCode.INVALID_OUTPUT, str(error), origin=Origin.ENGINE)
         return value, Ending(status=Status.FAILED, error=failed, exception=error)
-
-
-def channel_artifacts(board: Board, channels: Iterable[str]) -> list[Artifact]:
-    """The messages of *channels* as artifacts, one a channel that has any."""
-    found: list[Artifact] = []
-    for channel in channels:
-        parts: tuple[Part, ...] = tuple(
-            part for message in board.messages(channel) for part in message.parts
-        )
-        if parts:
-            found.append(Artifact(channel, parts))
-    return found

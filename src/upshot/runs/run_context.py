@@ -138,6 +138,7 @@ class RunContext:
         self.redaction: Final = _redaction(plan, started) if plan.secrets else None
         self.state: Final = RunState() if past is None else past
         self.state.is_live = True
+        self.state.show = None if self.redaction is None else self.redaction.show
         self.recorder: Final = Recorder(
             plan.run_id,
             clock=clock,

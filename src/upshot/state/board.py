@@ -106,6 +106,10 @@ class Board:
         """The messages of *channel* as they are now, in order."""
         return self._conversation(channel).so_far()
 
+    def count(self, channel: str = MAIN_CHANNEL) -> int:
+        """How many messages stand on *channel*."""
+        return len(self._channels.get(channel, ()))
+
     def channels(self) -> tuple[str, ...]:
         """The names of the channels that hold messages, in order of their first use."""
         return tuple(name for name, messages in self._channels.items() if messages)

@@ -40,9 +40,9 @@ from upshot.contract.events import (
 from upshot.contract.message import Artifact, Unknown
 from upshot.contract.model_calls import ModelReplied, ModelResponse, ModelRetried, ModelStarted
 from upshot.contract.pending import Answer, AnyAnswer, Approve, Deny, Edit, Pending, PendingApproval
-from upshot.contract.result import AgentResult, AttemptLine
+from upshot.contract.result import AttemptLine
 from upshot.contract.run_control import FinalizeDecision, Interrupt
-from upshot.contract.tool_calls import ToolRecord
+from upshot.contract.tool_calls import ToolCall, ToolRecord
 from upshot.contract.usage import RateLimitState
 from upshot.errors import JournalError
 from upshot.state.board import Board
@@ -107,7 +107,18 @@ class RunState(msgspec.Struct, eq=False):
         is_live: Whether a session works on it: its board is the engine's own, which has every
             change before the event that tells it.
         warnings: All that were told.
-        result: What the last session ended with, None where it was cut off.
+        last_settled: The end of the last session, None where it was cut off; ``result_of`` makes
+            its result.
+        show: Hides secrets, None without any; what a result holds is shown.
+        turn: The turn of the last model call.
+        model: The model of the last call.
+        open_model: The model call that began last.
+        tries: How many of its tries have failed.
+        started_tools: The last start of each tool, by name.
+        settled_tools: The last settled call of each tool, by name.
+        replies_at: The replies of the attempt, by the seq of their events.
+        records_at: Its settled calls, by the seq of their events.
+        settled_at: The seq at which a call of the last reply settled, by call id.
     """
 
     started: RunStarted | None = None
@@ -155,7 +166,17 @@ class RunState(msgspec.Struct, eq=False):
     lines: list[AttemptLine] = []
     state: dict[str, Json] = {}
     warnings: list[RunWarning] = []
-    result: AgentResult[Json] | None = None
+    last_settled: RunSettled | None = None
+    show: Callable[[Any], Any] | None = None
+    turn: int = 0
+    model: str = ""
+    open_model: ModelStarted | None = None
+    tries: int = 0
+    started_tools: dict[str, ToolStarted] = {}
+    settled_tools: dict[str, ToolRecord] = {}
+    replies_at: dict[int, ModelResponse] = {}
+    records_at: dict[int, ToolRecord] = {}
+    settled_at: dict[str, int] = {}
     started_at: datetime | None = None
     last_reply: ModelResponse | None = None
     last_rate_limit: RateLimitState | None = None
@@ -166,16 +187,28 @@ class RunState(msgspec.Struct, eq=False):
     # Where the records of the last reply's calls begin, and the place of each call in it.
     _reply_at: int = 0
     _call_order: dict[str, int] = {}
+    _reply_calls: tuple[ToolCall, ...] = ()
+    _pending: tuple[Pending, ...] = ()
 
     @property
     def ended(self) -> bool:
         """Whether nothing is left to resume."""
-        return self.result is not None and self.result.status is not Status.INPUT_REQUIRED
+        settled = self.last_settled
+        return settled is not None and settled.result.status is not Status.INPUT_REQUIRED
 
     @property
     def pending(self) -> tuple[Pending, ...]:
         """What the last session waited for."""
-        return () if self.result is None else self.result.pending
+        return () if self.last_settled is None else self._pending
+
+    def open_pending(self) -> tuple[Pending, ...]:
+        """What is waited for, as far as single events tell it."""
+        return (*self.asked.values(),) if self.last_settled is None else self._pending
+
+    def call_of(self, call_id: str) -> ToolCall | None:
+        """The call of the last reply with that id, None where it has none."""
+        place = self._call_order.get(call_id)
+        return None if place is None else self._reply_calls[place]
 
     def add(self, event: Event) -> None:
         """Take the next event.
@@ -227,7 +260,7 @@ class RunState(msgspec.Struct, eq=False):
         self.take_answers(event.answers)
         self.agent = event.agent or self.agent
         self.options = event.options or self.options
-        self.result = None
+        self.last_settled = None
         if self.line is None:
             # Deciders are asked anew about an attempt that was not concluded.
             self.decisions = []
@@ -243,10 +276,13 @@ class RunState(msgspec.Struct, eq=False):
         self.settled, self.unsettled = {}, {}
         self.models, self.replies, self.bodies = {}, {}, {}
         self._aside = set()
+        self.turn = 0
+        self.replies_at, self.records_at, self.settled_at = {}, {}, {}
 
     def _model_started(self, event: ModelStarted) -> None:
         # Taken back by the answer.
         self.lost_calls += 1
+        self.turn, self.model, self.open_model, self.tries = event.turn, event.model, event, 0
         if event.purpose:
             self._aside.add(event.turn)
         else:
@@ -257,6 +293,7 @@ class RunState(msgspec.Struct, eq=False):
                 self.bodies[event.turn] = event.step
 
     def _model_retried(self, event: ModelRetried) -> None:
+        self.tries = event.tries
         self._note(event.response, is_turn=event.turn not in self._aside)
 
     def _model_replied(self, event: ModelReplied) -> None:
@@ -266,9 +303,11 @@ class RunState(msgspec.Struct, eq=False):
         if not event.purpose:
             self.reply = self.replies[event.turn] = event.response
             self._reply_at = len(self.records)
-            self._call_order = {
-                call.id: place for place, call in enumerate(event.response.tool_calls)
-            }
+            self._reply_calls = event.response.tool_calls
+            self._call_order = {call.id: place for place, call in enumerate(self._reply_calls)}
+            self.settled_at = {}
+            if event.seq:
+                self.replies_at[event.seq] = event.response
 
     def _note(self, response: ModelResponse, *, is_turn: bool) -> None:
         self.responses.append(response)
@@ -279,12 +318,17 @@ class RunState(msgspec.Struct, eq=False):
 
     def _tool_started(self, event: ToolStarted) -> None:
         self.unsettled[event.call.id] = event
+        self.started_tools[event.call.name] = event
 
     def _tool_settled(self, event: ToolSettled) -> None:
         self.records.insert(self._place_of(event.record), event.record)
         for open_calls in (self.unsettled, self.asked, self.answers):
             open_calls.pop(event.record.call_id, None)
-        self.settled[event.record.call_id] = event.record
+        record = self.settled[event.record.call_id] = event.record
+        self.settled_tools[record.tool_name] = record
+        if event.seq:
+            self.records_at[event.seq] = record
+            self.settled_at[record.call_id] = event.seq
 
     def _place_of(self, record: ToolRecord) -> int:
         """Where *record* goes: calls of a reply stand in its order, however they settle."""
@@ -394,7 +438,9 @@ class RunState(msgspec.Struct, eq=False):
     def _run_settled(self, event: RunSettled) -> None:
         if not self.is_live:
             # In the session itself nobody reads it here, and what it holds leads back to the run.
-            self.result = event.result
+            is_literal = event.result.pending or "pending" in event.literal
+            self._pending = event.result.pending if is_literal else self.open_pending()
+            self.last_settled = event
         # What is still waited for then is asked anew, whatever was answered to it before.
         self.answered = set()
 

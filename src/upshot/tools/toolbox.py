@@ -27,6 +27,7 @@ from upshot.contract.tool_calls import (
     ToolOutcome,
     ToolRecord,
     ToolSpec,
+    fence,
     outcome_to_model_content,
 )
 from upshot.errors import Misuse
@@ -48,7 +49,7 @@ from upshot.tools.execution.executor import WORKERS, Workers
 from upshot.tools.gates.approval_gate import Approver, PreToolHook
 from upshot.tools.gates.standard_gates import AskModel, GateChoice, Repair, passage_of
 from upshot.tools.rate_limiter import ActiveTime
-from upshot.tools.secrets import UNTRUSTED, Secrets, fence
+from upshot.tools.secrets import UNTRUSTED, Secrets
 from upshot.tools.toolbox_state import AtStart, Barrier, Emit, ToolboxState, ledger_of
 
 if TYPE_CHECKING:

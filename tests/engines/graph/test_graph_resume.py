@@ -46,6 +46,7 @@ from upshot import (
 )
 from upshot.engines import AgentTask, ForEach, Node, Parallel, Question, ToolTask
 from upshot.journal import MemoryJournal
+from upshot.state.stored_events import states
 
 
 class Maze:
@@ -247,7 +248,7 @@ async def test_what_stands_beside_a_question_is_finished_before_the_run_parks() 
     answers = [Answer(pending.id, number) for number, pending in enumerate(parked.pending)]
     options: Any = {"journal": journal, "engine": GraphEngine(graph())}
     result = await resume("run-1", Agent("walker"), answers=answers, **options)
-    log = [event async for event in journal.events("run-1")]
+    log = [event async for event, _ in states(journal.events("run-1"))]
     assert (result.status, done) == ("completed", ["work"])
     assert board_of(log).variables() == {"q": 0, "r": 1}
 
@@ -273,7 +274,7 @@ async def test_each_question_gets_its_own_answer_whoever_comes_first_later() -> 
     answers = [Answer(id, text) for text, id in questions.items()]
     options: Any = {"journal": journal, "engine": GraphEngine(graph(0, 9))}
     result = await resume("run-1", Agent("walker"), answers=answers, **options)
-    log = [event async for event in journal.events("run-1")]
+    log = [event async for event, _ in states(journal.events("run-1"))]
     assert result.success
     assert board_of(log).variables() == {"x": "x", "y": "y"}
 

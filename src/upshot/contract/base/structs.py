@@ -334,6 +334,8 @@ class RunEvent(Root, frozen=True, kw_only=True):
         time: When it happened, UTC.
         seq: Place in the run's log, from 1; a delta has that of the durable event before it.
         part: 0 on durable events; 1, 2, ... on the deltas that follow one.
+        literal: In a log, the fields that are as they stand there, though they look as if they
+            had been left out, to be derived from earlier events; empty elsewhere.
     """
 
     run_id: str = ""
@@ -341,6 +343,7 @@ class RunEvent(Root, frozen=True, kw_only=True):
     time: datetime | None = None
     seq: int = 0
     part: int = 0
+    literal: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         from upshot.contract.base.reprs import portray_briefly

@@ -33,7 +33,6 @@ from upshot.contract.pending import Answer, AnyAnswer, PendingExternal, PendingQ
 from upshot.contract.run_control import Checkpoint, Interrupt
 from upshot.contract.usage import Usage
 from upshot.errors import Misuse
-from upshot.runs.budget import counted_usage
 from upshot.runs.callbacks import (
     Wait,
     answer_at_once,
@@ -50,6 +49,7 @@ from upshot.runs.engine_api.run_view import Run
 from upshot.runs.engine_api.steps import CurrentStep, SharedWork, Steps, current_body
 from upshot.runs.recorder import Recorder, Subscriber
 from upshot.runs.run_context import RunContext
+from upshot.state.spending import counted_usage
 
 __all__ = ["RunHost", "StopRequest", "interrupt_of"]
 

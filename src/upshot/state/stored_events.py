@@ -1,0 +1,486 @@
+"""What the log keeps of each event, and how the rest is found again.
+
+A fact stands in the log once. What an event says that earlier events of the same run say already
+is left out when it is stored: the arguments of a call stand in the reply, the text of an outcome in
+the event that settled it, the result in all that came before. ``to_stored`` leaves it out,
+``filled`` puts it back; both ask the state of the log before the event, so that the one undoes the
+other: a value is left out only where what would be derived equals it. ``literal`` names the few
+fields that are as they stand though they look as if they had been left out.
+
+``journal.events`` gives events as they are stored. ``states`` gives them whole, each with the state
+of the run after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
+from datetime import timedelta
+from functools import cache
+from typing import Any, TypeVar, cast
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from upshot.contract.base.enums import Role, Status
+from upshot.contract.base.json_values import to_json
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.events import (
+    ApprovalRequested,
+    AttemptEnded,
+    AttemptStarted,
+    BoardChanged,
+    Event,
+    RunResumed,
+    RunSettled,
+    ToolSettled,
+    ToolStarted,
+)
+from upshot.contract.message import Artifact, Message, Part, Unknown
+from upshot.contract.model_calls import ModelReplied, ModelRetried, ModelStarted
+from upshot.contract.result import OUTPUT_VAR, AgentResult
+from upshot.contract.tool_calls import (
+    ToolArtifactReference,
+    ToolCall,
+    ToolRecord,
+    fence,
+    outcome_to_model_content,
+)
+from upshot.state.board import Board
+from upshot.state.child_runs import FORKED_FROM
+from upshot.state.run_state import RunState
+from upshot.state.spending import UNFINISHED, CountedCall, counted, sum_of
+
+__all__ = ["channel_artifacts", "filled", "read_event", "result_of", "states", "to_stored"]
+
+S = TypeVar("S", bound=msgspec.Struct)
+# What a state says that a field of an event will hold, by the field's name.
+Derived = dict[str, Any]
+
+
+def to_stored(state: RunState, event: Event) -> Event:
+    """*event* without what the log has already.
+
+    Args:
+        state: Of the run before the event.
+        event: Whole and stamped; it stays as it is.
+    """
+    if isinstance(event, BoardChanged):
+        return _by_reference(state, event)
+    nested, derive = _DERIVE.get(type(event), ("", None))
+    if derive is None or isinstance(event, Unknown):
+        return event
+    derived = derive(state, event)
+    if isinstance(event, ToolStarted):
+        event = _without_call(state, event)
+    whole: msgspec.Struct = getattr(event, nested) if nested else event
+    less = _left_out(whole, derived)
+    literal = (*event.literal, *_literal_of(whole, derived))
+    changes: Derived = {nested: _changed(whole, less)} if nested else less
+    return _changed(event, {**changes, "literal": literal} if literal else changes)
+
+
+def filled(state: RunState, event: Event) -> Event:
+    """*event*, as it is stored, with all that the log says of it.
+
+    Args:
+        state: Of the run before the event.
+        event: As the journal gives it; it stays as it is.
+    """
+    if isinstance(event, BoardChanged):
+        return _resolved(state, event)
+    nested, derive = _DERIVE.get(type(event), ("", None))
+    if derive is None or isinstance(event, Unknown):
+        return event
+    if isinstance(event, ToolStarted):
+        event = _with_call(state, event)
+    derived = derive(state, event)
+    part: msgspec.Struct = getattr(event, nested) if nested else event
+    more = _put_back(part, derived, event.literal)
+    changes: Derived = {nested: _changed(part, more)} if nested else more
+    return _changed(event, {**changes, "literal": ()})
+
+
+def read_event(state: RunState, stored: Event) -> None:
+    """Fold an event as the journal gives it."""
+    # The result of a session is made only where it is asked for: see ``result_of``.
+    state.add(stored if type(stored) is RunSettled else filled(state, stored))
+
+
+async def states(
+    events: AsyncIterable[Event] | Iterable[Event],
+) -> AsyncIterator[tuple[Event, RunState]]:
+    """Read the log of a run: every event whole, with the state of the run after it.
+
+    Args:
+        events: From the first on, as ``journal.events(run_id)`` gives them.
+
+    Yields:
+        The event and the state; it is the same state each time, which the next event changes.
+
+    Raises:
+        JournalError: An event is of a kind that this version does not know.
+    """
+    state = RunState()
+    if isinstance(events, AsyncIterable):
+        async for event in events:
+            yield _read(state, event), state
+    else:
+        for event in events:
+            yield _read(state, event), state
+
+
+def _read(state: RunState, stored: Event) -> Event:
+    event = filled(state, stored)
+    state.add(stored if type(stored) is RunSettled else event)
+    return event
+
+
+def result_of(state: RunState) -> AgentResult[Json] | None:
+    """The result of the last session, None where it was cut off or none has ended."""
+    settled = state.last_settled
+    if settled is None:
+        return None
+    return cast("RunSettled", filled(state, settled)).result
+
+
+# -- leaving out and putting back
+
+
+def _left_out(value: msgspec.Struct, derived: Derived) -> Derived:
+    """The defaults of the fields of *value* that will be derived."""
+    defaults = _defaults_of(type(value))
+    return {
+        name: defaults[name]()
+        for name, known in derived.items()
+        if _is_same(getattr(value, name), known)
+    }
+
+
+def _literal_of(value: msgspec.Struct, derived: Derived) -> tuple[str, ...]:
+    """The fields that look as if they had been left out, and were not."""
+    defaults = _defaults_of(type(value))
+    return tuple(
+        name
+        for name, known in derived.items()
+        if not _is_same(given := getattr(value, name), known) and given == defaults[name]()
+    )
+
+
+def _put_back(value: msgspec.Struct, derived: Derived, literal: tuple[str, ...]) -> Derived:
+    """What the fields of *value* hold that were left out."""
+    defaults = _defaults_of(type(value))
+    return {
+        name: known
+        for name, known in derived.items()
+        if name not in literal and getattr(value, name) == defaults[name]()
+    }
+
+
+def _changed(value: S, fields: Mapping[str, Any]) -> S:
+    copy: S = cast("Any", value).__copy__()
+    for name, field in fields.items():
+        force_setattr(copy, name, field)
+    return copy
+
+
+@cache
+def _defaults_of(kind: type[msgspec.Struct]) -> dict[str, Callable[[], Any]]:
+    found: dict[str, Callable[[], Any]] = {}
+    for field in msgspec.structs.fields(kind):
+        if field.default_factory is not msgspec.NODEFAULT:
+            found[field.name] = cast("Callable[[], Any]", field.default_factory)
+        elif field.default is not msgspec.NODEFAULT:
+            found[field.name] = lambda value=field.default: value
+    return found
+
+
+def _is_same(given: object, known: object) -> bool:
+    """Whether two values are equal, numbers of JSON in their very form."""
+    if given is known:
+        return True
+    if type(given) is not type(known) or given != known:
+        return False
+    # 1, 1.0 and True are equal in Python and three values in JSON.
+    if isinstance(given, dict | list):
+        return to_json(cast("Json", given)) == to_json(cast("Json", known))
+    return True
+
+
+# -- what each event can be derived from; fields that are always written stand as they are
+
+
+def _of_model_started(state: RunState, event: ModelStarted) -> Derived:
+    return {
+        "turn": state.turn + 1,
+        "model": state.model,
+        "messages": state.board.count(),
+    }
+
+
+def _of_model_call(state: RunState, event: ModelRetried | ModelReplied) -> Derived:
+    asked = state.open_model
+    if asked is None:
+        return {}
+    derived: Derived = {"turn": asked.turn, "model": asked.model, "tries": state.tries + 1}
+    return derived if type(event) is ModelRetried else {**derived, "purpose": asked.purpose}
+
+
+def _of_tool_started(state: RunState, event: ToolStarted) -> Derived:
+    derived: Derived = {"turn": state.turn}
+    if (last := state.started_tools.get(event.call.name)) is not None:
+        for name in ("effect", "idempotent", "tool_version"):
+            derived[name] = getattr(last, name)
+    return derived
+
+
+def _without_call(state: RunState, event: ToolStarted) -> ToolStarted:
+    """*event* with the id alone of a call that the last reply asks for, and of its arguments
+    with what was changed.
+    """
+    asked, less = state.call_of(event.call.id), Derived()
+    if asked is not None and _is_same_call(asked, event.call):
+        less["call"] = ToolCall(asked.id, "")
+    given = _object_of(event.call)
+    if given.keys() <= event.arguments.keys():
+        changes = {
+            name: value
+            for name, value in event.arguments.items()
+            if name not in given or not _is_same(value, given[name])
+        }
+        less["arguments"] = changes
+    else:
+        less["literal"] = ("arguments",)
+    return _changed(event, less)
+
+
+def _with_call(state: RunState, event: ToolStarted) -> ToolStarted:
+    call = event.call
+    if not call.name and (asked := state.call_of(call.id)) is not None:
+        call = asked
+    if "arguments" in event.literal:
+        literal = tuple(name for name in event.literal if name != "arguments")
+        return _changed(event, {"call": call, "literal": literal})
+    return _changed(event, {"call": call, "arguments": {**_object_of(call), **event.arguments}})
+
+
+def _is_same_call(asked: ToolCall, call: ToolCall) -> bool:
+    return asked == call and _is_same(asked.arguments, call.arguments)
+
+
+def _object_of(call: ToolCall) -> JsonObject:
+    """The arguments of *call* as an object, empty where they are none."""
+    if isinstance(call.arguments, dict):
+        return call.arguments
+    try:
+        read: object = msgspec.json.decode(call.arguments)
+    except msgspec.DecodeError:
+        return {}
+    return cast("JsonObject", read) if isinstance(read, dict) else {}
+
+
+def _of_record(state: RunState, event: ToolSettled) -> Derived:
+    given = event.record
+    started = state.unsettled.get(given.call_id)
+    call = state.call_of(given.call_id) if started is None else started.call
+    outcome = given.outcome
+    derived: Derived = {
+        "run_id": event.run_id,
+        "parent_run_id": "" if state.started is None else state.started.parent_run_id,
+        "turn": state.turn,
+    }
+    if isinstance(outcome, ToolArtifactReference):
+        derived["artifact_id"] = outcome.artifact_id
+    if call is not None:
+        derived["tool_name"] = call.name
+        derived["arguments_given"] = call.arguments
+        if (last := state.settled_tools.get(call.name)) is not None:
+            for name in ("tool_version", "declared_effect", "trace", "mode", "trust"):
+                derived[name] = getattr(last, name)
+    if started is not None:
+        derived |= {
+            "turn": started.turn,
+            "tool_version": started.tool_version,
+            "declared_effect": started.effect,
+            "arguments_validated": started.arguments,
+            "arguments_executed": started.arguments,
+            "argument_bytes": len(to_json(started.arguments)),
+            "output_bytes": len(outcome_to_model_content(outcome).encode(errors="replace")),
+            "idempotency_key": started.idempotency_key,
+            "started_at": started.time,
+            "attempts": 1,
+        }
+    return derived
+
+
+def _of_pending(state: RunState, event: ApprovalRequested) -> Derived:
+    call = state.call_of(event.pending.call_id)
+    if call is None:
+        return {}
+    return {"tool_name": call.name, "arguments": _object_of(call)}
+
+
+def _of_attempt_started(state: RunState, event: AttemptStarted) -> Derived:
+    return {"feedback": "" if state.line is None else state.line.feedback}
+
+
+def _of_attempt_ended(state: RunState, event: AttemptEnded) -> Derived:
+    return {"attempt": event.attempt, "content": state.board.answer()}
+
+
+def _of_run_resumed(state: RunState, event: RunResumed) -> Derived:
+    return {
+        "agent": state.agent,
+        "options": state.options,
+        "interrupted_calls": tuple(state.unsettled),
+    }
+
+
+# -- messages by reference
+
+
+def _by_reference(state: RunState, event: BoardChanged) -> Event:
+    """*event* with the places of replies and outcomes instead of their messages."""
+    if not event.messages or event.seeded:
+        return event
+    found: list[int] = []
+    for message in event.messages:
+        seq = _reference_to(state, message)
+        if seq is None:
+            return event
+        found.append(seq)
+    return _changed(event, {"messages": (), "refs": tuple(found)})
+
+
+def _reference_to(state: RunState, message: Message) -> int | None:
+    """The event whose reply or outcome *message* is, None for a message of its own."""
+    if message.role is Role.ASSISTANT:
+        for seq in reversed(state.replies_at):
+            return seq if state.replies_at[seq].to_message() == message else None
+        return None
+    seq = state.settled_at.get(message.tool_call_id or "")
+    if message.role is not Role.TOOL or seq is None:
+        return None
+    return seq if _message_of(state, state.records_at[seq], seq) == message else None
+
+
+def _resolved(state: RunState, event: BoardChanged) -> Event:
+    if not event.refs:
+        return event
+    messages = tuple(
+        state.replies_at[seq].to_message()
+        if seq in state.replies_at
+        else _message_of(state, state.records_at[seq], seq)
+        for seq in event.refs
+    )
+    return _changed(event, {"messages": messages, "refs": ()})
+
+
+def _message_of(state: RunState, record: ToolRecord, seq: int) -> Message:
+    """The message that shows the outcome of a call to the model."""
+    text = outcome_to_model_content(record.outcome)
+    if record.trust:
+        text = fence(text, run_id=_run_id_at(state, seq), call_id=record.call_id)
+    return Message(Role.TOOL, text, tool_call_id=record.call_id, name=record.tool_name)
+
+
+def _run_id_at(state: RunState, seq: int) -> str:
+    """The id of the run when event *seq* was written: a fork keeps that of its origin."""
+    started = state.started
+    if started is None:
+        return ""
+    origins = started.options.get(FORKED_FROM)
+    for origin in origins if isinstance(origins, list) else []:
+        if isinstance(origin, dict) and seq <= cast("int", origin.get("seq", 0)):
+            return str(origin.get("run_id", ""))
+    return started.run_id
+
+
+# -- the result
+
+
+def _of_result(state: RunState, event: RunSettled) -> Derived:
+    """What the log says of the result of a session that ends with *event*."""
+    given, board, started = event.result, state.board, state.started
+    request = None if started is None else started.request
+    usage, cost = sum_of(_calls_of(state))
+    content = board.answer()
+    records = tuple(state.records)
+    status = given.status
+    derived: Derived = {
+        "run_id": event.run_id,
+        "agent_id": state.agent.id,
+        "parent_run_id": "" if started is None else started.parent_run_id,
+        "task_id": "" if request is None else request.task_id,
+        "context_id": "" if request is None else request.context_id,
+        "metadata": {} if request is None else request.metadata,
+        "attempts": state.attempt or 1,
+        "content": content,
+        "messages": board.produced(),
+        "output": board.copy_of(OUTPUT_VAR) if board.has(OUTPUT_VAR) else content,
+        "usage": usage.with_cost(cost if usage else None),
+        "cost": cost,
+        "tool_records": records,
+        "tool_outcomes": tuple(record.outcome for record in records),
+        "artifacts": (*channel_artifacts(board, _channels_of(state)), *state.stored),
+        "state": state.state,
+        "handoff": state.handoff,
+        "warnings": tuple(state.warnings),
+        "attempt_log": tuple(state.lines),
+        "pending": state.open_pending(),
+        "started_at": state.started_at,
+        "ended_at": _ended_at(state, given),
+        "rate_limit": state.last_rate_limit,
+    }
+    if state.last_reply is not None:
+        derived["finish_reason"] = state.last_reply.finish_reason
+        derived["provider_data"] = state.last_reply.provider_data
+    if status is Status.INTERRUPTED and state.interrupt is not None:
+        derived |= {"cause": state.interrupt.cause, "detail": state.interrupt.detail}
+    return derived if state.show is None else {n: state.show(v) for n, v in derived.items()}
+
+
+def _calls_of(state: RunState) -> Iterable[CountedCall]:
+    """All that a run and its child runs used."""
+    yield from map(counted, state.responses)
+    yield from (counted(event.response) for event in state.reported)
+    for spent in state.children.values():
+        if spent is not None:
+            yield CountedCall(spent.usage, spent.cost, spent.usage.api_calls)
+    yield from [UNFINISHED] * state.lost_calls
+
+
+def _ended_at(state: RunState, given: AgentResult[Json]) -> object:
+    if state.started_at is None or not given.duration_ms:
+        return state.started_at
+    return state.started_at + timedelta(milliseconds=given.duration_ms)
+
+
+def _channels_of(state: RunState) -> Iterable[str]:
+    channels = state.options.get("artifacts")
+    return [str(one) for one in channels] if isinstance(channels, list) else []
+
+
+def channel_artifacts(board: Board, channels: Iterable[str]) -> list[Artifact]:
+    """The messages of *channels* as artifacts, one a channel that has any."""
+    found: list[Artifact] = []
+    for channel in channels:
+        parts: tuple[Part, ...] = tuple(
+            part for message in board.messages(channel) for part in message.parts
+        )
+        if parts:
+            found.append(Artifact(channel, parts))
+    return found
+
+
+_DERIVE: dict[type, tuple[str, Callable[[RunState, Any], Derived]]] = {
+    ModelStarted: ("", _of_model_started),
+    ModelRetried: ("", _of_model_call),
+    ModelReplied: ("", _of_model_call),
+    ToolStarted: ("", _of_tool_started),
+    ToolSettled: ("record", _of_record),
+    ApprovalRequested: ("pending", _of_pending),
+    AttemptStarted: ("", _of_attempt_started),
+    AttemptEnded: ("line", _of_attempt_ended),
+    RunResumed: ("", _of_run_resumed),
+    RunSettled: ("result", _of_result),
+}
