@@ -1,0 +1,292 @@
+"""What the log keeps of each event: nothing twice, and nothing lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.runs.kit import Do, Witness, measured
+from upshot import (
+    Agent,
+    Answer,
+    Approve,
+    Budget,
+    Deny,
+    FinalizeDecision,
+    Graph,
+    GraphEngine,
+    Interrupted,
+    Message,
+    ModelResponse,
+    Parked,
+    PendingQuestion,
+    Request,
+    RunEvent,
+    RunSettled,
+    ScriptedModel,
+    ToolCall,
+    encode,
+    fork,
+    open_journal,
+    resume,
+    start,
+    states,
+    tool,
+)
+from upshot.contract.events import DELTAS
+from upshot.engines.script import ScriptEngine
+from upshot.journal import MemoryJournal
+from upshot.state.run_state import RunState
+from upshot.state.stored_events import filled, result_of, to_stored
+
+LONG = "a text that stands in the log once. " * 30
+
+
+@tool(effect="read")
+def look(x: int, note: str = "none") -> dict[str, Any]:
+    """Look."""
+    return {"x": x, "found": LONG}
+
+
+@tool(effect="write")
+def put(x: float) -> str:
+    """Put."""
+    return LONG
+
+
+@tool(effect="read", trust="untrusted")
+def fetch(url: str) -> str:
+    """Fetch."""
+    return LONG
+
+
+@tool(effect="write", approval=True)
+def pay(cents: int) -> str:
+    """Pay."""
+    return "paid"
+
+
+def asking(*turns: Any, **options: Any) -> Agent[Any]:
+    replies = [measured(None, *calls) if isinstance(calls, tuple) else calls for calls in turns]
+    return Agent("a", model=ScriptedModel(replies), tools=[look, put, fetch, pay], **options)
+
+
+def call(number: int, name: str, **arguments: Any) -> ToolCall:
+    return ToolCall(f"c{number}", name, arguments)
+
+
+async def in_steps(run: Any, host: Any, board: Any) -> str:
+    await host.once("one", "write", lambda: {"v": 1})
+    await run.child(Agent("b", model=ScriptedModel(["inside"])), "?", key="child")
+    await host.report_usage(ModelResponse(usage=measured().usage, finish_reason="length"))
+    board.set("x", [1, 2])
+    board.get("x").append(3)
+    return "done"
+
+
+async def node(board: Any) -> None:
+    board.append(Message("assistant", "from the node"), "side")
+
+
+def interrupting(*_: Any) -> None:
+    raise Interrupted("custom", "enough")
+
+
+class Twice:
+    """A decider that wants one revision."""
+
+    def before_finalize(self, info: Any, request: Any, result: Any) -> FinalizeDecision:
+        is_first = result.attempts == 1
+        return FinalizeDecision.revise("better", "r") if is_first else FinalizeDecision.accept()
+
+
+def from_text(number: int, name: str, arguments: str) -> ToolCall:
+    return ToolCall(f"c{number}", name, arguments)
+
+
+RUNS: dict[str, Callable[[], tuple[Agent[Any], dict[str, Any]]]] = {
+    "a text": lambda: (asking("done"), {}),
+    "tools": lambda: (
+        asking((call(1, "look", x=1), call(2, "put", x=2)), (call(3, "look", x=4),), "done"),
+        {},
+    ),
+    "the same id twice": lambda: (
+        asking((call(1, "look", x=1),), (call(1, "look", x=2),), "done"),
+        {},
+    ),
+    "arguments that are changed": lambda: (
+        asking((from_text(1, "look", '{"x": "7", "odd": 1}'), call(2, "put", x=1)), "done"),
+        {},
+    ),
+    "arguments that are refused": lambda: (
+        asking((from_text(1, "look", '{"x": "many"}'), from_text(2, "nothing", "{")), "done"),
+        {},
+    ),
+    "a stranger's words": lambda: (asking((call(1, "fetch", url="u"),), "done"), {}),
+    "secrets": lambda: (
+        asking((call(1, "look", x=1, note="hush"),), "hush is said"),
+        {"secrets": ["hush"]},
+    ),
+    "a typed answer": lambda: (asking('{"n": 1}', output_type=dict[str, int]), {}),
+    "a failed model": lambda: (asking(measured(None, error="overloaded")), {"retry": None}),
+    "a script": lambda: (Agent("a", engine=ScriptEngine(in_steps)), {}),
+    "a graph": lambda: (
+        Agent("a", engine=GraphEngine(Graph(nodes={"n": node}, edges=[], start="n"))),
+        {"artifacts": ["side"]},
+    ),
+    "an interrupt": lambda: (Agent("a", engine=Do(interrupting)), {}),
+    "a bug": lambda: (Agent("a", engine=Do(lambda *_: {}["k"])), {}),
+    "a revision": lambda: (asking("one", "two"), {"deciders": [Twice()], "max_attempts": 2}),
+    "a budget": lambda: (
+        asking((call(1, "look", x=1),), (call(2, "look", x=2),), "done"),
+        {"budget": Budget(max_turns=1)},
+    ),
+    "an approval": lambda: (asking((call(1, "pay", cents=3), call(2, "look", x=1)), "done"), {}),
+    "a wait": lambda: (
+        Agent("a", engine=Do(lambda r, h, b: h.wait_for("hook", "a call from outside"))),
+        {},
+    ),
+    "a wait of the engine's own": lambda: (
+        Agent("a", engine=Do(_raise_parked)),
+        {},
+    ),
+}
+
+
+def _raise_parked(*_: Any) -> None:
+    raise Parked(PendingQuestion(id="q", question="Well?"))
+
+
+REQUEST = Request("?", context_id="talk", task_id="t", metadata={"k": [1]})
+
+
+async def lived(case: str, journal: MemoryJournal) -> tuple[str, list[RunEvent], Any]:
+    """Live a run; returns its id, the durable events that a watcher was told, and its result."""
+    agent, options = RUNS[case]()
+    told: list[RunEvent] = []
+    async with start(agent, REQUEST, journal=journal, **options) as live:
+        async for event in live:
+            if isinstance(event, RunEvent) and not isinstance(event, DELTAS):
+                told.append(event)
+        return live.run_id, told, await live.result()
+
+
+def shown(value: Any) -> Any:
+    """*value* as JSON; what lives in this process only is left out."""
+    form = msgspec.json.decode(encode(value))
+    for result in (form, form.get("result", {})):
+        result.pop("local", None)
+    return form
+
+
+@pytest.mark.parametrize("case", [case for case in RUNS if case != "secrets"])
+async def test_a_reader_of_the_log_is_told_what_a_watcher_was_told(case: str) -> None:
+    journal = MemoryJournal()
+    run_id, told, _ = await lived(case, journal)
+    read = [event async for event, _ in states(journal.events(run_id))]
+    assert [*map(shown, read)] == [*map(shown, told)]
+
+
+@pytest.mark.parametrize("case", RUNS)
+async def test_the_result_is_the_one_that_the_log_says(case: str) -> None:
+    journal = MemoryJournal()
+    run_id, _, result = await lived(case, journal)
+    agent, options = RUNS[case]()
+    hidden = {"secrets": options["secrets"]} if "secrets" in options else {}
+    if result.status == "input_required":
+        past = RunState()
+        async for _, state in states(journal.events(run_id)):
+            past = state
+        assert shown(result_of(past)) == shown(result)
+    else:
+        assert shown(await resume(run_id, agent, journal=journal, **hidden)) == shown(result)
+
+
+@pytest.mark.parametrize("case", ["tools", "a stranger's words", "the same id twice"])
+async def test_what_a_tool_gave_stands_in_the_log_once(case: str) -> None:
+    journal = MemoryJournal()
+    run_id, _, result = await lived(case, journal)
+    stored = b"".join([encode(event) async for event in journal.events(run_id)])
+    calls = len(result.tool_records)
+    assert stored.count(LONG.encode()) == calls
+
+
+async def test_a_log_that_is_parked_often_grows_with_each_answer_alike() -> None:
+    journal, parks = MemoryJournal(), 12
+    turns = [(call(n, "pay", cents=n),) for n in range(parks)]
+    async with start(asking(*turns, "done"), "?", journal=journal) as live:
+        result = await live.result()
+    sizes: list[int] = []
+    for number in range(parks):
+        assert result.status == "input_required"
+        agent = asking(*turns, "done")
+        result = await resume(live.run_id, agent, journal=journal, answers=[Approve(f"c{number}")])
+        sizes.append(sum([len(encode(event)) async for event in journal.events(live.run_id)]))
+    grown = [after - before for before, after in pairwise(sizes[:-1])]
+    assert result.success
+    assert max(grown) - min(grown) < 64
+
+
+async def test_a_fork_reads_the_words_of_strangers_as_its_origin_sent_them() -> None:
+    async with open_journal("memory:") as journal:
+        agent = asking((call(1, "fetch", url="u"),), (call(2, "pay", cents=1),), "done")
+        async with start(agent, "?", journal=journal) as live:
+            first = await live.result()
+        events = [event async for event in journal.events(live.run_id)]
+        forked = await fork(live.run_id, at=events[-1].seq, journal=journal)
+        again = asking((call(1, "fetch", url="u"),), (call(2, "pay", cents=1),), "done")
+        result = await resume(forked, again, journal=journal, answers=[Deny("c2")])
+    assert result.messages[: len(first.messages)] == first.messages
+
+
+async def test_an_answer_that_came_after_a_park_leaves_its_result_as_it_was() -> None:
+    from upshot.entry.resume import keep_answers
+
+    journal = MemoryJournal()
+    agent = Agent("a", engine=Do(lambda r, h, b: h.ask_user("Well?", key="q")))
+    async with start(agent, "?", journal=journal) as live:
+        parked = await live.result()
+    await keep_answers(live.run_id, [Answer("q", "yes")], journal=journal)
+    last = RunState()
+    async for _, state in states(journal.events(live.run_id)):
+        last = state
+    assert shown(result_of(last))["pending"] == shown(parked)["pending"]
+
+
+@given(
+    given_arguments=st.dictionaries(
+        st.text(max_size=3), st.integers() | st.booleans() | st.floats(allow_nan=False)
+    ),
+    made=st.dictionaries(
+        st.text(max_size=3), st.integers() | st.booleans() | st.floats(allow_nan=False)
+    ),
+)
+def test_arguments_come_back_in_their_very_form(given_arguments: Any, made: Any) -> None:
+    from upshot import ToolStarted
+    from upshot.contract.model_calls import ModelReplied
+
+    state = RunState()
+    asked = ToolCall("c", "t", given_arguments)
+    state.add(ModelReplied(seq=1, response=ModelResponse(tool_calls=(asked,))))
+    event = ToolStarted(seq=2, call=asked, arguments=made)
+    stored = to_stored(state, event)
+    assert encode(filled(state, stored)) == encode(event) or (
+        filled(state, stored) == event and list(made) != list(filled(state, stored).arguments)  # type: ignore[union-attr]
+    )
+
+
+async def test_a_settled_run_that_is_read_has_no_watchers() -> None:
+    journal, witness = MemoryJournal(), Witness()
+    async with start(asking("done"), "?", journal=journal, observers=[witness]) as live:
+        result = await live.result()
+    stored = [event async for event in journal.events(live.run_id)]
+    settled = stored[-1]
+    assert isinstance(settled, RunSettled)
+    assert (settled.result.messages, settled.result.run_id) == ((), "")
+    assert result.messages
