@@ -157,7 +157,7 @@ async def test_a_journal_of_a_newer_version_is_refused(tmp_path: Path):
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(JournalError, match="newer version of upshot: its form is 99"):
+    with pytest.raises(JournalError, match="is of format 99, and this version"):
         await open_and_close(path)
 
 

@@ -19,9 +19,8 @@ from upshot.contract.error import RunWarning
 from upshot.contract.events import DELTAS, AttemptEnded, Event, RunSettled, Warned
 from upshot.contract.message import Unknown
 from upshot.contract.model_calls import ModelResponse
-from upshot.contract.protocols import Clock, Journal, until_safe
+from upshot.contract.protocols import Clock, Journal, is_safe_at_append, until_safe
 from upshot.errors import JournalError, Misuse
-from upshot.journal.memory_journal import MemoryJournal
 from upshot.runs.callbacks import is_closing, raised
 from upshot.runs.plan import Plan
 from upshot.runs.redaction import Redaction
@@ -405,7 +404,7 @@ class Recorder:
 
     async def barrier(self) -> None:
         """Wait until everything that was emitted is safe."""
-        if self._journal is None or type(self._journal) is MemoryJournal:
+        if self._journal is None or is_safe_at_append(self._journal):
             # What is in memory is as safe as it will ever be.
             return
         try:

@@ -7,26 +7,28 @@ import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from os import PathLike, fspath
 from typing import TypeVar
 
 import upshot.journal.sqlite.queries as stored
-from upshot.contract.events import Event, RunSettled
+from upshot.contract.events import Event
 from upshot.contract.protocols import RunSummary
 from upshot.errors import JournalError
 from upshot.journal.event_codec import (
     Damage,
     Entry,
     damage_error,
-    decode_event,
     epoch_error,
     gap_error,
     logger,
+    read_event,
     stamp_of,
     to_entry,
 )
 from upshot.journal.lease_holder import LeaseHolder, held_error
+from upshot.journal.run_list import RemovedRuns, RunQuery, check_removal
 from upshot.journal.sqlite.leases import (
     Lease,
     Taking,
@@ -36,6 +38,7 @@ from upshot.journal.sqlite.leases import (
     release_runs,
 )
 from upshot.journal.sqlite.queries import Reader, export_run, import_run
+from upshot.journal.sqlite.removal import remove_runs
 from upshot.journal.sqlite.sqlite_artifacts import SqliteArtifactStore
 from upshot.journal.sqlite.tables import FILE_ERRORS, forks
 from upshot.journal.sqlite.writer import Writer
@@ -267,7 +270,7 @@ class SqliteJournal:
         else:
             taking.kept.append(entry)
         hold.last_seq = seq
-        hold.settled = isinstance(event, RunSettled)
+        hold.settled = entry.change is not None and entry.change.is_end
 
     async def durable(self, run_id: str, seq: int, *, epoch: int | None = None) -> None:
         """Wait until every event of the run up to *seq* is safe on disk.
@@ -312,8 +315,8 @@ class SqliteJournal:
         while more:
             page = await self._page(run_id, last)
             last, more = page.last, page.more
-            for body in page.bodies:
-                yield decode_event(body)
+            for entry in page.entries:
+                yield read_event(entry)
             if page.fault:
                 await self._tell(run_id)
 
@@ -330,10 +333,67 @@ class SqliteJournal:
         scan = await self.read(lambda connection: stored.scan_run(connection, run_id))
         return scan.damage or self._cuts.get(run_id)
 
-    async def runs(self, status: str | None = None) -> Sequence[RunSummary]:
-        """The runs, newest first; only those of *status* where one is given."""
+    async def runs(
+        self,
+        status: str | None = None,
+        *,
+        limit: int | None = None,
+        before: str = "",
+        context_id: str = "",
+        parent_run_id: str | None = None,
+        run_id: str = "",
+        prefix: str = "",
+    ) -> Sequence[RunSummary]:
+        """The runs, newest first by the time they started.
+
+        Args:
+            status: Only those of this status.
+            limit: At most so many, from 1; None gives all.
+            before: Only those further down than this run: the last one of the page before.
+            context_id: Only those of this conversation.
+            parent_run_id: Only those that this run started; "" gives root runs.
+            run_id: Only this run.
+            prefix: Only those whose id begins so.
+
+        Raises:
+            Misuse: *limit* is no number of runs, or there is no run *before*.
+        """
+        wanted = RunQuery(status, limit, before, context_id, parent_run_id, run_id, prefix)
+        wanted.check()
         await self.flush()
-        return await self.read(lambda connection: stored.read_summaries(connection, status))
+        return await self.read(lambda connection: stored.read_summaries(connection, wanted))
+
+    async def remove_runs(
+        self,
+        run_ids: Sequence[str] = (),
+        *,
+        ended_before: datetime | None = None,
+        dry_run: bool = False,
+    ) -> RemovedRuns:
+        """Remove runs with all that they started, and their artifacts.
+
+        The file keeps its size, and new events take the room; SQLite's ``VACUUM`` makes it smaller.
+
+        Args:
+            run_ids: These runs, whether they have ended or not.
+            ended_before: All root runs that ended before this, timezone-aware; those that a fork
+                still reads stay, and are named.
+            dry_run: Only tell what would be removed.
+
+        Raises:
+            Misuse: Nothing is named, or both are; a run that is named is not there, is being
+                worked on, or is still read by its parent or a fork.
+            JournalError: The journal is damaged or closed.
+        """
+        check_removal(run_ids, ended_before)
+        removed = await self.write(
+            lambda connection: remove_runs(connection, run_ids, ended_before, dry_run=dry_run)
+        )
+        if not dry_run:
+            for run_id in removed.run_ids:
+                self._holds.pop(run_id, None)
+                self._writer.written.pop(run_id, None)
+        return removed
 
     async def export(self, run_id: str, path: str | PathLike[str]) -> int:
         """Write a run with its artifacts as JSON lines; returns how many events.

@@ -19,12 +19,15 @@ from collections import Counter
 from typing import TypeAlias
 
 from upshot.errors import JournalError, Misuse
+from upshot.journal.event_codec import FORMAT
+from upshot.journal.sqlite.file_lock import FileLock
 
 __all__ = [
     "Database",
     "FILE_ERRORS",
     "Identity",
-    "SCHEMA_VERSION",
+    "NEVER",
+    "SEQ_BITS",
     "forks",
     "identity_of",
     "keep_open",
@@ -89,6 +92,13 @@ def identity_of(path: str) -> Identity | None:
         return None
 
 
+def _changed_at(folder: str) -> int | None:
+    try:
+        return os.stat(folder).st_mtime_ns
+    except OSError:
+        return None
+
+
 def forks() -> int:
     """How often this process was forked from another one, it and those before it."""
     return _forks
@@ -109,39 +119,51 @@ def _after_fork() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
-SCHEMA_VERSION = 1
 # What sqlite3 raises of a damaged file: its message may quote bytes that are no text.
 FILE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _APPLICATION_ID = int.from_bytes(b"upst")
 _MAGIC = b"SQLite format 3\x00"
 _BUSY_S = 30.0
 _FILE_MODE = 0o600
+_TICK_NS = 2_000_000_000
+# Below it in the key of an event stands its seq, above it the number of its run.
+SEQ_BITS = 32
+NEVER = -(1 << 62)
+"""Stands for the start of a run that has none, so that the index holds every run."""
 
 _TABLES = (
     """CREATE TABLE runs (
-        run_id TEXT PRIMARY KEY,
+        run_no INTEGER PRIMARY KEY,
+        run_id TEXT NOT NULL UNIQUE,
         agent_id TEXT NOT NULL DEFAULT '',
         status TEXT NOT NULL DEFAULT 'running',
         epoch INTEGER NOT NULL DEFAULT 0,
         last_seq INTEGER NOT NULL DEFAULT 0,
-        lease_until REAL,
-        wake_at REAL,
-        started_at REAL,
-        updated_at REAL,
+        started_at INTEGER NOT NULL DEFAULT {NEVER},
         request TEXT NOT NULL DEFAULT '',
-        holder TEXT,
-        parent_run_id TEXT
-    )""",
-    """CREATE TABLE events (
+        parent_run_id TEXT NOT NULL DEFAULT '',
+        context_id TEXT NOT NULL DEFAULT '',
+        holder TEXT
+    )""".replace("{NEVER}", str(NEVER)),
+    "CREATE INDEX runs_by_start ON runs (started_at)",
+    "CREATE INDEX runs_by_status ON runs (status, started_at)",
+    "CREATE INDEX runs_of_context ON runs (context_id, started_at) WHERE context_id <> ''",
+    "CREATE INDEX runs_of_parent ON runs (parent_run_id, started_at) WHERE parent_run_id <> ''",
+    "CREATE INDEX runs_held ON runs (run_no) WHERE holder IS NOT NULL",
+    """CREATE TABLE forks (
+        origin_run_id TEXT NOT NULL,
         run_id TEXT NOT NULL,
-        seq INTEGER NOT NULL,
+        PRIMARY KEY (origin_run_id, run_id)
+    ) WITHOUT ROWID""",
+    # One tree on one whole number: an append touches the page at the end of its run and no index.
+    """CREATE TABLE events (
+        id INTEGER PRIMARY KEY,
         epoch INTEGER NOT NULL,
         kind TEXT NOT NULL,
-        time REAL,
-        call_id TEXT NOT NULL,
+        time INTEGER,
+        call_id TEXT,
         body BLOB NOT NULL,
-        crc INTEGER NOT NULL,
-        PRIMARY KEY (run_id, seq)
+        crc INTEGER NOT NULL
     )""",
     """CREATE TABLE artifacts (
         id TEXT PRIMARY KEY,
@@ -153,17 +175,11 @@ _TABLES = (
         lines INTEGER,
         data BLOB NOT NULL,
         summary TEXT NOT NULL,
-        stored_at REAL
+        stored_at REAL NOT NULL
     )""",
     "CREATE INDEX artifacts_of_run ON artifacts (run_id)",
     f"PRAGMA application_id = {_APPLICATION_ID}",
-    f"PRAGMA user_version = {SCHEMA_VERSION}",
-)
-# Columns that came after the first version, all nullable.
-_LATER_COLUMNS = (
-    ("artifacts", "stored_at", "REAL"),
-    ("runs", "holder", "TEXT"),
-    ("runs", "parent_run_id", "TEXT"),
+    f"PRAGMA user_version = {FORMAT}",
 )
 
 
@@ -172,7 +188,9 @@ class Database(sqlite3.Connection):
 
     path: str
     file: Identity
+    turn: FileLock
     _log: Identity | None = None
+    _folder_changed: int | None = None
 
     def check_place(self) -> None:
         """Raise where what was just committed stands in a file that nobody will find.
@@ -180,6 +198,10 @@ class Database(sqlite3.Connection):
         Raises:
             JournalError: The file, or the write-ahead log beside it, was deleted or replaced.
         """
+        # A file cannot go without a change of its folder, which is one look in place of two.
+        changed = _changed_at(os.path.dirname(self.path))
+        if changed is not None and changed == self._folder_changed:
+            return
         log = identity_of(f"{self.path}-wal")
         self._log = self._log or log
         if identity_of(self.path) != self.file or log != self._log:
@@ -187,10 +209,14 @@ class Database(sqlite3.Connection):
                 f"the journal {self.path} was deleted or replaced while it was in use: what was "
                 "logged since is lost"
             )
+        # Another change within the same tick of the file system's clock would not be seen.
+        is_past = changed is not None and changed < time.time_ns() - _TICK_NS
+        self._folder_changed = changed if is_past else None
 
     def close(self) -> None:
         """Close the file."""
         super().close()
+        self.turn.close()
         let_go(self.file)
 
 
@@ -269,6 +295,7 @@ def _open_counts(path: str, *, create: bool) -> Database:
         let_go(file)
         raise
     connection.path, connection.file = path, file
+    connection.turn = FileLock(f"{path}-lock")
     try:
         _prepare(connection, path, create=create)
     except BaseException:
@@ -287,7 +314,6 @@ def _prepare(connection: sqlite3.Connection, path: str, *, create: bool) -> None
     _use_wal(connection, path)
     connection.execute("PRAGMA synchronous = FULL")
     if not fresh:
-        _add_columns(connection)
         return
     connection.execute("BEGIN IMMEDIATE")
     # Another process may have been faster.
@@ -297,32 +323,14 @@ def _prepare(connection: sqlite3.Connection, path: str, *, create: bool) -> None
     connection.execute("COMMIT")
 
 
-def _add_columns(connection: sqlite3.Connection) -> None:
-    """Bring tables of an earlier version up to date; that version can still use them."""
-    for table, column, kind in _LATER_COLUMNS:
-        with_it = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
-        if column in with_it:
-            continue
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
-        except sqlite3.OperationalError as error:
-            # Another process may have been faster.
-            connection.execute("ROLLBACK")
-            if "duplicate column" not in str(error):
-                raise
-        else:
-            connection.execute("COMMIT")
-
-
 def _is_fresh(connection: sqlite3.Connection, path: str) -> bool:
     owner = _pragma(connection, "application_id")
     version = _pragma(connection, "user_version")
     if owner == _APPLICATION_ID:
-        if version > SCHEMA_VERSION:
+        if version != FORMAT:
             raise JournalError(
-                f"the journal {path} was written by a newer version of upshot: its form is "
-                f"{version}, and this version reads forms up to {SCHEMA_VERSION}"
+                f"the journal {path} is of format {version}, and this version of upshot reads "
+                f"format {FORMAT}: use the version that wrote it, or another file"
             )
         return False
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
