@@ -7,6 +7,7 @@ from upshot.journal.event_codec import Damage
 from upshot.journal.lease_holder import LeaseHolder
 from upshot.journal.memory_journal import MemoryJournal
 from upshot.journal.open_journal import open_journal
+from upshot.journal.run_list import RemovedRuns
 
 if TYPE_CHECKING:
     from upshot.journal.sqlite.sqlite_journal import SqliteJournal
@@ -17,6 +18,7 @@ __all__ = [
     "MemoryArtifactStore",
     "MemoryJournal",
     "Pruned",
+    "RemovedRuns",
     "SqliteJournal",
     "open_journal",
 ]
