@@ -21,6 +21,7 @@ from upshot.contract.codec import decode, encode
 from upshot.contract.events import DELTAS, Event
 from upshot.contract.message import Unknown
 from upshot.errors import JournalError, Misuse
+from upshot.journal.type_check import is_surely_readable
 from upshot.state.summary import SummaryChange, summary_change
 
 __all__ = [
@@ -160,10 +161,11 @@ def to_entry(event: Event, run_id: str, seq: int, epoch: int) -> Entry:
         Misuse: A field holds what is not JSON, or not of the field's type.
     """
     line = encode(event)
-    try:
-        _decode(line)
-    except Misuse as error:
-        raise Misuse(f"this {event.kind} cannot be stored: {error}") from error
+    if not is_surely_readable(line):
+        try:
+            _decode(line)
+        except Misuse as error:
+            raise Misuse(f"this {event.kind} cannot be stored: {error}") from error
     return _entry(event, run_id, seq, epoch, line)
 
 
