@@ -50,10 +50,14 @@ class Reader:
 
     Args:
         path: A journal that a writer has opened already.
+        connect: Opens it.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(
+        self, path: str, connect: Callable[[str], sqlite3.Connection] | None = None
+    ) -> None:
         self._path = path
+        self._connect = connect or _connect
         self._worker = Worker("upshot-journal-reader")
         self._connection: sqlite3.Connection | None = None
         self._used = False
@@ -77,7 +81,7 @@ class Reader:
     def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         try:
             if self._connection is None:
-                self._connection = _connect(self._path)
+                self._connection = self._connect(self._path)
             self._connection.execute("BEGIN")
             try:
                 return work(self._connection)
@@ -186,8 +190,7 @@ def number_of(connection: sqlite3.Connection, run_id: str) -> int | None:
         return int(row[0])
     if connection.execute(_ANY_NUMBER, (run_id,)).fetchone() is not None:
         raise JournalError(
-            f"the index of runs is damaged: it does not have {run_id}, which is there; "
-            "`upshot salvage` copies what can be read into a new file",
+            f"the index of runs is damaged: it does not have {run_id}, which is there",
             run_id=run_id,
         )
     return None

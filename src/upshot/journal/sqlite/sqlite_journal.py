@@ -40,7 +40,7 @@ from upshot.journal.sqlite.leases import (
 from upshot.journal.sqlite.queries import Reader, export_run, import_run
 from upshot.journal.sqlite.removal import remove_runs
 from upshot.journal.sqlite.sqlite_artifacts import SqliteArtifactStore
-from upshot.journal.sqlite.tables import FILE_ERRORS, forks
+from upshot.journal.sqlite.tables import FILE_ERRORS, forks, is_read_only, open_to_read
 from upshot.journal.sqlite.writer import Writer
 
 __all__ = ["SqliteJournal"]
@@ -84,8 +84,11 @@ class SqliteJournal:
         artifacts: The store of large outputs, in the same file.
     """
 
-    def __init__(self, path: str, writer: Writer, reader: Reader) -> None:
+    def __init__(
+        self, path: str, writer: Writer, reader: Reader, *, read_only: bool = False
+    ) -> None:
         self.path = path
+        self._is_read_only = read_only
         self.artifacts: SqliteArtifactStore = SqliteArtifactStore(self)
         self._writer = writer
         self._reader = reader
@@ -101,12 +104,16 @@ class SqliteJournal:
         return f"SqliteJournal({self.path!r}{', closed' if self._closed else ''})"
 
     @classmethod
-    async def open(cls, path: str | PathLike[str], *, create: bool = True) -> SqliteJournal:
+    async def open(
+        cls, path: str | PathLike[str], *, create: bool = True, read_only: bool = False
+    ) -> SqliteJournal:
         """Open the journal at *path*.
 
         Args:
             path: A file; one that is not there yet becomes a journal, with mode 0600.
             create: Whether it may be made; if not, a missing file is misuse.
+            read_only: Whether to take nothing. A file that may not be written, as on a read-only
+                file system, is opened so anyway.
 
         Raises:
             Misuse: *path* is no place for a journal, or holds something else.
@@ -114,6 +121,14 @@ class SqliteJournal:
         """
         name = os.path.abspath(str(path))
         writer = Writer(name)
+        if read_only or is_read_only(name):
+            journal = cls(name, writer, Reader(name, open_to_read), read_only=True)
+            try:
+                await journal.read(lambda connection: None)
+            except BaseException:
+                await journal.aclose()
+                raise
+            return journal
         await writer.open(create=create)
         return cls(name, writer, Reader(name))
 
@@ -121,6 +136,11 @@ class SqliteJournal:
     def usable(self) -> bool:
         """Whether it is open and could write all that it was given."""
         return not self._closed and self._writer.broken is None
+
+    @property
+    def _is_writing(self) -> bool:
+        """Whether there is a thread that writes."""
+        return self.usable and not self._is_read_only
 
     async def claim(self, run_id: str, *, cut: bool = False) -> int:
         """Take the run: returns the new epoch; appends with an older one fail from now on.
@@ -432,14 +452,15 @@ class SqliteJournal:
             self.release(run_id, hold.epoch)
         self._closed = True
         await self._reader.aclose()
-        await self._writer.aclose()
+        if not self._is_read_only:
+            await self._writer.aclose()
 
     async def flush(self) -> None:
         """Wait until what was appended is written, as far as it can be."""
         for taking in tuple(self._takings.values()):
             if taking.kept:
                 await taking.ended.wait()
-        if self.usable:
+        if self._is_writing:
             await self._writer.flush()
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -489,6 +510,8 @@ class SqliteJournal:
         if self._closed:
             raise JournalError(f"the journal {self.path} is closed")
         self._check_process()
+        if self._is_read_only:
+            raise JournalError(f"the journal {self.path} may not be written: it is read-only")
         failure = self._writer.broken or self._writer.failed.get(run_id)
         if failure is not None:
             raise JournalError(str(failure), run_id=run_id, seq=failure.seq) from failure

@@ -17,6 +17,7 @@ import threading
 import time
 from collections import Counter
 from typing import TypeAlias
+from urllib.parse import quote
 
 from upshot.errors import JournalError, Misuse
 from upshot.journal.event_codec import FORMAT
@@ -30,9 +31,11 @@ __all__ = [
     "SEQ_BITS",
     "forks",
     "identity_of",
+    "is_read_only",
     "keep_open",
     "let_go",
     "open_database",
+    "open_to_read",
     "peek",
 ]
 
@@ -245,6 +248,49 @@ def open_database(path: str, *, create: bool = True) -> Database:
             os.remove(path)
 
 
+def is_read_only(path: str) -> bool:
+    """Whether there is a file that may not be written, as on a read-only file system."""
+    return os.path.isfile(path) and not os.access(path, os.W_OK)
+
+
+def open_to_read(path: str) -> sqlite3.Connection:
+    """Open a journal that may not be written.
+
+    Raises:
+        Misuse: *path* is not a journal.
+        JournalError: The file is damaged, of another format, or the log beside it cannot be used.
+    """
+    _look_at(path, create=False)
+    url = f"file:{quote(path)}"
+    try:
+        try:
+            return _connect_to_read(f"{url}?mode=ro", path)
+        except sqlite3.OperationalError:
+            log = f"{path}-wal"
+            if os.path.exists(log) and os.path.getsize(log):
+                raise
+            # SQLite wants to make its files beside the journal, unless nobody can change that.
+            return _connect_to_read(f"{url}?immutable=1", path)
+    except FILE_ERRORS as error:
+        raise JournalError(
+            f"the journal {path} cannot be read where it may not be written: {error}; copy it to "
+            "another folder, with the files beside it"
+        ) from error
+
+
+def _connect_to_read(url: str, path: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        url, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
+    )
+    try:
+        if _is_fresh(connection, path):
+            raise Misuse(f"{path} is no journal: it has no tables")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
 def _look_at(path: str, *, create: bool) -> bool:
     """Refuse what can be no journal; returns whether the file was made here."""
     try:
@@ -257,8 +303,6 @@ def _look_at(path: str, *, create: bool) -> bool:
             raise Misuse(f"{path} is no journal: it is empty")
         if head and head != _MAGIC:
             raise Misuse(f"{path} is no journal: it is not an SQLite database")
-        if not os.access(path, os.W_OK):
-            raise JournalError(f"the journal {path} cannot be opened: it may not be written")
     except OSError as error:
         raise JournalError(f"the journal {path} cannot be opened: {error.strerror}") from error
     except ValueError as error:
