@@ -19,7 +19,7 @@ from upshot.cli.documents import check_file, draw_file, schema_text
 from upshot.cli.launch import Asked
 from upshot.cli.listing import STATUSES, list_runs, show_run
 from upshot.cli.lookup import DEFAULT_JOURNAL, check_run_id, read_inputs, standard_input
-from upshot.cli.pruning import prune_runs
+from upshot.cli.pruning import prune_runs, salvage_journal
 from upshot.cli.running import Shown, resume_agent, run_agent
 from upshot.cli.terminal import EXIT_CODES, MISUSE, Terminal
 from upshot.contract.base.enums import Status
@@ -522,6 +522,18 @@ def prune(
             as_json=as_json,
         )
     )
+
+
+@upshot.command(short_help="Save what can be read of a damaged log.")
+@click.argument("source", metavar="JOURNAL", type=PATH)
+@click.argument("target", metavar="NEW", type=PATH)
+@JSON
+def salvage(*, source: str, target: str, as_json: bool) -> int:
+    """Copy what can be read of a damaged JOURNAL into a NEW one; the damaged one is only read.
+
+    Of each run the events before the first that is lost are kept.
+    """
+    return salvage_journal(source, target, Terminal(), as_json=as_json)
 
 
 @upshot.command(short_help="Tell all that is wrong with a machine.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from pathlib import Path
 
 from upshot.cli.lookup import existing_journal, find_run
 from upshot.cli.terminal import Terminal, clean
@@ -13,7 +14,7 @@ from upshot.errors import Misuse
 from upshot.journal.open_journal import open_journal
 from upshot.journal.run_list import RemovedRuns
 
-__all__ = ["prune_runs"]
+__all__ = ["prune_runs", "salvage_journal"]
 
 _MAX_SHOWN = 20
 
@@ -59,12 +60,46 @@ async def prune_runs(
     return 0
 
 
+def salvage_journal(journal: str, new_path: str, terminal: Terminal, *, as_json: bool) -> int:
+    """Copy what can be read of a damaged journal into a new one, and print what was lost.
+
+    Args:
+        journal: The damaged file, which stays as it is.
+        new_path: The file to make.
+        terminal: Where to print.
+        as_json: Print one line of JSON, a ``Salvaged``.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        Misuse: A file cannot be read, is not a journal, or is there already.
+        JournalError: The new journal cannot be written.
+    """
+    from upshot.journal.sqlite.salvage import salvage_file
+
+    salvaged = salvage_file(existing_journal(journal), str(Path(new_path).absolute()))
+    if as_json:
+        terminal.put_json(encode(salvaged))
+        return 0
+    terminal.say(
+        f"{new_path} has {_many(salvaged.runs, 'run')} with {_many(salvaged.events, 'event')} and "
+        f"{_many(salvaged.artifacts, 'stored output')}"
+    )
+    for damage in salvaged.damages[:_MAX_SHOWN]:
+        terminal.tell(clean(f"run {damage.run_id} ends after event {damage.sound_to}"))
+    return 0
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
 def _tell(removed: RemovedRuns, terminal: Terminal, *, dry_run: bool) -> None:
     verb = "would remove" if dry_run else "removed"
-    runs, outputs = len(removed.run_ids), removed.artifacts
+    outputs = _many(removed.artifacts, "stored output")
     terminal.say(
-        f"{verb} {runs} run{'' if runs == 1 else 's'} and {outputs} stored "
-        f"output{'' if outputs == 1 else 's'} ({removed.size_bytes} bytes)"
+        f"{verb} {_many(len(removed.run_ids), 'run')} and {outputs} ({removed.size_bytes} bytes)"
     )
     for run_id, reason in [*removed.kept.items()][:_MAX_SHOWN]:
         terminal.tell(clean(f"{run_id} stays: {reason}"))

@@ -9,9 +9,9 @@ Parts:
     ``event_codec`` says how one event is stored: a row with a checksum, whose body repeats no
     column. ``type_check`` refuses events that could not be read back. ``export_file`` reads and
     writes runs as JSON lines. ``run_list`` has what is common to all lists of runs, and which runs
-    may be removed. ``artifact_store`` keeps large outputs, ``lease_holder`` tells whether the process that
-    took a run still lives. ``memory_journal`` and ``sqlite`` are the two journals; ``open_journal``
-    gives one for a place, shared by all in an event loop that have it open.
+    may be removed. ``artifact_store`` keeps large outputs. ``lease_holder`` tells whether the
+    process that took a run still lives. ``memory_journal`` and ``sqlite`` are the two journals;
+    ``open_journal`` gives one for a place, shared by all in an event loop that have it open.
 
 The life of an event:
     ``append`` checks that it is the next of its run and that whoever appends still holds the run

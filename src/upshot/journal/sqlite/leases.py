@@ -23,7 +23,7 @@ from upshot.journal.lease_holder import NOBODY, LeaseHolder, read_holder, this_p
 from upshot.journal.sqlite.queries import keys_of, number_of, read_entries, scan_run
 from upshot.state.summary import RUNNING, SUMMARY_KINDS, summary_change
 
-__all__ = ["Lease", "Taking", "claim_run", "hold_run", "read_holders", "release_runs"]
+__all__ = ["Lease", "Taking", "claim_run", "cut_run", "hold_run", "read_holders", "release_runs"]
 
 _HOLDER = "SELECT CAST(epoch AS INTEGER), CAST(holder AS TEXT) FROM runs WHERE run_id = ?"
 _HOLDERS = "SELECT CAST(run_id AS TEXT), CAST(holder AS TEXT) FROM runs WHERE holder IS NOT NULL"
@@ -72,7 +72,7 @@ def claim_run(
         if not damage.tail and not cut:
             raise damage_error(damage)
         damage = msgspec.structs.replace(damage, cut=True)
-        _cut(connection, run_id, scan.last_seq)
+        cut_run(connection, run_id, scan.last_seq)
         logger.warning("%s", damage)
     row = connection.execute(_HOLDER, (run_id,)).fetchone()
     # The epochs of the events are under their checksums, that of the run is not.
@@ -115,7 +115,7 @@ def _other_holder(connection: sqlite3.Connection, run_id: str) -> LeaseHolder | 
     return holder
 
 
-def _cut(connection: sqlite3.Connection, run_id: str, last: int) -> None:
+def cut_run(connection: sqlite3.Connection, run_id: str, last: int) -> None:
     """Drop the events after *last*, by which the run's status may have been said."""
     run_no = number_of(connection, run_id)
     if run_no is None:

@@ -357,6 +357,8 @@ def _prepare(connection: sqlite3.Connection, path: str, *, create: bool) -> None
         raise Misuse(f"{path} is no journal: it has no tables")
     _use_wal(connection, path)
     connection.execute("PRAGMA synchronous = FULL")
+    # What is removed is gone from the file, and salvage does not find it again.
+    connection.execute("PRAGMA secure_delete = ON")
     if not fresh:
         return
     connection.execute("BEGIN IMMEDIATE")

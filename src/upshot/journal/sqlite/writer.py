@@ -33,6 +33,7 @@ __all__ = [
     "Worker",
     "Writer",
     "insert_entries",
+    "note_changes",
     "resolve",
 ]
 
@@ -49,8 +50,8 @@ _LISTED = "UPDATE runs SET last_seq = ? WHERE run_no = ?"
 # Who settles a run does not work on it any more.
 _CHANGE = f"""UPDATE runs SET status = ?1, agent_id = coalesce(?2, agent_id),
     request = coalesce(?3, request), parent_run_id = coalesce(?4, parent_run_id),
-    context_id = coalesce(?5, context_id), started_at = coalesce(?6, started_at), last_seq = ?7,
-    holder = CASE WHEN ?1 = '{RUNNING}' THEN holder END WHERE run_no = ?8"""
+    context_id = coalesce(?5, context_id), started_at = coalesce(?6, started_at),
+    holder = CASE WHEN ?1 = '{RUNNING}' THEN holder END WHERE run_no = ?7"""
 _FORK = "INSERT OR IGNORE INTO forks (origin_run_id, run_id) VALUES (?, ?)"
 
 
@@ -223,6 +224,15 @@ def insert_entries(connection: sqlite3.Connection, run_no: int, entries: list[En
     if connection.executemany(_INSERT, rows).rowcount != len(entries):
         return False
     changed = [entry for entry in entries if entry.change is not None]
+    if changed or first.seq == 1:
+        note_changes(connection, run_no, changed, entries[-1].seq)
+    return True
+
+
+def note_changes(
+    connection: sqlite3.Connection, run_no: int, changed: list[Entry], last_seq: int
+) -> None:
+    """Write what events change in the list of runs, and where the log ends."""
     if changed:
         connection.executemany(_CHANGE, [_row_change(run_no, entry) for entry in changed])
         forked = [
@@ -232,15 +242,13 @@ def insert_entries(connection: sqlite3.Connection, run_no: int, entries: list[En
         ]
         if forked:
             connection.executemany(_FORK, forked)
-    elif first.seq == 1:
-        connection.execute(_LISTED, (entries[-1].seq, run_no))
-    return True
+    connection.execute(_LISTED, (last_seq, run_no))
 
 
 def _row_change(run_no: int, entry: Entry) -> tuple[object, ...]:
     change = entry.change
     assert change is not None
-    return (*change[:5], to_micros(change.started_at), entry.seq, run_no)
+    return (*change[:5], to_micros(change.started_at), run_no)
 
 
 T = TypeVar("T")
