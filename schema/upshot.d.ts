@@ -2124,7 +2124,7 @@ export interface RunResumed {
   interrupted_calls?: string[];
 }
 
-/** The last event of a sitting: what came of the run so far. */
+/** The last event of a session: what came of the run so far. */
 export interface RunSettled {
   kind: "run_settled";
   /** The version of the form it was written in; always written. */
@@ -2229,7 +2229,7 @@ export interface RunSummary {
    */
   agent_id?: string;
   /**
-   * Of its last sitting; "running" while none has settled.
+   * Of its last session; "running" while none has settled.
    * @defaultValue `"running"`
    */
   status?: string;
@@ -2252,6 +2252,11 @@ export interface RunSummary {
    * @defaultValue `""`
    */
   parent_run_id?: string;
+  /**
+   * The conversation that it belongs to, "" if none.
+   * @defaultValue `""`
+   */
+  context_id?: string;
 }
 
 /** Something that went wrong without failing the run. */
