@@ -28,6 +28,7 @@ from upshot.contract.base.structs import set_field
 from upshot.contract.codec import encode
 from upshot.errors import JournalError, Misuse
 from upshot.journal.event_codec import Entry, line_of, parse_line, read_event, to_entry
+from upshot.journal.type_check import is_surely_readable
 
 DURABLE = [kind for kind in get_args(Event) if kind not in (*DELTAS, Unknown)]
 STAMP: dict[str, Any] = {"run_id": "r", "seq": 7}
@@ -90,6 +91,14 @@ def test_what_is_taken_with_any_value_in_any_field_is_read_back(
     # A value of another class may be read as one of the right class, but read it is.
     read = read_event(entry)
     assert read_event(stored(read)) == read
+
+
+@pytest.mark.parametrize("kind", DURABLE)
+def test_once_a_process_has_logged_more_an_event_is_checked_without_making_it(kind: Any) -> None:
+    for _ in range(100):
+        is_surely_readable(b"{}")
+    assert is_surely_readable(encode(made(kind)))
+    assert not is_surely_readable(encode(made(kind, time=5)))
 
 
 @pytest.mark.parametrize(

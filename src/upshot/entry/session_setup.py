@@ -148,7 +148,7 @@ async def run_whole(
         return await outer.stand_in(agent, request, **options)
     check_options(options)
     where = options.get("journal") if outer is None else place_of(options)
-    instant = as_instant(where)
+    instant = None if where is None else as_instant(where)
     if where is None or instant is not None:
         plan = usual_plan(agent, request, options, instant) if outer is None else None
         if plan is None:
