@@ -17,10 +17,9 @@ from bench.interleave import ROUNDS
 from bench.tool_step import RESULT
 from upshot.contract import Event
 from upshot.journal import SqliteJournal
-from upshot.journal.batch import Batch
-from upshot.journal.entry import Entry, to_entry
-from upshot.journal.schema import open_database
-from upshot.journal.writer import Writer
+from upshot.journal.event_codec import Entry, to_entry
+from upshot.journal.sqlite.tables import open_database
+from upshot.journal.sqlite.writer import Batch, RunEnd, Writer
 
 __all__ = ["journal"]
 
@@ -133,6 +132,7 @@ async def _feed(writer: Writer, tape: Tape) -> None:
 
 async def _write_here(connection: sqlite3.Connection, tape: Tape) -> None:
     """The same transactions in this thread."""
+    ends: dict[str, RunEnd] = {}
     for group in tape.groups:
         if group:
-            Batch(connection).write(group)
+            Batch(connection, ends).write(group)

@@ -2385,6 +2385,11 @@ export interface RunSummary {
    * @defaultValue `""`
    */
   parent_run_id?: string;
+  /**
+   * The conversation that it belongs to, "" if none.
+   * @defaultValue `""`
+   */
+  context_id?: string;
 }
 
 /** Something that went wrong without failing the run. */

@@ -104,7 +104,7 @@ async def test_a_claim_that_fails_leaves_the_run_that_is_under_way(
     async def work(run: Any, host: Any, board: Any) -> Any:
         await host.once("before", "write", lambda: 1)
         with contextlib.closing(sqlite3.connect(path)) as file, file:
-            file.execute("UPDATE events SET body = 'x' WHERE seq = 1")
+            file.execute("UPDATE events SET body = 'x' WHERE id & 4294967295 = 1")
         claim = asyncio.create_task(journal.claim("r"))
         for _ in range(ahead):
             await asyncio.sleep(0)
@@ -118,5 +118,5 @@ async def test_a_claim_that_fails_leaves_the_run_that_is_under_way(
     assert (result.status, result.output, result.error) == ("completed", "Done.", None)
     assert isinstance(refused[0], JournalError)
     with contextlib.closing(sqlite3.connect(path)) as file:
-        kinds = file.execute("SELECT kind FROM events ORDER BY seq").fetchall()
+        kinds = file.execute("SELECT kind FROM events ORDER BY id").fetchall()
     assert kinds[-1] == ("run_settled",)

@@ -1,4 +1,3 @@
-import contextlib
 import hashlib
 import sqlite3
 from datetime import UTC, datetime, timedelta
@@ -247,25 +246,6 @@ async def test_memory_has_an_end():
     assert await there(store, first, "old") == [False, True]
     with pytest.raises(OSError, match="full"):
         await put(store, 60)
-
-
-async def test_a_file_of_an_earlier_version_gets_the_new_column(tmp_path: Path):
-    path = tmp_path / "runs.db"
-    journal = await SqliteJournal.open(path)
-    journal.append(RunStarted(run_id="r", seq=1, time=datetime.now(UTC)))
-    journal.append(
-        RunSettled(run_id="r", seq=2, time=datetime.now(UTC), result=AgentResult(run_id="r"))
-    )
-    ids = await put(journal.artifacts, 10)  # type: ignore[arg-type]
-    await journal.aclose()
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute("ALTER TABLE artifacts DROP COLUMN stored_at")
-    again = await SqliteJournal.open(path)
-    assert await there(again.artifacts, ids) == [True]  # type: ignore[arg-type]
-    assert (await again.artifacts.prune(max_age_s=3600)).count == 0
-    assert (await again.artifacts.prune(max_age_s=3600, now=LATER)).count == 1
-    await put(again.artifacts, 10)  # type: ignore[arg-type]
-    await again.aclose()
 
 
 @pytest.mark.parametrize("limit", [1e9, float("inf")])

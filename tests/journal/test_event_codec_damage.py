@@ -98,7 +98,7 @@ async def test_sound_events_after_damage_are_cut_only_when_asked_for(path: Path)
 async def test_damage_at_the_end_is_reported_and_cut_by_a_claim(
     path: Path, caplog: pytest.LogCaptureFixture
 ):
-    change(path, "UPDATE events SET body = substr(body, 1, 40) WHERE seq >= 28")
+    change(path, "UPDATE events SET body = substr(body, 1, 40) WHERE id & 4294967295 >= 28")
     journal = await SqliteJournal.open(path)
     assert await read(journal) == list(range(1, 28))
     assert "damaged after event 27" in caplog.text
@@ -113,7 +113,7 @@ async def test_damage_at_the_end_is_reported_and_cut_by_a_claim(
 
 
 async def test_a_run_whose_end_was_cut_is_no_longer_settled(path: Path):
-    change(path, "UPDATE events SET crc = crc + 1 WHERE seq = ?", (COUNT,))
+    change(path, "UPDATE events SET crc = crc + 1 WHERE id & 4294967295 = ?", (COUNT,))
     journal = await SqliteJournal.open(path)
     assert [run.status for run in await journal.runs()] == ["completed"]
     await journal.claim("run-1")
@@ -124,7 +124,7 @@ async def test_a_run_whose_end_was_cut_is_no_longer_settled(path: Path):
 async def test_events_that_are_gone_from_the_end_are_damage(
     path: Path, caplog: pytest.LogCaptureFixture
 ):
-    change(path, "DELETE FROM events WHERE seq > 25")
+    change(path, "DELETE FROM events WHERE id & 4294967295 > 25")
     journal = await SqliteJournal.open(path)
     assert await read(journal) == list(range(1, 26))
     assert "event 26 is missing" in caplog.text
@@ -135,7 +135,7 @@ async def test_events_that_are_gone_from_the_end_are_damage(
 
 
 async def test_a_missing_event_is_never_skipped(path: Path):
-    change(path, "DELETE FROM events WHERE seq = 10")
+    change(path, "DELETE FROM events WHERE id & 4294967295 = 10")
     journal = await SqliteJournal.open(path)
     with pytest.raises(JournalError, match="event 10 is missing"):
         await read(journal)

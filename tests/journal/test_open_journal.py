@@ -115,6 +115,7 @@ def test_every_event_loop_has_a_journal_of_its_own(tmp_path: Path):
         ("postgresql://host/db", "not there yet"),
         ("redis://host", "no journals at redis"),
         ("", "a path"),
+        (":memory:", 'a journal in memory is "memory:"'),
         (b"runs.db", "not bytes"),
         (7, "not an int"),
         ("a\0b", "null"),
@@ -157,8 +158,36 @@ async def test_a_journal_of_a_newer_version_is_refused(tmp_path: Path):
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(JournalError, match="newer version of upshot: its form is 99"):
+    with pytest.raises(JournalError, match="is of format 99, and this version"):
         await open_and_close(path)
+
+
+async def test_a_journal_that_is_opened_to_be_read_takes_nothing_and_shows_all(tmp_path: Path):
+    path = tmp_path / "runs.db"
+    async with open_journal(path) as journal:
+        journal.append(RunStarted(run_id="r", seq=1))
+        journal.append(RunStarted(run_id="r", seq=2))
+    before = path.read_bytes()
+    journal = await SqliteJournal.open(path, read_only=True)
+    assert [event.kind async for event in journal.events("r")] == ["run_started"] * 2
+    assert [run.run_id for run in await journal.runs()] == ["r"]
+    assert await journal.export("r", tmp_path / "r.jsonl") == 2
+    with pytest.raises(JournalError, match="may not be written: it is read-only"):
+        await journal.claim("r")
+    with pytest.raises(JournalError, match="read-only"):
+        journal.append(RunStarted(run_id="r", seq=3))
+    assert journal.usable
+    await journal.aclose()
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("none.db", "there is no journal"), ("foreign.db", "another program")]
+)
+async def test_what_is_no_journal_cannot_be_opened_to_be_read(tmp_path: Path, name: str, said: str):
+    make_foreign(tmp_path / "foreign.db")
+    with pytest.raises(Misuse, match=said):
+        await SqliteJournal.open(tmp_path / name, read_only=True)
 
 
 @pytest.mark.parametrize("size", [20, 100, 4096, 9000])

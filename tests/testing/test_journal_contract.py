@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from tests.testing.suites import assert_red, checks_of, tried_by
 from upshot import Event, JournalError, Misuse, RunStarted, open_journal
 from upshot.contract import DELTAS
-from upshot.journal import MemoryJournal
+from upshot.contract.codec import decode, encode
+from upshot.journal import MemoryJournal, RemovedRuns
 from upshot.testing import JournalContract
 
 
@@ -131,9 +132,30 @@ class Hopeful(MemoryJournal):
 class Vague(MemoryJournal):
     """Lists runs without their facts, in the order of their ids, claimed ones too."""
 
-    async def runs(self, status: str | None = None) -> Any:
+    async def runs(self, status: str | None = None, **narrowed: Any) -> Any:
         known = [log.summary(run_id) for run_id, log in sorted(self._open().items())]
         return [replace(one, request="", status="running", parent_run_id="") for one in known]
+
+
+class Careless(MemoryJournal):
+    """Takes any event, and fails when it is read."""
+
+    async def events(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
+        async for event in super().events(run_id, after):
+            decode(encode(event))
+            yield event
+
+
+class Whole(MemoryJournal):
+    """Gives all runs, whatever is wanted, and removes just what is named."""
+
+    async def runs(self, status: str | None = None, **narrowed: Any) -> Any:
+        return await super().runs(status)
+
+    async def remove_runs(self, run_ids: Any = (), **dated: Any) -> Any:
+        for run_id in run_ids or [*self._logs]:
+            del self._logs[run_id]
+        return RemovedRuns(run_ids=tuple(run_ids))
 
 
 class Greedy(MemoryJournal):
@@ -244,6 +266,12 @@ class TestGenerator(JournalContract):
         (Vague, "test_the_list_of_runs_says_who_started_each", "run-1 was started by run-0"),
         (Vague, "test_the_list_of_runs_follows_their_status", "run-2 alone is completed"),
         (Vague, "test_the_list_of_runs_has_the_newest_first", "the newest is run-3"),
+        (Careless, "test_an_event_that_cannot_be_read_back_is_refused", "cannot read back"),
+        (Whole, "test_the_list_of_runs_comes_in_pages", "a page of at most 2 runs has 5"),
+        (Whole, "test_the_list_of_runs_can_be_narrowed", "it gives {'context_id'"),
+        (Whole, "test_a_removed_run_is_gone_with_all_that_it_started", "it told ('run-1',)"),
+        (Whole, "test_a_run_that_its_parent_reads_is_not_removed", "its parent was not"),
+        (Whole, "test_runs_that_ended_before_a_date_are_removed", "it told ()"),
         (Vague, "test_a_run_that_was_only_claimed_is_not_listed", "without an event is listed"),
         (Lossy, "test_what_was_exported_is_imported_equal", "it gave the events"),
         (Greedy, "test_an_import_never_changes_a_run", "a run was imported that is there"),

@@ -19,6 +19,7 @@ from upshot.cli.documents import check_file, draw_file, schema_text
 from upshot.cli.launch import Asked
 from upshot.cli.listing import STATUSES, list_runs, show_run
 from upshot.cli.lookup import DEFAULT_JOURNAL, check_run_id, read_inputs, standard_input
+from upshot.cli.pruning import prune_runs, salvage_journal
 from upshot.cli.running import Shown, resume_agent, run_agent
 from upshot.cli.terminal import EXIT_CODES, MISUSE, Terminal
 from upshot.contract.base.enums import Status
@@ -474,12 +475,65 @@ def show(
 @upshot.command()
 @JOURNAL
 @click.option("--status", type=click.Choice(STATUSES), default=None, help="Only these.")
+@click.option(
+    "--limit",
+    type=number_from(0),
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="At most so many, 0 for all.",
+)
 @JSON
-def runs(*, journal: str, status: str | None, as_json: bool) -> int:
+def runs(*, journal: str, status: str | None, limit: int, as_json: bool) -> int:
     """List the runs of a log, newest first."""
     return _run(
-        lambda terminal: list_runs(terminal, journal=journal, status=status or "", as_json=as_json)
+        lambda terminal: list_runs(
+            terminal, journal=journal, status=status or "", limit=limit, as_json=as_json
+        )
     )
+
+
+@upshot.command(short_help="Remove runs from a log.")
+@click.argument("wanted", metavar="[RUN]...", nargs=-1)
+@JOURNAL
+@click.option(
+    "--older-than",
+    type=number_from(0),
+    default=None,
+    metavar="DAYS",
+    help="All runs that ended so many days ago.",
+)
+@click.option("--dry-run", is_flag=True, help="Only tell what would be removed.")
+@JSON
+def prune(
+    *, wanted: tuple[str, ...], journal: str, older_than: int | None, dry_run: bool, as_json: bool
+) -> int:
+    """Remove runs from a log, with all that they started and their stored outputs.
+
+    RUN is an id, a beginning of one, or last. What a parent run or a fork still reads stays.
+    """
+    return _run(
+        lambda terminal: prune_runs(
+            wanted,
+            terminal,
+            journal=journal,
+            older_than_days=older_than,
+            dry_run=dry_run,
+            as_json=as_json,
+        )
+    )
+
+
+@upshot.command(short_help="Save what can be read of a damaged log.")
+@click.argument("source", metavar="JOURNAL", type=PATH)
+@click.argument("target", metavar="NEW", type=PATH)
+@JSON
+def salvage(*, source: str, target: str, as_json: bool) -> int:
+    """Copy what can be read of a damaged JOURNAL into a NEW one; the damaged one is only read.
+
+    Of each run the events before the first that is lost are kept.
+    """
+    return salvage_journal(source, target, Terminal(), as_json=as_json)
 
 
 @upshot.command(short_help="Tell all that is wrong with a machine.")

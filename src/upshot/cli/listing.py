@@ -17,13 +17,23 @@ from upshot.cli.lookup import (
     outermost,
     read_story,
     uncollected,
+    with_parents,
 )
-from upshot.cli.report import LEFT_BEHIND, print_answer, report, status_style, status_words
+from upshot.cli.report import (
+    DIED,
+    LEFT_BEHIND,
+    RUNNING_OR_DIED,
+    SUSPENDED,
+    print_answer,
+    report,
+    status_style,
+    status_words,
+)
 from upshot.cli.terminal import Glyphs, Terminal, clean, glyphs_for
 from upshot.cli.timeline import ending, fit, label
 from upshot.contract.base.enums import Status
 from upshot.contract.codec import encode
-from upshot.contract.protocols import RunSummary
+from upshot.contract.protocols import Journal, RunSummary
 from upshot.journal.lease_holder import LeaseHolder
 from upshot.journal.open_journal import open_journal
 
@@ -137,7 +147,9 @@ def _row(
     return line
 
 
-STATUSES = (RUNNING, *(status.value for status in Status))
+# What a run's stored status is where it is shown by another word.
+_SHOWN_FOR = {SUSPENDED: RUNNING, DIED: RUNNING, RUNNING_OR_DIED: RUNNING}
+STATUSES = (RUNNING, *_SHOWN_FOR, LEFT_BEHIND, *(status.value for status in Status))
 
 
 async def show_run(
@@ -163,11 +175,10 @@ async def show_run(
     async with open_journal(existing_journal(journal), create=False) as log:
         holders = await log.holders()
         story = await read_story(log, await find_run(log, wanted))
-        runs = await log.runs()
-        left = left_behind(runs)
-    for run in runs:
-        if run.parent_run_id == story.run_id:
-            story.name_run(run.run_id, run.agent_id)
+        runs = await with_parents(log, await log.runs(run_id=story.run_id))
+        for child in await log.runs(parent_run_id=story.run_id):
+            story.name_run(child.run_id, child.agent_id)
+    left = left_behind(runs)
     if as_json:
         terminal.put_json(to_json(story))
         return 0
@@ -192,13 +203,16 @@ async def show_run(
     return 0
 
 
-async def list_runs(terminal: Terminal, *, journal: str, status: str, as_json: bool) -> int:
+async def list_runs(
+    terminal: Terminal, *, journal: str, status: str, limit: int, as_json: bool
+) -> int:
     """Print the runs of a journal, newest first; those inside another one stand below it.
 
     Args:
         terminal: Where to print.
         journal: Where the log is.
-        status: Only those of this status, "" for all.
+        status: Only those that are shown with this status, "" for all.
+        limit: At most so many, 0 for all.
         as_json: Print one line of JSON, a list of ``RunSummary``.
 
     Returns:
@@ -210,24 +224,52 @@ async def list_runs(terminal: Terminal, *, journal: str, status: str, as_json: b
     """
     async with open_journal(existing_journal(journal), create=False) as log:
         holders = await log.holders()
-        known = await log.runs()
-    runs = [run for run in known if status in ("", run.status)]
+        runs = await _runs_shown_as(log, status, limit + 1 if limit else None, holders)
+        is_more = bool(limit) and len(runs) > limit
+        runs = runs[:limit] if is_more else runs
+        left = left_behind(await _with_open_parents(log, runs))
     if as_json:
-        terminal.put_json(encode(list(runs)))
+        terminal.put_json(encode(runs))
     elif runs:
         glyphs = glyphs_for(terminal.out.encoding)
         terminal.say_rows(
-            runs_table(
-                runs,
-                glyphs=glyphs,
-                width=terminal.free_width,
-                holders=holders,
-                left=left_behind(known),
-            )
+            runs_table(runs, glyphs=glyphs, width=terminal.free_width, holders=holders, left=left)
         )
+        if is_more:
+            terminal.hint(f"these are the newest {limit}: give --limit N for more, 0 for all")
     else:
         terminal.tell(f"{journal} has no runs" + (f" that are {status}" if status else ""))
     return 0
+
+
+async def _runs_shown_as(
+    log: Journal, status: str, limit: int | None, holders: Mapping[str, LeaseHolder]
+) -> list[RunSummary]:
+    """The newest runs that are shown with *status*, at most *limit*."""
+    if status in ("", *(one.value for one in Status)):
+        return [*await log.runs(status or None, limit=limit)]
+    # Whether a run died, or was left behind, is not stored: what may have is looked at.
+    stored = [_SHOWN_FOR.get(status, RUNNING)]
+    if status == LEFT_BEHIND:
+        stored.append(Status.INPUT_REQUIRED.value)
+    found = [run for one in stored for run in await log.runs(one)]
+    left = left_behind(await _with_open_parents(log, found))
+    shown = [
+        run for run in found if _is_shown_as(status, _state(run, holders.get(run.run_id), left))
+    ]
+    shown.sort(key=lambda run: run.started_at.timestamp() if run.started_at else 0, reverse=True)
+    return shown[:limit]
+
+
+def _is_shown_as(status: str, words: str) -> bool:
+    """Whether *words*, which may name a process too, tell of *status*."""
+    is_maybe = status == RUNNING and words == RUNNING_OR_DIED
+    return words == status or words.startswith(f"{status} (") or is_maybe
+
+
+async def _with_open_parents(log: Journal, runs: Sequence[RunSummary]) -> list[RunSummary]:
+    """The open ones of *runs* and all above them, by which is told which were left behind."""
+    return await with_parents(log, [run for run in runs if not run.ended])
 
 
 def to_json(story: Activity) -> bytes:

@@ -18,6 +18,7 @@ from upshot.cli.activity import Activity
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.protocols import Journal, RunSummary
 from upshot.errors import Misuse
+from upshot.journal.open_journal import SQLITE_MEMORY
 from upshot.state.stored_events import states
 
 __all__ = [
@@ -35,11 +36,14 @@ __all__ = [
     "read_story",
     "standard_input",
     "uncollected",
+    "with_parents",
 ]
 
 DEFAULT_JOURNAL = ".upshot/runs.db"
 LAST = "last"
 MEMORY = "memory:"
+# Among so many of the newest runs the one that may have been meant is looked for.
+_MAX_NAMED = 1_000
 
 
 def new_journal(where: str) -> str:
@@ -57,6 +61,8 @@ def new_journal(where: str) -> str:
     """
     if _is_no_path(where):
         return where
+    if where == SQLITE_MEMORY:
+        raise Misuse(f"{SQLITE_MEMORY} is what SQLite calls it: give --journal {MEMORY}")
     path = Path(where).absolute()
     if where == DEFAULT_JOURNAL:
         try:
@@ -106,29 +112,49 @@ async def find_run(journal: Journal, wanted: str) -> str:
     Raises:
         Misuse: There is none, or several.
     """
-    runs = await journal.runs()
-    ids = [run.run_id for run in runs]
-    if wanted in ids:
+    if wanted and await journal.runs(run_id=wanted):
         return wanted
+    if wanted == LAST:
+        newest = await journal.runs(parent_run_id="", limit=1) or await journal.runs(limit=1)
+        if newest:
+            return newest[0].run_id
+    begun = (
+        []
+        if not wanted
+        else [
+            run.run_id
+            for prefix in (wanted, f"run-{wanted}")
+            for run in await journal.runs(prefix=prefix, limit=_MAX_NAMED)
+        ]
+    )
+    if len(begun) == 1:
+        return begun[0]
+    if begun:
+        raise Misuse(f"several runs begin with {wanted}: {_some(begun)}")
+    ids = [run.run_id for run in await journal.runs(limit=_MAX_NAMED)]
     if not ids:
         raise Misuse("the journal has no runs yet")
-    if wanted == LAST:
-        return next((run.run_id for run in runs if not run.parent_run_id), ids[0])
-    begun = [run_id for run_id in ids if run_id.startswith((wanted, f"run-{wanted}"))]
-    if wanted and len(begun) == 1:
-        return begun[0]
-    if wanted and begun:
-        raise Misuse(f"several runs begin with {wanted}: {_some(begun)}")
     near = get_close_matches(wanted, ids, 3, cutoff=0.5)
     hint = f"did you mean {_some(near)}?" if near else f"there are {_some(ids)}"
     raise Misuse(f"the journal has no run {wanted!r}: {hint}")
+
+
+async def with_parents(journal: Journal, runs: Iterable[RunSummary]) -> list[RunSummary]:
+    """The runs, and after them those above them that they do not include."""
+    known = {run.run_id: run for run in runs}
+    missing = {run.parent_run_id for run in known.values()} - known.keys() - {""}
+    while missing:
+        found = [run for one in missing for run in await journal.runs(run_id=one)]
+        known.update({run.run_id: run for run in found})
+        missing = {run.parent_run_id for run in found} - known.keys() - {""}
+    return [*known.values()]
 
 
 def left_behind(runs: Iterable[RunSummary]) -> frozenset[str]:
     """The runs that are open while one round them has ended, so that nobody there waits for them.
 
     Args:
-        runs: All that a journal has.
+        runs: Some runs and all that are above them.
     """
     known = {run.run_id: run for run in runs}
     left: set[str] = set()
@@ -147,7 +173,7 @@ def outermost(runs: Iterable[RunSummary], run_id: str) -> str:
     """The run round *run_id* that no other is round, as far as a journal knows; else itself.
 
     Args:
-        runs: All that the journal has.
+        runs: The run and all that are above it.
         run_id: The run inside.
     """
     known = {run.run_id: run for run in runs}

@@ -40,6 +40,7 @@ __all__ = [
     "DIED",
     "LEFT_BEHIND",
     "RUNNING_OR_DIED",
+    "SUSPENDED",
     "answer_text",
     "error_text",
     "pending_text",
@@ -52,6 +53,7 @@ __all__ = [
 ]
 
 DIED = "died"
+SUSPENDED = "suspended"
 RUNNING_OR_DIED = "running or died"
 # Of a run that is open while the one round it, which would have taken its result, has ended.
 LEFT_BEHIND = "left behind"
@@ -110,7 +112,7 @@ def status_words(status: str, holder: LeaseHolder | None = None) -> str:
     if holder is not None and state == "lives":
         return f"running (process {holder.pid})"
     if holder is not None and state == "stopped":
-        return f"suspended (process {holder.pid})"
+        return f"{SUSPENDED} (process {holder.pid})"
     return DIED if state == "gone" else RUNNING_OR_DIED
 
 

@@ -49,6 +49,9 @@ __all__ = [
     "StreamItem",
     "Tool",
     "ToolRunner",
+    "InstantJournal",
+    "as_instant",
+    "is_safe_at_append",
     "takes_epoch",
     "until_safe",
 ]
@@ -285,6 +288,7 @@ class RunSummary(Value, frozen=True, kw_only=True):
         events: How many durable events it has.
         request: The text that was asked, at most 200 characters.
         parent_run_id: The run that started it, "" for a root run.
+        context_id: The conversation that it belongs to, "" if none.
     """
 
     run_id: str = ""
@@ -295,6 +299,7 @@ class RunSummary(Value, frozen=True, kw_only=True):
     events: int = 0
     request: str = ""
     parent_run_id: str = ""
+    context_id: str = ""
 
     @property
     def ended(self) -> bool:
@@ -303,7 +308,11 @@ class RunSummary(Value, frozen=True, kw_only=True):
 
 
 class Journal(Protocol):
-    """The log: durable facts of runs."""
+    """The log: durable facts of runs.
+
+    A journal whose events are as safe as they will ever be when ``append`` returns may say so by
+    ``is_safe_at_append = True``: then nobody waits in ``durable``. Without it, it is False.
+    """
 
     async def claim(self, run_id: str) -> int:
         """Take the run: returns the new epoch; appends with an older one fail from now on."""
@@ -318,6 +327,7 @@ class Journal(Protocol):
 
         Raises:
             JournalError: The epoch is old, or the journal is closed.
+            Misuse: The event holds what could not be read back; nothing of it is stored.
         """
         ...
 
@@ -335,11 +345,38 @@ class Journal(Protocol):
         ...
 
     def events(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
-        """The run's durable events with a seq above *after*, in order; 0 gives all."""
+        """The run's durable events with a seq above *after*, in order; 0 gives all.
+
+        Raises:
+            JournalError: An event is damaged, or cannot be read.
+        """
         ...
 
-    async def runs(self, status: str | None = None) -> Sequence[RunSummary]:
-        """The runs, newest first; only those of *status* where one is given."""
+    async def runs(
+        self,
+        status: str | None = None,
+        *,
+        limit: int | None = None,
+        before: str = "",
+        context_id: str = "",
+        parent_run_id: str | None = None,
+        run_id: str = "",
+        prefix: str = "",
+    ) -> Sequence[RunSummary]:
+        """The runs, newest first by the time they started.
+
+        Args:
+            status: Only those of this status.
+            limit: At most so many, from 1; None gives all.
+            before: Only those further down than this run: the last one of the page before.
+            context_id: Only those of this conversation.
+            parent_run_id: Only those that this run started; "" gives root runs.
+            run_id: Only this run.
+            prefix: Only those whose id begins so.
+
+        Raises:
+            Misuse: *limit* is no number of runs, or there is no run *before*.
+        """
         ...
 
     async def export(self, run_id: str, path: str) -> int:
@@ -472,6 +509,35 @@ class Decider:
         Returns:
             The decision; None accepts it.
         """
+
+
+class InstantJournal(Journal, Protocol):
+    """A journal that is safe at append and takes a new run without waiting for anything."""
+
+    def begin(self, run_id: str) -> int:
+        """Take a run that is new and is worked on in the event loop that runs; gives the epoch."""
+        ...
+
+    def is_begun(self, run_id: str) -> bool:
+        """Whether a run that ``begin`` took is still worked on."""
+        ...
+
+    def release(self, run_id: str, epoch: int) -> None:
+        """Note that the run is not worked on any more, unless it was taken since."""
+        ...
+
+
+def as_instant(where: object) -> InstantJournal | None:
+    """*where* itself if it is an open InstantJournal, else None."""
+    is_open = not isinstance(where, type) and hasattr(where, "begin")
+    if is_open and getattr(where, "is_safe_at_append", False) is True:
+        return cast("InstantJournal", where)
+    return None
+
+
+def is_safe_at_append(journal: Journal) -> bool:
+    """Whether what *journal* took is safe at once, so that no barrier has to be waited for."""
+    return getattr(journal, "is_safe_at_append", False) is True
 
 
 def until_safe(journal: Journal, run_id: str, seq: int, *, epoch: int | None) -> Awaitable[None]:

@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from upshot.contract.base.enums import Status
 from upshot.contract.base.structs import Json
 from upshot.contract.codec import encode
-from upshot.contract.events import RunSettled, RunStarted
+from upshot.contract.events import Event, RunSettled, RunStarted
 from upshot.contract.message import Unknown
 from upshot.entry.option_checks import check_run_id
 from upshot.errors import Misuse
 from upshot.journal.artifact_store import StoredArtifact
-from upshot.journal.event_codec import Entry, Exported, decode_event, read_lines, write_lines
+from upshot.journal.export_file import ExportedRun, read_lines, write_lines
 from upshot.journal.open_journal import open_journal
 from upshot.runs.plan import Where
 from upshot.state.child_runs import FORKED_FROM
@@ -45,12 +45,13 @@ def _write(whole: str, part: str, *, new_id: str, at: int) -> None:
     """Write the first events of the run in *whole* to *part*, as a run of its own."""
     bodies: list[bytes] = []
     artifacts: list[StoredArtifact] = []
+    last: Event | None = None
     for line in read_lines(whole):
         if isinstance(line, StoredArtifact):
             artifacts.append(line)
-        elif line.seq <= at:
-            bodies.append(_renamed(line, new_id, at))
-    last = decode_event(bodies[-1])
+        elif line.entry.seq <= at:
+            last = line.event
+            bodies.append(_renamed(line.event, line.entry.seq, new_id, at))
     if isinstance(last, RunSettled) and last.result.status is not Status.INPUT_REQUIRED:
         raise Misuse(f"the run has ended at event {at}: fork it at an earlier one")
     kept = [one for one in artifacts if any(one.id.encode() in body for body in bodies)]
@@ -58,7 +59,7 @@ def _write(whole: str, part: str, *, new_id: str, at: int) -> None:
     names = {one.id.encode(): f"art-{secrets.token_hex(12)}".encode() for one in kept}
     renamed = [replace(one, id=names[one.id.encode()].decode(), run_id=new_id) for one in kept]
     bodies = [_translated(body, names) for body in bodies]
-    write_lines(part, Exported(new_id, len(bodies), bodies, len(renamed), renamed))
+    write_lines(part, ExportedRun(new_id, len(bodies), bodies, len(renamed), renamed))
 
 
 def _translated(body: bytes, names: dict[bytes, bytes]) -> bytes:
@@ -67,16 +68,16 @@ def _translated(body: bytes, names: dict[bytes, bytes]) -> bytes:
     return body
 
 
-def _renamed(entry: Entry, new_id: str, at: int) -> bytes:
-    event = decode_event(entry.body)
+def _renamed(event: Event, seq: int, new_id: str, at: int) -> bytes:
     if isinstance(event, Unknown):
-        raise Misuse(f"event {entry.seq} is of a kind that this version does not know")
+        raise Misuse(f"event {seq} is of a kind that this version does not know")
+    run_id = event.run_id
     event = replace(event, run_id=new_id)
     match event:
         case RunStarted():
             origins = event.options.get(FORKED_FROM)
             known = origins if isinstance(origins, list) else []
-            origin: Json = {"run_id": entry.run_id, "seq": at}
+            origin: Json = {"run_id": run_id, "seq": at}
             options = {**event.options, FORKED_FROM: [*known, origin]}
             request = replace(event.request, run_id="")
             event = replace(event, options=options, request=request)

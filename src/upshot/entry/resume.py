@@ -59,6 +59,9 @@ __all__ = [
     "sort_answers",
 ]
 
+# Among so many of the newest runs the one that may have been meant is looked for.
+_MAX_NAMED = 1_000
+
 
 async def read_past(run_id: str, journal: Journal, *, secrets: Sequence[str] = ()) -> RunState:
     """Fold the log of a run.
@@ -75,9 +78,9 @@ async def read_past(run_id: str, journal: Journal, *, secrets: Sequence[str] = (
     past = RunState()
     await read_on(past, run_id, journal, secrets=secrets)
     if past.started is None:
-        ids = [summary.run_id for summary in await journal.runs()]
-        if run_id in ids:
+        if await journal.runs(run_id=run_id):
             raise Misuse(f"the journal knows the run {run_id!r}, but has no event of it any more")
+        ids = [summary.run_id for summary in await journal.runs(limit=_MAX_NAMED)]
         near = difflib.get_close_matches(run_id, ids, n=1)
         hint = f"did you mean {near[0]!r}?" if near else "`upshot runs` lists those it has"
         raise Misuse(f"the journal has no run {run_id!r}: {hint}")
@@ -151,11 +154,11 @@ def _messages(history: object) -> tuple[Message, ...]:
 async def _context_messages(context_id: str, journal: Journal) -> Sequence[Message]:
     """What earlier committed runs of the context asked and produced, oldest first."""
     messages: list[Message] = []
-    for summary in reversed(await journal.runs()):
+    for summary in reversed(await journal.runs(context_id=context_id)):
         if not summary.ended:
             continue
         past = await read_past(summary.run_id, journal)
-        if past.started is None or past.started.request.context_id != context_id:
+        if past.started is None:
             continue
         result = result_of(past)
         if result is not None and result.committed:

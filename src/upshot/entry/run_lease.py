@@ -14,9 +14,8 @@ from contextlib import asynccontextmanager
 from typing import cast
 from weakref import ref
 
-from upshot.contract.protocols import Journal
+from upshot.contract.protocols import Journal, as_instant
 from upshot.errors import JournalError
-from upshot.journal.memory_journal import MemoryJournal
 from upshot.runs.session import Session
 
 __all__ = ["RunLease", "is_at_work", "taken"]
@@ -116,7 +115,8 @@ def is_at_work(run_id: str, journal: Journal) -> bool:
     hold = _holds.get(_place_of(journal, run_id))
     if hold is not None and hold.is_at_work:
         return True
-    return isinstance(journal, MemoryJournal) and journal.is_begun(run_id)
+    instant = as_instant(journal)
+    return instant is not None and instant.is_begun(run_id)
 
 
 def _place_of(journal: Journal, run_id: str) -> _Place:

@@ -16,7 +16,7 @@ from upshot.contract.error import RunWarning
 from upshot.contract.message import Message
 from upshot.contract.model_calls import Request
 from upshot.contract.pending import AnyAnswer
-from upshot.contract.protocols import Journal
+from upshot.contract.protocols import Journal, as_instant
 from upshot.contract.result import AgentResult
 from upshot.entry.option_checks import RESUME_NAMES, check_options, check_run_id
 from upshot.entry.planning import plan_again, plan_run, secrets_of, to_agent, usual_plan
@@ -30,7 +30,6 @@ from upshot.entry.resume import (
 )
 from upshot.entry.run_lease import RunLease, is_at_work, taken
 from upshot.errors import Misuse
-from upshot.journal.memory_journal import MemoryJournal
 from upshot.journal.open_journal import open_journal
 from upshot.runs.live_run import LiveRun, live_through
 from upshot.runs.plan import Child, OutputType, Plan, ResumeOptions, RunOptions, Where
@@ -150,17 +149,18 @@ async def run_whole(
         return await child(agent, request, **options)
     check_options(options)
     where = options.get("journal") if outer is None else place_of(options)
-    if where is None or type(where) is MemoryJournal:
-        plan = usual_plan(agent, request, options, where) if outer is None else None
+    instant = None if where is None else as_instant(where)
+    if where is None or instant is not None:
+        plan = usual_plan(agent, request, options, instant) if outer is None else None
         if plan is None:
-            plan = await _plan_new(agent, request, options, where, child=child)
-        if where is None:
+            plan = await _plan_new(agent, request, options, instant, child=child)
+        if instant is None:
             return await live_through(Session(plan))
-        epoch = where.begin(plan.run_id)
+        epoch = instant.begin(plan.run_id)
         try:
             return await live_through(Session(plan, epoch=epoch))
         finally:
-            where.release(plan.run_id, epoch)
+            instant.release(plan.run_id, epoch)
     async with open_journal(where) as journal:
         plan = await _plan_new(agent, request, options, journal, child=child)
         async with _taken_anew(plan, journal) as hold:

@@ -35,12 +35,12 @@ class Kept(NamedTuple):
     Attributes:
         id: Its id.
         size_bytes: Its size.
-        stored_at: When it was stored, unix seconds; None counts as before all others.
+        stored_at: When it was stored, unix seconds.
     """
 
     id: str
     size_bytes: int
-    stored_at: float | None
+    stored_at: float
 
 
 class Pruned(Value, frozen=True, kw_only=True):
@@ -84,11 +84,11 @@ def choose_old(
             None is no limit.
         now: Unix seconds.
     """
-    by_age = sorted(kept, key=lambda one: (one.stored_at is not None, one.stored_at or 0.0))
+    by_age = sorted(kept, key=lambda one: one.stored_at)
     left = sum(one.size_bytes for one in by_age)
     gone: list[Kept] = []
     for one in by_age:
-        is_old = max_age_s is not None and (one.stored_at or 0.0) < now - max_age_s
+        is_old = max_age_s is not None and one.stored_at < now - max_age_s
         if not is_old and (max_bytes is None or left <= max_bytes):
             break
         gone.append(one)
@@ -116,7 +116,7 @@ class StoredArtifact(Tagged, frozen=True, kw_only=True):
         lines: How many lines its text has, None where it is no text.
         summary: At most 200 characters that say what is in it.
         data: The bytes (base64 in JSON).
-        stored_at: When it was stored, unix seconds; None where an old log does not say.
+        stored_at: When it was stored, unix seconds.
     """
 
     id: str
@@ -127,7 +127,7 @@ class StoredArtifact(Tagged, frozen=True, kw_only=True):
     lines: int | None = None
     summary: str = ""
     data: bytes
-    stored_at: float | None = None
+    stored_at: float
 
     @property
     def file(self) -> File:
@@ -252,7 +252,7 @@ class MemoryArtifactStore:
         rows = [_row(one) for one in self._kept.values() if run_id in ("", one.run_id)]
         at = (now or SYSTEM_CLOCK.now()).timestamp()
         gone = choose_old(rows, max_age_s=max_age_s, max_bytes=max_bytes, now=at)
-        self._drop(gone)
+        self.drop(one.id for one in gone)
         return Pruned.of(gone)
 
     def of_run(self, run_id: str) -> list[StoredArtifact]:
@@ -267,11 +267,12 @@ class MemoryArtifactStore:
         rest = sum(one.size_bytes for one in others) - over
         if rest < 0:
             raise OSError(f"the store is full: it keeps {self._max_bytes} bytes in memory")
-        self._drop(choose_old(others, max_age_s=None, max_bytes=rest, now=0.0))
+        self.drop(one.id for one in choose_old(others, max_age_s=None, max_bytes=rest, now=0.0))
 
-    def _drop(self, gone: Iterable[Kept]) -> None:
-        for one in gone:
-            self._size_bytes -= len(self._kept.pop(one.id).data)
+    def drop(self, ids: Iterable[str]) -> None:
+        """Let these artifacts go."""
+        for id in ids:
+            self._size_bytes -= len(self._kept.pop(id).data)
 
 
 def _row(artifact: StoredArtifact) -> Kept:

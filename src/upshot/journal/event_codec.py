@@ -1,50 +1,66 @@
-"""Stored forms of events: rows and JSON lines, and damage to them."""
+"""How one event is stored: a row whose body repeats no column, its checksum, and damage to it.
+
+A row has the columns seq, epoch, kind, time, call_id and body. The body is the event's JSON object
+without what stands in the other columns. An event for which that would not give back exactly the
+same (one of an unknown kind, of another schema version, or with a time that is not UTC) is stored
+whole: its body then begins with its kind.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import logging
-import os
 import zlib
-from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
-from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple, cast, get_args
 
 import msgspec
 
 from upshot.contract.base.json_values import clean_text
-from upshot.contract.base.structs import Value, written
+from upshot.contract.base.structs import SCHEMA_VERSION, Value
 from upshot.contract.codec import decode, encode
-from upshot.contract.events import DELTAS, Event, RunResumed, RunSettled, RunStarted
+from upshot.contract.events import DELTAS, Event
 from upshot.contract.message import Unknown
-from upshot.contract.protocols import RunSummary
 from upshot.errors import JournalError, Misuse
-from upshot.journal.artifact_store import StoredArtifact
+from upshot.journal.type_check import is_surely_readable
+from upshot.state.summary import SummaryChange, summary_change
 
 __all__ = [
     "DURABLE",
     "Damage",
     "Entry",
     "FORMAT",
-    "FORMAT_VERSION",
-    "Line",
-    "NOTED",
-    "Note",
-    "RUNNING",
     "checked_id",
     "checksum",
     "damage_error",
-    "decode_event",
+    "epoch_error",
+    "from_micros",
+    "gap_error",
+    "line_of",
     "logger",
-    "noted",
-    "read_lines",
+    "parse_line",
+    "read_event",
     "stamp_of",
     "to_entry",
-    "write_lines",
+    "to_micros",
 ]
 
 logger: logging.Logger = logging.getLogger("upshot.journal")
+
+# The format of files and of exports. A draft: until the first release every change of an event's
+# fields may raise it, and no earlier one is read.
+FORMAT = 2
+
+_DELTAS = frozenset(DELTAS)
+# Types of events that a journal keeps and that this version knows.
+DURABLE = frozenset[type](get_args(Event)) - _DELTAS - {Unknown}
+_MAX_SEQ = (1 << 32) - 1
+_WHOLE = b'{"kind":'
+_EMPTY = b"{}"
+_EPOCH_START = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_VERSION = msgspec.Raw(str(SCHEMA_VERSION).encode())
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_encoder = msgspec.json.Encoder()
 
 
 class Damage(Value, frozen=True, kw_only=True):
@@ -75,61 +91,38 @@ class Damage(Value, frozen=True, kw_only=True):
         return f"{place}; sound events stand after it, and only claim(..., cut=True) drops them"
 
 
-def damage_error(damage: Damage) -> JournalError:
-    """The exception that tells of *damage*."""
-    return JournalError(str(damage), run_id=damage.run_id, seq=damage.sound_to)
-
-
-RUNNING = RunSummary().status
-_REQUEST_CHARS = 200
-_DELTAS = frozenset(DELTAS)
-# Types of events that a journal keeps and that this version knows.
-DURABLE = frozenset[type](get_args(Event)) - _DELTAS - {Unknown}
-# Those that change the list of runs.
-NOTED = frozenset[type]({RunStarted, RunResumed, RunSettled})
-# What is looked up of a type once: its kind, and whether it names a call.
-_traits: dict[type, tuple[str, bool]] = {}
-
-
-class Note(NamedTuple):
-    """What an event changes in the list of runs; None leaves a field as it is."""
-
-    status: str
-    agent_id: str | None = None
-    started_at: float | None = None
-    request: str | None = None
-    parent_run_id: str | None = None
-
-
 class Entry(NamedTuple):
-    """An event, encoded, with what is stored beside its body.
+    """An event as it is stored.
 
     Attributes:
-        run_id: The run that it is of.
-        seq: Its place in the run's log, from 1.
+        run_id: The run.
+        seq: The event's place in the run's log, from 1.
         epoch: That of the holder who appended it.
         kind: The event's kind.
-        time: Unix seconds, None where the event has no time.
-        call_id: The call that it is about, "" if none.
-        body: The event as JSON.
-        note: What it changes in the list of runs, None if nothing.
+        time: Microseconds since 1970, None where the event has no time in UTC.
+        call_id: The event's field of that name, None where it has none.
+        body: What is left of the event as JSON.
+        change: What the event changes in the list of runs, None for nothing.
     """
 
     run_id: str
     seq: int
     epoch: int
     kind: str
-    time: float | None
-    call_id: str
+    time: int | None
+    call_id: str | None
     body: bytes
-    note: Note | None
+    change: SummaryChange | None = None
+
+
+# -- in
 
 
 def stamp_of(event: Event) -> tuple[str, int]:
     """The run and the seq of a durable event.
 
     Raises:
-        Misuse: It is a delta, or no event of a run, or the run's id is no text.
+        Misuse: It is a delta, it has no run or no seq, or the run's id is no text.
     """
     kind = type(event)
     if kind in _DELTAS:
@@ -149,8 +142,10 @@ def checked_id(run_id: str) -> str:
     """*run_id*, which can be the id of a run.
 
     Raises:
-        Misuse: It is no text.
+        Misuse: It is not a text, or not one that can be written.
     """
+    if not isinstance(cast("object", run_id), str):
+        raise Misuse(f"the id of a run is a text, got {run_id!r:.60}")
     if clean_text(run_id) is not run_id:
         raise Misuse(f"{run_id!r} cannot be the id of a run: it holds lone surrogates")
     return run_id
@@ -159,62 +154,137 @@ def checked_id(run_id: str) -> str:
 def to_entry(event: Event, run_id: str, seq: int, epoch: int) -> Entry:
     """Encode *event* for storing.
 
-    Raises:
-        Misuse: It holds something that is no JSON.
-    """
-    return _entry(event, run_id, seq, epoch, encode(event))
-
-
-def decode_entry(body: bytes) -> Entry:
-    """Make the entry of a *body* that comes from elsewhere; its epoch is 0.
+    What it gives is sure to be read back: a wrongly typed field is refused here, where the mistake
+    is, and not when the log is needed.
 
     Raises:
-        Misuse: It is no durable event.
+        Misuse: A field holds what is not JSON, or not of the field's type.
     """
-    event = decode_event(body)
+    line = encode(event)
+    if not is_surely_readable(line):
+        try:
+            _decode(line)
+        except Misuse as error:
+            raise Misuse(f"this {event.kind} cannot be stored: {error}") from error
+    return _entry(event, run_id, seq, epoch, line)
+
+
+def parse_line(line: bytes) -> tuple[Entry, Event]:
+    """Read an event as it stands in an export; its epoch is 0.
+
+    Raises:
+        Misuse: It is not a durable event.
+    """
+    event = _decode(line)
     run_id, seq = stamp_of(event)
-    return _entry(event, run_id, seq, 0, body)
+    if not 0 < seq <= _MAX_SEQ:
+        raise Misuse(f"{seq} is not the place of an event")
+    return _entry(event, run_id, seq, 0, line), event
 
 
-def decode_event(body: bytes) -> Event:
-    """Read an event.
+def _entry(event: Event, run_id: str, seq: int, epoch: int, line: bytes) -> Entry:
+    # By name and not by place, for a line that is imported may have been written by any program.
+    fields = _fields.decode(line)
+    moment = None if isinstance(event, Unknown) else event.time
+    time = to_micros(moment)
+    call_id: str | None = None
+    if (
+        type(event) not in DURABLE
+        or (moment is not None and time is None)
+        or fields.get("schema_version") != _VERSION
+    ):
+        body = _whole(fields)
+    else:
+        if "call_id" in fields and "call_id" in event.__struct_fields__:
+            call_id = clean_text(cast("Any", event).call_id)
+            del fields["call_id"]
+        for name in _COLUMNS:
+            fields.pop(name, None)
+        body = _encoder.encode(fields) if fields else _EMPTY
+    kind = clean_text(event.kind)
+    return Entry(run_id, seq, epoch, kind, time, call_id, body, summary_change(event))
+
+
+_COLUMNS = ("kind", "schema_version", "run_id", "seq", "time")
+
+
+def _whole(fields: dict[str, msgspec.Raw]) -> bytes:
+    """All of the fields, the kind first, by which a whole body is known."""
+    return _encoder.encode({"kind": fields.pop("kind"), **fields})
+
+
+# -- out
+
+
+def line_of(entry: Entry) -> bytes:
+    """The event as one JSON object with all its fields."""
+    body = entry.body
+    if body.startswith(_WHOLE):
+        return body
+    head: dict[str, object] = {
+        "kind": entry.kind,
+        "schema_version": SCHEMA_VERSION,
+        "run_id": entry.run_id,
+        "seq": entry.seq,
+    }
+    if entry.time is not None:
+        head["time"] = from_micros(entry.time)
+    if entry.call_id is not None:
+        head["call_id"] = entry.call_id
+    start = _encoder.encode(head)
+    return start if body == _EMPTY else b"%b,%b" % (start[:-1], body[1:])
+
+
+def read_event(entry: Entry) -> Event:
+    """The event that was stored.
 
     Raises:
-        Misuse: It is no event.
+        JournalError: The body is not that of an event, although its checksum is right.
     """
-    return cast("Event", decode(body, cast("Any", Event)))
-
-
-def noted(event: Event) -> Note | None:
-    """What *event* changes in the list of runs."""
-    match event:
-        case RunStarted():
-            return Note(
-                RUNNING,
-                agent_id=clean_text(event.agent.id),
-                started_at=_unix(event.time),
-                request=clean_text(event.request.text[:_REQUEST_CHARS]),
-                parent_run_id=clean_text(event.parent_run_id),
-            )
-        case RunResumed():
-            return Note(RUNNING)
-        case RunSettled():
-            return Note(str(event.result.status.value))
-        case _:
-            return None
-
-
-def checksum(run_id: str, seq: int, epoch: int, body: bytes) -> int:
-    """CRC-32 over all that cannot be told from the rest of the row."""
-    return zlib.crc32(body, zlib.crc32(f"{run_id}\n{seq}\n{epoch}\n".encode()))
-
-
-def from_unix(moment: float | None) -> datetime | None:
-    """Unix seconds as an aware moment in UTC; None where there is no such moment."""
     try:
-        return None if moment is None else datetime.fromtimestamp(moment, UTC)
-    except (ValueError, OverflowError, OSError):
+        return _decode(line_of(entry))
+    except Misuse as error:
+        raise JournalError(
+            f"event {entry.seq} of run {entry.run_id} cannot be read: {error}",
+            run_id=entry.run_id,
+            seq=entry.seq - 1,
+        ) from error
+
+
+def checksum(entry: Entry) -> int:
+    """CRC-32 of all that the row of *entry* holds, and of the run that it belongs to."""
+    head = (
+        f"{entry.run_id}\n{entry.seq}\n{entry.epoch}\n{entry.time}\n{entry.kind}\n{entry.call_id!r}"
+    )
+    return zlib.crc32(entry.body, zlib.crc32(head.encode(errors="surrogateescape")))
+
+
+def to_micros(moment: datetime | None) -> int | None:
+    """Microseconds since 1970; None for no moment, or one that is not given in UTC."""
+    if moment is None or moment.tzinfo is not UTC:
         return None
+    past = moment - _EPOCH_START
+    return (past.days * 86_400 + past.seconds) * 1_000_000 + past.microseconds
+
+
+def from_micros(micros: int | None) -> datetime | None:
+    """A moment in UTC; None where there is none, or a damaged row says one that cannot be."""
+    try:
+        return None if micros is None else _EPOCH_START + micros * _MICROSECOND
+    except OverflowError:
+        return None
+
+
+def _decode(line: bytes) -> Event:
+    return cast("Event", decode(line, cast("Any", Event)))
+
+
+# -- errors
+
+
+def damage_error(damage: Damage) -> JournalError:
+    """The exception that tells of *damage*."""
+    return JournalError(str(damage), run_id=damage.run_id, seq=damage.sound_to)
 
 
 def gap_error(run_id: str, seq: int, last_seq: int) -> JournalError:
@@ -233,180 +303,3 @@ def epoch_error(run_id: str, epoch: int, current: int, last_seq: int | None = No
         run_id=run_id,
         seq=last_seq,
     )
-
-
-def _entry(event: Event, run_id: str, seq: int, epoch: int, body: bytes) -> Entry:
-    known = _traits.get(type(event))
-    if known is None:
-        known = _traits[type(event)] = _read_traits(event)
-    kind, has_call = known
-    moment: datetime | None = getattr(event, "time", None)
-    # SQLite takes no lone surrogates, and a model may write anything.
-    call_id = clean_text(getattr(event, "call_id", "")) if has_call else ""
-    note = noted(event) if type(event) in NOTED else None
-    return Entry(
-        run_id, seq, epoch, kind or clean_text(event.kind), _unix(moment), call_id, body, note
-    )
-
-
-def _read_traits(event: Event) -> tuple[str, bool]:
-    # An unknown event has another kind each time.
-    kind = "" if isinstance(event, Unknown) else event.kind
-    return kind, hasattr(type(event), "call_id")
-
-
-def _unix(moment: datetime | None) -> float | None:
-    return None if moment is None else moment.timestamp()
-
-
-FORMAT = "upshot.journal"
-FORMAT_VERSION = 1
-_FILE_MODE = 0o600
-_ARTIFACT_MARK = b'{"kind":"stored_artifact"'
-
-# What msgspec raises of bytes that are not what they should be.
-_UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
-
-_artifacts = msgspec.json.Decoder(StoredArtifact)
-
-Line: TypeAlias = Entry | StoredArtifact
-
-
-class Header(Value, frozen=True, kw_only=True):
-    """The first line.
-
-    Attributes:
-        format: What the file is.
-        version: Of its form.
-        run_id: The run.
-        events: How many events follow.
-        artifacts: How many artifacts follow after them.
-    """
-
-    format: Literal["upshot.journal"] = written(FORMAT)
-    version: int = written(FORMAT_VERSION)
-    run_id: str
-    events: int
-    artifacts: int = 0
-
-
-_headers = msgspec.json.Decoder(Header)
-
-
-class Exported(NamedTuple):
-    """What of a run goes into a file.
-
-    Attributes:
-        run_id: The run.
-        events: How many there are.
-        bodies: They themselves, as JSON.
-        artifact_count: How many artifacts there are.
-        artifacts: They themselves.
-    """
-
-    run_id: str
-    events: int
-    bodies: Iterable[bytes]
-    artifact_count: int
-    artifacts: Iterable[StoredArtifact]
-
-
-def write_lines(path: str, run: Exported) -> int:
-    """Write a run to *path*, which is there whole or not at all.
-
-    Returns:
-        How many events it has.
-
-    Raises:
-        Misuse: The run has no events, or *path* cannot be written.
-    """
-    if not run.events:
-        raise Misuse(f"the journal has no run {run.run_id!r}")
-    header = Header(run_id=run.run_id, events=run.events, artifacts=run.artifact_count)
-    part = f"{path}.{os.getpid()}.part"
-    try:
-        with open(part, "wb", opener=_open_private) as file:
-            file.write(encode(header) + b"\n")
-            for body in run.bodies:
-                file.write(body + b"\n")
-            for artifact in run.artifacts:
-                file.write(encode(artifact) + b"\n")
-        os.replace(part, path)
-    except OSError as error:
-        raise Misuse(f"{path} cannot be written: {error.strerror}") from error
-    finally:
-        with contextlib.suppress(OSError):
-            os.remove(part)
-    return run.events
-
-
-def read_lines(path: str) -> Iterator[Line]:
-    """Read what ``write_lines`` wrote: the events in order, then the artifacts.
-
-    Raises:
-        Misuse: *path* cannot be read.
-        JournalError: A line is damaged or missing; its number, from 1, is named.
-    """
-    try:
-        with open(path, "rb") as file:
-            yield from _read(path, file)
-    except OSError as error:
-        raise Misuse(f"{path} cannot be read: {error.strerror}") from error
-
-
-def _read(path: str, file: Iterable[bytes]) -> Iterator[Line]:
-    header: Header | None = None
-    number = events = artifacts = 0
-    for number, line in enumerate(file, 1):
-        try:
-            if header is None:
-                header = _read_header(line)
-            elif line.startswith(_ARTIFACT_MARK):
-                artifacts += 1
-                yield _read_artifact(line, header)
-            else:
-                events += 1
-                yield _read_event(line, header, events)
-        except (Misuse, *_UNREADABLE) as error:
-            raise JournalError(f"{path}, line {number}: {error}") from error
-    if header is None:
-        raise JournalError(f"{path}, line 1: the file is empty")
-    if (events, artifacts) != (header.events, header.artifacts):
-        raise JournalError(
-            f"{path}, line {number + 1}: the file ends after {events} events and {artifacts} "
-            f"artifacts; it should have {header.events} and {header.artifacts}"
-        )
-
-
-def _read_header(line: bytes) -> Header:
-    try:
-        header = _headers.decode(line)
-    except _UNREADABLE as error:
-        raise Misuse("this is no exported run") from error
-    if header.version > FORMAT_VERSION:
-        raise Misuse(f"it was exported by a newer version of upshot, in form {header.version}")
-    if not header.run_id or header.events < 1:
-        raise Misuse("it is the export of no run")
-    return header
-
-
-def _read_event(line: bytes, header: Header, seq: int) -> Entry:
-    entry = decode_entry(line.rstrip(b"\r\n"))
-    if entry.run_id != header.run_id:
-        raise Misuse(f"an event of run {entry.run_id} among those of {header.run_id}")
-    if entry.seq != seq:
-        raise Misuse(f"event {entry.seq} stands where event {seq} should be")
-    return entry
-
-
-def _read_artifact(line: bytes, header: Header) -> StoredArtifact:
-    artifact = _artifacts.decode(line)
-    if artifact.run_id != header.run_id:
-        raise Misuse(f"an artifact of run {artifact.run_id} among those of {header.run_id}")
-    if hashlib.sha256(artifact.data).hexdigest() != artifact.sha256:
-        raise Misuse(f"the data of artifact {artifact.id} do not have its sha256")
-    return artifact
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, _FILE_MODE)

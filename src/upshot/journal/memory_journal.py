@@ -3,34 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from asyncio import get_running_loop
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from datetime import datetime
 from os import PathLike, fspath
 
 from upshot.contract.codec import encode
-from upshot.contract.events import Event, RunSettled
+from upshot.contract.events import Event
 from upshot.contract.protocols import RunSummary
-from upshot.errors import JournalError
+from upshot.errors import JournalError, Misuse
 from upshot.journal.artifact_store import MemoryArtifactStore, StoredArtifact
 from upshot.journal.event_codec import (
     DURABLE,
-    NOTED,
-    RUNNING,
     Damage,
-    Entry,
-    Exported,
-    Note,
     checked_id,
-    decode_event,
     epoch_error,
-    from_unix,
     gap_error,
-    noted,
-    read_lines,
+    parse_line,
     stamp_of,
-    write_lines,
 )
+from upshot.journal.export_file import ExportedRun, read_lines, write_lines
 from upshot.journal.lease_holder import LeaseHolder
+from upshot.journal.run_list import (
+    RemovedRuns,
+    RunQuery,
+    already_there,
+    check_removal,
+    choose_removal,
+    no_such_page,
+)
+from upshot.state.summary import RUNNING, SummaryChange, summary_change
 
 __all__ = ["MemoryJournal"]
 
@@ -56,18 +59,30 @@ class _Log:
 
     def summary(self, run_id: str) -> RunSummary:
         times = (getattr(event, "time", None) for event in reversed(self.events))
-        first = next(self._notes(self.events), None) or Note(RUNNING)
-        last = next(self._notes(reversed(self.events)), first)
+        first = next(self._changes(self.events), None) or SummaryChange(RUNNING)
+        last = next(self._changes(reversed(self.events)), first)
         return RunSummary(
             run_id=run_id,
             agent_id=first.agent_id or "",
             status=last.status,
-            started_at=from_unix(first.started_at),
+            started_at=first.started_at,
             updated_at=next((time for time in times if time is not None), None),
             events=len(self.events),
             request=first.request or "",
             parent_run_id=first.parent_run_id or "",
+            context_id=first.context_id or "",
         )
+
+    @property
+    def origins(self) -> Iterable[str]:
+        """The runs that this one is a fork of."""
+        return (one for change in self._changes(self.events) for one in change.forked_from)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the last session has ended."""
+        change = summary_change(self.events[-1]) if self.events else None
+        return change is not None and change.is_end
 
     def has(self, seq: int, epoch: int) -> bool:
         """Whether who has appended under *epoch* may have appended *seq*."""
@@ -80,8 +95,8 @@ class _Log:
             return epoch_error(run_id, epoch, self.epoch, last_seq)
         return gap_error(run_id, seq, last_seq)
 
-    def _notes(self, events: Iterable[Event]) -> Iterator[Note]:
-        return filter(None, (noted(event) for event in events if type(event) in NOTED))
+    def _changes(self, events: Iterable[Event]) -> Iterator[SummaryChange]:
+        return filter(None, map(summary_change, events))
 
 
 class MemoryJournal:
@@ -93,7 +108,15 @@ class MemoryJournal:
 
     Attributes:
         artifacts: The store of large outputs.
+        is_safe_at_append: True: what is in memory is as safe as it will ever be. False in a
+            subclass with a ``claim`` or ``durable`` of its own, which wants to be asked.
     """
+
+    is_safe_at_append: bool = True
+
+    def __init_subclass__(cls) -> None:
+        if not {"claim", "durable"}.isdisjoint(vars(cls)):
+            cls.is_safe_at_append = False
 
     def __init__(self) -> None:
         self.artifacts: MemoryArtifactStore = MemoryArtifactStore()
@@ -148,7 +171,7 @@ class MemoryJournal:
         log = self._logs.get(run_id)
         if log is None or log.loop is None or not log.loop.is_running():
             return False
-        return not log.events or type(log.events[-1]) is not RunSettled
+        return not log.is_over
 
     def release(self, run_id: str, epoch: int) -> None:
         """Note that a run is not worked on any more; returns at once.
@@ -234,25 +257,102 @@ class MemoryJournal:
         self._open()
         return None
 
-    async def runs(self, status: str | None = None) -> Sequence[RunSummary]:
-        """The runs, newest first; only those of *status* where one is given."""
+    async def runs(
+        self,
+        status: str | None = None,
+        *,
+        limit: int | None = None,
+        before: str = "",
+        context_id: str = "",
+        parent_run_id: str | None = None,
+        run_id: str = "",
+        prefix: str = "",
+    ) -> Sequence[RunSummary]:
+        """The runs, newest first by the time they started.
+
+        Args:
+            status: Only those of this status.
+            limit: At most so many, from 1; None gives all.
+            before: Only those further down than this run: the last one of the page before.
+            context_id: Only those of this conversation.
+            parent_run_id: Only those that this run started; "" gives root runs.
+            run_id: Only this run.
+            prefix: Only those whose id begins so.
+
+        Raises:
+            Misuse: *limit* is no number of runs, or there is no run *before*.
+        """
+        wanted = RunQuery(status, limit, before, context_id, parent_run_id, run_id, prefix)
+        wanted.check()
+        listed = self._listed()
+        if before:
+            ids = [run.run_id for run in listed]
+            if before not in ids:
+                raise no_such_page(before)
+            listed = listed[ids.index(before) + 1 :]
+        return [run for run in listed if wanted.holds(run)][:limit]
+
+    def _listed(self) -> list[RunSummary]:
         latest_first = reversed(self._open().items())
-        found = [log.summary(run_id) for run_id, log in latest_first if log.events]
-        found.sort(
-            key=lambda run: run.started_at.timestamp() if run.started_at else 0, reverse=True
+        listed = [log.summary(run_id) for run_id, log in latest_first if log.events]
+        listed.sort(
+            key=lambda run: run.started_at.timestamp() if run.started_at else -math.inf,
+            reverse=True,
         )
-        return [run for run in found if status is None or run.status == status]
+        return listed
+
+    async def remove_runs(
+        self,
+        run_ids: Sequence[str] = (),
+        *,
+        ended_before: datetime | None = None,
+        dry_run: bool = False,
+    ) -> RemovedRuns:
+        """Remove runs with all that they started, and their artifacts.
+
+        Args:
+            run_ids: These runs, whether they have ended or not.
+            ended_before: All root runs that ended before this, timezone-aware; those that a fork
+                still reads stay, and are named.
+            dry_run: Only tell what would be removed.
+
+        Raises:
+            Misuse: Nothing is named, or both are; a run that is named is not there, is being
+                worked on, or is still read by its parent or a fork.
+        """
+        logs = self._open()
+        check_removal(run_ids, ended_before)
+        forks: dict[str, list[str]] = {}
+        for run_id, log in logs.items():
+            for origin in log.origins:
+                forks.setdefault(origin, []).append(run_id)
+        at_work = [run_id for run_id in logs if self.is_begun(run_id)]
+        gone, kept = choose_removal(
+            run_ids, ended_before, self._listed(), forks=forks, at_work=at_work
+        )
+        artifacts = [one for run_id in gone for one in self.artifacts.of_run(run_id)]
+        if not dry_run:
+            for run_id in gone:
+                del logs[run_id]
+            self.artifacts.drop(one.id for one in artifacts)
+        return RemovedRuns(
+            run_ids=tuple(gone),
+            artifacts=len(artifacts),
+            size_bytes=sum(len(one.data) for one in artifacts),
+            kept=kept,
+        )
 
     async def export(self, run_id: str, path: str | PathLike[str]) -> int:
         """Write a run with its artifacts as JSON lines; returns how many events.
 
         Raises:
-            Misuse: There is no such run, or *path* cannot be written.
+            Misuse: There is no such run, an event of it holds what could not be read back, or
+                *path* cannot be written.
         """
         log = self._open().get(run_id, _Log())
-        bodies = [encode(event) for event in log.events]
+        lines = [_line_of(event) for event in log.events]
         artifacts = self.artifacts.of_run(run_id)
-        run = Exported(run_id, len(bodies), bodies, len(artifacts), artifacts)
+        run = ExportedRun(run_id, len(lines), lines, len(artifacts), artifacts)
         return await asyncio.to_thread(write_lines, fspath(path), run)
 
     async def import_(self, path: str | PathLike[str]) -> str:
@@ -268,15 +368,15 @@ class MemoryJournal:
         artifacts: list[StoredArtifact] = []
         run_id = ""
         for line in lines:
-            if isinstance(line, Entry):
-                run_id = line.run_id
-                log.events.append(decode_event(line.body))
-            else:
+            if isinstance(line, StoredArtifact):
                 artifacts.append(line)
+            else:
+                run_id = line.entry.run_id
+                log.events.append(line.event)
         # Looked at only now, for others may have come while the file was read.
         known = self._open().get(run_id)
         if known is not None and known.events:
-            raise JournalError(f"run {run_id} is in the journal already", run_id=run_id)
+            raise already_there(run_id)
         log.epoch = 0 if known is None else known.epoch
         self._logs[run_id] = log
         for artifact in artifacts:
@@ -292,3 +392,13 @@ class MemoryJournal:
         if self._closed:
             raise JournalError("the journal is closed")
         return self._logs
+
+
+def _line_of(event: Event) -> bytes:
+    """The event as JSON that is sure to be read back."""
+    line = encode(event)
+    try:
+        parse_line(line)
+    except Misuse as error:
+        raise Misuse(f"this {event.kind} cannot be exported: {error}") from error
+    return line

@@ -19,9 +19,10 @@ from upshot.journal.memory_journal import MemoryJournal
 if TYPE_CHECKING:
     from upshot.journal.sqlite.sqlite_journal import SqliteJournal
 
-__all__ = ["MEMORY", "open_journal"]
+__all__ = ["MEMORY", "SQLITE_MEMORY", "open_journal"]
 
 MEMORY = "memory:"
+SQLITE_MEMORY = ":memory:"
 J = TypeVar("J", bound=Journal)
 _Opened: TypeAlias = "MemoryJournal | SqliteJournal"
 
@@ -134,6 +135,8 @@ def _name_of(where: str | os.PathLike[str]) -> str:
         raise Misuse(f'a journal is a path, "memory:" or an open journal, and not {name!r}')
     if name == MEMORY:
         return MEMORY
+    if name == SQLITE_MEMORY:
+        raise Misuse(f'a journal in memory is "{MEMORY}", and not {SQLITE_MEMORY!r}')
     scheme, mark, _ = name.partition("://")
     if mark and scheme in ("postgresql", "postgres"):
         raise Misuse("journals in PostgreSQL are not there yet in this version: name a file")

@@ -19,9 +19,8 @@ from upshot.contract.error import RunWarning
 from upshot.contract.events import DELTAS, AttemptEnded, Event, RunSettled, Warned
 from upshot.contract.message import Unknown
 from upshot.contract.model_calls import ModelResponse
-from upshot.contract.protocols import Clock, Journal, until_safe
+from upshot.contract.protocols import Clock, Journal, is_safe_at_append, until_safe
 from upshot.errors import JournalError, Misuse
-from upshot.journal.memory_journal import MemoryJournal
 from upshot.runs.callbacks import is_closing, raised
 from upshot.runs.plan import Plan
 from upshot.runs.redaction import Redaction
@@ -219,7 +218,7 @@ class Recorder:
         self._fold = state.add
         self._journal = journal
         self._append = None if journal is None else journal.append
-        self._is_safe_at_append: bool = type(journal) is MemoryJournal
+        self._is_safe_at_append: bool = journal is not None and is_safe_at_append(journal)
         self._epoch = epoch
         self._redaction = redaction
         self._plain = _PLAIN if redaction is None else _NONE

@@ -34,10 +34,10 @@ from upshot.contract.events import (
     StepStarted,
 )
 from upshot.contract.pending import AnyAnswer
+from upshot.contract.protocols import is_safe_at_append
 from upshot.contract.result import AgentResult, AttemptLine
 from upshot.contract.run_control import Interrupt
 from upshot.errors import JournalError
-from upshot.journal.memory_journal import MemoryJournal
 from upshot.runs.attempt import (
     close_calls,
     conclude_board,
@@ -321,7 +321,7 @@ class Session:
     def is_bare(self) -> bool:
         """Whether nothing but the engine is ever waited for, and nobody listens."""
         journal = self.plan.journal
-        is_instant = journal is None or isinstance(journal, MemoryJournal)
+        is_instant = journal is None or is_safe_at_append(journal)
         return is_instant and self._is_alone and not anybody_listens()
 
     # -- the life

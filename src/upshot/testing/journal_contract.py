@@ -18,6 +18,7 @@ from upshot.contract.events import (
     RunSettled,
     RunStarted,
     StepSettled,
+    StepStarted,
     ToolStarted,
 )
 from upshot.contract.message import Message
@@ -133,6 +134,24 @@ class JournalContract(Suite):
             journal.append(TextDelta(run_id="run-1", seq=1, part=1, text="x"))
 
     @_with_journal
+    async def test_an_event_that_cannot_be_read_back_is_refused(self, journal: Journal) -> None:
+        """A wrongly typed field is told where it enters, or read back as it was."""
+        journal.append(_started("run-1"))
+        wrong: Any = 5
+        odd = StepStarted(run_id="run-1", seq=2, time=_START, key=wrong)
+        try:
+            journal.append(odd)
+        except (Misuse, JournalError):
+            # Nothing of it was stored, and its place is free.
+            odd = _step("run-1", 2)
+            journal.append(odd)
+        try:
+            read = await _read(journal, "run-1")
+        except (Misuse, JournalError) as error:
+            raise AssertionError(f"it took an event that it cannot read back: {error}") from error
+        _same(read, [_started("run-1"), odd])
+
+    @_with_journal
     async def test_claims_count_up(self, journal: Journal) -> None:
         """Every claim gives a higher epoch."""
         first, second = await journal.claim("run-1"), await journal.claim("run-1")
@@ -231,6 +250,80 @@ class JournalContract(Suite):
         assert listed == ["run-3", "run-2", "run-1"], f"the newest is run-3; it lists {listed}"
 
     @_with_journal
+    async def test_the_list_of_runs_comes_in_pages(self, journal: Journal) -> None:
+        """A page goes on after the last run of the page before, also among runs of one moment."""
+        for number in range(5):
+            journal.append(_started(f"run-{number}", _START + timedelta(days=number // 2)))
+        listed = [run.run_id for run in await journal.runs()]
+        pages: list[str] = []
+        while page := await journal.runs(limit=2, before=pages[-1] if pages else ""):
+            assert len(page) <= 2, f"a page of at most 2 runs has {len(page)}"
+            pages += [run.run_id for run in page]
+            assert len(pages) <= len(listed), f"pages of 2 give {pages} for {listed}"
+        assert pages == listed, f"pages of 2 give {pages}, and all at once {listed}"
+        with raising(Misuse, "a page began after a run that is not there"):
+            await journal.runs(before="run-unknown")
+
+    @_with_journal
+    async def test_the_list_of_runs_can_be_narrowed(self, journal: Journal) -> None:
+        """By conversation, parent, id and the beginning of ids."""
+        journal.append(_started("run-1", context_id="talk"))
+        journal.append(_started("run-12", parent_run_id="run-1"))
+        journal.append(_started("other", context_id="talk-2"))
+        found = {
+            "context_id": await journal.runs(context_id="talk"),
+            "parent_run_id": await journal.runs(parent_run_id="run-1"),
+            "run_id": await journal.runs(run_id="run-1"),
+        }
+        ids = {name: [run.run_id for run in runs] for name, runs in found.items()}
+        expected = {"context_id": ["run-1"], "parent_run_id": ["run-12"], "run_id": ["run-1"]}
+        assert ids == expected, f"it gives {ids} for {expected}"
+        assert found["run_id"][0].context_id == "talk", "run-1 is of the conversation 'talk'"
+        roots = {run.run_id for run in await journal.runs(parent_run_id="")}
+        assert roots == {"run-1", "other"}, f"two runs have no parent; it gives {sorted(roots)}"
+        begun = {run.run_id for run in await journal.runs(prefix="run-1")}
+        assert begun == {"run-1", "run-12"}, f"two ids begin with run-1; it gives {sorted(begun)}"
+
+    @_with_journal
+    async def test_a_removed_run_is_gone_with_all_that_it_started(self, journal: Journal) -> None:
+        """Where runs can be removed, nothing of them stays and the others do."""
+        remove = _removal_of(journal)
+        journal.append(_started("run-1"))
+        journal.append(_started("run-2", parent_run_id="run-1"))
+        told = _tell(journal, "run-3", 3)
+        removed = await remove(["run-1"])
+        assert set(removed.run_ids) == {"run-1", "run-2"}, f"it told {removed.run_ids}"
+        assert await _listed(journal) == ["run-3"], "run-3 alone is left"
+        _same(await _read(journal, "run-2"), [])
+        _same(await _read(journal, "run-3"), told)
+        again = _started("run-1")
+        journal.append(again)
+        _same(await _read(journal, "run-1"), [again])
+
+    @_with_journal
+    async def test_a_run_that_its_parent_reads_is_not_removed(self, journal: Journal) -> None:
+        """The refusal names the run that reads it."""
+        remove = _removal_of(journal)
+        journal.append(_started("run-1"))
+        journal.append(_started("run-2", parent_run_id="run-1"))
+        with raising(Misuse, "run-2 was removed and its parent was not", words="run-1"):
+            await remove(["run-2"])
+        assert set(await _listed(journal)) == {"run-1", "run-2"}, "a refused removal took a run"
+
+    @_with_journal
+    async def test_runs_that_ended_before_a_date_are_removed(self, journal: Journal) -> None:
+        """Later ones stay, and those that have not ended."""
+        remove = _removal_of(journal)
+        for run_id, day in (("old", 0), ("new", 3), ("open", 0)):
+            journal.append(_started(run_id, _START + timedelta(days=day)))
+            if run_id != "open":
+                journal.append(_settled(run_id, 2, _START + timedelta(days=day)))
+        removed = await remove(ended_before=_START + timedelta(days=1))
+        assert removed.run_ids == ("old",), f"only 'old' ended before; it told {removed.run_ids}"
+        left = set(await _listed(journal))
+        assert left == {"new", "open"}, f"'new' and 'open' should be left; it lists {sorted(left)}"
+
+    @_with_journal
     async def test_a_run_that_was_only_claimed_is_not_listed(self, journal: Journal) -> None:
         """A run begins with its first event."""
         await journal.claim("run-1")
@@ -319,13 +412,23 @@ def _tell(journal: Journal, run_id: str, count: int) -> list[Event]:
     return told
 
 
-def _started(run_id: str, time: datetime = _START, *, parent_run_id: str = "") -> Event:
+def _removal_of(journal: Journal) -> Callable[..., Awaitable[Any]]:
+    """What removes runs; skips the check where the journal has none."""
+    remove = getattr(journal, "remove_runs", None)
+    if remove is None:
+        raise skip("it has no remove_runs()")
+    return remove
+
+
+def _started(
+    run_id: str, time: datetime = _START, *, parent_run_id: str = "", context_id: str = ""
+) -> Event:
     return RunStarted(
         run_id=run_id,
         seq=1,
         time=time,
         agent=AgentSpec(id="agent"),
-        request=Request("a question"),
+        request=Request("a question", context_id=context_id),
         parent_run_id=parent_run_id,
     )
 
@@ -346,9 +449,9 @@ def _step(run_id: str, seq: int) -> Event:
             return ToolStarted(**stamp, call=ToolCall(f"call-{seq}", "tool", {"a": None}))
 
 
-def _settled(run_id: str, seq: int) -> Event:
+def _settled(run_id: str, seq: int, time: datetime = _START) -> Event:
     result = AgentResult[Any](run_id=run_id, status=Status.COMPLETED, output="done")
-    return RunSettled(run_id=run_id, seq=seq, time=_START, result=result)
+    return RunSettled(run_id=run_id, seq=seq, time=time, result=result)
 
 
 async def _read(journal: Journal, run_id: str, after: int = 0) -> list[Any]:

@@ -84,7 +84,7 @@ async def test_what_is_appended_while_a_claim_fails_is_written(
     for seq in (1, 2, 3):
         journal.append(event(seq), epoch=epoch)
     await journal.durable("r", 3)
-    change(path, "UPDATE events SET body = 'x' WHERE seq = 2")
+    change(path, "UPDATE events SET body = 'x' WHERE id & 4294967295 = 2")
     claim = await under_way(journal.claim("r"))
     journal.append(event(4), epoch=epoch)
     await journal.durable("r", 4)
@@ -92,9 +92,9 @@ async def test_what_is_appended_while_a_claim_fails_is_written(
         await claim
     journal.append(event(5), epoch=epoch)
     await journal.durable("r", 5)
-    change(path, "DELETE FROM events WHERE seq < 4")
+    change(path, "DELETE FROM events WHERE id & 4294967295 < 4")
     connection = sqlite3.connect(path)
-    assert connection.execute("SELECT seq FROM events").fetchall() == [(4,), (5,)]
+    assert connection.execute("SELECT id & 4294967295 FROM events").fetchall() == [(4,), (5,)]
     connection.close()
 
 
@@ -165,7 +165,7 @@ async def test_what_comes_after_a_damage_that_is_cut_off_is_not_acknowledged(
     for seq in (1, 2):
         journal.append(event(seq), epoch=old)
     await journal.durable("r", 2)
-    change(path, "UPDATE events SET body = 'x' WHERE seq = 2")
+    change(path, "UPDATE events SET body = 'x' WHERE id & 4294967295 = 2")
     claim = await under_way(journal.claim("r"))
     journal.append(event(3), epoch=old)
     with pytest.raises(JournalError, match="no longer held"):

@@ -17,6 +17,7 @@ from upshot.contract import (
     DELTAS,
     AgentResult,
     AgentSpec,
+    ArtifactStored,
     Event,
     Request,
     RunResumed,
@@ -263,13 +264,13 @@ async def test_who_claimed_a_run_may_write_after_it_settled(tmp_path: Path):
 
 async def test_the_rows_name_kind_and_call(tmp_path: Path):
     journal = await SqliteJournal.open(tmp_path / "runs.db")
-    journal.append(ToolStarted(run_id="r", seq=1))
+    journal.append(ArtifactStored(run_id="r", seq=1, call_id="c1"))
     journal.append(Unknown(raw={"kind": "of_later", "run_id": "r", "seq": 2}))
     await journal.aclose()
     connection = sqlite3.connect(tmp_path / "runs.db")
     assert connection.execute("SELECT kind, call_id FROM events").fetchall() == [
-        ("tool_started", ""),
-        ("of_later", ""),
+        ("artifact_stored", "c1"),
+        ("of_later", None),
     ]
     connection.close()
 

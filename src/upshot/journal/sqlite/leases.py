@@ -10,31 +10,26 @@ from typing import NamedTuple
 
 import msgspec
 
-from upshot.contract.events import RunSettled
 from upshot.errors import JournalError
 from upshot.journal.event_codec import (
-    RUNNING,
     Damage,
     Entry,
     damage_error,
-    decode_event,
     epoch_error,
     logger,
+    read_event,
 )
 from upshot.journal.lease_holder import NOBODY, LeaseHolder, read_holder, this_process
-from upshot.journal.sqlite.queries import scan_run
+from upshot.journal.sqlite.queries import keys_of, number_of, read_entries, scan_run
+from upshot.state.summary import RUNNING, SUMMARY_KINDS, summary_change
 
-__all__ = ["Lease", "Taking", "claim_run", "hold_run", "read_holders", "release_runs"]
+__all__ = ["Lease", "Taking", "claim_run", "cut_run", "hold_run", "read_holders", "release_runs"]
 
-_EPOCH = "SELECT CAST(epoch AS INTEGER) FROM runs WHERE run_id = ?"
-_HOLDER = "SELECT CAST(holder AS TEXT) FROM runs WHERE run_id = ?"
+_HOLDER = "SELECT CAST(epoch AS INTEGER), CAST(holder AS TEXT) FROM runs WHERE run_id = ?"
 _HOLDERS = "SELECT CAST(run_id AS TEXT), CAST(holder AS TEXT) FROM runs WHERE holder IS NOT NULL"
 _TAKE = """INSERT INTO runs (run_id, epoch, last_seq, holder) VALUES (?1, ?2, ?3, ?4)
     ON CONFLICT (run_id) DO UPDATE SET epoch = ?2, last_seq = ?3, holder = ?4"""
 _HOLD = "UPDATE runs SET holder = ? WHERE run_id = ? AND epoch = ?"
-_TURN = """SELECT body FROM events
-    WHERE run_id = ? AND kind IN ('run_started', 'run_resumed', 'run_settled')
-    ORDER BY seq DESC LIMIT 1"""
 
 
 class Lease(NamedTuple):
@@ -77,9 +72,9 @@ def claim_run(
         if not damage.tail and not cut:
             raise damage_error(damage)
         damage = msgspec.structs.replace(damage, cut=True)
-        _cut(connection, run_id, scan.last_seq)
+        cut_run(connection, run_id, scan.last_seq)
         logger.warning("%s", damage)
-    row = connection.execute(_EPOCH, (run_id,)).fetchone()
+    row = connection.execute(_HOLDER, (run_id,)).fetchone()
     # The epochs of the events are under their checksums, that of the run is not.
     epoch = max(scan.epoch, row[0] or 0 if row else 0) + 1
     connection.execute(_TAKE, (run_id, epoch, scan.last_seq, _this_holder()))
@@ -114,19 +109,25 @@ def _this_holder() -> str:
 def _other_holder(connection: sqlite3.Connection, run_id: str) -> LeaseHolder | None:
     """The other process that works on the run, None if none is known to."""
     row = connection.execute(_HOLDER, (run_id,)).fetchone()
-    holder = read_holder(row[0]) if row else None
+    holder = read_holder(row[1]) if row else None
     if holder is None or holder.is_this_process or holder.state != "lives":
         return None
     return holder
 
 
-def _cut(connection: sqlite3.Connection, run_id: str, last_seq: int) -> None:
-    connection.execute("DELETE FROM events WHERE run_id = ? AND seq > ?", (run_id, last_seq))
-    # How the run stands may have been said by what was cut off.
-    row = connection.execute(_TURN, (run_id,)).fetchone()
-    event = decode_event(row[0]) if row else None
-    status = event.result.status.value if isinstance(event, RunSettled) else RUNNING
-    connection.execute("UPDATE runs SET status = ? WHERE run_id = ?", (status, run_id))
+def cut_run(connection: sqlite3.Connection, run_id: str, last: int) -> None:
+    """Drop the events after *last*, by which the run's status may have been said."""
+    run_no = number_of(connection, run_id)
+    if run_no is None:
+        return
+    start, end = keys_of(run_no)
+    connection.execute("DELETE FROM events WHERE id > ? AND id <= ?", (start | last, end))
+    status = RUNNING
+    for entry in read_entries(connection, run_id):
+        if entry.kind in SUMMARY_KINDS:
+            change = summary_change(read_event(entry))
+            status = status if change is None else change.status
+    connection.execute("UPDATE runs SET status = ? WHERE run_no = ?", (status, run_no))
 
 
 @dataclass(slots=True, eq=False)

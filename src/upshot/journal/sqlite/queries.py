@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from upshot.contract.events import RunStarted
 from upshot.contract.protocols import RunSummary
-from upshot.errors import JournalError, Misuse
+from upshot.errors import JournalError
 from upshot.journal.artifact_store import StoredArtifact
 from upshot.journal.event_codec import (
     Damage,
     Entry,
-    Exported,
     checksum,
     damage_error,
-    decode_event,
-    from_unix,
-    read_lines,
-    write_lines,
+    from_micros,
+    line_of,
 )
-from upshot.journal.sqlite.tables import FILE_ERRORS
+from upshot.journal.export_file import ExportedRun, read_lines, write_lines
+from upshot.journal.run_list import RunQuery, already_there, no_such_page
+from upshot.journal.sqlite.tables import FILE_ERRORS, NEVER, SEQ_BITS
 from upshot.journal.sqlite.writer import Worker, insert_entries
 
 __all__ = [
@@ -34,8 +32,10 @@ __all__ = [
     "export_run",
     "import_run",
     "insert_artifact",
+    "keys_of",
     "last_seq",
-    "read_bodies",
+    "number_of",
+    "read_entries",
     "read_page",
     "read_summaries",
     "scan_run",
@@ -50,10 +50,14 @@ class Reader:
 
     Args:
         path: A journal that a writer has opened already.
+        connect: Opens it.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(
+        self, path: str, connect: Callable[[str], sqlite3.Connection] | None = None
+    ) -> None:
         self._path = path
+        self._connect = connect or _connect
         self._worker = Worker("upshot-journal-reader")
         self._connection: sqlite3.Connection | None = None
         self._used = False
@@ -77,7 +81,7 @@ class Reader:
     def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         try:
             if self._connection is None:
-                self._connection = _connect(self._path)
+                self._connection = self._connect(self._path)
             self._connection.execute("BEGIN")
             try:
                 return work(self._connection)
@@ -100,30 +104,36 @@ def _connect(path: str) -> sqlite3.Connection:
     return connection
 
 
+_MASK = (1 << SEQ_BITS) - 1
 # Damage may have given a value another type; a checksum then tells what it is worth.
-_ROWS = """SELECT CAST(seq AS INTEGER), CAST(epoch AS INTEGER),
-    coalesce(CAST(body AS BLOB), x''), CAST(crc AS INTEGER) FROM events
-    WHERE run_id = ? AND seq > ? ORDER BY seq"""
-_END = "SELECT CAST(last_seq AS INTEGER) FROM runs WHERE run_id = ?"
-_EPOCH = "SELECT CAST(epoch AS INTEGER) FROM events WHERE run_id = ? AND seq = ?"
-_SUMMARIES = """SELECT CAST(run_id AS TEXT), CAST(agent_id AS TEXT), CAST(status AS TEXT),
-    CAST(started_at AS REAL), CAST(updated_at AS REAL), CAST(last_seq AS INTEGER),
-    CAST(request AS TEXT), CAST(parent_run_id AS TEXT)
-    FROM runs WHERE last_seq > 0 AND (?1 IS NULL OR status = ?1)
-    ORDER BY started_at DESC, rowid DESC"""
+_ROWS = f"""SELECT CAST(id AS INTEGER) & {_MASK}, CAST(epoch AS INTEGER), CAST(kind AS BLOB),
+    CAST(time AS INTEGER), CAST(call_id AS BLOB), coalesce(CAST(body AS BLOB), x''),
+    CAST(crc AS INTEGER) FROM events WHERE id > ? AND id <= ? ORDER BY id"""
+_NUMBER = "SELECT run_no FROM runs WHERE run_id = ?"
+_ANY_NUMBER = "SELECT 1 FROM runs NOT INDEXED WHERE run_id = ?"
+_END = "SELECT CAST(last_seq AS INTEGER) FROM runs WHERE run_no = ?"
+_LAST_KEY = f"SELECT coalesce(max(id) & {_MASK}, 0) FROM events WHERE id BETWEEN ? AND ?"
+_EPOCH = "SELECT CAST(epoch AS INTEGER) FROM events WHERE id = ?"
+_RANGE = f"BETWEEN run_no << {SEQ_BITS} AND (run_no << {SEQ_BITS}) | {_MASK}"
+_SUMMARIES = f"""SELECT CAST(run_id AS TEXT), CAST(agent_id AS TEXT), CAST(status AS TEXT),
+    CAST(started_at AS INTEGER), (SELECT CAST(time AS INTEGER) FROM events
+        WHERE id {_RANGE} AND time IS NOT NULL ORDER BY id DESC LIMIT 1),
+    coalesce((SELECT max(id) & {_MASK} FROM events WHERE id {_RANGE}), 0),
+    CAST(request AS TEXT), CAST(parent_run_id AS TEXT), CAST(context_id AS TEXT)
+    FROM runs WHERE last_seq > 0"""
 
 
 class EventPage(NamedTuple):
     """Some events of a run in order.
 
     Attributes:
-        bodies: The events as JSON.
+        entries: The events.
         last: Seq of the last one; where there is none, what was asked for.
         more: Whether there may be more after them.
         fault: What is wrong with the next one, "" if nothing.
     """
 
-    bodies: list[bytes]
+    entries: list[Entry]
     last: int
     more: bool
     fault: str
@@ -143,21 +153,52 @@ class Scan(NamedTuple):
     damage: Damage | None
 
 
-class _Row(NamedTuple):
-    """A row as it is in the file, which may hold anything where it is damaged."""
+_Row: TypeAlias = tuple[int, int, bytes, int | None, bytes | None, bytes, int]
 
-    seq: int
-    epoch: int
-    body: bytes
-    crc: int
 
-    def fault(self, run_id: str, expected: int) -> str:
-        """What is wrong with it, "" if nothing."""
-        if self.seq != expected:
-            return f"event {expected} is missing"
-        if self.crc != checksum(run_id, self.seq, self.epoch, self.body):
-            return f"the checksum of event {expected} is wrong"
-        return ""
+def _entry_of(run_id: str, row: _Row) -> Entry:
+    """The event of a row, which may hold anything where it is damaged."""
+    seq, epoch, kind, time, call_id, body, _crc = row
+    return Entry(
+        run_id,
+        seq,
+        epoch,
+        (kind or b"").decode(errors="surrogateescape"),
+        time,
+        None if call_id is None else call_id.decode(errors="surrogateescape"),
+        body,
+    )
+
+
+def _fault(row: _Row, entry: Entry, expected: int) -> str:
+    """What is wrong with a row, "" if nothing."""
+    if entry.seq != expected:
+        return f"event {expected} is missing"
+    if row[-1] != checksum(entry):
+        return f"the checksum of event {expected} is wrong"
+    return ""
+
+
+def number_of(connection: sqlite3.Connection, run_id: str) -> int | None:
+    """The run's number in this file, None if it is not there.
+
+    Raises:
+        JournalError: It is there, but the index of the runs does not have it.
+    """
+    row = connection.execute(_NUMBER, (run_id,)).fetchone()
+    if row is not None:
+        return int(row[0])
+    if connection.execute(_ANY_NUMBER, (run_id,)).fetchone() is not None:
+        raise JournalError(
+            f"the index of runs is damaged: it does not have {run_id}, which is there",
+            run_id=run_id,
+        )
+    return None
+
+
+def keys_of(run_no: int) -> tuple[int, int]:
+    """Between which keys the events of a run stand; no event has the first one."""
+    return run_no << SEQ_BITS, (run_no << SEQ_BITS) | _MASK
 
 
 def read_page(connection: sqlite3.Connection, run_id: str, after: int, limit: int) -> EventPage:
@@ -165,40 +206,52 @@ def read_page(connection: sqlite3.Connection, run_id: str, after: int, limit: in
 
     Within a transaction, so that the rows and the list of runs are of one moment.
     """
-    bodies: list[bytes] = []
+    run_no = number_of(connection, run_id)
+    if run_no is None:
+        return EventPage([], after, False, "")
+    entries: list[Entry] = []
     last = after
-    rows = connection.execute(f"{_ROWS} LIMIT ?", (run_id, after, limit)).fetchall()
-    for row in map(_Row._make, rows):
-        if fault := row.fault(run_id, last + 1):
-            return EventPage(bodies, last, False, fault)
-        bodies.append(row.body)
+    start, end = keys_of(run_no)
+    query = (start | min(after, _MASK), end, limit)
+    rows: list[_Row] = connection.execute(f"{_ROWS} LIMIT ?", query).fetchall()
+    for row in rows:
+        entry = _entry_of(run_id, row)
+        if fault := _fault(row, entry, last + 1):
+            return EventPage(entries, last, False, fault)
+        entries.append(entry)
         last += 1
     if len(rows) == limit:
-        return EventPage(bodies, last, True, "")
-    fault = f"event {last + 1} is missing" if last_seq(connection, run_id) > last else ""
-    return EventPage(bodies, last, False, fault)
+        return EventPage(entries, last, True, "")
+    fault = f"event {last + 1} is missing" if _noted_end(connection, run_no) > last else ""
+    return EventPage(entries, last, False, fault)
 
 
-def read_bodies(connection: sqlite3.Connection, run_id: str) -> Iterator[bytes]:
-    """All events of a run as JSON, in order; it must not be damaged."""
-    for _seq, _epoch, body, _crc in connection.execute(_ROWS, (run_id, 0)):
-        yield body
+def read_entries(connection: sqlite3.Connection, run_id: str) -> Iterator[Entry]:
+    """All events of a run in order; it must not be damaged."""
+    run_no = number_of(connection, run_id)
+    if run_no is not None:
+        for row in connection.execute(_ROWS, keys_of(run_no)):
+            yield _entry_of(run_id, row)
 
 
 def scan_run(connection: sqlite3.Connection, run_id: str) -> Scan:
     """Check every event of a run."""
+    run_no = number_of(connection, run_id)
+    if run_no is None:
+        return Scan(0, 0, None)
     last = epoch = lost = 0
     fault = ""
     tail = True
-    for row in map(_Row._make, connection.execute(_ROWS, (run_id, 0))):
+    for row in connection.execute(_ROWS, keys_of(run_no)):
+        entry = _entry_of(run_id, row)
         if not fault:
-            fault = row.fault(run_id, last + 1)
+            fault = _fault(row, entry, last + 1)
             if not fault:
-                last, epoch = last + 1, max(epoch, row.epoch)
+                last, epoch = last + 1, max(epoch, entry.epoch)
                 continue
         lost += 1
-        tail = tail and bool(row.fault(run_id, row.seq))
-    missing = last_seq(connection, run_id) - last
+        tail = tail and bool(_fault(row, entry, entry.seq))
+    missing = _noted_end(connection, run_no) - last
     if not fault and missing > 0:
         fault, lost = f"event {last + 1} is missing", missing
     if not fault:
@@ -209,48 +262,87 @@ def scan_run(connection: sqlite3.Connection, run_id: str) -> Scan:
     )
 
 
-def last_seq(connection: sqlite3.Connection, run_id: str) -> int:
-    """Seq of the run's last event as the list of runs has it, 0 if it has none."""
-    row = connection.execute(_END, (run_id,)).fetchone()
+def _noted_end(connection: sqlite3.Connection, run_no: int) -> int:
+    """The seq that the list of runs has; that of the last session's beginning or end."""
+    row = connection.execute(_END, (run_no,)).fetchone()
     return row[0] or 0 if row else 0
+
+
+def last_seq(connection: sqlite3.Connection, run_id: str) -> int:
+    """Seq of the run's last event, 0 if it has none."""
+    run_no = number_of(connection, run_id)
+    if run_no is None:
+        return 0
+    (last,) = connection.execute(_LAST_KEY, keys_of(run_no)).fetchone()
+    return last or 0
 
 
 def epoch_of(connection: sqlite3.Connection, run_id: str, seq: int) -> int:
     """The epoch under which an event was appended; 0 for one that is not there."""
-    row = connection.execute(_EPOCH, (run_id, seq)).fetchone()
+    run_no = number_of(connection, run_id)
+    if run_no is None:
+        return 0
+    row = connection.execute(_EPOCH, ((run_no << SEQ_BITS) | seq,)).fetchone()
     return row[0] or 0 if row else 0
 
 
-def read_summaries(connection: sqlite3.Connection, status: str | None) -> list[RunSummary]:
-    """The runs that have events, newest first; only those of *status* where one is given."""
-    return [
-        RunSummary(
-            run_id=run_id,
-            agent_id=agent_id,
-            status=state,
-            started_at=from_unix(started_at),
-            updated_at=from_unix(updated_at),
-            events=events,
-            request=request,
-            parent_run_id=_parent_of(connection, run_id) if parent is None else parent,
-        )
-        for run_id, agent_id, state, started_at, updated_at, events, request, parent in (
-            connection.execute(_SUMMARIES, (status,)).fetchall()
-        )
-    ]
+def read_summaries(connection: sqlite3.Connection, wanted: RunQuery) -> list[RunSummary]:
+    """The runs that have events, newest first; only those that are *wanted*.
+
+    Raises:
+        Misuse: The run that they should come before is not there.
+    """
+    conditions: list[str] = []
+    values: list[object] = []
+
+    def add(condition: str, *given: object) -> None:
+        conditions.append(condition)
+        values.extend(given)
+
+    if wanted.status is not None:
+        add("status = ?", wanted.status)
+    if wanted.run_id:
+        add("run_id = ?", wanted.run_id)
+    if wanted.prefix:
+        # Between two texts, for only so the index is used.
+        add("run_id >= ? AND run_id < ?", wanted.prefix, f"{wanted.prefix}\U0010ffff")
+    if wanted.context_id:
+        add("context_id <> '' AND context_id = ?", wanted.context_id)
+    if wanted.parent_run_id:
+        add("parent_run_id <> '' AND parent_run_id = ?", wanted.parent_run_id)
+    elif wanted.parent_run_id is not None:
+        add("+parent_run_id = ''")
+    if wanted.before:
+        add("(started_at, run_no) < (?, ?)", *_place_in_list(connection, wanted.before))
+    query = " AND ".join((_SUMMARIES, *conditions)) + " ORDER BY started_at DESC, run_no DESC"
+    if wanted.limit is not None:
+        query += " LIMIT ?"
+        values.append(wanted.limit)
+    return [_summary(row) for row in connection.execute(query, values).fetchall()]
 
 
-def _parent_of(connection: sqlite3.Connection, run_id: str) -> str:
-    """The run that started one which was begun by an earlier version, which did not note it."""
-    page = read_page(connection, run_id, 0, 1)
-    if not page.bodies:
-        return ""
-    try:
-        first = decode_event(page.bodies[0])
-    except Misuse:
-        # Of another version: the list is there all the same.
-        return ""
-    return first.parent_run_id if isinstance(first, RunStarted) else ""
+def _place_in_list(connection: sqlite3.Connection, run_id: str) -> tuple[int, int]:
+    row = connection.execute(
+        "SELECT started_at, run_no FROM runs WHERE run_id = ?", (run_id,)
+    ).fetchone()
+    if row is None:
+        raise no_such_page(run_id)
+    return row
+
+
+def _summary(row: Any) -> RunSummary:
+    run_id, agent_id, status, started_at, updated_at, events, request, parent, context_id = row
+    return RunSummary(
+        run_id=run_id,
+        agent_id=agent_id,
+        status=status,
+        started_at=None if started_at == NEVER else from_micros(started_at),
+        updated_at=from_micros(updated_at),
+        events=events,
+        request=request,
+        parent_run_id=parent,
+        context_id=context_id,
+    )
 
 
 _INSERT = """INSERT INTO artifacts
@@ -273,8 +365,8 @@ def export_run(connection: sqlite3.Connection, run_id: str, path: str) -> int:
         raise damage_error(scan.damage)
     count = "SELECT count(*) FROM artifacts WHERE run_id = ?"
     (artifacts,) = connection.execute(count, (run_id,)).fetchone()
-    bodies = read_bodies(connection, run_id)
-    run = Exported(run_id, scan.last_seq, bodies, artifacts, _read_artifacts(connection, run_id))
+    lines = map(line_of, read_entries(connection, run_id))
+    run = ExportedRun(run_id, scan.last_seq, lines, artifacts, _read_artifacts(connection, run_id))
     return write_lines(path, run)
 
 
@@ -285,24 +377,21 @@ def import_run(connection: sqlite3.Connection, path: str) -> str:
         Misuse: *path* cannot be read.
         JournalError: A line is damaged, or the run is there already.
     """
-    run_id, epoch, last = "", 0, 0
+    run_id, run_no, epoch = "", 0, 0
     entries: list[Entry] = []
     for line in read_lines(path):
         if isinstance(line, StoredArtifact):
             insert_artifact(connection, line)
             continue
         if not run_id:
-            run_id = line.run_id
-            epoch = _make_room(connection, run_id)
-        last = line.seq
-        entries.append(line._replace(epoch=epoch))
+            run_id = line.entry.run_id
+            run_no, epoch = _make_room(connection, run_id)
+        entries.append(line.entry._replace(epoch=epoch))
         if len(entries) == _CHUNK:
-            insert_entries(connection, entries)
+            insert_entries(connection, run_no, entries)
             entries = []
-    insert_entries(connection, entries)
-    end = """UPDATE runs SET last_seq = ?1,
-        updated_at = (SELECT max(time) FROM events WHERE run_id = ?2) WHERE run_id = ?2"""
-    connection.execute(end, (last, run_id))
+    if entries:
+        insert_entries(connection, run_no, entries)
     return run_id
 
 
@@ -326,16 +415,16 @@ def insert_artifact(connection: sqlite3.Connection, artifact: StoredArtifact) ->
     )
 
 
-def _make_room(connection: sqlite3.Connection, run_id: str) -> int:
-    """Make the run's line in the list of runs; returns the epoch of its events."""
-    known = connection.execute("SELECT epoch FROM runs WHERE run_id = ?", (run_id,)).fetchone()
-    events = connection.execute("SELECT 1 FROM events WHERE run_id = ? LIMIT 1", (run_id,))
-    if events.fetchone() is not None:
-        raise JournalError(f"run {run_id} is in the journal already", run_id=run_id)
-    if known is not None:
-        return int(known[0])
-    connection.execute("INSERT INTO runs (run_id) VALUES (?)", (run_id,))
-    return 0
+def _make_room(connection: sqlite3.Connection, run_id: str) -> tuple[int, int]:
+    """Make the run's line in the list of runs; returns its number and the epoch of its events."""
+    known = connection.execute("SELECT run_no, epoch FROM runs WHERE run_id = ?", (run_id,))
+    row = known.fetchone()
+    if row is None:
+        added = connection.execute("INSERT INTO runs (run_id) VALUES (?)", (run_id,))
+        return added.lastrowid or 0, 0
+    if last_seq(connection, run_id):
+        raise already_there(run_id)
+    return row
 
 
 def _read_artifacts(connection: sqlite3.Connection, run_id: str) -> Iterator[StoredArtifact]:

@@ -34,8 +34,8 @@ _LEFT_BEHIND = """WITH RECURSIVE way(run_id, outer) AS (
     )
     SELECT way.run_id FROM way JOIN runs AS r ON r.run_id = way.outer
     WHERE r.status NOT IN ('running', 'input_required')"""
-# What waits for people goes on reading its artifacts. Rows of an earlier version have no time.
-_ENDED = f"""SELECT a.id, a.size_bytes, coalesce(a.stored_at, r.updated_at)
+# What waits for people goes on reading its artifacts.
+_ENDED = f"""SELECT a.id, a.size_bytes, a.stored_at
     FROM artifacts AS a LEFT JOIN runs AS r ON r.run_id = a.run_id
     WHERE (coalesce(r.status, '') NOT IN ('running', 'input_required')
         OR (?2 AND a.run_id IN ({_LEFT_BEHIND})))

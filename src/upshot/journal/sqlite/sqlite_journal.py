@@ -7,26 +7,28 @@ import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from os import PathLike, fspath
 from typing import TypeVar
 
 import upshot.journal.sqlite.queries as stored
-from upshot.contract.events import Event, RunSettled
+from upshot.contract.events import Event
 from upshot.contract.protocols import RunSummary
 from upshot.errors import JournalError
 from upshot.journal.event_codec import (
     Damage,
     Entry,
     damage_error,
-    decode_event,
     epoch_error,
     gap_error,
     logger,
+    read_event,
     stamp_of,
     to_entry,
 )
 from upshot.journal.lease_holder import LeaseHolder, held_error
+from upshot.journal.run_list import RemovedRuns, RunQuery, check_removal
 from upshot.journal.sqlite.leases import (
     Lease,
     Taking,
@@ -36,8 +38,9 @@ from upshot.journal.sqlite.leases import (
     release_runs,
 )
 from upshot.journal.sqlite.queries import Reader, export_run, import_run
+from upshot.journal.sqlite.removal import remove_runs
 from upshot.journal.sqlite.sqlite_artifacts import SqliteArtifactStore
-from upshot.journal.sqlite.tables import FILE_ERRORS, forks
+from upshot.journal.sqlite.tables import FILE_ERRORS, forks, is_read_only, open_to_read
 from upshot.journal.sqlite.writer import Writer
 
 __all__ = ["SqliteJournal"]
@@ -81,8 +84,11 @@ class SqliteJournal:
         artifacts: The store of large outputs, in the same file.
     """
 
-    def __init__(self, path: str, writer: Writer, reader: Reader) -> None:
+    def __init__(
+        self, path: str, writer: Writer, reader: Reader, *, read_only: bool = False
+    ) -> None:
         self.path = path
+        self._is_read_only = read_only
         self.artifacts: SqliteArtifactStore = SqliteArtifactStore(self)
         self._writer = writer
         self._reader = reader
@@ -98,12 +104,16 @@ class SqliteJournal:
         return f"SqliteJournal({self.path!r}{', closed' if self._closed else ''})"
 
     @classmethod
-    async def open(cls, path: str | PathLike[str], *, create: bool = True) -> SqliteJournal:
+    async def open(
+        cls, path: str | PathLike[str], *, create: bool = True, read_only: bool = False
+    ) -> SqliteJournal:
         """Open the journal at *path*.
 
         Args:
             path: A file; one that is not there yet becomes a journal, with mode 0600.
             create: Whether it may be made; if not, a missing file is misuse.
+            read_only: Whether to take nothing. A file that may not be written, as on a read-only
+                file system, is opened so anyway.
 
         Raises:
             Misuse: *path* is no place for a journal, or holds something else.
@@ -111,6 +121,14 @@ class SqliteJournal:
         """
         name = os.path.abspath(str(path))
         writer = Writer(name)
+        if read_only or is_read_only(name):
+            journal = cls(name, writer, Reader(name, open_to_read), read_only=True)
+            try:
+                await journal.read(lambda connection: None)
+            except BaseException:
+                await journal.aclose()
+                raise
+            return journal
         await writer.open(create=create)
         return cls(name, writer, Reader(name))
 
@@ -118,6 +136,11 @@ class SqliteJournal:
     def usable(self) -> bool:
         """Whether it is open and could write all that it was given."""
         return not self._closed and self._writer.broken is None
+
+    @property
+    def _is_writing(self) -> bool:
+        """Whether there is a thread that writes."""
+        return self.usable and not self._is_read_only
 
     async def claim(self, run_id: str, *, cut: bool = False) -> int:
         """Take the run: returns the new epoch; appends with an older one fail from now on.
@@ -267,7 +290,7 @@ class SqliteJournal:
         else:
             taking.kept.append(entry)
         hold.last_seq = seq
-        hold.settled = isinstance(event, RunSettled)
+        hold.settled = entry.change is not None and entry.change.is_end
 
     async def durable(self, run_id: str, seq: int, *, epoch: int | None = None) -> None:
         """Wait until every event of the run up to *seq* is safe on disk.
@@ -312,8 +335,8 @@ class SqliteJournal:
         while more:
             page = await self._page(run_id, last)
             last, more = page.last, page.more
-            for body in page.bodies:
-                yield decode_event(body)
+            for entry in page.entries:
+                yield read_event(entry)
             if page.fault:
                 await self._tell(run_id)
 
@@ -330,10 +353,67 @@ class SqliteJournal:
         scan = await self.read(lambda connection: stored.scan_run(connection, run_id))
         return scan.damage or self._cuts.get(run_id)
 
-    async def runs(self, status: str | None = None) -> Sequence[RunSummary]:
-        """The runs, newest first; only those of *status* where one is given."""
+    async def runs(
+        self,
+        status: str | None = None,
+        *,
+        limit: int | None = None,
+        before: str = "",
+        context_id: str = "",
+        parent_run_id: str | None = None,
+        run_id: str = "",
+        prefix: str = "",
+    ) -> Sequence[RunSummary]:
+        """The runs, newest first by the time they started.
+
+        Args:
+            status: Only those of this status.
+            limit: At most so many, from 1; None gives all.
+            before: Only those further down than this run: the last one of the page before.
+            context_id: Only those of this conversation.
+            parent_run_id: Only those that this run started; "" gives root runs.
+            run_id: Only this run.
+            prefix: Only those whose id begins so.
+
+        Raises:
+            Misuse: *limit* is no number of runs, or there is no run *before*.
+        """
+        wanted = RunQuery(status, limit, before, context_id, parent_run_id, run_id, prefix)
+        wanted.check()
         await self.flush()
-        return await self.read(lambda connection: stored.read_summaries(connection, status))
+        return await self.read(lambda connection: stored.read_summaries(connection, wanted))
+
+    async def remove_runs(
+        self,
+        run_ids: Sequence[str] = (),
+        *,
+        ended_before: datetime | None = None,
+        dry_run: bool = False,
+    ) -> RemovedRuns:
+        """Remove runs with all that they started, and their artifacts.
+
+        The file keeps its size, and new events take the room; SQLite's ``VACUUM`` makes it smaller.
+
+        Args:
+            run_ids: These runs, whether they have ended or not.
+            ended_before: All root runs that ended before this, timezone-aware; those that a fork
+                still reads stay, and are named.
+            dry_run: Only tell what would be removed.
+
+        Raises:
+            Misuse: Nothing is named, or both are; a run that is named is not there, is being
+                worked on, or is still read by its parent or a fork.
+            JournalError: The journal is damaged or closed.
+        """
+        check_removal(run_ids, ended_before)
+        removed = await self.write(
+            lambda connection: remove_runs(connection, run_ids, ended_before, dry_run=dry_run)
+        )
+        if not dry_run:
+            for run_id in removed.run_ids:
+                self._holds.pop(run_id, None)
+                self._writer.written.pop(run_id, None)
+        return removed
 
     async def export(self, run_id: str, path: str | PathLike[str]) -> int:
         """Write a run with its artifacts as JSON lines; returns how many events.
@@ -372,14 +452,15 @@ class SqliteJournal:
             self.release(run_id, hold.epoch)
         self._closed = True
         await self._reader.aclose()
-        await self._writer.aclose()
+        if not self._is_read_only:
+            await self._writer.aclose()
 
     async def flush(self) -> None:
         """Wait until what was appended is written, as far as it can be."""
         for taking in tuple(self._takings.values()):
             if taking.kept:
                 await taking.ended.wait()
-        if self.usable:
+        if self._is_writing:
             await self._writer.flush()
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -429,6 +510,8 @@ class SqliteJournal:
         if self._closed:
             raise JournalError(f"the journal {self.path} is closed")
         self._check_process()
+        if self._is_read_only:
+            raise JournalError(f"the journal {self.path} may not be written: it is read-only")
         failure = self._writer.broken or self._writer.failed.get(run_id)
         if failure is not None:
             raise JournalError(str(failure), run_id=run_id, seq=failure.seq) from failure

@@ -17,19 +17,25 @@ import threading
 import time
 from collections import Counter
 from typing import TypeAlias
+from urllib.parse import quote
 
 from upshot.errors import JournalError, Misuse
+from upshot.journal.event_codec import FORMAT
+from upshot.journal.sqlite.file_lock import FileLock
 
 __all__ = [
     "Database",
     "FILE_ERRORS",
     "Identity",
-    "SCHEMA_VERSION",
+    "NEVER",
+    "SEQ_BITS",
     "forks",
     "identity_of",
+    "is_read_only",
     "keep_open",
     "let_go",
     "open_database",
+    "open_to_read",
     "peek",
 ]
 
@@ -89,6 +95,13 @@ def identity_of(path: str) -> Identity | None:
         return None
 
 
+def _changed_at(folder: str) -> int | None:
+    try:
+        return os.stat(folder).st_mtime_ns
+    except OSError:
+        return None
+
+
 def forks() -> int:
     """How often this process was forked from another one, it and those before it."""
     return _forks
@@ -109,39 +122,51 @@ def _after_fork() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
-SCHEMA_VERSION = 1
 # What sqlite3 raises of a damaged file: its message may quote bytes that are no text.
 FILE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _APPLICATION_ID = int.from_bytes(b"upst")
 _MAGIC = b"SQLite format 3\x00"
 _BUSY_S = 30.0
 _FILE_MODE = 0o600
+_TICK_NS = 2_000_000_000
+# Below it in the key of an event stands its seq, above it the number of its run.
+SEQ_BITS = 32
+NEVER = -(1 << 62)
+"""Stands for the start of a run that has none, so that the index holds every run."""
 
 _TABLES = (
     """CREATE TABLE runs (
-        run_id TEXT PRIMARY KEY,
+        run_no INTEGER PRIMARY KEY,
+        run_id TEXT NOT NULL UNIQUE,
         agent_id TEXT NOT NULL DEFAULT '',
         status TEXT NOT NULL DEFAULT 'running',
         epoch INTEGER NOT NULL DEFAULT 0,
         last_seq INTEGER NOT NULL DEFAULT 0,
-        lease_until REAL,
-        wake_at REAL,
-        started_at REAL,
-        updated_at REAL,
+        started_at INTEGER NOT NULL DEFAULT {NEVER},
         request TEXT NOT NULL DEFAULT '',
-        holder TEXT,
-        parent_run_id TEXT
-    )""",
-    """CREATE TABLE events (
+        parent_run_id TEXT NOT NULL DEFAULT '',
+        context_id TEXT NOT NULL DEFAULT '',
+        holder TEXT
+    )""".replace("{NEVER}", str(NEVER)),
+    "CREATE INDEX runs_by_start ON runs (started_at)",
+    "CREATE INDEX runs_by_status ON runs (status, started_at)",
+    "CREATE INDEX runs_of_context ON runs (context_id, started_at) WHERE context_id <> ''",
+    "CREATE INDEX runs_of_parent ON runs (parent_run_id, started_at) WHERE parent_run_id <> ''",
+    "CREATE INDEX runs_held ON runs (run_no) WHERE holder IS NOT NULL",
+    """CREATE TABLE forks (
+        origin_run_id TEXT NOT NULL,
         run_id TEXT NOT NULL,
-        seq INTEGER NOT NULL,
+        PRIMARY KEY (origin_run_id, run_id)
+    ) WITHOUT ROWID""",
+    # One tree on one whole number: an append touches the page at the end of its run and no index.
+    """CREATE TABLE events (
+        id INTEGER PRIMARY KEY,
         epoch INTEGER NOT NULL,
         kind TEXT NOT NULL,
-        time REAL,
-        call_id TEXT NOT NULL,
+        time INTEGER,
+        call_id TEXT,
         body BLOB NOT NULL,
-        crc INTEGER NOT NULL,
-        PRIMARY KEY (run_id, seq)
+        crc INTEGER NOT NULL
     )""",
     """CREATE TABLE artifacts (
         id TEXT PRIMARY KEY,
@@ -153,17 +178,11 @@ _TABLES = (
         lines INTEGER,
         data BLOB NOT NULL,
         summary TEXT NOT NULL,
-        stored_at REAL
+        stored_at REAL NOT NULL
     )""",
     "CREATE INDEX artifacts_of_run ON artifacts (run_id)",
     f"PRAGMA application_id = {_APPLICATION_ID}",
-    f"PRAGMA user_version = {SCHEMA_VERSION}",
-)
-# Columns that came after the first version, all nullable.
-_LATER_COLUMNS = (
-    ("artifacts", "stored_at", "REAL"),
-    ("runs", "holder", "TEXT"),
-    ("runs", "parent_run_id", "TEXT"),
+    f"PRAGMA user_version = {FORMAT}",
 )
 
 
@@ -172,7 +191,9 @@ class Database(sqlite3.Connection):
 
     path: str
     file: Identity
+    turn: FileLock
     _log: Identity | None = None
+    _folder_changed: int | None = None
 
     def check_place(self) -> None:
         """Raise where what was just committed stands in a file that nobody will find.
@@ -180,6 +201,10 @@ class Database(sqlite3.Connection):
         Raises:
             JournalError: The file, or the write-ahead log beside it, was deleted or replaced.
         """
+        # A file cannot go without a change of its folder, which is one look in place of two.
+        changed = _changed_at(os.path.dirname(self.path))
+        if changed is not None and changed == self._folder_changed:
+            return
         log = identity_of(f"{self.path}-wal")
         self._log = self._log or log
         if identity_of(self.path) != self.file or log != self._log:
@@ -187,10 +212,14 @@ class Database(sqlite3.Connection):
                 f"the journal {self.path} was deleted or replaced while it was in use: what was "
                 "logged since is lost"
             )
+        # Another change within the same tick of the file system's clock would not be seen.
+        is_past = changed is not None and changed < time.time_ns() - _TICK_NS
+        self._folder_changed = changed if is_past else None
 
     def close(self) -> None:
         """Close the file."""
         super().close()
+        self.turn.close()
         let_go(self.file)
 
 
@@ -219,6 +248,49 @@ def open_database(path: str, *, create: bool = True) -> Database:
             os.remove(path)
 
 
+def is_read_only(path: str) -> bool:
+    """Whether there is a file that may not be written, as on a read-only file system."""
+    return os.path.isfile(path) and not os.access(path, os.W_OK)
+
+
+def open_to_read(path: str) -> sqlite3.Connection:
+    """Open a journal that may not be written.
+
+    Raises:
+        Misuse: *path* is not a journal.
+        JournalError: The file is damaged, of another format, or the log beside it cannot be used.
+    """
+    _look_at(path, create=False)
+    url = f"file:{quote(path)}"
+    try:
+        try:
+            return _connect_to_read(f"{url}?mode=ro", path)
+        except sqlite3.OperationalError:
+            log = f"{path}-wal"
+            if os.path.exists(log) and os.path.getsize(log):
+                raise
+            # SQLite wants to make its files beside the journal, unless nobody can change that.
+            return _connect_to_read(f"{url}?immutable=1", path)
+    except FILE_ERRORS as error:
+        raise JournalError(
+            f"the journal {path} cannot be read where it may not be written: {error}; copy it to "
+            "another folder, with the files beside it"
+        ) from error
+
+
+def _connect_to_read(url: str, path: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        url, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
+    )
+    try:
+        if _is_fresh(connection, path):
+            raise Misuse(f"{path} is no journal: it has no tables")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
 def _look_at(path: str, *, create: bool) -> bool:
     """Refuse what can be no journal; returns whether the file was made here."""
     try:
@@ -231,8 +303,6 @@ def _look_at(path: str, *, create: bool) -> bool:
             raise Misuse(f"{path} is no journal: it is empty")
         if head and head != _MAGIC:
             raise Misuse(f"{path} is no journal: it is not an SQLite database")
-        if not os.access(path, os.W_OK):
-            raise JournalError(f"the journal {path} cannot be opened: it may not be written")
     except OSError as error:
         raise JournalError(f"the journal {path} cannot be opened: {error.strerror}") from error
     except ValueError as error:
@@ -269,6 +339,7 @@ def _open_counts(path: str, *, create: bool) -> Database:
         let_go(file)
         raise
     connection.path, connection.file = path, file
+    connection.turn = FileLock(f"{path}-lock")
     try:
         _prepare(connection, path, create=create)
     except BaseException:
@@ -286,8 +357,9 @@ def _prepare(connection: sqlite3.Connection, path: str, *, create: bool) -> None
         raise Misuse(f"{path} is no journal: it has no tables")
     _use_wal(connection, path)
     connection.execute("PRAGMA synchronous = FULL")
+    # What is removed is gone from the file, and salvage does not find it again.
+    connection.execute("PRAGMA secure_delete = ON")
     if not fresh:
-        _add_columns(connection)
         return
     connection.execute("BEGIN IMMEDIATE")
     # Another process may have been faster.
@@ -297,32 +369,14 @@ def _prepare(connection: sqlite3.Connection, path: str, *, create: bool) -> None
     connection.execute("COMMIT")
 
 
-def _add_columns(connection: sqlite3.Connection) -> None:
-    """Bring tables of an earlier version up to date; that version can still use them."""
-    for table, column, kind in _LATER_COLUMNS:
-        with_it = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
-        if column in with_it:
-            continue
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
-        except sqlite3.OperationalError as error:
-            # Another process may have been faster.
-            connection.execute("ROLLBACK")
-            if "duplicate column" not in str(error):
-                raise
-        else:
-            connection.execute("COMMIT")
-
-
 def _is_fresh(connection: sqlite3.Connection, path: str) -> bool:
     owner = _pragma(connection, "application_id")
     version = _pragma(connection, "user_version")
     if owner == _APPLICATION_ID:
-        if version > SCHEMA_VERSION:
+        if version != FORMAT:
             raise JournalError(
-                f"the journal {path} was written by a newer version of upshot: its form is "
-                f"{version}, and this version reads forms up to {SCHEMA_VERSION}"
+                f"the journal {path} is of format {version}, and this version of upshot reads "
+                f"format {FORMAT}: use the version that wrote it, or another file"
             )
         return False
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()

@@ -11,24 +11,62 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from upshot.errors import JournalError
-from upshot.journal.event_codec import RUNNING, Entry, checksum, epoch_error, gap_error, logger
-from upshot.journal.sqlite.tables import Database, open_database
+from upshot.journal.event_codec import (
+    Entry,
+    checksum,
+    epoch_error,
+    gap_error,
+    logger,
+    to_micros,
+)
+from upshot.journal.sqlite.tables import SEQ_BITS, Database, open_database
+from upshot.state.summary import RUNNING
 
-__all__ = ["Batch", "Item", "Job", "Worker", "Writer", "insert_entries", "resolve"]
+__all__ = [
+    "Batch",
+    "Item",
+    "Job",
+    "RunEnd",
+    "Worker",
+    "Writer",
+    "insert_entries",
+    "note_changes",
+    "resolve",
+]
 
-_ADVANCE = """UPDATE runs SET last_seq = ?, updated_at = coalesce(?, updated_at)
-    WHERE run_id = ? AND epoch = ? AND last_seq = ?"""
-_BEGIN_RUN = "INSERT INTO runs (run_id, epoch, last_seq, updated_at) VALUES (?, 0, ?, ?)"
+_MASK = (1 << SEQ_BITS) - 1
+_END = f"""SELECT run_no, epoch, coalesce((SELECT max(id) & {_MASK} FROM events
+        WHERE id BETWEEN run_no << {SEQ_BITS} AND (run_no << {SEQ_BITS}) | {_MASK}), 0)
+    FROM runs WHERE run_id = ?"""
+_BEGIN_RUN = "INSERT INTO runs (run_id) VALUES (?)"
+# The epoch is compared by the statement that writes: each further one costs the loop a turn of the
+# interpreter's lock. The id is compared too, for the number of a removed run is given out again.
+_INSERT = """INSERT INTO events (id, epoch, kind, time, call_id, body, crc)
+    SELECT ?, ?, ?, ?, ?, ?, ? FROM runs WHERE run_no = ? AND run_id = ? AND epoch = ?"""
+_LISTED = "UPDATE runs SET last_seq = ? WHERE run_no = ?"
 # Who settles a run does not work on it any more.
-_NOTE = f"""UPDATE runs SET status = ?1, agent_id = coalesce(?2, agent_id),
-    started_at = coalesce(?3, started_at), request = coalesce(?4, request),
-    parent_run_id = coalesce(?5, parent_run_id),
-    holder = CASE WHEN ?1 = '{RUNNING}' THEN holder END WHERE run_id = ?6"""
-_INSERT = """INSERT INTO events (run_id, seq, epoch, kind, time, call_id, body, crc)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+_CHANGE = f"""UPDATE runs SET status = ?1, agent_id = coalesce(?2, agent_id),
+    request = coalesce(?3, request), parent_run_id = coalesce(?4, parent_run_id),
+    context_id = coalesce(?5, context_id), started_at = coalesce(?6, started_at),
+    holder = CASE WHEN ?1 = '{RUNNING}' THEN holder END WHERE run_no = ?7"""
+_FORK = "INSERT OR IGNORE INTO forks (origin_run_id, run_id) VALUES (?, ?)"
+
+
+class RunEnd(NamedTuple):
+    """Where the log of a run ends.
+
+    Attributes:
+        run_no: The run's number in this file.
+        epoch: That of the last claim, 0 for none.
+        last_seq: Seq of the last event, 0 for none.
+    """
+
+    run_no: int
+    epoch: int
+    last_seq: int
 
 
 @dataclass(slots=True, eq=False)
@@ -53,14 +91,16 @@ class Batch:
 
     Args:
         connection: Not within a transaction.
+        ends: What is known of the runs from the batches before; kept up to date.
 
     Attributes:
         written: The last seq written, by run.
         failed: Why nothing was written, by run.
     """
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, ends: dict[str, RunEnd]) -> None:
         self._connection = connection
+        self._ends = ends
         self._groups: dict[str, list[Entry]] = {}
         self._settled: list[tuple[Job, Any, Exception | None]] = []
         self.written: dict[str, int] = {}
@@ -90,6 +130,7 @@ class Batch:
             self._flush()
             connection.execute("COMMIT")
         except BaseException:
+            self._ends.clear()
             if connection.in_transaction:
                 with contextlib.suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
@@ -103,12 +144,49 @@ class Batch:
     def _flush(self) -> None:
         groups, self._groups = self._groups, {}
         for run_id, entries in groups.items():
-            error = _advance(self._connection, run_id, entries)
+            error = self._append(run_id, entries)
             if error is None:
                 self.written[run_id] = entries[-1].seq
-                insert_entries(self._connection, entries)
             else:
                 self.failed.setdefault(run_id, error)
+
+    def _append(self, run_id: str, entries: list[Entry]) -> JournalError | None:
+        """Write the entries of one run; returns why not where they do not fit."""
+        first, last = entries[0], entries[-1]
+        for place, entry in enumerate(entries, first.seq):
+            if entry.seq != place:
+                return gap_error(run_id, entry.seq, place - 1)
+            if entry.epoch != first.epoch:
+                epochs = sorted((entry.epoch, first.epoch))
+                return epoch_error(run_id, *epochs)
+        end = self._ends.get(run_id)
+        if end is None or end.epoch != first.epoch:
+            end = self._find_end(run_id, first.epoch)
+        if (error := _misfit(run_id, first, end)) is not None:
+            return error
+        try:
+            is_written = insert_entries(self._connection, end.run_no, entries)
+        except sqlite3.IntegrityError:
+            # Another journal appended under the same epoch. The first key is taken, so nothing of
+            # the run was written.
+            is_written = False
+        if not is_written:
+            self._ends.pop(run_id, None)
+            found = self._find_end(run_id, first.epoch)
+            return _misfit(run_id, first, found) or gap_error(run_id, first.seq, found.last_seq)
+        # Several journals may append to a run that nobody claimed.
+        if first.epoch and not (last.change is not None and last.change.is_end):
+            self._ends[run_id] = RunEnd(end.run_no, end.epoch, last.seq)
+        else:
+            self._ends.pop(run_id, None)
+        return None
+
+    def _find_end(self, run_id: str, epoch: int) -> RunEnd:
+        row = self._connection.execute(_END, (run_id,)).fetchone()
+        if row is None and not epoch:
+            # A run that nobody claimed begins with its first event.
+            row = (self._connection.execute(_BEGIN_RUN, (run_id,)).lastrowid, 0, 0)
+        return RunEnd._make(row or (0, 0, 0))
 
     def _do(self, job: Job) -> None:
         self._connection.execute("SAVEPOINT job")
@@ -122,45 +200,55 @@ class Batch:
         self._settled.append((job, result, failure))
 
 
-def insert_entries(connection: sqlite3.Connection, entries: Iterable[Entry]) -> None:
-    """Write *entries* and what they change in the list of runs; their runs must be there."""
-    notes: list[tuple[object, ...]] = []
-
-    def rows() -> Iterable[tuple[object, ...]]:
-        for entry in entries:
-            if entry.note is not None:
-                notes.append((*entry.note, entry.run_id))
-            run_id, seq, epoch, body = entry.run_id, entry.seq, entry.epoch, entry.body
-            yield (*entry[:7], checksum(run_id, seq, epoch, body))
-
-    connection.executemany(_INSERT, rows())
-    if notes:
-        connection.executemany(_NOTE, notes)
-
-
-def _advance(
-    connection: sqlite3.Connection, run_id: str, entries: list[Entry]
-) -> JournalError | None:
-    """Move the run's end to the last of *entries*; returns why not where they do not fit."""
-    first, last = entries[0], entries[-1]
-    for place, entry in enumerate(entries, first.seq):
-        if entry.seq != place:
-            return gap_error(run_id, entry.seq, place - 1)
-        if entry.epoch != first.epoch:
-            return epoch_error(run_id, min(entry.epoch, first.epoch), max(entry.epoch, first.epoch))
-    # Checked and changed by one statement, for each costs the loop a turn of the lock.
-    moved = (last.seq, last.time, run_id, first.epoch, first.seq - 1)
-    if connection.execute(_ADVANCE, moved).rowcount:
-        return None
-    # Why it did not fit is looked up only here; a run that nobody claimed has no row yet.
-    row = connection.execute("SELECT epoch, last_seq FROM runs WHERE run_id = ?", (run_id,))
-    epoch, last_seq = row.fetchone() or (None, 0)
-    if (epoch or 0) != first.epoch:
-        return epoch_error(run_id, first.epoch, epoch or 0, last_seq)
-    if first.seq != last_seq + 1:
-        return gap_error(run_id, first.seq, last_seq)
-    connection.execute(_BEGIN_RUN, (run_id, last.seq, last.time))
+def _misfit(run_id: str, first: Entry, end: RunEnd) -> JournalError | None:
+    """Why a run that ends there cannot go on with *first*, None if it can."""
+    if end.epoch != first.epoch:
+        return epoch_error(run_id, first.epoch, end.epoch, end.last_seq)
+    if first.seq != end.last_seq + 1:
+        return gap_error(run_id, first.seq, end.last_seq)
     return None
+
+
+def insert_entries(connection: sqlite3.Connection, run_no: int, entries: list[Entry]) -> bool:
+    """Write entries of one run and epoch, and what they change in the list of runs.
+
+    Returns:
+        Whether the run has that number and epoch; if not, nothing was written.
+    """
+    first = entries[0]
+    place = (run_no, first.run_id, first.epoch)
+    base = run_no << SEQ_BITS
+    rows = [
+        (base | entry.seq, entry.epoch, *entry[3:7], checksum(entry), *place) for entry in entries
+    ]
+    if connection.executemany(_INSERT, rows).rowcount != len(entries):
+        return False
+    changed = [entry for entry in entries if entry.change is not None]
+    if changed or first.seq == 1:
+        note_changes(connection, run_no, changed, entries[-1].seq)
+    return True
+
+
+def note_changes(
+    connection: sqlite3.Connection, run_no: int, changed: list[Entry], last_seq: int
+) -> None:
+    """Write what events change in the list of runs, and where the log ends."""
+    if changed:
+        connection.executemany(_CHANGE, [_row_change(run_no, entry) for entry in changed])
+        forked = [
+            (origin, entry.run_id)
+            for entry in changed
+            for origin in (entry.change.forked_from if entry.change else ())
+        ]
+        if forked:
+            connection.executemany(_FORK, forked)
+    connection.execute(_LISTED, (last_seq, run_no))
+
+
+def _row_change(run_no: int, entry: Entry) -> tuple[object, ...]:
+    change = entry.change
+    assert change is not None
+    return (*change[:5], to_micros(change.started_at), run_no)
 
 
 T = TypeVar("T")
@@ -259,6 +347,7 @@ class Writer:
         # A future in the queue is somebody who waits for all that was queued before.
         self._items: deque[Item | asyncio.Future[None]] = deque()
         self._queued_bytes = 0
+        self._ends: dict[str, RunEnd] = {}
         # Each is a reason to look; how many there are means nothing.
         self._calls: SimpleQueue[None] = SimpleQueue()
         self.asleep: bool = False
@@ -400,10 +489,11 @@ class Writer:
         if self.broken is not None:
             _refuse(items, self.broken)
             return
-        batch = Batch(connection)
+        batch = Batch(connection, self._ends)
         try:
+            with connection.turn:
+                batch.write(items)
             # SQLite writes into a file that was deleted or replaced without a word.
-            batch.write(items)
             connection.check_place()
         # The promise kept: whatever stops the writing is told to all who wait for it.
         except Exception as error:

@@ -10,7 +10,8 @@ from tests.naming import name_of
 from upshot.contract import RunStarted, StepSettled
 from upshot.errors import JournalError, Misuse, UpshotError
 from upshot.journal import MemoryJournal, open_journal
-from upshot.journal.event_codec import read_lines
+from upshot.journal.event_codec import FORMAT
+from upshot.journal.export_file import read_lines
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def test_the_first_line_says_what_the_file_is(exported: Path):
     lines = [json.loads(line) for line in exported.read_text().splitlines()]
     assert lines[0] == {
         "format": "upshot.journal",
-        "version": 1,
+        "version": FORMAT,
         "run_id": "r",
         "events": 2,
         "artifacts": 1,
@@ -67,7 +68,11 @@ async def test_who_claimed_a_run_before_its_import_has_it_no_more_after_the_next
     ("line", "change", "said"),
     [
         (1, lambda _: "{}", "line 1: this is no exported run"),
-        (1, lambda text: text.replace('"version":1', '"version":9'), "line 1: it was exported by"),
+        (
+            1,
+            lambda text: text.replace('"version":2', '"version":9'),
+            "line 1: the run was exported in format 9",
+        ),
         (2, lambda text: text[:20], "line 2: this is no JSON"),
         (2, lambda text: text.replace('"r"', '"other"'), "line 2: an event of run other"),
         (3, lambda text: text.replace('"seq":2', '"seq":3'), "line 3: event 3 stands where"),
@@ -108,7 +113,7 @@ async def test_an_export_to_no_folder_is_misuse(tmp_path: Path):
 def test_any_bytes_are_a_run_or_a_clear_error(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ):
-    header = b'{"format":"upshot.journal","version":1,"run_id":"r","events":1}\n'
+    header = b'{"format":"upshot.journal","version":2,"run_id":"r","events":1}\n'
     event = b'{"kind":"run_started","run_id":"r","seq":1}\n'
     content = bytearray(data.draw(st.sampled_from([b"", header, header + event])))
     for _ in range(data.draw(st.integers(0, 3))):
@@ -117,4 +122,4 @@ def test_any_bytes_are_a_run_or_a_clear_error(
     path = tmp_path_factory.mktemp("any") / "run.jsonl"
     path.write_bytes(content)
     with contextlib.suppress(UpshotError):
-        assert [line.run_id for line in read_lines(str(path))]
+        assert list(read_lines(str(path)))

@@ -1,0 +1,188 @@
+"""Exported runs: a file of JSON lines, the events first, then the artifacts."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from upshot.contract.base.structs import Value, written
+from upshot.contract.codec import encode
+from upshot.contract.events import Event
+from upshot.errors import JournalError, Misuse
+from upshot.journal.artifact_store import StoredArtifact
+from upshot.journal.event_codec import FORMAT, Entry, parse_line
+
+__all__ = ["ExportedEvent", "ExportedRun", "Line", "read_lines", "write_lines"]
+
+_NAME = "upshot.journal"
+_FILE_MODE = 0o600
+_ARTIFACT_MARK = b'{"kind":"stored_artifact"'
+
+# What msgspec raises of bytes that are not what they should be.
+_UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
+
+_artifacts = msgspec.json.Decoder(StoredArtifact)
+
+
+class ExportedEvent(NamedTuple):
+    """A line that holds an event.
+
+    Attributes:
+        entry: As it is stored.
+        event: The event itself.
+    """
+
+    entry: Entry
+    event: Event
+
+
+Line: TypeAlias = ExportedEvent | StoredArtifact
+
+
+class Header(Value, frozen=True, kw_only=True):
+    """The first line.
+
+    Attributes:
+        format: What the file is.
+        version: Of its format.
+        run_id: The run.
+        events: How many events follow.
+        artifacts: How many artifacts follow after them.
+    """
+
+    format: Literal["upshot.journal"] = written(_NAME)
+    version: int = written(FORMAT)
+    run_id: str
+    events: int
+    artifacts: int = 0
+
+
+_headers = msgspec.json.Decoder(Header)
+
+
+class ExportedRun(NamedTuple):
+    """What of a run goes into a file.
+
+    Attributes:
+        run_id: The run.
+        events: How many events there are.
+        lines: The events as JSON.
+        artifact_count: How many artifacts there are.
+        artifacts: The artifacts.
+    """
+
+    run_id: str
+    events: int
+    lines: Iterable[bytes]
+    artifact_count: int
+    artifacts: Iterable[StoredArtifact]
+
+
+def write_lines(path: str, run: ExportedRun) -> int:
+    """Write a run to *path*, which is there whole or not at all.
+
+    Returns:
+        How many events it has.
+
+    Raises:
+        Misuse: The run has no events, or *path* cannot be written.
+    """
+    if not run.events:
+        raise Misuse(f"the journal has no run {run.run_id!r}")
+    header = Header(run_id=run.run_id, events=run.events, artifacts=run.artifact_count)
+    part = f"{path}.{os.getpid()}.part"
+    try:
+        with open(part, "wb", opener=_open_private) as file:
+            file.write(encode(header) + b"\n")
+            for line in run.lines:
+                file.write(line + b"\n")
+            for artifact in run.artifacts:
+                file.write(encode(artifact) + b"\n")
+        os.replace(part, path)
+    except OSError as error:
+        raise Misuse(f"{path} cannot be written: {error.strerror}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            os.remove(part)
+    return run.events
+
+
+def read_lines(path: str) -> Iterator[Line]:
+    """Read what ``write_lines`` wrote: the events in order, then the artifacts.
+
+    Raises:
+        Misuse: *path* cannot be read.
+        JournalError: A line is damaged or missing, or the format is another one; the number of the
+            line, from 1, is named.
+    """
+    try:
+        with open(path, "rb") as file:
+            yield from _read(path, file)
+    except OSError as error:
+        raise Misuse(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _read(path: str, file: Iterable[bytes]) -> Iterator[Line]:
+    header: Header | None = None
+    number = events = artifacts = 0
+    for number, line in enumerate(file, 1):
+        try:
+            if header is None:
+                header = _read_header(line)
+            elif line.startswith(_ARTIFACT_MARK):
+                artifacts += 1
+                yield _read_artifact(line, header)
+            else:
+                events += 1
+                yield _read_event(line, header, events)
+        except (Misuse, *_UNREADABLE) as error:
+            raise JournalError(f"{path}, line {number}: {error}") from error
+    if header is None:
+        raise JournalError(f"{path}, line 1: the file is empty")
+    if (events, artifacts) != (header.events, header.artifacts):
+        raise JournalError(
+            f"{path}, line {number + 1}: the file ends after {events} events and {artifacts} "
+            f"artifacts; it should have {header.events} and {header.artifacts}"
+        )
+
+
+def _read_header(line: bytes) -> Header:
+    try:
+        header = _headers.decode(line)
+    except _UNREADABLE as error:
+        raise Misuse("this is no exported run") from error
+    if header.version != FORMAT:
+        raise Misuse(
+            f"the run was exported in format {header.version}, and this version of upshot reads "
+            f"format {FORMAT}: import it with the version that wrote it"
+        )
+    if not header.run_id or header.events < 1:
+        raise Misuse("it is the export of no run")
+    return header
+
+
+def _read_event(line: bytes, header: Header, seq: int) -> ExportedEvent:
+    entry, event = parse_line(line.rstrip(b"\r\n"))
+    if entry.run_id != header.run_id:
+        raise Misuse(f"an event of run {entry.run_id} among those of {header.run_id}")
+    if entry.seq != seq:
+        raise Misuse(f"event {entry.seq} stands where event {seq} should be")
+    return ExportedEvent(entry, event)
+
+
+def _read_artifact(line: bytes, header: Header) -> StoredArtifact:
+    artifact = _artifacts.decode(line)
+    if artifact.run_id != header.run_id:
+        raise Misuse(f"an artifact of run {artifact.run_id} among those of {header.run_id}")
+    if hashlib.sha256(artifact.data).hexdigest() != artifact.sha256:
+        raise Misuse(f"the data of artifact {artifact.id} do not have its sha256")
+    return artifact
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, _FILE_MODE)

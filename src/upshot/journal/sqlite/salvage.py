@@ -1,0 +1,250 @@
+"""Copies what can be read of a damaged journal into a new one.
+
+SQLite refuses a file that was cut short as a whole. But each event has its own checksum and stands
+in a leaf page under a key that says run and seq, so the pages are read one by one here: whatever
+is in them and has the right checksum is sound. The result is what ``claim(..., cut=True)`` leaves:
+of each run the events before the first that is lost.
+
+Source:
+    https://www.sqlite.org/fileformat2.html, sections 1.3, 1.6, 2.1 and 4 (read 2026-11).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+import struct
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from typing import Any, NamedTuple
+
+from upshot.contract.base.structs import Value
+from upshot.errors import JournalError, Misuse
+from upshot.journal.event_codec import Damage, Entry, checksum, read_event
+from upshot.journal.sqlite.leases import cut_run
+from upshot.journal.sqlite.queries import read_entries, scan_run
+from upshot.journal.sqlite.tables import SEQ_BITS, open_database, peek
+from upshot.journal.sqlite.writer import note_changes
+from upshot.state.summary import SUMMARY_KINDS, summary_change
+
+__all__ = ["Salvaged", "salvage_file"]
+
+_MAGIC = b"SQLite format 3\x00"
+_LEAF = 13
+_HEADER_BYTES = 100
+_FRAME_BYTES = 24
+_LOG_HEADER_BYTES = 32
+_RUN = "INSERT OR IGNORE INTO runs (run_no, run_id, epoch) VALUES (?, ?, ?)"
+_EVENT = """INSERT INTO events (id, epoch, kind, time, call_id, body, crc)
+    VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET epoch = excluded.epoch,
+    kind = excluded.kind, time = excluded.time, call_id = excluded.call_id,
+    body = excluded.body, crc = excluded.crc WHERE excluded.epoch > epoch"""
+_ARTIFACT = f"INSERT OR IGNORE INTO artifacts VALUES ({', '.join('?' * 10)})"
+_RUN_COLUMNS, _EVENT_COLUMNS, _ARTIFACT_COLUMNS = 11, 7, 10
+
+
+class Salvaged(Value, frozen=True, kw_only=True):
+    """What was saved of a damaged journal.
+
+    Attributes:
+        runs: How many runs there are in the new one.
+        events: How many events they have.
+        artifacts: How many stored outputs.
+        damages: What is lost of runs of which something was found.
+    """
+
+    runs: int = 0
+    events: int = 0
+    artifacts: int = 0
+    damages: tuple[Damage, ...] = ()
+
+
+def salvage_file(path: str, new_path: str) -> Salvaged:
+    """Copy what can be read of the journal at *path* into a new one; *path* is only read.
+
+    Raises:
+        Misuse: *path* cannot be read or is no SQLite file, or *new_path* is there already.
+        JournalError: *path* is in use in this process, or the new journal cannot be written.
+    """
+    if os.path.exists(new_path):
+        raise Misuse(f"{new_path} is there already: name a file that is not")
+    try:
+        head = peek(path, len(_MAGIC))
+        pages = _Pages(path)
+    except OSError as error:
+        raise Misuse(f"{path} cannot be read: {error.strerror}") from error
+    if head is None:
+        raise JournalError(f"the journal {path} is open here: close it before it is salvaged")
+    if head != _MAGIC:
+        raise Misuse(f"{path} is no journal: it is not an SQLite database")
+    with closing(open_database(new_path)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        _copy(connection, pages)
+        salvaged = _settle(connection)
+        connection.execute("COMMIT")
+    return salvaged
+
+
+class _Pages:
+    """The pages of a file, those in the write-ahead log beside it in place of the older ones."""
+
+    def __init__(self, path: str) -> None:
+        with open(path, "rb") as file:
+            self._data = file.read()
+        size = int.from_bytes(self._data[16:18])
+        self.size = 65_536 if size == 1 else size if size >= 512 else 4096
+        self.usable = self.size - (self._data[20] if len(self._data) > 20 else 0)
+        self._newer: dict[int, bytes] = {}
+        with suppress(FileNotFoundError), open(f"{path}-wal", "rb") as file:
+            self._read_log(file.read())
+
+    def _read_log(self, log: bytes) -> None:
+        salts = log[16:24]
+        step = _FRAME_BYTES + self.size
+        for start in range(_LOG_HEADER_BYTES, len(log) - step + 1, step):
+            # Frames of an earlier round have other salts.
+            if log[start + 8 : start + 16] == salts:
+                number = int.from_bytes(log[start : start + 4])
+                self._newer[number] = log[start + _FRAME_BYTES : start + step]
+
+    def __iter__(self) -> Iterator[tuple[int, bytes]]:
+        count = -(-len(self._data) // self.size)
+        for number in range(1, max([count, *self._newer]) + 1):
+            yield number, self.page(number)
+
+    def page(self, number: int) -> bytes:
+        newer = self._newer.get(number)
+        return newer or self._data[(number - 1) * self.size : number * self.size]
+
+
+class _Row(NamedTuple):
+    key: int
+    values: list[Any]
+
+
+def _rows(pages: _Pages) -> Iterator[_Row]:
+    """All rows of tables that can be read; a page that is damaged may give nonsense."""
+    for number, page in pages:
+        start = _HEADER_BYTES if number == 1 else 0
+        if len(page) <= start or page[start] != _LEAF:
+            continue
+        count = int.from_bytes(page[start + 3 : start + 5])
+        for place in range(start + 8, start + 8 + 2 * count, 2):
+            cell = int.from_bytes(page[place : place + 2])
+            # What is damaged is passed over: the next cell may be sound.
+            with suppress(IndexError, ValueError, UnicodeDecodeError):
+                yield _row(pages, page, cell)
+
+
+def _row(pages: _Pages, page: bytes, place: int) -> _Row:
+    size, place = _varint(page, place)
+    key, place = _varint(page, place)
+    key -= (key >> 63) << 64
+    largest, usable = pages.usable - 35, pages.usable
+    local = size
+    if size > largest:
+        least = (usable - 12) * 32 // 255 - 23
+        local = least + (size - least) % (usable - 4)
+        local = local if local <= largest else least
+    payload = bytearray(page[place : place + local])
+    number = int.from_bytes(page[place + local : place + local + 4]) if size > local else 0
+    while len(payload) < size:
+        more = pages.page(number) if number else b""
+        if len(more) < usable:
+            raise ValueError("the rest of the row is missing")
+        payload += more[4 : min(usable, 4 + size - len(payload))]
+        number = int.from_bytes(more[:4])
+    return _Row(key, _values(bytes(payload)))
+
+
+def _values(payload: bytes) -> list[Any]:
+    end, place = _varint(payload, 0)
+    kinds: list[int] = []
+    while place < end:
+        kind, place = _varint(payload, place)
+        kinds.append(kind)
+    values: list[Any] = []
+    for kind in kinds:
+        value, place = _value(payload, place, kind)
+        values.append(value)
+    return values
+
+
+def _value(payload: bytes, place: int, kind: int) -> tuple[Any, int]:
+    if kind >= 12:
+        end = place + (kind - 12) // 2
+        if end > len(payload):
+            raise ValueError("the row ends within a value")
+        data = payload[place:end]
+        return (data.decode() if kind % 2 else data), end
+    if kind == 7:
+        return struct.unpack(">d", payload[place : place + 8])[0], place + 8
+    size = (0, 1, 2, 3, 4, 6, 8)[kind] if kind < 7 else 0
+    if kind in (8, 9):
+        return kind - 8, place
+    value = int.from_bytes(payload[place : place + size], signed=True)
+    return (value if kind else None), place + size
+
+
+def _varint(data: bytes, place: int) -> tuple[int, int]:
+    value = 0
+    for _ in range(8):
+        byte = data[place]
+        place += 1
+        value = value << 7 | byte & 0x7F
+        if byte < 0x80:
+            return value, place
+    return value << 8 | data[place], place + 1
+
+
+def _copy(connection: sqlite3.Connection, pages: _Pages) -> None:
+    """Copy all sound rows; the runs first, for checksums are over their ids too."""
+    names: dict[int, str] = {}
+    for key, values in _rows(pages):
+        if len(values) == _RUN_COLUMNS and isinstance(values[1], str) and values[1]:
+            epoch = values[4] if isinstance(values[4], int) else 0
+            names.setdefault(key, values[1])
+            connection.execute(_RUN, (key, values[1], epoch))
+    for key, values in _rows(pages):
+        if len(values) == _EVENT_COLUMNS and key >> SEQ_BITS in names:
+            _copy_event(connection, names[key >> SEQ_BITS], key, values)
+        elif len(values) == _ARTIFACT_COLUMNS and _is_artifact(values):
+            connection.execute(_ARTIFACT, values)
+
+
+def _is_artifact(values: list[Any]) -> bool:
+    data = values[7]
+    return isinstance(data, bytes) and hashlib.sha256(data).hexdigest() == values[5]
+
+
+def _copy_event(connection: sqlite3.Connection, run_id: str, key: int, values: list[Any]) -> None:
+    _, epoch, kind, time, call_id, body, crc = values
+    if not isinstance(epoch, int) or not isinstance(body, bytes) or not isinstance(kind, str):
+        return
+    entry = Entry(run_id, key & ((1 << SEQ_BITS) - 1), epoch, kind, time, call_id, body)
+    if checksum(entry) == crc:
+        connection.execute(_EVENT, (key, epoch, kind, time, call_id, body, crc))
+
+
+def _settle(connection: sqlite3.Connection) -> Salvaged:
+    """Cut each run to its sound beginning, and write its line in the list of runs."""
+    damages: list[Damage] = []
+    runs = events = 0
+    for run_no, run_id in connection.execute("SELECT run_no, run_id FROM runs").fetchall():
+        scan = scan_run(connection, run_id)
+        if scan.damage is not None:
+            damages.append(scan.damage)
+            cut_run(connection, run_id, scan.last_seq)
+        if not scan.last_seq:
+            connection.execute("DELETE FROM runs WHERE run_no = ?", (run_no,))
+            continue
+        runs, events = runs + 1, events + scan.last_seq
+        entries = [
+            entry._replace(change=summary_change(read_event(entry)))
+            for entry in read_entries(connection, run_id)
+            if entry.kind in SUMMARY_KINDS
+        ]
+        note_changes(connection, run_no, entries, scan.last_seq)
+    (artifacts,) = connection.execute("SELECT count(*) FROM artifacts").fetchone()
+    return Salvaged(runs=runs, events=events, artifacts=artifacts, damages=tuple(damages))

@@ -1,0 +1,84 @@
+"""What an event changes in the list of runs.
+
+Every journal keeps one row a run beside the events, so that runs are listed without reading their
+logs. This is the only place that says which events change such a row, and how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, NamedTuple, cast
+
+from upshot.contract.base.json_values import clean_text
+from upshot.contract.events import Event, RunResumed, RunSettled, RunStarted
+from upshot.contract.protocols import RunSummary
+from upshot.state.child_runs import origins_of
+
+__all__ = ["RUNNING", "SUMMARY_KINDS", "SummaryChange", "summary_change"]
+
+RUNNING: str = RunSummary().status
+_REQUEST_CHARS = 200
+
+
+class SummaryChange(NamedTuple):
+    """New values for a run's row; None leaves a column as it is.
+
+    Attributes:
+        status: "running", or the status with which the session ended.
+        agent_id: Who works on the run.
+        request: The beginning of the text that was asked.
+        parent_run_id: The run that started this one, "" for a root run.
+        context_id: The conversation that the run belongs to, "" if none.
+        started_at: When the run began.
+        forked_from: The runs that this one is a fork of; it may read their child runs.
+    """
+
+    status: str
+    agent_id: str | None = None
+    request: str | None = None
+    parent_run_id: str | None = None
+    context_id: str | None = None
+    started_at: datetime | None = None
+    forked_from: tuple[str, ...] = ()
+
+    @property
+    def is_end(self) -> bool:
+        """Whether the session is over: the run ended, or waits."""
+        return self.status != RUNNING
+
+
+def summary_change(event: Event) -> SummaryChange | None:
+    """What *event* changes in the run's row, None for nothing."""
+    change = _CHANGES.get(type(event))
+    return None if change is None else change(event)
+
+
+def _started(event: RunStarted) -> SummaryChange:
+    request = event.request
+    return SummaryChange(
+        RUNNING,
+        agent_id=clean_text(event.agent.id),
+        request=clean_text(request.text[:_REQUEST_CHARS]),
+        parent_run_id=clean_text(event.parent_run_id),
+        context_id=clean_text(request.context_id),
+        started_at=event.time,
+        forked_from=tuple(map(clean_text, origins_of(event.options))),
+    )
+
+
+def _resumed(event: RunResumed) -> SummaryChange:
+    return SummaryChange(RUNNING)
+
+
+def _settled(event: RunSettled) -> SummaryChange:
+    return SummaryChange(str(event.result.status.value))
+
+
+_CHANGES: dict[type, Callable[[Any], SummaryChange]] = {
+    RunStarted: _started,
+    RunResumed: _resumed,
+    RunSettled: _settled,
+}
+# The kinds of these events, as they stand in stored rows.
+SUMMARY_KINDS: tuple[str, ...] = tuple(cast("Any", kind).__struct_config__.tag for kind in _CHANGES)

@@ -1,0 +1,105 @@
+"""Runs are removed from a journal, and the list of runs is cut to what is wanted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Command
+from upshot.contract import AgentResult, Event, RunSettled, RunStarted
+from upshot.journal import open_journal
+
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+def write(*events: Event) -> None:
+    async def append() -> None:
+        async with open_journal("runs.db") as journal:
+            for event in events:
+                journal.append(event)
+
+    asyncio.run(append())
+
+
+def ended(run_id: str, *, parent: str = "", options: dict[str, Any] | None = None) -> list[Event]:
+    start: Any = {"run_id": run_id, "seq": 1, "time": LONG_AGO, "options": options or {}}
+    result: AgentResult[Any] = AgentResult(run_id=run_id)
+    return [
+        RunStarted(**start, parent_run_id=parent),
+        RunSettled(run_id=run_id, seq=2, time=LONG_AGO, result=result),
+    ]
+
+
+def listed(command: Command, *arguments: str) -> list[str]:
+    code, out, err = command("runs", "--journal", "runs.db", "--json", *arguments)
+    assert code == 0, err
+    return sorted(run["run_id"] for run in json.loads(out))
+
+
+def test_a_named_run_goes_with_its_children(command: Command) -> None:
+    write(*ended("run-a"), *ended("run-b", parent="run-a"), *ended("run-c"))
+    code, out, err = command("prune", "run-a", "--journal", "runs.db")
+    assert (code, out, err) == (0, "removed 2 runs and 0 stored outputs (0 bytes)\n", "")
+    assert listed(command) == ["run-c"]
+
+
+def test_a_dry_run_removes_nothing(command: Command) -> None:
+    write(*ended("run-a"))
+    code, out, _ = command("prune", "--older-than", "1", "--dry-run", "--journal", "runs.db")
+    assert (code, out) == (0, "would remove 1 run and 0 stored outputs (0 bytes)\n")
+    assert listed(command) == ["run-a"]
+
+
+def test_what_a_fork_reads_stays_and_is_told(command: Command) -> None:
+    forked = {"forked_from": [{"run_id": "run-a", "seq": 1}]}
+    write(*ended("run-a"), *ended("run-b", parent="run-a"))
+    write(RunStarted(run_id="fork", seq=1, time=LONG_AGO, options=forked))  # type: ignore[arg-type]
+    code, out, err = command("prune", "--older-than", "1", "--journal", "runs.db")
+    assert (code, out) == (0, "removed 0 runs and 0 stored outputs (0 bytes)\n")
+    assert "run-a stays: run fork, a fork, reads it" in err
+    code, _, err = command("prune", "run-a", "--journal", "runs.db")
+    assert code == 2 and "run run-b cannot be removed: run fork, a fork, reads it" in err
+    assert listed(command) == ["fork", "run-a", "run-b"]
+
+
+@pytest.mark.parametrize("arguments", [(), ("run-a", "--older-than", "1")], ids=["none", "both"])
+def test_it_has_to_be_said_what_to_remove(command: Command, arguments: tuple[str, ...]) -> None:
+    write(*ended("run-a"))
+    code, _, err = command("prune", *arguments, "--journal", "runs.db")
+    assert code == 2 and "name them, or give --older-than DAYS" in err
+
+
+def test_a_long_list_is_cut_and_says_so(command: Command) -> None:
+    write(*(event for number in range(5) for event in ended(f"run-{number}")))
+    code, out, err = command("runs", "--limit", "2", "--journal", "runs.db")
+    assert code == 0 and len(out.splitlines()) == 3
+    assert "these are the newest 2: give --limit N for more, 0 for all" in err
+    assert len(listed(command, "--limit", "0")) == 5
+
+
+def test_runs_that_died_are_found_by_the_word_that_is_shown(command: Command) -> None:
+    write(*ended("run-a"), RunStarted(run_id="run-b", seq=1, time=LONG_AGO))
+    write(RunStarted(run_id="run-c", seq=1, time=LONG_AGO))
+
+    async def let_go() -> None:
+        async with open_journal("runs.db") as journal:
+            journal.release("run-c", await journal.claim("run-c"))
+
+    asyncio.run(let_go())
+    assert listed(command, "--status", "died") == ["run-c"]
+    assert listed(command, "--status", "running or died") == ["run-b"]
+    assert listed(command, "--status", "completed") == ["run-a"]
+
+
+def test_sqlites_name_for_memory_is_no_file(command: Command) -> None:
+    Path("agent.py").write_text(
+        'import upshot\nagent = upshot.Agent("a", model=upshot.ScriptedModel(["Hi."]))\n', "utf-8"
+    )
+    code, _, err = command("run", "agent.py", "Hi", "--journal", ":memory:")
+    assert code == 2 and "give --journal memory:" in err
+    assert not Path(":memory:").exists()
