@@ -9,6 +9,7 @@ hand-off of the whole run, as if its own model had made it.
 from __future__ import annotations
 
 import inspect
+import math
 import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -25,6 +26,7 @@ from upshot.contract.forms.flat_form import coerce_result
 from upshot.contract.message import Message
 from upshot.contract.protocols import Clock, Model
 from upshot.contract.result import AgentResult
+from upshot.contract.settings import Retry
 from upshot.engines.loop import LoopEngine
 from upshot.errors import Misuse, RunFailed
 from upshot.models.registry import name_of
@@ -244,11 +246,6 @@ def _lacks_model(agent: Agent[Any]) -> bool:
     return False
 
 
-_MAX_DOUBLINGS = 64
-# The most that chance adds to a wait, as a part of it.
-_JITTER = 0.5
-
-
 async def wait_again(
     backoff_s: float, tries: int, *, floor_s: float, clock: Clock | None = None
 ) -> bool:
@@ -256,18 +253,18 @@ async def wait_again(
 
     Args:
         backoff_s: Seconds before the second try; doubled for each one after it.
-        tries: How often it was tried.
-        floor_s: What the provider asks for; chance only adds.
-        clock: What is waited on, None for the run's.
+        tries: How many tries have failed.
+        floor_s: The shortest wait that the provider asks for.
+        clock: Where the wait is measured; None is the run's clock.
 
     Returns:
         False, at once, where the wait would end after the run's deadline.
     """
     scope = current_run.get()
-    if scope is None:
+    retry = Retry(base_s=backoff_s, max_wait_s=math.inf)
+    wait_s = retry.wait_s(tries, floor_s=floor_s, draw=random.random)
+    if scope is None or wait_s is None:
         return False
-    wait_s = max(backoff_s * 2 ** min(tries - 1, _MAX_DOUBLINGS), floor_s)
-    wait_s *= 1 + random.random() * _JITTER
     deadline = scope.ledger.deadline
     if deadline is not None and scope.clock.monotonic() + wait_s >= deadline:
         return False
