@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, Self, TypeAlias, cast
 
@@ -309,6 +309,7 @@ class Graph(metaclass=ArgumentsMeta):
         self.merges: Mapping[str, Merge] = dict(merges or {})
         self.max_steps = max_steps
         self._check()
+        self.places: Mapping[str, int] = {name: n for n, name in enumerate(self.nodes)}
         self._edges_of: dict[str, list[Edge]] = {name: [] for name in self.nodes}
         for edge in self.edges:
             self._edges_of[edge.source].append(edge)
@@ -356,9 +357,20 @@ class Graph(metaclass=ArgumentsMeta):
         return hashlib.sha256(self.to_mermaid().encode()).hexdigest()
 
     @cached_property
-    def ahead(self) -> Mapping[str, frozenset[str]]:
-        """The nodes that can be reached from each, without going back in a cycle."""
-        return _reachable([*self.nodes], self._edges_of, self.start)
+    def _reach(self) -> Reach:
+        return _reach_of(self.nodes, self._edges_of, self.start)
+
+    def ready(self, arrived: Collection[str]) -> list[str]:
+        """Those of *arrived* that no other of them can still reach, in the order of the nodes."""
+        if len(arrived) == 1:
+            return [*arrived]
+        bits, ahead = self._reach
+        blocked = 0
+        for name in arrived:
+            blocked |= ahead[name]
+        return sorted(
+            (name for name in arrived if not bits[name] & blocked), key=self.places.__getitem__
+        )
 
     def _check(self) -> None:
         if self.start not in self.nodes:
@@ -408,29 +420,41 @@ def _read_edge(edge: Sequence[Any]) -> Edge:
     return read
 
 
-def _reachable(
-    names: list[str], edges_of: Mapping[str, Sequence[Edge]], start: str
-) -> dict[str, frozenset[str]]:
+class Reach(NamedTuple):
+    """Which nodes lie ahead of which, as bits of whole numbers.
+
+    Attributes:
+        bits: The bit of each node.
+        ahead: The bits of all nodes that can be reached from each.
+    """
+
+    bits: Mapping[str, int]
+    ahead: Mapping[str, int]
+
+
+def _reach_of(names: Iterable[str], edges_of: Mapping[str, Sequence[Edge]], start: str) -> Reach:
     """What lies ahead of each node when edges that close a cycle are left out.
 
     The walk is depth first, from the start and in the order of the edges; an edge back to a
     node that is still being walked closes a cycle.
     """
-    ahead: dict[str, frozenset[str]] = {}
+    bits: dict[str, int] = {}
+    ahead: dict[str, int] = {}
     for root in (start, *names):
-        path: dict[str, set[str]] = {} if root in ahead else {root: set()}
-        left = [(root, iter(edges_of[root]))] if path else []
+        left = [] if root in ahead else [(root, iter(edges_of[root]))]
+        ahead.setdefault(root, 0)
         while left:
             name, edges = left[-1]
             edge = next(edges, None)
             if edge is None:
                 left.pop()
-                ahead[name] = frozenset(path.pop(name))
+                # The last nodes have the lowest bits, so that most numbers stay short.
+                bits[name] = 1 << len(bits)
                 if left:
-                    path[left[-1][0]] |= {name, *ahead[name]}
-            elif edge.target in ahead:
-                path[name] |= {edge.target, *ahead[edge.target]}
-            elif edge.target not in path:
-                path[edge.target] = set()
+                    ahead[left[-1][0]] |= bits[name] | ahead[name]
+            elif edge.target in bits:
+                ahead[name] |= bits[edge.target] | ahead[edge.target]
+            elif edge.target not in ahead:
+                ahead[edge.target] = 0
                 left.append((edge.target, iter(edges_of[edge.target])))
-    return ahead
+    return Reach(bits, ahead)

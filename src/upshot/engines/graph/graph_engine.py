@@ -118,7 +118,6 @@ class _Walk:
             # runaway, however many it has.
             limit = max(trip.run.budget.max_turns, len(graph.nodes))
         self._limit = limit
-        self._places = {name: place for place, name in enumerate(graph.nodes)}
 
     async def go(self, start: str) -> JsonObject | None:
         self._check_known(start)
@@ -130,7 +129,7 @@ class _Walk:
             self._settle_fork(arrived, ended)
             # All that can be done is done before anybody goes on, so that what meets where does not
             # depend on who was faster.
-            ready = self._ready(arrived)
+            ready = self._graph.ready(arrived)
             branches = [self._join(arrived.pop(name), name) for name in ready]
             is_alone = len(branches) == 1 and not arrived and not ended
             # Not before: while others are under way, or have ended, a join has to see what this one
@@ -145,7 +144,7 @@ class _Walk:
                 await self._trip.name_point(ready[0], key, self._steps)
             self._count(ready)
             for name, done in zip(ready, await self._visit_all(ready, branches), strict=True):
-                place = self._places[name]
+                place = self._graph.places[name]
                 for target in done.targets:
                     self._check_known(target)
                     arrived.setdefault(target, []).append((place, done.branch))
@@ -162,18 +161,6 @@ class _Walk:
         there = ", ".join(self._graph.nodes)
         message = f"the graph has no node {name!r} any more: there are {there}"
         raise Failed(ErrorCode.DEAD_END, message, details={"node": name})
-
-    def _ready(self, arrived: Mapping[str, object]) -> list[str]:
-        # There is nobody to wait for, though in a cycle it may lie ahead of itself.
-        if len(arrived) == 1:
-            return [*arrived]
-        ahead = self._graph.ahead
-        ready = [
-            name
-            for name in arrived
-            if not any(name in ahead[other] for other in arrived if other != name)
-        ]
-        return sorted(ready, key=self._places.__getitem__)
 
     def _join(self, arrived: list[tuple[int, Branch]], name: str) -> Branch:
         if len(arrived) == 1:

@@ -80,11 +80,19 @@ async def _within(gate: asyncio.Semaphore | None, work: Coroutine[Any, Any, T]) 
 
 async def _until_settled(tasks: Sequence[asyncio.Task[Any]]) -> None:
     """Wait until all are done, or one has failed."""
-    left: set[asyncio.Task[Any]] = set(tasks)
-    while left:
-        done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
-        if any(_failure(task) is not None for task in done):
-            return
+    left = len(tasks)
+    settled = asyncio.get_running_loop().create_future()
+
+    def count(task: asyncio.Task[Any]) -> None:
+        nonlocal left
+        left -= 1
+        if (not left or _failure(task) is not None) and not settled.done():
+            settled.set_result(None)
+
+    # Not asyncio.wait, which looks at all that are left each time that one is done.
+    for task in tasks:
+        task.add_done_callback(count)
+    await settled
 
 
 def _values(tasks: Sequence[asyncio.Task[T]]) -> list[T]:
