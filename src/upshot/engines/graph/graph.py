@@ -22,6 +22,7 @@ from upshot.engines.graph.nodes import (
     Question,
     ToolTask,
     as_node,
+    facts_of,
     members_of,
 )
 from upshot.errors import Misuse
@@ -353,8 +354,15 @@ class Graph(metaclass=ArgumentsMeta):
 
     @cached_property
     def digest(self) -> str:
-        """What tells it from a graph with other nodes, edges or conditions."""
-        return hashlib.sha256(self.to_mermaid().encode()).hexdigest()
+        """What tells it from a graph that would do something else.
+
+        It covers nodes with their functions and agents, edges with their conditions, the start,
+        the ends, the merges and the limit.
+        """
+        facts = facts_of(
+            (self.nodes, self.edges, self.start, self.ends, self.merges, self.max_steps)
+        )
+        return hashlib.sha256(repr(facts).encode("utf-8", "surrogatepass")).hexdigest()
 
     @cached_property
     def _reach(self) -> Reach:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass, field, fields, is_dataclass
+from functools import cached_property, partial
+from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any, TypeAlias, cast
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from upshot.contract.agent import Agent
 from upshot.contract.base.checks import check_amount, check_whole, kind_of
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import Json
+from upshot.contract.codec import encode
 from upshot.contract.model_calls import Request
 from upshot.contract.result import OUTPUT_VAR
 from upshot.engines.common import check_fit
@@ -26,6 +31,7 @@ __all__ = [
     "Question",
     "ToolTask",
     "as_node",
+    "facts_of",
     "members_of",
 ]
 
@@ -245,3 +251,64 @@ def _takes_run(function: BoardFunction) -> bool:
     plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     needed = [p for p in parameters if p.kind in plain and p.default is inspect.Parameter.empty]
     return len(needed) > 1
+
+
+def facts_of(value: object, above: frozenset[int] = frozenset()) -> object:
+    """What decides what *value* does, as plain data that is the same in every process.
+
+    Of a function that is its qualified name, its code and the functions that it closes over;
+    its other variables may change while it runs. Of an agent it is the spec.
+    """
+    if value is None or isinstance(value, str | bytes | int | float):
+        return value
+    if id(value) in above:
+        return "..."
+    above |= {id(value)}
+
+    if isinstance(value, Agent):
+        agent = cast("Agent[Any]", value)
+        instructions = agent.instructions if callable(agent.instructions) else None
+        return ["agent", encode(agent.spec()), facts_of(instructions, above)]
+    if isinstance(value, Mapping):
+        items = cast("Mapping[object, object]", value).items()
+        return [[str(name), facts_of(one, above)] for name, one in items]
+    if isinstance(value, list | tuple | set | frozenset):
+        found = [facts_of(one, above) for one in cast("Iterable[object]", value)]
+        return sorted(map(repr, found)) if isinstance(value, set | frozenset) else found
+    name, parts = _parts_of(value)
+    return [name, *(facts_of(part, above) for part in parts)]
+
+
+def _parts_of(value: object) -> tuple[str, Iterable[object]]:
+    """The name of a function or another object, and the parts that decide what it does."""
+    digest = getattr(value, "digest", None)
+    if isinstance(digest, str):
+        # A graph in a node.
+        return digest, ()
+    name = str(getattr(value, "__qualname__", type(value).__qualname__))
+    match value:
+        case FunctionType(__code__=code):
+            cells = [_content_of(cell) for cell in value.__closure__ or ()]
+            closed = [one for one in cells if isinstance(one, FunctionType | MethodType)]
+            return name, (code, value.__defaults__, value.__kwdefaults__, closed)
+        case MethodType():
+            return name, (value.__func__,)
+        case CodeType():
+            return "", (value.co_code, value.co_names, value.co_consts)
+        case partial():
+            whole = cast("partial[object]", value)
+            return name, (whole.func, whole.args, whole.keywords)
+        case Struct():
+            return name, (asdict(value),)
+        case _ if is_dataclass(value):
+            return name, [getattr(value, one.name) for one in fields(value) if one.init]
+        case _:
+            return name, (inspect.getattr_static(value, "__call__", None),)
+
+
+def _content_of(cell: CellType) -> object:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        # A name that is set later.
+        return None
