@@ -34,6 +34,14 @@ from upshot.runs.engine_api.exceptions import Aborted, Failed, Interrupted, Park
 __all__ = ["Done", "MachineContext", "MachineHooks", "NAMES", "Visit"]
 
 
+# What cannot be changed in place, and is the same where it is equal.
+_FIXED = (str, int, bool, type(None))
+
+
+class _Encoded(bytes):
+    """A list or mapping as it was, in JSON."""
+
+
 class MachineContext:
     """The variables, and what was changed since they were last marked.
 
@@ -46,13 +54,17 @@ class MachineContext:
 
     def __init__(self, values: JsonObject) -> None:
         self.values = values
-        self._before: dict[str, bytes] = {}
+        self._before: dict[str, object] = {}
         self._set: JsonObject = {}
         self._is_lent = False
 
     def lend(self) -> None:
         """From now on somebody else may change it."""
-        self._before = {name: msgspec.json.encode(value) for name, value in self.values.items()}
+        # What cannot be changed in place is its own copy.
+        self._before = {
+            name: value if type(value) in _FIXED else _Encoded(msgspec.json.encode(value))
+            for name, value in self.values.items()
+        }
         self._is_lent = True
 
     def set(self, name: str, value: Json) -> None:
@@ -95,13 +107,22 @@ class MachineContext:
         changed: JsonObject = {}
         before = self._before
         for name, value in list(self.values.items()):
+            if type(value) in _FIXED:
+                if value is self._set.get(name, self):
+                    # It is JSON already.
+                    changed[name] = value
+                    continue
+                known = before.get(name, self)
+                if type(known) is type(value) and known == value:
+                    continue
             try:
                 clean = to_free_json({name: value})[0]
             except UnserializableError as error:
                 message = f"a hook put into the context what is no JSON, {name!r}: {error.reason}"
                 raise Failed("hook_failed", message) from error
             [(key, found)] = cast("JsonObject", clean).items()
-            if before.get(key) != msgspec.json.encode(found):
+            known = before.get(key)
+            if not isinstance(known, _Encoded) or known != msgspec.json.encode(found):
                 changed[key] = found
         return changed, [name for name in before if name not in self.values]
 

@@ -42,7 +42,7 @@ class Outcome:
         by_agent: Whether an agent said itself how it went.
     """
 
-    __slots__ = ("_form", "_handoff", "_result", "by_agent", "exception", "payload", "say")
+    __slots__ = ("_form", "_handoff", "_made", "_result", "by_agent", "exception", "payload", "say")
 
     def __init__(
         self,
@@ -58,6 +58,8 @@ class Outcome:
         self.say: str = say
         self.by_agent: bool = by_agent
         self._result = result
+        # Of a payload alone, for hooks and expressions; the log needs none.
+        self._made: AgentResult[Any] | None = None
         self._form: JsonObject | None = None
         self._handoff: HandoffEvent | None = None
 
@@ -103,13 +105,15 @@ class Outcome:
     @property
     def result(self) -> AgentResult[Any]:
         """The whole result."""
-        if self._result is None:
-            if self._form is not None:
-                self._result = replace(from_contract(self._form), handoff=self._handoff)
-            else:
-                content = self.payload if isinstance(self.payload, str) else None
-                self._result = AgentResult[Any](output=self.payload, content=content)
-        return self._result
+        if self._result is not None:
+            return self._result
+        if self._form is not None:
+            self._result = replace(from_contract(self._form), handoff=self._handoff)
+            return self._result
+        if self._made is None:
+            content = self.payload if isinstance(self.payload, str) else None
+            self._made = AgentResult[Any](output=self.payload, content=content)
+        return self._made
 
     @property
     def error(self) -> AgentError | None:
