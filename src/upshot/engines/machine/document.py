@@ -23,6 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
+from upshot.contract.base.structs import Json
 from upshot.errors import Misuse, need_of_extra
 
 __all__ = [
@@ -35,8 +36,10 @@ __all__ = [
     "Scalar",
     "Table",
     "nearest",
+    "plain",
     "read_data",
     "read_yaml",
+    "shown",
 ]
 
 Severity = Literal["fault", "warning"]
@@ -44,6 +47,7 @@ Severity = Literal["fault", "warning"]
 # More would only bury the first.
 _MOST_TOLD = 50
 _TELLING = 3
+_MAX_SHOWN = 60
 
 
 class Mark(NamedTuple):
@@ -186,6 +190,33 @@ class Table:
 
 
 Piece: TypeAlias = Scalar | Listing | Table
+
+
+def plain(piece: Piece) -> Json:
+    """The plain data that *piece* stands for."""
+    match piece:
+        case Table(items=items):
+            return {name: plain(inner) for name, inner in items.items()}
+        case Listing(items=items):
+            return [plain(inner) for inner in items]
+        case Scalar(value=value):
+            return value
+
+
+def shown(piece: Piece) -> str:
+    """What *piece* is, for a fault."""
+    match piece:
+        case Table(items=items):
+            return "a mapping" if items else "an empty mapping"
+        case Listing():
+            return "a list"
+        case Scalar(value=None):
+            return "nothing"
+        case Scalar(value=""):
+            return "an empty text"
+        case Scalar(value=value):
+            kinds: dict[type, str] = {bool: "the truth value", str: "the text"}
+            return f"{kinds.get(type(value), 'the number')} {piece.text[:_MAX_SHOWN]!r}"
 
 
 def read_data(data: object, faults: list[MachineFault], *, file: str = "") -> Piece | None:
