@@ -9,8 +9,6 @@ hand-off of the whole run, as if its own model had made it.
 from __future__ import annotations
 
 import inspect
-import math
-import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -24,9 +22,8 @@ from upshot.contract.error import AgentError, RunWarning
 from upshot.contract.events import Warned
 from upshot.contract.forms.flat_form import coerce_result
 from upshot.contract.message import Message
-from upshot.contract.protocols import Clock, Model
+from upshot.contract.protocols import Model
 from upshot.contract.result import AgentResult
-from upshot.contract.settings import Retry
 from upshot.engines.loop import LoopEngine
 from upshot.errors import Misuse, RunFailed
 from upshot.models.registry import name_of
@@ -34,7 +31,6 @@ from upshot.models.retry import client_error
 from upshot.native.objects import find_headers, find_rate_limit
 from upshot.runs.engine_api.run_host import RunHost
 from upshot.runs.engine_api.run_view import Run
-from upshot.runs.task_supervisor import current_run
 from upshot.tools.definition.tool_context import ToolError
 
 __all__ = [
@@ -49,7 +45,6 @@ __all__ = [
     "model_for",
     "read_failure",
     "read_handoff",
-    "wait_again",
     "warn_of_unread",
 ]
 
@@ -244,29 +239,3 @@ def _lacks_model(agent: Agent[Any]) -> bool:
     if callable(check):
         check(has_model=False)
     return False
-
-
-async def wait_again(
-    backoff_s: float, tries: int, *, floor_s: float, clock: Clock | None = None
-) -> bool:
-    """Wait before the next try.
-
-    Args:
-        backoff_s: Seconds before the second try; doubled for each one after it.
-        tries: How many tries have failed.
-        floor_s: The shortest wait that the provider asks for.
-        clock: Where the wait is measured; None is the run's clock.
-
-    Returns:
-        False, at once, where the wait would end after the run's deadline.
-    """
-    scope = current_run.get()
-    retry = Retry(base_s=backoff_s, max_wait_s=math.inf)
-    wait_s = retry.wait_s(tries, floor_s=floor_s, draw=random.random)
-    if scope is None or wait_s is None:
-        return False
-    deadline = scope.ledger.deadline
-    if deadline is not None and scope.clock.monotonic() + wait_s >= deadline:
-        return False
-    await scope.pause(wait_s, clock)
-    return True

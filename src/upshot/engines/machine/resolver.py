@@ -19,10 +19,10 @@ from upshot.contract.model_calls import ModelResponse, Request
 from upshot.contract.protocols import Engine
 from upshot.contract.result import AgentResult
 from upshot.engines.common import check_models, lent_options
-from upshot.engines.graph.graph_run import GraphRun
 from upshot.engines.machine.document import nearest
 from upshot.engines.machine.machine import Machine, Task
 from upshot.engines.machine.state_outcome import Outcome
+from upshot.engines.walk import Walk
 from upshot.errors import Misuse
 from upshot.runs.engine_api.exceptions import Aborted, Failed, Interrupted, Parked
 from upshot.runs.engine_api.run_host import RunHost
@@ -161,7 +161,7 @@ class Resolver:
             return Outcome.of(coerce_result(value))
 
     async def ask(
-        self, task: Task, given: Json, context: Mapping[str, Json], *, trip: GraphRun, key: str
+        self, task: Task, given: Json, context: Mapping[str, Json], *, walk: Walk, key: str
     ) -> Outcome:
         """Have an agent work on its input.
 
@@ -169,7 +169,7 @@ class Resolver:
             task: What is done.
             given: The input.
             context: The machine's; foreign agents get a copy of it.
-            trip: The run.
+            walk: The pass that it belongs to.
             key: Names the run of the agent, which goes on when this one does.
 
         Returns:
@@ -178,9 +178,9 @@ class Resolver:
         Raises:
             Parked: It waits for people.
         """
-        agent, run = self._agents[id(task)], trip.run
+        agent, run = self._agents[id(task)], walk.run
         if not isinstance(agent, Agent):
-            return await _execute(agent, given, deepcopy(dict(context)), run=run, host=trip.host)
+            return await _execute(agent, given, deepcopy(dict(context)), run=run, host=walk.host)
         options = lent_options(agent, run)
         if self._tools and any(isinstance(tool, str) for tool in agent.tools or ()):
             options["tools"] = self._tools

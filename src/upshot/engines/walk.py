@@ -1,36 +1,36 @@
-"""What the nodes of one pass share: log, question order, gather.
+"""What a walk through a graph or machine needs: its log, its limits, retries and gathering.
 
-Trip: what all nodes of one pass through a graph share, and how it keeps the log in step.
-
-What a node changed is in the log as the value of its step. The run's own board follows: it
-shows what the branches that met have done. A resumed run walks the graph again from its start;
-steps that are settled give back what they changed and are not done again, and what the board
-shows already is not put on it twice.
-
-Turnstile: questions that several branches ask keep their order when the run goes on.
-
-A host numbers questions as they come. Branches may come in another order when some of their
-nodes need not be run again, so the log keeps who came when.
+What a node or state changed is in the log as the value of its step. The run's own board follows:
+it shows what the branches that met have done. A resumed run walks again from the start; steps that
+are settled give back what they changed and are not done again, and what the board shows already is
+not put on it twice.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+import math
+import random
+from collections.abc import Collection, Coroutine, Sequence
 from typing import Any, TypeVar, cast
 
-from upshot.contract.base.enums import Effect, ErrorCode
+from upshot.contract.base.enums import Effect, ErrorCode, Origin
 from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.error import RunWarning
+from upshot.contract.events import Warned
 from upshot.contract.pending import Pending
+from upshot.contract.protocols import Clock
 from upshot.contract.run_control import BoardSnapshot
+from upshot.contract.settings import Retry
 from upshot.engines.graph.branches import Added, BoardCopy, Change
 from upshot.engines.loop import keeps_points, save_point
 from upshot.runs.engine_api.exceptions import Failed, Interrupted, Parked
 from upshot.runs.engine_api.run_host import RunHost
 from upshot.runs.engine_api.run_view import Run
+from upshot.runs.task_supervisor import current_run
 from upshot.state.board import Board
 
-__all__ = ["GraphRun", "QuestionOrder", "together"]
+__all__ = ["QuestionOrder", "Visits", "Walk", "together"]
 
 T = TypeVar("T")
 
@@ -187,52 +187,67 @@ class QuestionOrder:
 _STEPS_A_TURN = 32
 
 
-class GraphRun:
+class Walk:
     """One pass of an engine through its graph or machine.
 
     Args:
         run: The run.
         host: Its host.
         board: The run's own.
-        name: Of what is gone through, for the keys of its steps.
+        kind: "graph" or "machine"; the keys of its steps begin with it.
 
     Attributes:
         run: The run.
         host: Its host.
         key: What all keys of its steps begin with.
         questions: Keeps questions in the order in which they were first asked.
-        origin: What the log says of the beginning.
+        start: Where it begins, also when the run goes on.
+        keeps_points: Whether the host keeps checkpoints.
     """
 
-    def __init__(self, run: Run, host: RunHost, board: Board, *, name: str = "graph") -> None:
+    def __init__(self, run: Run, host: RunHost, board: Board, kind: str) -> None:
         self.run = run
         self.host = host
-        self.key: str = f"{name}-{run.attempt}/"
+        self.key: str = f"{kind}-{run.attempt}/"
         self.questions: QuestionOrder = QuestionOrder(host, f"{self.key}question-")
-        self.origin: JsonObject = {}
+        self.start = ""
+        self._kind = kind
         self._board = board
-        self._keeps_points = keeps_points(host)
+        self.keeps_points: bool = keeps_points(host)
         # How many messages of each channel an earlier session has put on the board.
         self._shown: dict[str, int] = {}
         self._messages: list[Added] = []
         self._variables: JsonObject = {}
         self._steps = 0
 
-    async def begin(self, *, facts: JsonObject | None = None) -> Board:
+    async def begin(self, start: str, digest: str) -> Board:
         """The board as it was before any node ran, also when the run goes on.
 
         Args:
-            facts: What else is to be known of the beginning when the run goes on.
+            start: Where to begin. It may be elsewhere now; what was done was done from there on.
+            digest: Of the graph or machine; a warning tells where it has changed since.
         """
         now = self._board.snapshot()
+        point = self.run.resume_from if self.run.attempt == 1 else None
         counts = {channel: len(messages) for channel, messages in now.channels.items()}
         form = await self.host.step(
             f"{self.key}start",
             Effect.READ,
-            lambda: {"variables": now.variables, "messages": counts, **(facts or {})},
+            lambda: {
+                "variables": now.variables,
+                "messages": counts,
+                "start": start if point is None else point.step,
+                "digest": digest,
+            },
         )
-        self.origin = cast("JsonObject", form)
-        first = cast("dict[str, JsonObject]", form)
+        first = cast("dict[str, Any]", form)
+        self.start = str(first.get("start", start))
+        if first.get("digest", digest) != digest:
+            self.questions.has_changed = True
+            message = f"the {self._kind} has changed since the run began"
+            code = f"{self._kind}_changed"
+            warning = RunWarning(code=code, message=message, origin=Origin.CALLER)
+            await self.host.publish(Warned(warning=warning))
         seeds = cast("dict[str, int]", first["messages"])
         self._shown = {channel: count - seeds.get(channel, 0) for channel, count in counts.items()}
         before = BoardSnapshot(
@@ -263,14 +278,14 @@ class GraphRun:
             self._variables.clear()
 
     async def name_point(self, step: str, key: str, iteration: int) -> None:
-        """Give the host a checkpoint before *step*, if it keeps any and the step is to be done.
+        """Give the host a checkpoint before *step*, if the step is to be done.
 
         Args:
             step: The node or state that comes next, and is all that comes next.
             key: What it has in the log.
             iteration: How many there were before it.
         """
-        if self._keeps_points and not self.host.is_settled(key):
+        if not self.host.is_settled(key):
             self.flush()
             await save_point(self.run, self.host, self._board, step=step, iteration=iteration)
 
@@ -286,3 +301,125 @@ class GraphRun:
         wish = await self.host.interrupts()
         if wish:
             raise Interrupted(wish.cause, wish.detail)
+
+    async def may_try_again(
+        self,
+        tries: int,
+        attempts: int,
+        backoff_s: float,
+        *,
+        floor_s: float = 0.0,
+        clock: Clock | None = None,
+    ) -> bool:
+        """Wait before the next try of a node or state.
+
+        Args:
+            tries: How many tries have failed.
+            attempts: How many there may be.
+            backoff_s: Seconds before the second try; doubled for each one after it.
+            floor_s: The shortest wait that the provider asks for.
+            clock: Where the wait is measured; None is the run's clock.
+
+        Returns:
+            False, at once, where no try is left, or the wait would end after the deadline.
+
+        Raises:
+            Interrupted: The run was asked to stop meanwhile.
+        """
+        scope = current_run.get()
+        if scope is None or tries >= attempts:
+            return False
+        retry = Retry(base_s=backoff_s, max_wait_s=math.inf)
+        wait_s = retry.wait_s(tries, floor_s=floor_s, draw=random.random)
+        deadline = scope.ledger.deadline
+        if wait_s is None or (
+            deadline is not None and scope.clock.monotonic() + wait_s >= deadline
+        ):
+            return False
+        await scope.pause(wait_s, clock)
+        await self.stop_if_asked()
+        return True
+
+
+class Visits:
+    """The visits of the nodes of one graph, or of the states of one machine, and their limit.
+
+    They are counted while walking and not read from the log: a resumed run walks the same way from
+    the start, and so finds the same keys.
+
+    Args:
+        walk: The pass that they belong to.
+        names: All nodes or states.
+        max_steps: How many visits there may be; None is the run's ``max_turns``, and never less
+            than there are names.
+        key: What the keys of its steps begin with.
+        word: "node" or "state".
+        option: What raises the limit.
+        prefix: The sub-machines that it is in, for messages.
+
+    Attributes:
+        has_points: Whether checkpoints are to be saved between them.
+    """
+
+    def __init__(
+        self,
+        walk: Walk,
+        names: Collection[str],
+        max_steps: int | None,
+        *,
+        key: str,
+        word: str,
+        option: str,
+        prefix: str = "",
+    ) -> None:
+        self._walk = walk
+        self._names = names
+        self._key = key
+        self._word = word
+        self._option = option
+        self._prefix = prefix
+        # A run can begin again at one node of the outermost graph or machine, and nowhere else.
+        self.has_points: bool = walk.keeps_points and key == walk.key
+        self._counts: dict[str, int] = {}
+        self._steps = 0
+        most = walk.run.budget.max_turns
+        # The budget counts calls of models. What goes through each node once is no runaway, however
+        # many nodes there are.
+        self._limit = max(most, len(names)) if max_steps is None and most is not None else max_steps
+
+    async def save_point(self, name: str) -> None:
+        """Save a checkpoint before *name*, which is all that comes next."""
+        key = f"{self._key}{name}#{self._counts.get(name, 0) + 1}"
+        await self._walk.name_point(name, key, self._steps)
+
+    def enter(self, *names: str) -> list[str]:
+        """Count a visit of each of *names*, and give the keys of their steps.
+
+        Raises:
+            Failed: The limit is reached.
+        """
+        self._steps += len(names)
+        limit = self._limit
+        if limit is not None and self._steps > limit:
+            raise Failed(
+                ErrorCode.MAX_TURNS,
+                f"The limit of {limit} steps is reached before the {self._word} "
+                f"{self._prefix + names[0]!r}: raise {self._option} or Budget(max_turns=).",
+                details={"dimension": "steps", "limit": limit, "used": limit},
+            )
+        keys: list[str] = []
+        for name in names:
+            number = self._counts[name] = self._counts.get(name, 0) + 1
+            keys.append(f"{self._key}{name}#{number}")
+        return keys
+
+    def check_known(self, name: str) -> None:
+        """Check that *name* is there.
+
+        Raises:
+            Failed: It is not: the log is of a graph or machine that has changed since.
+        """
+        if name not in self._names:
+            there = ", ".join(self._names)
+            message = f"there is no {self._word} {name!r} any more: there are {there}"
+            raise Failed(ErrorCode.DEAD_END, message, details={self._word: name})
