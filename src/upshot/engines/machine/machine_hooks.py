@@ -109,7 +109,8 @@ class MachineContext:
             known = before.get(key)
             if not isinstance(known, _Encoded) or known != msgspec.json.encode(found):
                 changed[key] = found
-        return changed, [name for name in before if name not in self.values]
+        gone = before.keys() - self.values.keys()
+        return changed, sorted(gone) if gone else []
 
 
 NAMES = ("on_state_enter", "on_state_exit", "on_transition", "on_error")
@@ -161,7 +162,8 @@ class MachineHooks:
             return None
         try:
             value = method(state, *facts)
-            return await value if inspect.isawaitable(value) else value
+            # Most hooks give nothing, and the question whether that can be awaited is not cheap.
+            return await value if value is not None and inspect.isawaitable(value) else value
         except (Parked, Interrupted, Aborted, Failed):
             # Words of the run's own, by which a hook may end it.
             raise
