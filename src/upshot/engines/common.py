@@ -1,9 +1,7 @@
-"""What graphs and machines share: nested agents, error classification, backoff, signature check.
+"""What engines share: agents inside of them, errors, hand-offs, and checks of functions.
 
-Handing: what graphs and machines make of a hand-off that an agent inside of them made.
-
-It is shown where the next step is chosen. Where the agent was the last to do anything, it is the
-hand-off of the whole run, as if its own model had made it.
+A hand-off that an agent inside made is shown where the next step is chosen. Where the agent was the
+last to do anything, it becomes the hand-off of the whole run, as if its own model had made it.
 """
 
 from __future__ import annotations
@@ -54,8 +52,8 @@ def asked_in(messages: Sequence[Message], feedback: str, *, otherwise: str = "")
 
     Args:
         messages: Those of the main channel.
-        feedback: Why this attempt is made, "" for the first. It is the last that was seeded,
-            and alone it would say what to change in a task that is not told.
+        feedback: What a decider wants changed, "" in the first attempt. It is the last message, and
+            alone it would not say what the task is.
         otherwise: What was asked where no message says it.
     """
     last = messages[-1] if messages else None
@@ -74,7 +72,7 @@ def ask_about(item: Json, text: str) -> str:
 
 
 def read_failure(exception: Exception) -> AgentResult[Any] | None:
-    """The failure that *exception* tells of; None where it is a bug of the code that raised it.
+    """The failure that *exception* stands for; None where it is a bug of the code that raised it.
 
     A failure is what brings its own error, a ``ToolError``, and what a client of an API raises:
     its status, headers and causes are looked at.
@@ -149,7 +147,7 @@ def form_of(event: HandoffEvent) -> JsonObject:
 
 
 def read_handoff(form: Json) -> HandoffEvent | None:
-    """The hand-off that the log tells of, None where it tells of none."""
+    """The hand-off in the log, None where there is none."""
     if not isinstance(form, dict):
         return None
     told: dict[str, Any] = {name: str(form.get(name, "")) for name in _FIELDS}
@@ -177,7 +175,7 @@ async def warn_of_unread(host: RunHost, place: str, to_agent_id: str, how: str) 
 
 
 def lent_options(agent: Agent[Any], run: Run) -> dict[str, Any]:
-    """The options of the run that hold for *agent* inside of it too.
+    """The options of the run that hold for an agent inside it too.
 
     Returns:
         Its dependencies; its model, where ``model_for`` gives one; and how model calls are tried
@@ -210,11 +208,11 @@ def model_for(agent: Agent[Any], run: Run) -> Model | None:
 
 
 def check_models(agents: Iterable[Agent[Any]], *, has_model: bool) -> None:
-    """Look whether *agents* have a model, those in the graphs and machines that drive them too.
+    """Check that *agents* have a model, also those in graphs and machines that drive them.
 
     Args:
-        agents: Who will work.
-        has_model: Whether the run has a model that it lends.
+        agents: Those that will work.
+        has_model: Whether the run has a model that agents without one may use.
 
     Raises:
         Misuse: One has none; all are named.

@@ -51,7 +51,7 @@ async def together(
         What came of each, in the order given.
 
     Raises:
-        Parked: Nothing failed, and people are waited for.
+        Parked: Nothing failed, and the user is asked.
         Exception: What the first in order of those that failed raised.
     """
     if len(works) == 1:
@@ -66,7 +66,7 @@ async def together(
         # Also when we are cancelled: nothing may be left behind.
         await asyncio.gather(*tasks, return_exceptions=True)
         for work in works:
-            # One that was cancelled before its turn would be told as never awaited.
+            # One that was cancelled before its turn would be reported as never awaited.
             work.close()
     return _values(tasks)
 
@@ -120,14 +120,14 @@ def _failure(task: asyncio.Task[Any]) -> BaseException | None:
 
 
 class QuestionOrder:
-    """Lets askers pass in the order in which they first came.
+    """Lets questions pass in the order in which they first came.
 
     Args:
-        host: Asks people, and keeps the order in the log.
+        host: Asks the user, and keeps the order in the log.
         key: What the keys of its steps begin with.
 
     Attributes:
-        has_changed: Whether the graph has changed since: who asked first may not come any more.
+        has_changed: Whether the graph has changed since, so that a question may not come any more.
     """
 
     def __init__(self, host: RunHost, key: str) -> None:
@@ -139,7 +139,7 @@ class QuestionOrder:
         self._moved = asyncio.Event()
 
     async def ask(self, asker: str, question: str, choices: tuple[str, ...]) -> Json:
-        """Ask a person, when all who came before have asked.
+        """Ask the user, when all that came before have asked.
 
         Args:
             asker: Unique in the run, and the same when the run goes on.
@@ -150,9 +150,9 @@ class QuestionOrder:
             The answer.
 
         Raises:
-            Parked: Nobody can answer now.
-            Failed: The graph has changed, and others have asked who have not come yet; code
-                dead_end. Their answers would be taken for those of this one.
+            Parked: The user cannot answer now.
+            Failed: The graph has changed, and questions before this one have not come yet; code
+                dead_end. Their answers would be taken for that of this one.
         """
         place = await self._place_of(asker)
         while self._passed < place:
@@ -264,7 +264,7 @@ class Walk:
             self._variables.update(change.variables)
 
     def flush(self) -> None:
-        """Put on the run's board what it shall show and does not yet."""
+        """Put on the run's board what it is to show and does not yet."""
         for channel, messages in self._messages:
             shown = min(self._shown.get(channel, 0), len(messages))
             if shown:
@@ -290,17 +290,17 @@ class Walk:
             await save_point(self.run, self.host, self._board, step=step, iteration=iteration)
 
     async def stop_if_asked(self) -> None:
-        """Follow a wish to stop, before a step.
+        """Stop before a step where that was asked for.
 
         Raises:
-            Interrupted: There is one.
+            Interrupted: It was.
         """
         self._steps += 1
         if self._steps % _STEPS_A_TURN == 0:
             await asyncio.sleep(0)
-        wish = await self.host.interrupts()
-        if wish:
-            raise Interrupted(wish.cause, wish.detail)
+        stop = await self.host.interrupts()
+        if stop:
+            raise Interrupted(stop.cause, stop.detail)
 
     async def may_try_again(
         self,

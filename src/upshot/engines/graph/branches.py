@@ -55,7 +55,7 @@ class BoardCopy(Board):
         self._variables = dict(base._variables)
         self._seeded = base._seeded
         self._on_loss = (run or base)._on_loss
-        # What agents inside of a ForEach are asked, until somebody has said something.
+        # What agents inside a ForEach are asked, until a message is added.
         self.asked: str = getattr(base, "asked", "")
         self._own_channels: set[str] = set()
         self._added: list[Added] = []
@@ -133,7 +133,7 @@ class Branch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One of the ways in which a graph is being walked.
 
     Attributes:
-        board: What its next node finds; nobody writes to it.
+        board: What its next node finds; it is not written to.
         story: The changes that led to it since the board that all branches came from, each
             after those that it knew of.
     """
@@ -166,7 +166,7 @@ def join(
 
     Args:
         base: The board that all of them came from.
-        branches: In the order in which their messages shall stand.
+        branches: In the order in which their messages are to stand.
         merges: How a variable is merged that more than one of them set, by name.
         place: Where they meet, for errors.
 
@@ -175,7 +175,7 @@ def join(
     """
     if len(branches) == 1:
         return branches[0]
-    # A dict is an ordered set here: what they have in common is told once.
+    # A dict is an ordered set here: what they have in common counts once.
     story = list(dict.fromkeys(change for branch in branches for change in branch.story))
     merged = {
         name: _merge(name, writers, base=base, branches=branches, merges=merges, place=place)

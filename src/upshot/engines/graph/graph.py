@@ -225,7 +225,7 @@ class Graph(metaclass=ArgumentsMeta):
 
     Args:
         nodes: What each node does: a function of the board, an Agent, a Graph, or one of the
-            values beside this class; ``Node(...)`` round any of them adds retries.
+            values beside this class; ``Node(...)`` around any of them adds retries.
         edges: ``(source, target)`` or ``(source, target, condition)``. A node without any is
             an end.
         start: The first node.
@@ -342,7 +342,7 @@ class Graph(metaclass=ArgumentsMeta):
         for agent in self.agents():
             named = [tool for tool in agent.tools or () if isinstance(tool, str)]
             if named:
-                # Nobody looks names up in a graph.
+                # A graph has no tools by name to look them up in.
                 raise Misuse(
                     f"the agent {agent.id!r} of the graph names the tool {named[0]!r}: give it the "
                     "tool itself, Agent(tools=[...])"

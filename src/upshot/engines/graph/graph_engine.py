@@ -70,7 +70,7 @@ async def walk_graph(
     Args:
         walk: The pass that it belongs to.
         graph: What is walked.
-        board: What its first node finds; nobody writes to it.
+        board: What its first node finds; it is not written to.
         key: What the keys of its steps begin with.
         commit: Gets what was changed, whenever a single branch is left.
         start: Another node to start at.
@@ -133,7 +133,7 @@ class _GraphWalk:
     def _join(self, arrived: list[tuple[int, Branch]], name: str) -> Branch:
         if len(arrived) == 1:
             return arrived[0][1]
-        # In the order of the nodes, whoever was first: messages stand the same way in each session.
+        # In the order of the nodes and not of time: messages come out the same in each session.
         arrived.sort(key=lambda one: one[0])
         # One branch comes twice where two edges of a node lead here by different ways.
         branches = list(dict.fromkeys(branch for _, branch in arrived))
@@ -235,7 +235,7 @@ class _Step:
             board, value = await self._try(name, node, branch.board)
             self._board = board
             form = board.changes()
-            # Where nothing follows in the graph, somebody collects the value.
+            # Without a way on, the value goes to the Parallel or ForEach that the node is in.
             if route is not None:
                 if targets := await route(board):
                     form["to"] = targets
@@ -365,13 +365,13 @@ class _Step:
         works: list[Any] = []
         for number, item in enumerate(listed):
             mine = BoardCopy(board)
-            # Only lent: set by each branch, it would be a conflict where they meet.
+            # Not as a change: set by each branch, it would be a conflict where they meet.
             mine.lend(work.name, item)
             mine.asked = ask_about(item, said)
             step = _Step(self._walk, f"{key}/{number}", self._merges, keeps=False)
             works.append(step.take(str(number), node, Branch(board=mine)))
         done = await together(works, at_once=work.at_once)
-        # Where somebody named a merge, it is wanted outside too.
+        # A variable with a merge is wanted outside too.
         own = work.own_names.difference(self._merges)
         branches = [one.branch.without(own) for one in done]
         _show(join(BoardCopy(board), branches, self._merges, key).story, board)
@@ -411,7 +411,7 @@ class GraphEngine:
         Misuse: It is no graph.
     """
 
-    # It finds its place by the log: nobody has to ask it whether it can go on.
+    # It finds its place by the log, so that it is not asked whether it can go on.
     goes_on_by_log: ClassVar[bool] = True
 
     def __init__(self, graph: Graph) -> None:
@@ -428,10 +428,10 @@ class GraphEngine:
         return checkpoint.step in self.graph.nodes
 
     def check_models(self, *, has_model: bool) -> None:
-        """Look whether all its agents have a model, before anything begins.
+        """Check that all its agents have a model, before anything begins.
 
         Args:
-            has_model: Whether the run has one, which it lends.
+            has_model: Whether the run has one that agents without one may use.
 
         Raises:
             Misuse: One has none; all are named.
@@ -442,11 +442,11 @@ class GraphEngine:
         """Walk the graph from its start, or from the node that a checkpoint names.
 
         Raises:
-            Interrupted: A wish to stop was followed between nodes, or by an agent in one.
+            Interrupted: The run was asked to stop, between nodes or in an agent.
             Aborted: An agent in a node was aborted.
             Failed: No edge leads on, branches conflict, the step limit is reached, or a node
                 failed.
-            Parked: People are waited for.
+            Parked: The user is asked.
         """
         walk, graph = Walk(run, host, board, "graph"), self.graph
         first = await walk.begin(graph.start, graph.digest)

@@ -61,9 +61,9 @@ async def run_agent(
 
     Raises:
         Aborted: It was aborted, and so is the run.
-        Interrupted: It followed a wish to stop, as the run then does.
+        Interrupted: It was interrupted, and so is the run.
         Failed: It did not complete for another reason.
-        Parked: It waits for people.
+        Parked: It waits for the user.
     """
     asked = task.request
     if callable(asked):
@@ -95,7 +95,7 @@ async def call_tool(walk: Walk, task: ToolTask, board: Board, call_id: str) -> J
 
     Raises:
         Failed: It was refused, failed, or took too long.
-        Parked: It waits for somebody's word.
+        Parked: It waits for an approval.
     """
     run = walk.run
     arguments = task.arguments
@@ -147,10 +147,10 @@ def _value_of(outcome: ToolOutcome) -> Json:
 
 
 async def ask_person(walk: Walk, question: Question, board: Board, key: str) -> Json:
-    """Ask a person.
+    """Ask the user.
 
     Raises:
-        Parked: Nobody can answer now.
+        Parked: The user cannot answer now.
     """
     text = question.text
     if callable(text):

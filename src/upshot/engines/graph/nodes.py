@@ -44,7 +44,7 @@ class AgentTask:
     """Have an agent work on a request, as a run inside this one; its answer is a message.
 
     Attributes:
-        agent: Who.
+        agent: The agent.
         request: What is asked: a text, a Request, or a function of the board that gives one.
             None is the text of the last message on the main channel; for the items of a
             ForEach, that and the item.
@@ -74,7 +74,7 @@ class ToolTask:
 
 @dataclass(frozen=True)
 class Question:
-    """Ask a person; where nobody can answer now, the run is parked.
+    """Ask the user; where the answer does not come at once, the run is parked.
 
     Attributes:
         text: The question, or a function of the board that gives it.
@@ -153,7 +153,7 @@ class Node:
         output: The variable that takes what it returns. "" is the node's name for a tool, a
             question, ForEach and an agent with an output type; then a function returns None, its
             board, or variables to set.
-        asks: Whether a person may be asked in it.
+        asks: Whether the user may be asked in it.
         wants_run: Whether it is a function of board and run.
     """
 
@@ -178,7 +178,9 @@ class Node:
         object.__setattr__(self, "asks", _asks(work))
         object.__setattr__(self, "wants_run", callable(work) and _takes_run(work))
         if self.attempts > 1 and self.asks:
-            raise Misuse("a node that asks a person cannot be tried again: ask in one of its own")
+            raise Misuse(
+                "a node that asks the user cannot be tried again: ask in a node of its own"
+            )
 
 
 # What they return is kept under the name of their node, if no other is given.
@@ -235,7 +237,7 @@ def _returned_names(work: object) -> Iterator[str]:
 
 
 def _asks(work: object) -> bool:
-    """Whether a person may be asked in *work*."""
+    """Whether the user may be asked in *work*."""
     return isinstance(work, Question) or any(node.asks for _, node in members_of(work))
 
 
@@ -244,7 +246,7 @@ def _takes_run(function: BoardFunction) -> bool:
     try:
         parameters = inspect.signature(function, follow_wrapped=False).parameters.values()
         if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
-            # A decorator that hands on whatever it is given wants what it wraps wants.
+            # A decorator with *args takes what the function takes that it wraps.
             parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return False

@@ -3,7 +3,7 @@
 Parts, from the text to the run:
 
 - ``document``: a YAML text or plain data as pieces that know their file, line and column, and
-  the faults that are told at them.
+  the faults at these places.
 - ``machine_schema``: the published JSON Schema, which is the only description of the form, and
   the faults of a document that breaks it.
 - ``cel`` and ``expressions``: conditions and values in the Common Expression Language, parsed
@@ -24,7 +24,7 @@ from the log, and does not enter those states again; members of a ``parallel`` a
 
 Invariants:
 
-- All faults of a text are told at once. A value that has not the right form is taken out of the
+- All faults of a text are reported at once. A value that has not the right form is taken out of the
   document, and the rest is read as if it were not there.
 - An expression gets only what it names of the context, so its cost does not grow with the rest.
 - A failure leaves a state by ``on_error`` or by a condition that looks at the result, and by no

@@ -10,7 +10,7 @@ is written.
 
 Source:
     YAML 1.2.2; for merge keys "Merge Key Language-Independent Type for YAML Version 1.1", which
-    1.2 leaves out and people write all the same.
+    1.2 leaves out and users write all the same.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class Listing:
 
 @dataclass(slots=True)
 class Table:
-    """Pieces by name, in order; a name that stands twice is told and its first piece kept."""
+    """Pieces by name, in order; of a name that stands twice, the first piece is kept."""
 
     mark: Mark
     items: dict[str, Piece] = field(default_factory=dict[str, "Piece"])
@@ -225,7 +225,7 @@ def read_data(data: object, faults: list[MachineFault], *, file: str = "") -> Pi
     Args:
         data: Mappings, lists, texts, numbers, truth values and None.
         faults: Takes what is wrong with it.
-        file: What its places are told of.
+        file: The file that its marks name.
 
     Returns:
         The whole; None where it is too large or holds itself.
@@ -243,7 +243,7 @@ def read_yaml(text: str, faults: list[MachineFault], *, file: str = "") -> Piece
     Args:
         text: One document.
         faults: Takes what is wrong with it.
-        file: What its places are told of.
+        file: The file that its marks name.
 
     Returns:
         The whole; None where it is empty or cannot be read to its end.
@@ -293,7 +293,7 @@ def _unreadable(error: Any, text: str, file: str) -> MachineFault:
     said, wanted = " ".join(str(problem or error).split()), "one YAML document"
     if mark and "cannot start any token" in said and _is_at_tab(text, mark.line, mark.column):
         said, wanted = "a tab in the indentation", "spaces: YAML takes no tabs there"
-    # YAML counts from 0, people from 1.
+    # YAML counts from 0, editors from 1.
     place = Mark(file, mark.line + 1, mark.column + 1) if mark else Mark(file, 1, 1)
     return MachineFault(place, f"this is no YAML ({said})", wanted, kind="yaml")
 

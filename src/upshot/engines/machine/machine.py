@@ -61,7 +61,7 @@ class Task:
 
     Attributes:
         kind: What does it: "agent", "function" or "machine".
-        name: Of the agent or function; for people, of the machine.
+        name: Of the agent or function; for messages only, of the machine.
         machine: The sub-machine, None otherwise.
         input: What it is given, None for what the machine was given.
         retry: How often it is tried; None leaves that to the agent.

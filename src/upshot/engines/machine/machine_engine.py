@@ -51,7 +51,7 @@ class MachineEngine:
         Misuse: An agent or function is missing; all that are missing are named.
     """
 
-    # It finds its place by the log: nobody has to ask it whether it can go on.
+    # It finds its place by the log, so that it is not asked whether it can go on.
     goes_on_by_log: ClassVar[bool] = True
 
     def __init__(
@@ -87,10 +87,10 @@ class MachineEngine:
         return checkpoint.step in self.machine.states
 
     def check_models(self, *, has_model: bool) -> None:
-        """Look whether all its agents have a model, before anything begins.
+        """Check that all its agents have a model, before anything begins.
 
         Args:
-            has_model: Whether the run has one, which it lends.
+            has_model: Whether the run has one that agents without one may use.
 
         Raises:
             Misuse: One has none; all are named.
@@ -101,11 +101,11 @@ class MachineEngine:
         """Go through the machine from its initial state, or from the one a checkpoint names.
 
         Raises:
-            Interrupted: A wish to stop was followed between states, or by an agent in one.
+            Interrupted: The run was asked to stop, between states or in an agent.
             Aborted: An agent was aborted, and no state leads on from that.
             Failed: A failure that nothing leads on from, a dead end, the step limit, a broken
                 expression, or a hook that raised.
-            Parked: People are waited for.
+            Parked: The user is asked.
         """
         walk, machine = Walk(run, host, board, "machine"), self.machine
         first = await walk.begin(machine.initial, machine.digest)

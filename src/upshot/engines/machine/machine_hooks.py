@@ -44,7 +44,7 @@ class MachineContext:
         self._is_lent = False
 
     def lend(self) -> None:
-        """From now on somebody else may change it."""
+        """From now on a hook may change it."""
         # What cannot be changed in place is its own copy.
         self._before = {
             name: value if type(value) in _FIXED else _Encoded(msgspec.json.encode(value))
@@ -53,7 +53,7 @@ class MachineContext:
         self._is_lent = True
 
     def set(self, name: str, value: Json) -> None:
-        """Set a variable to JSON that nobody else has."""
+        """Set a variable to JSON that is not used elsewhere."""
         self.values[name] = value
         self._set[name] = value
 
@@ -168,7 +168,7 @@ class MachineHooks:
             # Words of the run's own, by which a hook may end it.
             raise
         except Exception as error:
-            # The edge to a user's hook: what it raises is told as its failure.
+            # The boundary to a user's hook: what it raises becomes a failure.
             message = f"{name} of the state {state!r} raised {type(error).__name__}: {error}"
             raise Failed(
                 AgentError(

@@ -432,7 +432,7 @@ def _inside(piece: Scalar, problem: BadExpression) -> Mark:
     """The place in the file of a place in an expression.
 
     It is exact where the expression stands on one line as it is; a text with escapes or one
-    that is folded is told by its beginning.
+    that is folded is placed at its beginning.
     """
     mark = piece.mark
     if not mark.line:

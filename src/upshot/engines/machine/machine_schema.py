@@ -207,8 +207,8 @@ _DEFINITIONS: dict[str, Any] = {
         "given to the engine.",
         {
             "model": _is("string", "A model, provider:model. Default: that of the run."),
-            "name": _is("string", "Its name for people."),
-            "instructions": _is("string", "What the model is told."),
+            "name": _is("string", "A name to show."),
+            "instructions": _is("string", "The instructions for the model."),
             "tools": _is(
                 "array",
                 "Names of its tools.",
@@ -304,17 +304,17 @@ def check_form(document: Piece, faults: list[MachineFault]) -> None:
     """Add to *faults* where *document* has not the form of a machine.
 
     A value that cannot be read is taken out of the document, and its key stays in ``marks``, so
-    that all the rest can be read and its faults told as well.
+    that all the rest can be read and its faults are reported as well.
     """
-    # What the text itself has wrong is told already, and once is enough.
-    told = {fault.mark for fault in faults}
+    # A place where the text itself is wrong has its fault already.
+    known = {fault.mark for fault in faults}
     refused: list[tuple[Table | Listing, Piece]] = []
     for error in list(_validator().iter_errors(_marked(plain(document)))):
         holder, piece, key = _find(document, error.instance_path)
         node = _node(error.schema_path[:-1])
         name = error.kind.name
         found = list(_FAULTS.get(name, _refused)(error, node, piece, key))
-        faults += [fault for fault in found if fault.mark not in told]
+        faults += [fault for fault in found if fault.mark not in known]
         if holder is not None and name in _VALUE_FAULTS and "title" not in node:
             refused.append((holder, piece))
     for holder, piece in refused:

@@ -137,7 +137,7 @@ class MachineWalk:
         if self._may_read(state) or handoff is None:
             self._unread = ""
         elif state.works:
-            # A session that walks over what is done already has told of it then.
+            # Where the state is done already, an earlier session has warned of it.
             if not host.is_settled(key):
                 how = "a condition can look at result.handoff"
                 place = f"the state {self._unread!r}"
@@ -173,12 +173,12 @@ class MachineWalk:
         """Do what *state* does.
 
         Returns:
-            What came of it; a failure is a value here. A state that does nothing hands on
-            what came of the one before.
+            What came of it; a failure is a value here. A state that does nothing passes
+            on what came of the one before.
 
         Raises:
             Failed: An expression is broken.
-            Parked: People are waited for.
+            Parked: The user is asked.
         """
         if state.wait:
             return await self._wait_for(state, key, scope)
@@ -299,7 +299,7 @@ class MachineWalk:
 
     async def _may_try_again(self, outcome: Outcome, retry: Retrying, tries: int) -> bool:
         error = outcome.error
-        # Of an exception nobody has said that a further try would be of no use.
+        # An exception does not say whether a further try would help.
         if error is None or not (error.retryable or outcome.exception is not None):
             return False
         limits = outcome.result.rate_limit
@@ -377,12 +377,12 @@ class Visit:
         Raises:
             Failed: The state failed and nothing leads on from a failure, no way holds, an
                 expression is broken, or a hook raised.
-            Parked: People are waited for.
+            Parked: The user is asked.
         """
         host, state = self._shared.walk.host, self._state
         entered: JsonObject = {}
         if self._hooks.has("on_state_enter"):
-            # A step of its own: a state that waits for people is entered once.
+            # A step of its own: a state that waits for the user is entered once.
             key = f"{self._key}:enter"
             form = await host.step(key, Effect.WRITE, self._enter, idempotent=True)
             entered = self._context.apply(cast("JsonObject", form))
@@ -475,7 +475,7 @@ class Visit:
             to = told if isinstance(told, str) else ""
         if not self._hooks.has("on_state_exit"):
             return outcome, to
-        # Of a state that does nothing nothing came: what came of the one before was told there.
+        # A state that does nothing has no result; hooks have seen the one before already.
         own = _NOTHING if outcome is self._last else outcome.result
         view = ResultView(own)
         try:
@@ -522,7 +522,7 @@ class Visit:
         else a way that is meant for success would hide it.
 
         Raises:
-            Unhandled: The agent was aborted or followed a wish to stop, and no way holds.
+            Unhandled: The agent was aborted or interrupted, and no way holds.
             Failed: No way holds.
         """
         state = self._state
@@ -555,7 +555,7 @@ class Visit:
         Raises:
             Failed: There is no such state; code dead_end.
         """
-        # Hooks are told whole names, such as `research/draft`, and may answer with these too.
+        # Hooks get whole names, such as `research/draft`, and may answer with these too.
         prefix = self._shared.prefix
         to = to.removeprefix(prefix)
         self._check(to)

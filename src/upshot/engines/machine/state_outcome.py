@@ -85,7 +85,7 @@ class Outcome:
 
     @classmethod
     def raised(cls, exception: Exception) -> Outcome:
-        """What code raised: a failure that the code meant or was told of, or a bug."""
+        """What code raised: a failure that it meant or was given, or a bug."""
         failure = read_failure(exception)
         if failure is not None:
             return cls.of(failure)
@@ -126,7 +126,7 @@ class Outcome:
     def ending(self) -> Signal | None:
         """What ends the run where nothing leads on from this; None for a mere failure.
 
-        An agent that was aborted or followed a wish to stop has not just failed.
+        An agent that was aborted or interrupted has not just failed.
         """
         if not self.by_agent or self.result.status not in (Status.ABORTED, Status.INTERRUPTED):
             return None
@@ -144,9 +144,9 @@ class Outcome:
         if self._result is None and self._form is None:
             return self.payload
         if self.handoff is not None and not self.payload:
-            # Whoever hands over has no answer.
+            # An agent that hands over has no answer.
             return None
-        # The mapping is for expressions; whoever asked the machine gets the text.
+        # The mapping is for expressions; the caller of the machine gets the text.
         if self.payload == {"content": self.result.content}:
             return self.result.content
         return None if self.error is not None else self.payload
@@ -183,9 +183,9 @@ class Outcome:
 
 
 class Unhandled(Failed):
-    """A state's agent was aborted or followed a wish to stop, and nothing leads on from that.
+    """A state's agent was aborted or interrupted, and nothing leads on from that.
 
-    The state round a sub-machine may lead on from it; else the run ends as the agent did.
+    The state that a sub-machine is in may lead on from it; else the run ends as the agent did.
 
     Attributes:
         outcome: Of the agent.
