@@ -475,3 +475,16 @@ def test_blank_lines_are_the_text_of_a_machine_that_lacks_all(text: str) -> None
     assert [fault.expected for fault in check_machine(text)] == ["a machine"]
     with pytest.raises(BrokenMachine):
         load_machine(text)
+
+
+@pytest.mark.parametrize(
+    ("states", "agents"),
+    [("a: 5\nb: {type: initial, transitions: [{to: a}]}", "{}"),
+     ("a: {type: initial, agent: w, transitions: []}", "{w: 5}")],
+    ids=["state", "agent"],
+)  # fmt: skip
+def test_what_is_no_state_or_agent_is_one_fault_and_its_name_is_known(
+    states: str, agents: str
+) -> None:
+    told = check_machine(whole(states, agents=agents))
+    assert [one.kind for one in told if one.kind not in ("no_final", "dead_end")] == ["type"]

@@ -131,7 +131,8 @@ class _Reader:
         return {name: self._agent(name, inner) for name, inner in _table(piece).items.items()}
 
     def _agent(self, name: str, piece: Piece) -> Agent[Any] | None:
-        if isinstance(piece, Scalar) and piece.value is None:
+        if isinstance(piece, Scalar) and not isinstance(piece.value, str):
+            # Null is an agent that is given to the engine; anything else is a fault already.
             return None
         items = _table(piece).items or {"model": piece}
         given: dict[str, Any] = {
@@ -385,11 +386,8 @@ def _count(piece: Piece | None) -> int | None:
 
 def _retry(piece: Piece | None) -> Retrying | None:
     items = _table(piece).items
-    given = {name: plain(inner) for name, inner in items.items() if name in _RETRYING}
+    given = {name: plain(items[name]) for name in ("max_attempts", "backoff_s") if name in items}
     return None if piece is None else Retrying(**cast("dict[str, Any]", given))
-
-
-_RETRYING = ("max_attempts", "backoff_s")
 
 
 def _routes(piece: Piece | None) -> Mapping[str, str]:

@@ -315,6 +315,7 @@ def check_form(document: Piece, faults: list[MachineFault]) -> None:
         name = error.kind.name
         found = list(_FAULTS.get(name, _refused)(error, node, piece, key))
         faults += [fault for fault in found if fault.mark not in known]
+        # A state or an agent stays, because others name it; the reader knows what it may be.
         if holder is not None and name in _VALUE_FAULTS and "title" not in node:
             refused.append((holder, piece))
     for holder, piece in refused:
@@ -388,7 +389,7 @@ def _refused(
     """A value of another type, or none of those that there are."""
     about = _about(node)
     kind = "type"
-    if "title" in node and not isinstance(node.get("type"), str | list):
+    if "title" in node and "type" not in node:
         # Right by itself, but not beside the state's type.
         yield MachineFault(key, node["title"], about, kind="combination")
         return
