@@ -112,7 +112,7 @@ def _failed(error: AgentError, exception: Exception) -> AgentResult[Any]:
 
 
 def check_fit(function: Callable[..., object], what: str, *arguments: str) -> None:
-    """Check that *function* takes so many arguments, before a run finds out.
+    """Check that *function* can be called with these arguments, before a run starts.
 
     Args:
         function: What was given. One that does not tell its parameters, as some built-in ones,

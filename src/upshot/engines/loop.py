@@ -165,7 +165,7 @@ class _Turns:
         self._order = InCallOrder()
 
     def fail_again(self) -> None:
-        """End as an earlier session was about to, whose last reply was an error.
+        """Fail as an earlier session was about to, if its last reply was an error.
 
         Raises:
             Failed: So it is.

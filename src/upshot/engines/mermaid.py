@@ -1,4 +1,4 @@
-"""The Mermaid writer of graphs and machines: boxes, frames round boxes, and arrows with labels.
+"""The Mermaid writer of graphs and machines: boxes, frames around boxes, and arrows with labels.
 
 Source:
     Mermaid, flow chart syntax, read 2025-11.
@@ -32,7 +32,7 @@ class Box(NamedTuple):
     Attributes:
         label: What is written in it.
         shape: Its outline, where nothing is inside it.
-        inside: What is framed by it: a chart of its own, or boxes that no arrows join.
+        inside: What is framed by it: a chart of its own, or boxes without arrows.
     """
 
     label: str

@@ -69,6 +69,6 @@ class ScriptEngine:
             made = self._script(run, host, board)
             return await made if inspect.isawaitable(made) else made
         except Exception as error:
-            # The run's edge says what it means; here is known whose it is.
+            # The run decides what it means; whose code raised it is known here.
             blame(error, "the script", run.id)
             raise

@@ -258,7 +258,7 @@ class Walk:
         return BoardCopy(Board.restore(before), run=self._board)
 
     def commit(self, story: Sequence[Change]) -> None:
-        """Have the run's board show *story* before anything else is really done."""
+        """Note changes that the run's board is to show before the next step begins."""
         for change in story:
             self._messages += change.messages
             self._variables.update(change.variables)

@@ -17,7 +17,7 @@ of the nodes, never in the order of time, and two that set one variable need a m
 
 Invariants:
 
-- What a node finds depends on the graph and on what nodes did, and never on who was faster.
+- What a node finds depends on the graph and on what nodes did, and never on which was faster.
 - A finished node is not run again. A resumed run walks from the start and takes the changes of
   finished nodes from the log, so its keys (``graph-1/name#2``) must come out the same each time.
 - A node that asks the user is run again on resume, because the host numbers questions as they

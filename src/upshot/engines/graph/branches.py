@@ -38,7 +38,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class BoardCopy(Board):
-    """A board of one's own that shares all it was copied from until it is written to.
+    """A copy of a board that shares everything with it until it is written to.
 
     Args:
         base: What it is a copy of.
@@ -89,7 +89,7 @@ class BoardCopy(Board):
         return form
 
     def settle(self, node: str, form: JsonObject) -> Change:
-        """Take the variables as the log has them, so that it is as if it had been read from it.
+        """Take the variables as the log has them, so that this copy equals one read from the log.
 
         Args:
             node: Who changed it.
@@ -130,7 +130,7 @@ Merge: TypeAlias = Callable[[list[Any]], Any] | str
 
 
 class Branch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """One of the ways in which a graph is being walked.
+    """One branch of a walk through a graph.
 
     Attributes:
         board: What its next node finds; it is not written to.
@@ -162,7 +162,7 @@ class Branch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 def join(
     base: Board, branches: Sequence[Branch], merges: Mapping[str, Merge], place: str
 ) -> Branch:
-    """Make one branch of several.
+    """Merge several branches into one.
 
     Args:
         base: The board that all of them came from.

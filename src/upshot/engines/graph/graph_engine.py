@@ -1,7 +1,7 @@
 """GraphEngine: goes through a graph.
 
 In each step all nodes run at the same time that no other node under way can still reach. So
-what a node finds depends on the graph and on what nodes did, and never on who was faster.
+what a node finds depends on the graph and on what nodes did, and never on which was faster.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Commit: TypeAlias = Callable[[Sequence[Change]], None]
 
 
 class _Done(NamedTuple):
-    """What came of a node: its branch after it, what it returned, and where it goes on.
+    """The result of a node: its branch after it, what it returned, and where it goes on.
 
     The hand-off is that of the agents that were the last to work in it.
     """
@@ -99,14 +99,14 @@ class _GraphWalk:
 
     async def go(self, start: str) -> JsonObject | None:
         self._visits.check_known(start)
-        # Who came to each node, with the place of the node before it.
+        # The branches that came to each node, with the place of the node before it.
         arrived: dict[str, list[tuple[int, Branch]]] = {start: [(-1, Branch(board=self._base))]}
         ended: list[tuple[int, Branch]] = []
         handoff: JsonObject | None = None
         while arrived:
             self._settle_fork(arrived, ended)
-            # All that can be done is done before anybody goes on, so that what meets where does not
-            # depend on who was faster.
+            # All that can be done is done before anything goes on, so that where branches meet does
+            # not depend on which was faster.
             ready = self._graph.ready(arrived)
             branches = [self._join(arrived.pop(name), name) for name in ready]
             is_alone = len(branches) == 1 and not arrived and not ended
@@ -180,7 +180,7 @@ class _GraphWalk:
                 try:
                     holds = await evaluate(condition, shown)
                 except Exception as error:
-                    # The run's edge says what it means; here is known whose it is.
+                    # The run decides what it means; whose code raised it is known here.
                     blame(error, f"the condition from {name!r} to {target!r}", self._walk.run.id)
                     raise
                 if not holds:
@@ -227,10 +227,10 @@ class _Step:
     async def take(
         self, name: str, node: Node, branch: Branch, *, route: Callable[[Board], Any] | None = None
     ) -> _Done:
-        """Do what the node does, or hand back what the log says came of it."""
+        """Run the node, or return what the log says about it."""
 
         async def body() -> dict[str, object]:
-            # What came before has to stand in the log ahead of this step.
+            # What came before has to be in the log before this step.
             self._walk.flush()
             board, value = await self._try(name, node, branch.board)
             self._board = board
@@ -272,7 +272,7 @@ class _Step:
             key = self._key if tries == 1 else f"{self._key}~{tries}"
             try:
                 value = await self._work(name, node, board, key)
-            # No failure of the node's: a further try would come to the same.
+            # These are not failures of the node: another try would end the same way.
             except (Parked, Interrupted, Aborted, Misuse):
                 raise
             except Exception as error:

@@ -46,7 +46,7 @@ async def evaluate(function: Callable[..., Any], *arguments: object) -> Any:
 async def run_agent(
     walk: Walk, task: AgentTask, board: BoardCopy, key: str, *, is_retried: bool
 ) -> tuple[Any, JsonObject | None]:
-    """Have an agent work in a run of its own; its answer is appended to the board.
+    """Run an agent as a child run; its answer is appended to the board.
 
     Args:
         walk: The pass that it belongs to.

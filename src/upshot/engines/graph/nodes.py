@@ -41,7 +41,7 @@ BoardFunction: TypeAlias = Callable[..., object]
 
 @dataclass(frozen=True)
 class AgentTask:
-    """Have an agent work on a request, as a run inside this one; its answer is a message.
+    """Run an agent on a request, as a child run; its answer is a message.
 
     Attributes:
         agent: The agent.

@@ -24,7 +24,7 @@ from the log, and does not enter those states again; members of a ``parallel`` a
 
 Invariants:
 
-- All faults of a text are reported at once. A value that has not the right form is taken out of the
+- All faults of a text are reported at once. A value of the wrong form is removed from the
   document, and the rest is read as if it were not there.
 - An expression gets only what it names of the context, so its cost does not grow with the rest.
 - A failure leaves a state by ``on_error`` or by a condition that looks at the result, and by no

@@ -78,7 +78,7 @@ class MachineFault(NamedTuple):
         mark: Where.
         found: What stands there.
         expected: What should.
-        severity: "fault", or "warning" for what may be meant so.
+        severity: "fault", or "warning" for what may be a mistake.
         kind: A word for it, such as "unknown_state".
     """
 
@@ -277,7 +277,7 @@ def read_yaml(text: str, faults: list[MachineFault], *, file: str = "") -> Piece
 
 
 class _TooLarge(Exception):
-    """It is deeper or larger than any machine."""
+    """The text is deeper or larger than any machine."""
 
 
 def _too_large(mark: Mark, found: str) -> MachineFault:

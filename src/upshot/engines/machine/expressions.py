@@ -105,7 +105,7 @@ _LIBRARIES = frozenset(("math", "strings", "sets", "lists", "base64"))
 
 
 class BadExpression(Exception):
-    """A text is no expression, or reads what is nowhere.
+    """A text is not a valid expression, or it reads a name that does not exist.
 
     Attributes:
         found: What is wrong with it.
@@ -135,7 +135,7 @@ class Expression:
         mark: Where it stands.
 
     Raises:
-        BadExpression: It cannot be parsed or reads what is nowhere.
+        BadExpression: It cannot be parsed, or reads a name that does not exist.
         Misuse: The extra is not installed.
     """
 

@@ -35,10 +35,10 @@ def load_machine(source: str | os.PathLike[str] | Mapping[str, Any]) -> Machine:
             names them, and from the current folder where there is none.
 
     Returns:
-        The machine, its expressions parsed; what may be meant so is in its ``warnings``.
+        The machine, its expressions parsed; what may be a mistake is in its ``warnings``.
 
     Raises:
-        BrokenMachine: It has faults; all are named at once, each with file, line and column,
+        BrokenMachine: It has faults; all are reported at once, each with file, line and column,
             what was found and what was expected. It is a Misuse.
         Misuse: There is no such file, it is a folder, or the extra ``machine`` is not installed.
     """

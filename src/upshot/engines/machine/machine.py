@@ -79,7 +79,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Each:
-    """The same is done for every item.
+    """A ``foreach``: the same work for every item.
 
     Attributes:
         items: Gives a list, or a mapping, whose values are the items.
@@ -166,7 +166,7 @@ class Machine:
         max_steps: How many states may be entered; None is the run's ``max_turns``, and never
             less than there are states.
         file: Where it was read from, "" for data.
-        warnings: What may be meant so, and may not.
+        warnings: What may be a mistake.
         data: What it was made of, as plain data.
     """
 

@@ -75,14 +75,14 @@ class MachineContext:
         return form
 
     def apply(self, form: JsonObject) -> JsonObject:
-        """Have the context as the log has it.
+        """Set the context to what the log says.
 
         Returns:
             What was set.
         """
         changed = cast("JsonObject", form.get("set", {}))
         for name, value in changed.items():
-            # What stands in the log is not for hooks to change.
+            # Hooks must not change what is in the log.
             self.values[name] = deepcopy(value) if isinstance(value, list | dict) else value
         for name in cast("list[str]", form.get("drop", ())):
             self.values.pop(name, None)

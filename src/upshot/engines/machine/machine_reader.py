@@ -77,7 +77,7 @@ def read_machine(
 
 
 class _Reader:
-    """Reads the pieces of a document; what has not the right form has been taken out of it."""
+    """Reads the pieces of a document; values of the wrong form have been removed from it."""
 
     def __init__(self, faults: list[MachineFault], inner: Inner) -> None:
         self._faults = faults

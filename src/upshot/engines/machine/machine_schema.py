@@ -301,7 +301,7 @@ def _validator() -> Validator:
 
 
 def check_form(document: Piece, faults: list[MachineFault]) -> None:
-    """Add to *faults* where *document* has not the form of a machine.
+    """Add a fault for each place where *document* does not have the form of a machine.
 
     A value that cannot be read is taken out of the document, and its key stays in ``marks``, so
     that all the rest can be read and its faults are reported as well.

@@ -276,7 +276,7 @@ class MachineWalk:
             made.append(outcome)
             return outcome.to_form()
 
-        # What it does outside is not known. Cut off, it is done again all the same, as a state is.
+        # What it does outside is not known. If it is cut off, it is done again, as a state is.
         form = await self.walk.host.step(key, Effect.WRITE, body, idempotent=True)
         return made[0] if made else Outcome.read(cast("JsonObject", form))
 
@@ -372,7 +372,7 @@ class Visit:
         self._outcome: Outcome | None = None
 
     async def take(self) -> Done:
-        """Do what the state does, or hand back what the log says came of it.
+        """Run the state, or return what the log says about it.
 
         Raises:
             Failed: The state failed and nothing leads on from a failure, no way holds, an
@@ -436,7 +436,7 @@ class Visit:
         return {**context.take_changes(), **({"to": to} if to else {})}
 
     async def _leave(self, outcome: Outcome) -> dict[str, object]:
-        """What becomes of the outcome: hooks, what is kept, and the way on."""
+        """Ask hooks about the outcome, keep values, and find the next state."""
         context = self._context
         to = ""
         # Finding out what somebody else changed takes a copy of all of it; without hooks nobody
@@ -509,7 +509,7 @@ class Visit:
         return told
 
     def _replace_context(self, given: object) -> None:
-        """A hook may hand back the context, or another in its place."""
+        """Take what a hook returned in place of the context, where it returned a mapping."""
         values = self._context.values
         if isinstance(given, dict) and given is not values:
             values.clear()

@@ -163,7 +163,7 @@ class Resolver:
     async def ask(
         self, task: Task, given: Json, context: Mapping[str, Json], *, walk: Walk, key: str
     ) -> Outcome:
-        """Have an agent work on its input.
+        """Run an agent on its input.
 
         Args:
             task: What is done.

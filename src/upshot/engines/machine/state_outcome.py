@@ -1,4 +1,4 @@
-"""Outcome: what came of a state's work, as a value that the log keeps."""
+"""Outcome: the result of a state's work, as a value that the log keeps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STATUS_OF = {ErrorCode.CANCELED: Status.CANCELED, ErrorCode.INTERRUPTED: Status
 
 
 class Outcome:
-    """What came of a state, an item or a member.
+    """The result of a state, an item or a member.
 
     Args:
         payload: What expressions see as ``output``.
@@ -159,7 +159,7 @@ class Outcome:
         return self.result.usage, self.result.cost
 
     def to_form(self) -> dict[str, object]:
-        """It as JSON, for the log."""
+        """The outcome as JSON, for the log."""
         form: dict[str, object] = {}
         if self.payload is not None:
             form["output"] = self.payload
