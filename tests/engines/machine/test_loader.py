@@ -488,3 +488,11 @@ def test_what_is_no_state_or_agent_is_one_fault_and_its_name_is_known(
 ) -> None:
     told = check_machine(whole(states, agents=agents))
     assert [one.kind for one in told if one.kind not in ("no_final", "dead_end")] == ["type"]
+
+
+def test_the_warnings_of_a_machine_are_those_of_its_own_file(tmp_path: Path) -> None:
+    (tmp_path / "inner.yml").write_text(whole("a: {type: initial, transitions: []}"))
+    (tmp_path / "outer.yml").write_text(whole(SUB.format("inner.yml")))
+    machine = load_machine(tmp_path / "outer.yml")
+    assert machine.warnings == ()
+    assert [one.kind for one in check_machine(tmp_path / "outer.yml")] == ["no_final"]

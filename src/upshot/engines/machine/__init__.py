@@ -8,8 +8,8 @@ Parts, from the text to the run:
   the faults of a document that breaks it.
 - ``cel`` and ``expressions``: conditions and values in the Common Expression Language, parsed
   once, with a limit to what they may cost.
-- ``machine_reader``: from the document to a Machine; names of states, ways that lead nowhere.
-- ``loader``: files, texts, data, and machines that name the files of others.
+- ``loader``: from files, texts and data to a Machine; names of states, ways that lead nowhere,
+  and machines that name the files of others.
 - ``machine``: Machine, State, Task, Transition, and the chart.
 - ``resolver``: finds the agents and functions that a machine names, and calls them.
 - ``machine_hooks``: the user's hooks, and the context that they may change.

@@ -91,7 +91,7 @@ class MachineContext:
     def _compare(self) -> tuple[JsonObject, list[str]]:
         changed: JsonObject = {}
         before = self._before
-        for name, value in list(self.values.items()):
+        for name, value in self.values.items():
             if type(value) in _FIXED:
                 if value is self._set.get(name, self):
                     # It is JSON already.
@@ -109,8 +109,9 @@ class MachineContext:
             known = before.get(key)
             if not isinstance(known, _Encoded) or known != msgspec.json.encode(found):
                 changed[key] = found
-        gone = before.keys() - self.values.keys()
-        return changed, sorted(gone) if gone else []
+        if before.keys() <= self.values.keys():
+            return changed, []
+        return changed, [name for name in before if name not in self.values]
 
 
 NAMES = ("on_state_enter", "on_state_exit", "on_transition", "on_error")
