@@ -91,7 +91,8 @@ class MachineContext:
     def _compare(self) -> tuple[JsonObject, list[str]]:
         changed: JsonObject = {}
         before = self._before
-        for name, value in self.values.items():
+        # A copy of the items: a thread that a hook started may still write to it.
+        for name, value in list(self.values.items()):
             if type(value) in _FIXED:
                 if value is self._set.get(name, self):
                     # It is JSON already.

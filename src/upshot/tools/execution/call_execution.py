@@ -149,8 +149,8 @@ def _told(ending: Ending) -> str:
             return "took too long"
 
 
-# Between two tries of one call: 0.2 s, doubled each time; never less than the tool asks for. There is
-# no jitter, since the calls of one run seldom come at the same moment.
+# Between two tries of one call: 0.2 s, doubled each time; never less than the tool asks for.
+# Without jitter, since the calls of one run seldom come at the same moment.
 _RETRY = Retry(base_s=0.2, max_wait_s=math.inf)
 _STORE_TIMEOUT_S = 30.0
 
