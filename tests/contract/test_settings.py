@@ -89,3 +89,27 @@ def test_a_retry_that_cannot_be_is_misuse(limits: dict[str, Any]) -> None:
 def test_a_misspelt_field_is_told_with_the_nearest(make: Any, field: str, said: str) -> None:
     with pytest.raises(Misuse, match=re.escape(said)):
         make(**{field: 1})
+
+
+@pytest.mark.parametrize(
+    ("tries", "floor_s", "drawn", "wait_s"),
+    [
+        (1, None, 0.0, 0.5),
+        (3, None, 0.0, 2.0),
+        (3, None, 0.5, 2.5),
+        (3, 4.0, 0.0, 4.0),
+        (3, 4.0, 0.5, 4.5),
+        (3, -4.0, 0.0, 2.0),
+        (9, None, 0.9, 10.0),
+        (10**6, None, 0.9, 10.0),
+        (1, 10.0, 0.9, 10.0),
+        (1, 10.5, 0.0, None),
+    ],
+    ids=["first", "doubled", "jitter", "floor", "floor and jitter", "floor below 0", "most",
+         "endless tries", "floor at most", "floor above most"],
+)  # fmt: skip
+def test_a_wait_doubles_keeps_the_floor_and_never_passes_the_longest(
+    tries: int, floor_s: float | None, drawn: float, wait_s: float | None
+) -> None:
+    retry = Retry(base_s=0.5, max_wait_s=10)
+    assert retry.wait_s(tries, floor_s=floor_s, draw=lambda: drawn) == wait_s

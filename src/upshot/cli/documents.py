@@ -30,12 +30,11 @@ from upshot.contract.schema.json_schema import contract_schema
 from upshot.contract.schema.typescript import contract_typescript
 from upshot.engines.graph.graph import Graph
 from upshot.engines.graph.graph_engine import GraphEngine
-from upshot.engines.machine.document import MAX_BYTES, MachineFault, Mark, read_yaml
+from upshot.engines.machine.document import MAX_BYTES, MachineFault, Mark, plain, read_yaml
 from upshot.engines.machine.loader import check_machine, load_machine
 from upshot.engines.machine.machine import Machine
 from upshot.engines.machine.machine_engine import MachineEngine
 from upshot.engines.machine.machine_schema import machine_schema
-from upshot.engines.machine.mapping_reader import plain
 from upshot.errors import Misuse
 
 __all__ = ["FORMS", "check_file", "draw_file", "schema_text"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from math import isfinite
@@ -209,6 +210,9 @@ class ModelSettings(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
         return msgspec.structs.replace(self, **changes, extra={**self.extra, **over.extra})
 
 
+_MAX_DOUBLINGS = 64
+
+
 class Retry(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
     """How often and how patiently a failed model call is tried again.
 
@@ -235,3 +239,25 @@ class Retry(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
         # Not below zero, and no NaN either.
         if not (self.max_wait_s >= 0 and self.base_s >= 0):
             raise Misuse("max_wait_s and base_s are seconds: give 0 or more")
+
+    def wait_s(
+        self, tries: int, *, floor_s: float | None = None, draw: Callable[[], float]
+    ) -> float | None:
+        """How long to wait after *tries* failed tries.
+
+        Args:
+            tries: How many tries have failed, at least 1.
+            floor_s: The shortest wait in seconds that the other side asks for; None for none.
+            draw: Gives a number from 0 to below 1, for the jitter: at most half of the backoff.
+
+        Returns:
+            Seconds, at least *floor_s* and at most ``max_wait_s``; None where *floor_s* is
+            more than that, so that there is to be no further try.
+        """
+        # A float's power overflows where an int's only grows.
+        backoff_s = min(self.base_s * 2 ** min(tries - 1, _MAX_DOUBLINGS), self.max_wait_s)
+        least_s = max(floor_s or 0.0, 0.0)
+        if least_s > self.max_wait_s:
+            return None
+        # Jitter only lengthens: earlier than the floor, the other side would refuse again.
+        return min(max(least_s, backoff_s) + draw() * backoff_s / 2, self.max_wait_s)

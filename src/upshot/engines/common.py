@@ -1,15 +1,12 @@
-"""What graphs and machines share: nested agents, error classification, backoff, signature check.
+"""What engines share: agents inside of them, errors, hand-offs, and checks of functions.
 
-Handing: what graphs and machines make of a hand-off that an agent inside of them made.
-
-It is shown where the next step is chosen. Where the agent was the last to do anything, it is the
-hand-off of the whole run, as if its own model had made it.
+A hand-off that an agent inside made is shown where the next step is chosen. Where the agent was the
+last to do anything, it becomes the hand-off of the whole run, as if its own model had made it.
 """
 
 from __future__ import annotations
 
 import inspect
-import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -23,7 +20,7 @@ from upshot.contract.error import AgentError, RunWarning
 from upshot.contract.events import Warned
 from upshot.contract.forms.flat_form import coerce_result
 from upshot.contract.message import Message
-from upshot.contract.protocols import Clock, Model
+from upshot.contract.protocols import Model
 from upshot.contract.result import AgentResult
 from upshot.engines.loop import LoopEngine
 from upshot.errors import Misuse, RunFailed
@@ -32,7 +29,6 @@ from upshot.models.retry import client_error
 from upshot.native.objects import find_headers, find_rate_limit
 from upshot.runs.engine_api.run_host import RunHost
 from upshot.runs.engine_api.run_view import Run
-from upshot.runs.run_context import current_run
 from upshot.tools.definition.tool_context import ToolError
 
 __all__ = [
@@ -47,7 +43,6 @@ __all__ = [
     "model_for",
     "read_failure",
     "read_handoff",
-    "wait_again",
     "warn_of_unread",
 ]
 
@@ -57,8 +52,8 @@ def asked_in(messages: Sequence[Message], feedback: str, *, otherwise: str = "")
 
     Args:
         messages: Those of the main channel.
-        feedback: Why this attempt is made, "" for the first. It is the last that was seeded,
-            and alone it would say what to change in a task that is not told.
+        feedback: What a decider wants changed, "" in the first attempt. It is the last message, and
+            alone it would not say what the task is.
         otherwise: What was asked where no message says it.
     """
     last = messages[-1] if messages else None
@@ -77,7 +72,7 @@ def ask_about(item: Json, text: str) -> str:
 
 
 def read_failure(exception: Exception) -> AgentResult[Any] | None:
-    """The failure that *exception* tells of; None where it is a bug of the code that raised it.
+    """The failure that *exception* stands for; None where it is a bug of the code that raised it.
 
     A failure is what brings its own error, a ``ToolError``, and what a client of an API raises:
     its status, headers and causes are looked at.
@@ -117,7 +112,7 @@ def _failed(error: AgentError, exception: Exception) -> AgentResult[Any]:
 
 
 def check_fit(function: Callable[..., object], what: str, *arguments: str) -> None:
-    """Check that *function* takes so many arguments, before a run finds out.
+    """Check that *function* can be called with these arguments, before a run starts.
 
     Args:
         function: What was given. One that does not tell its parameters, as some built-in ones,
@@ -152,7 +147,7 @@ def form_of(event: HandoffEvent) -> JsonObject:
 
 
 def read_handoff(form: Json) -> HandoffEvent | None:
-    """The hand-off that the log tells of, None where it tells of none."""
+    """The hand-off in the log, None where there is none."""
     if not isinstance(form, dict):
         return None
     told: dict[str, Any] = {name: str(form.get(name, "")) for name in _FIELDS}
@@ -180,7 +175,7 @@ async def warn_of_unread(host: RunHost, place: str, to_agent_id: str, how: str) 
 
 
 def lent_options(agent: Agent[Any], run: Run) -> dict[str, Any]:
-    """The options of the run that hold for *agent* inside of it too.
+    """The options of the run that hold for an agent inside it too.
 
     Returns:
         Its dependencies; its model, where ``model_for`` gives one; and how model calls are tried
@@ -213,11 +208,11 @@ def model_for(agent: Agent[Any], run: Run) -> Model | None:
 
 
 def check_models(agents: Iterable[Agent[Any]], *, has_model: bool) -> None:
-    """Look whether *agents* have a model, those in the graphs and machines that drive them too.
+    """Check that *agents* have a model, also those in graphs and machines that drive them.
 
     Args:
-        agents: Who will work.
-        has_model: Whether the run has a model that it lends.
+        agents: Those that will work.
+        has_model: Whether the run has a model that agents without one may use.
 
     Raises:
         Misuse: One has none; all are named.
@@ -242,35 +237,3 @@ def _lacks_model(agent: Agent[Any]) -> bool:
     if callable(check):
         check(has_model=False)
     return False
-
-
-_MAX_DOUBLINGS = 64
-# The most that chance adds to a wait, as a part of it.
-_JITTER = 0.5
-
-
-async def wait_again(
-    backoff_s: float, tries: int, *, floor_s: float, clock: Clock | None = None
-) -> bool:
-    """Wait before the next try.
-
-    Args:
-        backoff_s: Seconds before the second try; doubled for each one after it.
-        tries: How often it was tried.
-        floor_s: What the provider asks for; chance only adds.
-        clock: What is waited on, None for the run's.
-
-    Returns:
-        False, at once, where the wait would end after the run's deadline.
-    """
-    link = current_run.get()
-    if link is None:
-        return False
-    context = link.context
-    wait_s = max(backoff_s * 2 ** min(tries - 1, _MAX_DOUBLINGS), floor_s)
-    wait_s *= 1 + random.random() * _JITTER
-    deadline = context.budget.deadline
-    if deadline is not None and context.plan.clock.monotonic() + wait_s >= deadline:
-        return False
-    await context.supervisor.pause(wait_s, clock)
-    return True

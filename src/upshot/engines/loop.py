@@ -1,14 +1,10 @@
-"""LoopEngine: model, tools, model until there is an answer.
+"""LoopEngine: model, tools, model, until there is an answer.
 
-Call order: outcomes of one reply in the order of its calls, however late some of them came.
+Its whole state is on the board: the last message says what comes next. So a resumed run simply goes
+on, and a call that is logged is never made again.
 
-The board keeps the order in which things happened: where a call waited for people, what others of
-its reply gave stands before it. A model reads them as it asked.
-
-LoopEngine: model, tools, model, ... until there is an answer.
-
-Its whole state is on the board: the last message says what comes next. So a
-resumed run simply goes on, and a call that is logged is never made again.
+The board keeps the order in which things happened: where a call waited for an approval, the
+outcomes of others of its reply stand before it. A model reads them in the order of its calls.
 """
 
 from __future__ import annotations
@@ -71,7 +67,7 @@ def in_call_order(messages: Sequence[Message]) -> Sequence[Message]:
             continue
         places = {call.id: place for place, call in enumerate(message.tool_calls)}
         if len(places) < len(message.tool_calls):
-            # Of an id that is there twice nobody knows which is which.
+            # With one id twice, it is not known which outcome belongs to which call.
             continue
         end = at + 1
         while end < len(messages) and messages[end].role is Role.TOOL:
@@ -85,7 +81,7 @@ def in_call_order(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def keeps_points(host: RunHost) -> bool:
-    """Whether somebody keeps checkpoints; hosts other than the run's own are not asked."""
+    """Whether the host keeps checkpoints; only the run's own host says so."""
     return bool(getattr(host, "keeps_checkpoints", False))
 
 
@@ -116,7 +112,7 @@ class LoopEngine:
             with what is wrong, before the run fails with invalid_output.
     """
 
-    # It finds its place by the log: nobody has to ask it whether it can go on.
+    # It finds its place by the log, so that it is not asked whether it can go on.
     goes_on_by_log: ClassVar[bool] = True
 
     def __init__(
@@ -137,7 +133,7 @@ class LoopEngine:
         """Work on the main channel of *board* until the model answers without calls.
 
         Raises:
-            Interrupted: A wish to stop was followed at a safe point.
+            Interrupted: The run was asked to stop.
             Failed: The model's error was not overcome, or the answer is not of its type.
             Parked: A tool call waits for somebody's word.
         """
@@ -162,14 +158,14 @@ class _Turns:
         self._model = model
         self._seeded = len(board.seeded())
         roles = [message.role for message in board.messages()[self._seeded :]]
-        # An earlier session may have used some up; nobody else says anything as a user here.
+        # An earlier session may have used some up; nothing else adds user messages here.
         self._corrections = corrections - roles.count(Role.USER)
         self._number = roles.count(Role.ASSISTANT)
         self._keeps_points = keeps_points(host)
         self._order = InCallOrder()
 
     def fail_again(self) -> None:
-        """End as an earlier session was about to, whose last reply was an error.
+        """Fail as an earlier session was about to, if its last reply was an error.
 
         Raises:
             Failed: So it is.
@@ -239,9 +235,9 @@ class _Turns:
         return reply
 
     async def _stop_if_asked(self) -> None:
-        wish = await self._host.interrupts()
-        if wish:
-            raise Interrupted(wish.cause, wish.detail)
+        stop = await self._host.interrupts()
+        if stop:
+            raise Interrupted(stop.cause, stop.detail)
 
     # -- tools
 
@@ -253,7 +249,7 @@ class _Turns:
         """Have *calls* run and put their outcomes on the board, whatever happens meanwhile."""
         run = self._run
         if await self._host.interrupts():
-            # Said while the model replied, or people were waited for: none of them starts.
+            # The request to stop came while the model replied or the run waited: none starts.
             run.tools.cancel(running=False)
         # Once: a later reply may use the same ids again.
         settled, run.settled = run.settled, {}
@@ -274,7 +270,7 @@ class _Turns:
             raise
         self._show(calls, outcomes)
         if run.tools.pending and await self._host.interrupts():
-            # Said while others ran: nobody is asked about the rest any more.
+            # The request to stop came while others ran: the rest are not asked about any more.
             waiting = self._board.open_calls()
             self._show(waiting, await run.tools.call_off(waiting, turn=self._number))
         if run.tools.pending:

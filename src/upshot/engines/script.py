@@ -28,7 +28,7 @@ class ScriptEngine:
     What it returns is the output; None leaves the answer on the board. A resumed run calls
     it again from its top, on the board as the run left it. What it asks through ``run`` and
     ``host`` is then handed back from the log: replies of models in the order of the calls,
-    outcomes of tools by their call id, answers of people, children and ``host.once`` by
+    outcomes of tools by their call id, answers of the user, children and ``host.once`` by
     their keys, children without one by what they are asked; a message that it appends again
     stands there once. All else that must not be done twice belongs into ``host.once``.
     Of ``resume_from`` it gets the board, and the checkpoint as ``run.resume_from``; where it
@@ -41,7 +41,7 @@ class ScriptEngine:
         Misuse: It is no function, or takes other arguments.
     """
 
-    # It finds its place by the log: nobody has to ask it whether it can go on.
+    # It finds its place by the log, so that it is not asked whether it can go on.
     goes_on_by_log: ClassVar[bool] = True
     # What a checkpoint means is up to the script, which finds it as run.resume_from.
     reads_checkpoints: ClassVar[bool] = True
@@ -69,6 +69,6 @@ class ScriptEngine:
             made = self._script(run, host, board)
             return await made if inspect.isawaitable(made) else made
         except Exception as error:
-            # The run's edge says what it means; here is known whose it is.
+            # The run decides what it means; whose code raised it is known here.
             blame(error, "the script", run.id)
             raise

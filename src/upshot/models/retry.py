@@ -187,14 +187,9 @@ class _Tries:
         retry, error = self._retry, response.error
         if retry is None or error is None or not error.retryable or self.count >= retry.max_tries:
             return None
-        # A float's power overflows where an int's only grows.
-        backoff_s = min(retry.base_s * 2 ** min(self.count - 1, 64), retry.max_wait_s)
-        floor_s = max(_floor_s(response) or 0.0, 0.0)
-        if floor_s > retry.max_wait_s:
+        wait_s = retry.wait_s(self.count, floor_s=_floor_s(response), draw=self._draw)
+        if wait_s is None:
             return None
-        # Jitter only lengthens: earlier than the floor, the provider would refuse again.
-        wait_s = max(floor_s, backoff_s) + self._draw() * backoff_s / 2
-        wait_s = min(wait_s, retry.max_wait_s)
         if self._deadline is not None and self._clock.monotonic() + wait_s >= self._deadline:
             return None
         return wait_s

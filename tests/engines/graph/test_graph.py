@@ -10,6 +10,8 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.engines.graph_kit import (
     AGENT,
@@ -742,3 +744,63 @@ async def test_a_condition_that_raises_is_named() -> None:
     result = await run(Agent("g"), "x", engine=GraphEngine(graph))
     assert result.error is not None
     assert result.error.details["raised_by"] == "the condition from 'a' to 'b'"
+
+
+# -- which nodes may begin
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> tuple[Graph, list[str]]:
+    names = [f"n{number}" for number in range(draw(st.integers(2, 7)))]
+    pairs = st.tuples(st.sampled_from(names), st.sampled_from(names))
+    edges = draw(st.lists(pairs, max_size=14))
+    arrived = draw(st.lists(st.sampled_from(names), min_size=1, max_size=5, unique=True))
+    return Graph(dict.fromkeys(names, nothing), edges), arrived
+
+
+def ahead_of(graph: Graph) -> dict[str, set[str]]:
+    """What can be reached from each node, edges that close a cycle left out: by recursion."""
+    open_edges: list[tuple[str, str]] = []
+    done: list[str] = []
+
+    def visit(name: str, above: tuple[str, ...]) -> None:
+        for edge in graph.edges_of(name):
+            if edge.target not in (*above, name):
+                open_edges.append((name, edge.target))
+                if edge.target not in done:
+                    visit(edge.target, (*above, name))
+        done.append(name)
+
+    for name in (graph.start, *graph.nodes):
+        if name not in done:
+            visit(name, ())
+    ahead: dict[str, set[str]] = {name: set() for name in graph.nodes}
+    for _ in graph.nodes:
+        for source, target in open_edges:
+            ahead[source] |= {target, *ahead[target]}
+    return ahead
+
+
+@given(graphs())
+def test_those_begin_that_no_other_can_still_reach(given: tuple[Graph, list[str]]) -> None:
+    graph, arrived = given
+    ahead = ahead_of(graph)
+    blocked = {name for other in arrived for name in ahead[other] if other != name}
+    expected = [name for name in graph.nodes if name in arrived and name not in blocked]
+    assert graph.ready(arrived) == (expected if len(arrived) > 1 else arrived)
+
+
+async def test_a_wide_fork_of_which_one_fails_ends_with_that_failure() -> None:
+    names = [f"n{number}" for number in range(50)]
+
+    async def wait(board: Board) -> None:
+        await asyncio.Event().wait()
+
+    def boom(board: Board) -> None:
+        raise RuntimeError("a bug")
+
+    nodes = {"a": nothing, **dict.fromkeys(names, wait), "n7": boom, "z": nothing}
+    edges = [pair for name in names for pair in (("a", name), (name, "z"))]
+    result = await walk(Graph(nodes, edges))
+    assert result.error is not None
+    assert result.error.type == "RuntimeError"

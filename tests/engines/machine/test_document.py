@@ -17,10 +17,10 @@ from upshot.engines.machine.document import (
     Piece,
     Scalar,
     Table,
+    plain,
     read_data,
     read_yaml,
 )
-from upshot.engines.machine.mapping_reader import plain
 
 
 def read(text: str) -> tuple[Any, list[MachineFault]]:

@@ -59,7 +59,7 @@ EXPECTED = {
     "3:26": "did you mean 'max_steps'?",
     "4:14": "did you mean 'model'?",
     "4:34": "a setting of models",
-    "4:48": "a text: a model",
+    "4:48": "a text, a mapping or null: a model",
     "9:5": "one of agent, function",
     "10:38": "an expression in CEL",
     "10:45": "did you mean 'b'?",
@@ -279,8 +279,8 @@ def test_agents_that_cannot_be_are_faults(agents: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("state", "said"),
     [
-        ("foreach: context.l, as: context, agent: w", "the name 'context'"),
-        ("foreach: context.l, as: 'a b', agent: w", "the name 'a b'"),
+        ("foreach: context.l, as: context, agent: w", "the text 'context'"),
+        ("foreach: context.l, as: 'a b', agent: w", "the text 'a b'"),
         ("agent: w, retry: {max_attempts: 2, backoff_s: -1}", "seconds, 0 or more"),
     ],
     ids=["a name that is taken", "no name", "seconds"],
@@ -397,6 +397,14 @@ def test_without_the_extra_it_is_named(missing: str) -> None:
 
 # ---- the published schema
 
+
+@pytest.mark.parametrize("name", ["", "0", "01", "-1", "a.b", "a/b", "~", "\ue000x"])
+def test_a_fault_below_any_name_is_told_where_it_stands(name: str) -> None:
+    data = {"states": {name: {"type": "initial", name or "?": 1, "transitions": 5}}}
+    told = {fault.mark.path for fault in check_machine(data) if fault.severity == "fault"}
+    assert told == {f"states.{name}.{name or '?'}", f"states.{name}.transitions"}
+
+
 SCHEMA: Any = machine_schema()
 KEYS = st.sampled_from(
     ["type", "agent", "function", "wait", "parallel", "input", "output", "retry", "transitions",
@@ -467,3 +475,24 @@ def test_blank_lines_are_the_text_of_a_machine_that_lacks_all(text: str) -> None
     assert [fault.expected for fault in check_machine(text)] == ["a machine"]
     with pytest.raises(BrokenMachine):
         load_machine(text)
+
+
+@pytest.mark.parametrize(
+    ("states", "agents"),
+    [("a: 5\nb: {type: initial, transitions: [{to: a}]}", "{}"),
+     ("a: {type: initial, agent: w, transitions: []}", "{w: 5}")],
+    ids=["state", "agent"],
+)  # fmt: skip
+def test_what_is_no_state_or_agent_is_one_fault_and_its_name_is_known(
+    states: str, agents: str
+) -> None:
+    told = check_machine(whole(states, agents=agents))
+    assert [one.kind for one in told if one.kind not in ("no_final", "dead_end")] == ["type"]
+
+
+def test_the_warnings_of_a_machine_are_those_of_its_own_file(tmp_path: Path) -> None:
+    (tmp_path / "inner.yml").write_text(whole("a: {type: initial, transitions: []}"))
+    (tmp_path / "outer.yml").write_text(whole(SUB.format("inner.yml")))
+    machine = load_machine(tmp_path / "outer.yml")
+    assert machine.warnings == ()
+    assert [one.kind for one in check_machine(tmp_path / "outer.yml")] == ["no_final"]

@@ -38,7 +38,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class BoardCopy(Board):
-    """A board of one's own that shares all it was copied from until it is written to.
+    """A copy of a board that shares everything with it until it is written to.
 
     Args:
         base: What it is a copy of.
@@ -55,7 +55,7 @@ class BoardCopy(Board):
         self._variables = dict(base._variables)
         self._seeded = base._seeded
         self._on_loss = (run or base)._on_loss
-        # What agents inside of a ForEach are asked, until somebody has said something.
+        # What agents inside a ForEach are asked, until a message is added.
         self.asked: str = getattr(base, "asked", "")
         self._own_channels: set[str] = set()
         self._added: list[Added] = []
@@ -89,7 +89,7 @@ class BoardCopy(Board):
         return form
 
     def settle(self, node: str, form: JsonObject) -> Change:
-        """Take the variables as the log has them, so that it is as if it had been read from it.
+        """Take the variables as the log has them, so that this copy equals one read from the log.
 
         Args:
             node: Who changed it.
@@ -130,10 +130,10 @@ Merge: TypeAlias = Callable[[list[Any]], Any] | str
 
 
 class Branch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """One of the ways in which a graph is being walked.
+    """One branch of a walk through a graph.
 
     Attributes:
-        board: What its next node finds; nobody writes to it.
+        board: What its next node finds; it is not written to.
         story: The changes that led to it since the board that all branches came from, each
             after those that it knew of.
     """
@@ -162,11 +162,11 @@ class Branch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 def join(
     base: Board, branches: Sequence[Branch], merges: Mapping[str, Merge], place: str
 ) -> Branch:
-    """Make one branch of several.
+    """Merge several branches into one.
 
     Args:
         base: The board that all of them came from.
-        branches: In the order in which their messages shall stand.
+        branches: In the order in which their messages are to stand.
         merges: How a variable is merged that more than one of them set, by name.
         place: Where they meet, for errors.
 
@@ -175,7 +175,7 @@ def join(
     """
     if len(branches) == 1:
         return branches[0]
-    # A dict is an ordered set here: what they have in common is told once.
+    # A dict is an ordered set here: what they have in common counts once.
     story = list(dict.fromkeys(change for branch in branches for change in branch.story))
     merged = {
         name: _merge(name, writers, base=base, branches=branches, merges=merges, place=place)

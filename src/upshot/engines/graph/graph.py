@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, Self, TypeAlias, cast
 
@@ -22,95 +22,42 @@ from upshot.engines.graph.nodes import (
     Question,
     ToolTask,
     as_node,
+    facts_of,
     members_of,
 )
+from upshot.engines.mermaid import AGENT, FOR_EACH, PARALLEL, QUESTION, Box, Chart, Shape
 from upshot.errors import Misuse
 
-__all__ = ["Edge", "Graph", "draw", "read_graph"]
+__all__ = ["Edge", "Graph"]
 
 
-def draw(
-    nodes: Mapping[str, Node],
-    edges: Sequence[tuple[str, str, Any]],
-    *,
-    start: str,
-    ends: frozenset[str] = frozenset(),
-) -> str:
-    """Write a flow chart.
-
-    Args:
-        nodes: By name.
-        edges: (source, target, condition); a condition's name is shown.
-        start: The first node.
-        ends: Nodes at which the graph may end though they have edges.
-
-    Source:
-        Mermaid, flow chart syntax, read 2025-11.
-    """
-    lines = ["flowchart TD", *_body(nodes, edges, start, ends, prefix="n", indent="    ")]
-    return "\n".join(lines) + "\n"
+def _chart(graph: Graph) -> Chart:
+    arrows = [
+        (source, target, "" if condition is None else _label(condition))
+        for source, target, condition in graph.edges
+    ]
+    boxes = {name: _box(name, node.work) for name, node in graph.nodes.items()}
+    return Chart(boxes, arrows, graph.start, graph.ends)
 
 
-def _body(
-    nodes: Mapping[str, Node],
-    edges: Sequence[tuple[str, str, Any]],
-    start: str,
-    ends: frozenset[str],
-    *,
-    prefix: str,
-    indent: str,
-) -> Iterator[str]:
-    # Names may hold anything, and a word such as "end" breaks the syntax: ids are numbers.
-    ids = {name: f"{prefix}{number}" for number, name in enumerate(nodes, start=1)}
-    sources = {source for source, *_ in edges}
-    yield f"{indent}{prefix}_start((start)) --> {ids[start]}"
-    for name, node in nodes.items():
-        yield from _node(ids[name], name, node, indent)
-    for source, target, condition in edges:
-        label = f"|{_text(_name_of(condition))}|" if condition is not None else ""
-        yield f"{indent}{ids[source]} -->{label} {ids[target]}"
-    for name in nodes:
-        if name not in sources or name in ends:
-            yield f"{indent}{ids[name]} --> {ids[name]}_end((end))"
-
-
-def _node(id: str, name: str, node: Node, indent: str) -> Iterator[str]:
-    work, inner = node.work, f"{indent}    "
-    members = dict(members_of(work))
-    if not members:
-        left, right = _SHAPES.get(type(work), ("[", "]"))
-        yield f"{indent}{id}{left}{_text(name)}{right}"
-        return
+def _box(name: str, work: object) -> Box:
+    if isinstance(work, Graph):
+        return Box(name, inside=_chart(work))
+    inside = [_box(member, node.work) for member, node in members_of(work)]
     title = _TITLES.get(type(work), "")
-    yield f"{indent}subgraph {id}[{_text(name + title)}]"
-    if title:
-        for number, (member, inside) in enumerate(members.items(), start=1):
-            yield from _node(f"{id}_{number}", member, inside, inner)
-    else:
-        graph: Any = work
-        yield from _body(
-            members, graph.edges, graph.start, graph.ends, prefix=f"{id}_", indent=inner
-        )
-    yield f"{indent}end"
+    return Box(name + title, _SHAPES.get(type(work), Shape()), inside)
 
 
-_SHAPES: dict[type[object], tuple[str, str]] = {
-    AgentTask: ("([", "])"),
-    ToolTask: ("[[", "]]"),
-    Question: ("{{", "}}"),
+_SHAPES: dict[type[object], Shape] = {
+    AgentTask: AGENT,
+    ToolTask: Shape("[[", "]]"),
+    Question: QUESTION,
 }
+_TITLES: dict[type[object], str] = {Parallel: PARALLEL, ForEach: FOR_EACH}
 
-_TITLES: dict[type[object], str] = {Parallel: " (parallel)", ForEach: " (for each)"}
 
-
-def _name_of(condition: object) -> str:
+def _label(condition: object) -> str:
     return str(getattr(condition, "__name__", type(condition).__name__)).replace("<lambda>", "if")
-
-
-def _text(text: str) -> str:
-    marks = text.replace("#", "#35;").replace('"', "#quot;")
-    marks = marks.replace("<", "#lt;").replace(">", "#gt;")
-    return f'"{" ".join(marks.split())}"'
 
 
 _GRAPH_FIELDS = {"nodes", "edges", "start", "ends", "merges", "max_steps"}
@@ -278,7 +225,7 @@ class Graph(metaclass=ArgumentsMeta):
 
     Args:
         nodes: What each node does: a function of the board, an Agent, a Graph, or one of the
-            values beside this class; ``Node(...)`` round any of them adds retries.
+            values beside this class; ``Node(...)`` around any of them adds retries.
         edges: ``(source, target)`` or ``(source, target, condition)``. A node without any is
             an end.
         start: The first node.
@@ -309,6 +256,7 @@ class Graph(metaclass=ArgumentsMeta):
         self.merges: Mapping[str, Merge] = dict(merges or {})
         self.max_steps = max_steps
         self._check()
+        self.places: Mapping[str, int] = {name: n for n, name in enumerate(self.nodes)}
         self._edges_of: dict[str, list[Edge]] = {name: [] for name in self.nodes}
         for edge in self.edges:
             self._edges_of[edge.source].append(edge)
@@ -344,7 +292,7 @@ class Graph(metaclass=ArgumentsMeta):
 
     def to_mermaid(self) -> str:
         """The graph as Mermaid text."""
-        return draw(self.nodes, self.edges, start=self.start, ends=self.ends)
+        return _chart(self).to_mermaid()
 
     def agents(self) -> Iterator[Agent[Any]]:
         """The agents of its nodes, those inside of others too."""
@@ -352,13 +300,31 @@ class Graph(metaclass=ArgumentsMeta):
 
     @cached_property
     def digest(self) -> str:
-        """What tells it from a graph with other nodes, edges or conditions."""
-        return hashlib.sha256(self.to_mermaid().encode()).hexdigest()
+        """What tells it from a graph that would do something else.
+
+        It covers nodes with their functions and agents, edges with their conditions, the start,
+        the ends, the merges and the limit.
+        """
+        facts = facts_of(
+            (self.nodes, self.edges, self.start, self.ends, self.merges, self.max_steps)
+        )
+        return hashlib.sha256(repr(facts).encode("utf-8", "surrogatepass")).hexdigest()
 
     @cached_property
-    def ahead(self) -> Mapping[str, frozenset[str]]:
-        """The nodes that can be reached from each, without going back in a cycle."""
-        return _reachable([*self.nodes], self._edges_of, self.start)
+    def _reach(self) -> Reach:
+        return _reach_of(self.nodes, self._edges_of, self.start)
+
+    def ready(self, arrived: Collection[str]) -> list[str]:
+        """Those of *arrived* that no other of them can still reach, in the order of the nodes."""
+        if len(arrived) == 1:
+            return [*arrived]
+        bits, ahead = self._reach
+        blocked = 0
+        for name in arrived:
+            blocked |= ahead[name]
+        return sorted(
+            (name for name in arrived if not bits[name] & blocked), key=self.places.__getitem__
+        )
 
     def _check(self) -> None:
         if self.start not in self.nodes:
@@ -376,7 +342,7 @@ class Graph(metaclass=ArgumentsMeta):
         for agent in self.agents():
             named = [tool for tool in agent.tools or () if isinstance(tool, str)]
             if named:
-                # Nobody looks names up in a graph.
+                # A graph has no tools by name to look them up in.
                 raise Misuse(
                     f"the agent {agent.id!r} of the graph names the tool {named[0]!r}: give it the "
                     "tool itself, Agent(tools=[...])"
@@ -408,29 +374,41 @@ def _read_edge(edge: Sequence[Any]) -> Edge:
     return read
 
 
-def _reachable(
-    names: list[str], edges_of: Mapping[str, Sequence[Edge]], start: str
-) -> dict[str, frozenset[str]]:
+class Reach(NamedTuple):
+    """Which nodes lie ahead of which, as bits of whole numbers.
+
+    Attributes:
+        bits: The bit of each node.
+        ahead: The bits of all nodes that can be reached from each.
+    """
+
+    bits: Mapping[str, int]
+    ahead: Mapping[str, int]
+
+
+def _reach_of(names: Iterable[str], edges_of: Mapping[str, Sequence[Edge]], start: str) -> Reach:
     """What lies ahead of each node when edges that close a cycle are left out.
 
     The walk is depth first, from the start and in the order of the edges; an edge back to a
     node that is still being walked closes a cycle.
     """
-    ahead: dict[str, frozenset[str]] = {}
+    bits: dict[str, int] = {}
+    ahead: dict[str, int] = {}
     for root in (start, *names):
-        path: dict[str, set[str]] = {} if root in ahead else {root: set()}
-        left = [(root, iter(edges_of[root]))] if path else []
+        left = [] if root in ahead else [(root, iter(edges_of[root]))]
+        ahead.setdefault(root, 0)
         while left:
             name, edges = left[-1]
             edge = next(edges, None)
             if edge is None:
                 left.pop()
-                ahead[name] = frozenset(path.pop(name))
+                # The last nodes have the lowest bits, so that most numbers stay short.
+                bits[name] = 1 << len(bits)
                 if left:
-                    path[left[-1][0]] |= {name, *ahead[name]}
-            elif edge.target in ahead:
-                path[name] |= {edge.target, *ahead[edge.target]}
-            elif edge.target not in path:
-                path[edge.target] = set()
+                    ahead[left[-1][0]] |= bits[name] | ahead[name]
+            elif edge.target in bits:
+                ahead[name] |= bits[edge.target] | ahead[edge.target]
+            elif edge.target not in ahead:
+                ahead[edge.target] = 0
                 left.append((edge.target, iter(edges_of[edge.target])))
-    return ahead
+    return Reach(bits, ahead)

@@ -1,22 +1,18 @@
 """GraphEngine: goes through a graph.
 
-Walk: goes through a graph in steps, from its start to its ends.
-
 In each step all nodes run at the same time that no other node under way can still reach. So
-what a node finds depends on the graph and on what nodes did, and never on who was faster.
+what a node finds depends on the graph and on what nodes did, and never on which was faster.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, TypeAlias, cast
 
 from upshot.contract.base.checks import kind_of
-from upshot.contract.base.enums import Effect, ErrorCode, Origin
+from upshot.contract.base.enums import Effect, ErrorCode
 from upshot.contract.base.json_values import to_free_json
 from upshot.contract.base.structs import Json, JsonObject
-from upshot.contract.error import RunWarning
-from upshot.contract.events import Warned
 from upshot.contract.result import OUTPUT_VAR
 from upshot.contract.run_control import Checkpoint
 from upshot.engines.common import (
@@ -26,12 +22,10 @@ from upshot.engines.common import (
     error_of_tool,
     hand_over,
     read_handoff,
-    wait_again,
     warn_of_unread,
 )
 from upshot.engines.graph.branches import BoardCopy, Branch, Change, Merge, apply, join, read_change
 from upshot.engines.graph.graph import Graph
-from upshot.engines.graph.graph_run import GraphRun, together
 from upshot.engines.graph.node_work import ask_person, call_tool, evaluate, keep_value, run_agent
 from upshot.engines.graph.nodes import (
     AgentTask,
@@ -42,6 +36,7 @@ from upshot.engines.graph.nodes import (
     ToolTask,
     members_of,
 )
+from upshot.engines.walk import Visits, Walk, together
 from upshot.errors import Misuse
 from upshot.runs.callbacks import blame
 from upshot.runs.engine_api.exceptions import Aborted, Failed, Interrupted, Parked
@@ -50,11 +45,13 @@ from upshot.runs.engine_api.run_view import Run
 from upshot.state.board import Board
 from upshot.tools.definition.tool_context import ToolError
 
-__all__ = ["GraphEngine", "walk"]
+__all__ = ["GraphEngine"]
+
+Commit: TypeAlias = Callable[[Sequence[Change]], None]
 
 
 class _Done(NamedTuple):
-    """What came of a node: its branch after it, what it returned, and where it goes on.
+    """The result of a node: its branch after it, what it returned, and where it goes on.
 
     The hand-off is that of the agents that were the last to work in it.
     """
@@ -65,23 +62,17 @@ class _Done(NamedTuple):
     handoff: JsonObject | None = None
 
 
-async def walk(
-    trip: GraphRun,
-    graph: Graph,
-    board: Board,
-    *,
-    key: str,
-    commit: Callable[[Sequence[Change]], None] | None = None,
-    start: str = "",
+async def walk_graph(
+    walk: Walk, graph: Graph, board: Board, *, key: str, commit: Commit, start: str = ""
 ) -> JsonObject | None:
     """Go through *graph* from its start until nothing is under way.
 
     Args:
-        trip: What is shared.
+        walk: The pass that it belongs to.
         graph: What is walked.
-        board: What its first node finds; nobody writes to it.
+        board: What its first node finds; it is not written to.
         key: What the keys of its steps begin with.
-        commit: Told what was changed, whenever a single branch is left.
+        commit: Gets what was changed, whenever a single branch is left.
         start: Another node to start at.
 
     Returns:
@@ -90,64 +81,48 @@ async def walk(
     Raises:
         Failed: There is no way on, the step limit is reached, branches conflict, or a node failed.
         Aborted: An agent in a node was aborted.
-        Interrupted: A wish to stop was followed between nodes, or by an agent in one.
-        Parked: People are waited for.
+        Interrupted: The run was asked to stop, between nodes or in an agent.
+        Parked: The user is asked.
     """
-    return await _Walk(trip, graph, board, key, commit).go(start or graph.start)
+    return await _GraphWalk(walk, graph, board, key, commit).go(start or graph.start)
 
 
-class _Walk:
-    def __init__(
-        self,
-        trip: GraphRun,
-        graph: Graph,
-        board: Board,
-        key: str,
-        commit: Callable[[Sequence[Change]], None] | None,
-    ) -> None:
-        self._trip = trip
+class _GraphWalk:
+    def __init__(self, walk: Walk, graph: Graph, board: Board, key: str, commit: Commit) -> None:
+        self._walk = walk
         self._graph = graph
         self._base = board
-        self._key = key
         self._commit = commit
-        self._visits: dict[str, int] = {}
-        self._steps = 0
-        limit = graph.max_steps
-        if limit is None and trip.run.budget.max_turns is not None:
-            # The budget counts calls of models. A graph that goes through each node once is no
-            # runaway, however many it has.
-            limit = max(trip.run.budget.max_turns, len(graph.nodes))
-        self._limit = limit
-        self._places = {name: place for place, name in enumerate(graph.nodes)}
+        self._visits = Visits(
+            walk, graph.nodes, graph.max_steps, key=key, word="node", option="Graph(max_steps=)"
+        )
 
     async def go(self, start: str) -> JsonObject | None:
-        self._check_known(start)
-        # Who came to each node, with the place of the node before it.
+        self._visits.check_known(start)
+        # The branches that came to each node, with the place of the node before it.
         arrived: dict[str, list[tuple[int, Branch]]] = {start: [(-1, Branch(board=self._base))]}
         ended: list[tuple[int, Branch]] = []
         handoff: JsonObject | None = None
         while arrived:
             self._settle_fork(arrived, ended)
-            # All that can be done is done before anybody goes on, so that what meets where does not
-            # depend on who was faster.
-            ready = self._ready(arrived)
+            # All that can be done is done before anything goes on, so that where branches meet does
+            # not depend on which was faster.
+            ready = self._graph.ready(arrived)
             branches = [self._join(arrived.pop(name), name) for name in ready]
             is_alone = len(branches) == 1 and not arrived and not ended
             # Not before: while others are under way, or have ended, a join has to see what this one
             # changed since they parted.
             if is_alone:
                 branches = [self._settle(branches[0])]
-            await self._trip.stop_if_asked()
-            # A run can begin again at one node of the outermost graph, and nowhere else.
-            if is_alone and self._key == self._trip.key:
-                visit = self._visits.get(ready[0], 0) + 1
-                key = f"{self._key}{ready[0]}#{visit}"
-                await self._trip.name_point(ready[0], key, self._steps)
-            self._count(ready)
-            for name, done in zip(ready, await self._visit_all(ready, branches), strict=True):
-                place = self._places[name]
+            await self._walk.stop_if_asked()
+            if is_alone and self._visits.has_points:
+                await self._visits.save_point(ready[0])
+            keys = self._visits.enter(*ready)
+            works = [self._visit(*one) for one in zip(ready, keys, branches, strict=True)]
+            for name, done in zip(ready, await together(works), strict=True):
+                place = self._graph.places[name]
                 for target in done.targets:
-                    self._check_known(target)
+                    self._visits.check_known(target)
                     arrived.setdefault(target, []).append((place, done.branch))
                 if not done.targets:
                     ended.append((place, done.branch))
@@ -155,30 +130,10 @@ class _Walk:
         self._settle(self._join(ended, "the end"))
         return handoff
 
-    def _check_known(self, name: str) -> None:
-        if name in self._graph.nodes:
-            return
-        # The log is of another graph: one that has changed since.
-        there = ", ".join(self._graph.nodes)
-        message = f"the graph has no node {name!r} any more: there are {there}"
-        raise Failed(ErrorCode.DEAD_END, message, details={"node": name})
-
-    def _ready(self, arrived: Mapping[str, object]) -> list[str]:
-        # There is nobody to wait for, though in a cycle it may lie ahead of itself.
-        if len(arrived) == 1:
-            return [*arrived]
-        ahead = self._graph.ahead
-        ready = [
-            name
-            for name in arrived
-            if not any(name in ahead[other] for other in arrived if other != name)
-        ]
-        return sorted(ready, key=self._places.__getitem__)
-
     def _join(self, arrived: list[tuple[int, Branch]], name: str) -> Branch:
         if len(arrived) == 1:
             return arrived[0][1]
-        # In the order of the nodes, whoever was first: messages stand the same way in each session.
+        # In the order of the nodes and not of time: messages come out the same in each session.
         arrived.sort(key=lambda one: one[0])
         # One branch comes twice where two edges of a node lead here by different ways.
         branches = list(dict.fromkeys(branch for _, branch in arrived))
@@ -198,34 +153,14 @@ class _Walk:
 
     def _settle(self, branch: Branch) -> Branch:
         """Commit what the only branch that is left has changed."""
-        if self._commit is None or not branch.story:
+        if not branch.story:
             return branch
         self._commit(branch.story)
         self._base = branch.board
         return Branch(board=branch.board)
 
-    def _count(self, ready: Sequence[str]) -> None:
-        self._steps += len(ready)
-        limit = self._limit
-        if limit is not None and self._steps > limit:
-            raise Failed(
-                ErrorCode.MAX_TURNS,
-                f"The limit of {limit} steps is reached before {ready[0]!r}: raise "
-                "Graph(max_steps=) or Budget(max_turns=).",
-                details={"dimension": "steps", "limit": limit, "used": limit},
-            )
-
-    async def _visit_all(self, names: Sequence[str], branches: Sequence[Branch]) -> Sequence[_Done]:
-        if len(names) == 1:
-            return (await self._visit(names[0], branches[0]),)
-        works = [self._visit(name, branch) for name, branch in zip(names, branches, strict=True)]
-        return await together(works)
-
-    async def _visit(self, name: str, branch: Branch) -> _Done:
-        # Counted while walking and not read from the log: a resumed run walks the same way from the
-        # start, and so finds the same keys.
-        visit = self._visits[name] = self._visits.get(name, 0) + 1
-        step = _Step(self._trip, f"{self._key}{name}#{visit}", self._graph.merges)
+    async def _visit(self, name: str, key: str, branch: Branch) -> _Done:
+        step = _Step(self._walk, key, self._graph.merges)
         return await step.take(
             name,
             self._graph.nodes[name],
@@ -245,8 +180,8 @@ class _Walk:
                 try:
                     holds = await evaluate(condition, shown)
                 except Exception as error:
-                    # The run's edge says what it means; here is known whose it is.
-                    blame(error, f"the condition from {name!r} to {target!r}", self._trip.run.id)
+                    # The run decides what it means; whose code raised it is known here.
+                    blame(error, f"the condition from {name!r} to {target!r}", self._walk.run.id)
                     raise
                 if not holds:
                     continue
@@ -262,7 +197,7 @@ class _Walk:
         if handoff and targets and all(edge.condition is None for edge in edges):
             how = "a condition can look at board.get('handoff')"
             told = (f"the node {name!r}", str(handoff["to_agent_id"]), how)
-            await warn_of_unread(self._trip.host, *told)
+            await warn_of_unread(self._walk.host, *told)
         return targets
 
 
@@ -270,7 +205,7 @@ class _Step:
     """One visit of one node: a keyed step of the log.
 
     Args:
-        trip: What is shared.
+        walk: The pass that it belongs to.
         key: Its own.
         merges: By variable.
         keeps: Whether what the node returns is kept on the board where it names no variable.
@@ -280,9 +215,9 @@ class _Step:
     """
 
     def __init__(
-        self, trip: GraphRun, key: str, merges: Mapping[str, Merge], *, keeps: bool = True
+        self, walk: Walk, key: str, merges: Mapping[str, Merge], *, keeps: bool = True
     ) -> None:
-        self._trip = trip
+        self._walk = walk
         self._keeps = keeps
         self._key = key
         self._merges = merges
@@ -292,15 +227,15 @@ class _Step:
     async def take(
         self, name: str, node: Node, branch: Branch, *, route: Callable[[Board], Any] | None = None
     ) -> _Done:
-        """Do what the node does, or hand back what the log says came of it."""
+        """Run the node, or return what the log says about it."""
 
         async def body() -> dict[str, object]:
-            # What came before has to stand in the log ahead of this step.
-            self._trip.flush()
+            # What came before has to be in the log before this step.
+            self._walk.flush()
             board, value = await self._try(name, node, branch.board)
             self._board = board
             form = board.changes()
-            # Where nothing follows in the graph, somebody collects the value.
+            # Without a way on, the value goes to the Parallel or ForEach that the node is in.
             if route is not None:
                 if targets := await route(board):
                     form["to"] = targets
@@ -310,7 +245,7 @@ class _Step:
                 form["handoff"] = self.handoff
             return form
 
-        host, effect = self._trip.host, node.effect
+        host, effect = self._walk.host, node.effect
         if node.asks:
             # Questions are numbered as they come, so each is asked again; the host knows answers.
             form = await body()
@@ -337,45 +272,41 @@ class _Step:
             key = self._key if tries == 1 else f"{self._key}~{tries}"
             try:
                 value = await self._work(name, node, board, key)
-            # No failure of the node's: a further try would come to the same.
+            # These are not failures of the node: another try would end the same way.
             except (Parked, Interrupted, Aborted, Misuse):
                 raise
             except Exception as error:
                 # A node that may be tried again decides by the error alone what comes next.
                 named = Failed(error_of_tool(error)) if isinstance(error, ToolError) else error
-                if tries >= node.attempts or not await self._wait(node, named, tries):
+                if not await self._may_try_again(node, named, tries):
                     if named is error:
-                        blame(error, f"the node {name!r}", self._trip.run.id)
+                        blame(error, f"the node {name!r}", self._walk.run.id)
                         raise
                     raise named from error
                 tries += 1
             else:
                 return board, value
 
-    async def _wait(self, node: Node, error: Exception, tries: int) -> bool:
-        """Wait before the next try; False where it would not help or there is no time."""
+    async def _may_try_again(self, node: Node, error: Exception, tries: int) -> bool:
         told = error.error if isinstance(error, Failed) else error
         if isinstance(error, Failed) and not error.error.retryable:
             return False
         floor_s = getattr(told, "retry_after_s", None) or 0.0
-        if not await wait_again(node.backoff_s, tries, floor_s=floor_s):
-            return False
-        await self._trip.stop_if_asked()
-        return True
+        return await self._walk.may_try_again(tries, node.attempts, node.backoff_s, floor_s=floor_s)
 
     async def _work(self, name: str, node: Node, board: BoardCopy, key: str) -> Any:
-        trip, work, output = self._trip, node.work, node.output
+        walk, work, output = self._walk, node.work, node.output
         match work:
             case AgentTask():
                 is_retried = node.attempts > 1
-                value, self.handoff = await run_agent(trip, work, board, key, is_retried=is_retried)
+                value, self.handoff = await run_agent(walk, work, board, key, is_retried=is_retried)
                 if work.is_typed:
                     output = output or self._own(name)
             case ToolTask():
-                value = await call_tool(trip, work, board, key)
+                value = await call_tool(walk, work, board, key)
                 output = output or self._own(name)
             case Question():
-                value = await ask_person(trip, work, board, key)
+                value = await ask_person(walk, work, board, key)
                 output = output or self._own(name)
             case Parallel():
                 value = await self._parallel(work, board, key)
@@ -386,7 +317,7 @@ class _Step:
                 value = await self._subgraph(work, board, key)
             case _:
                 function = cast("Callable[..., Any]", work)
-                given = (board, trip.run) if node.wants_run else (board,)
+                given = (board, walk.run) if node.wants_run else (board,)
                 value = await evaluate(function, *given)
                 if self._keeps or isinstance(value, Board):
                     keep_value(board, value, output=output, name=name)
@@ -401,8 +332,8 @@ class _Step:
     async def _subgraph(self, graph: Graph, board: BoardCopy, key: str) -> Json:
         story: list[Change] = []
         # Its first node has a copy, since the changes are made on this board in the end.
-        self.handoff = await walk(
-            self._trip, graph, BoardCopy(board), key=f"{key}/", commit=story.extend
+        self.handoff = await walk_graph(
+            self._walk, graph, BoardCopy(board), key=f"{key}/", commit=story.extend
         )
         _show(story, board)
         return board.get(OUTPUT_VAR) if any(OUTPUT_VAR in one.variables for one in story) else None
@@ -412,7 +343,7 @@ class _Step:
         base = Branch(board=BoardCopy(board))
         members = dict(members_of(work))
         works = [
-            _Step(self._trip, f"{key}/{name}", self._merges).take(name, node, base)
+            _Step(self._walk, f"{key}/{name}", self._merges).take(name, node, base)
             for name, node in members.items()
         ]
         done = await together(works)
@@ -430,17 +361,17 @@ class _Step:
         if not listed:
             return []
         _, node = next(members_of(work))
-        said = board.asked or asked_in(board.messages(), self._trip.run.feedback)
+        said = board.asked or asked_in(board.messages(), self._walk.run.feedback)
         works: list[Any] = []
         for number, item in enumerate(listed):
             mine = BoardCopy(board)
-            # Only lent: set by each branch, it would be a conflict where they meet.
+            # Not as a change: set by each branch, it would be a conflict where they meet.
             mine.lend(work.name, item)
             mine.asked = ask_about(item, said)
-            step = _Step(self._trip, f"{key}/{number}", self._merges, keeps=False)
+            step = _Step(self._walk, f"{key}/{number}", self._merges, keeps=False)
             works.append(step.take(str(number), node, Branch(board=mine)))
         done = await together(works, at_once=work.at_once)
-        # Where somebody named a merge, it is wanted outside too.
+        # A variable with a merge is wanted outside too.
         own = work.own_names.difference(self._merges)
         branches = [one.branch.without(own) for one in done]
         _show(join(BoardCopy(board), branches, self._merges, key).story, board)
@@ -480,7 +411,7 @@ class GraphEngine:
         Misuse: It is no graph.
     """
 
-    # It finds its place by the log: nobody has to ask it whether it can go on.
+    # It finds its place by the log, so that it is not asked whether it can go on.
     goes_on_by_log: ClassVar[bool] = True
 
     def __init__(self, graph: Graph) -> None:
@@ -497,10 +428,10 @@ class GraphEngine:
         return checkpoint.step in self.graph.nodes
 
     def check_models(self, *, has_model: bool) -> None:
-        """Look whether all its agents have a model, before anything begins.
+        """Check that all its agents have a model, before anything begins.
 
         Args:
-            has_model: Whether the run has one, which it lends.
+            has_model: Whether the run has one that agents without one may use.
 
         Raises:
             Misuse: One has none; all are named.
@@ -511,32 +442,20 @@ class GraphEngine:
         """Walk the graph from its start, or from the node that a checkpoint names.
 
         Raises:
-            Interrupted: A wish to stop was followed between nodes, or by an agent in one.
+            Interrupted: The run was asked to stop, between nodes or in an agent.
             Aborted: An agent in a node was aborted.
             Failed: No edge leads on, branches conflict, the step limit is reached, or a node
                 failed.
-            Parked: People are waited for.
+            Parked: The user is asked.
         """
-        trip, graph = GraphRun(run, host, board), self.graph
-        point = run.resume_from if run.attempt == 1 else None
-        start = graph.start if point is None else point.step
-        first = await trip.begin(facts={"start": start, "graph": graph.digest})
-        await _look_for_change(trip, graph)
-        # A graph that has changed may begin elsewhere; what was done was done from there on.
-        start = str(trip.origin.get("start", start))
+        walk, graph = Walk(run, host, board, "graph"), self.graph
+        first = await walk.begin(graph.start, graph.digest)
         try:
-            handoff = await walk(trip, graph, first, key=trip.key, commit=trip.commit, start=start)
+            handoff = await walk_graph(
+                walk, graph, first, key=walk.key, commit=walk.commit, start=walk.start
+            )
         finally:
             # What was done stays in the result, whatever ended the walk.
-            trip.flush()
+            walk.flush()
         await hand_over(run, host, read_handoff(handoff))
         return board
-
-
-async def _look_for_change(trip: GraphRun, graph: Graph) -> None:
-    """Warn where the run began with another graph."""
-    if trip.origin.get("graph", graph.digest) != graph.digest:
-        trip.questions.has_changed = True
-        message = "the graph has changed since the run began"
-        warning = RunWarning(code="graph_changed", message=message, origin=Origin.CALLER)
-        await trip.host.publish(Warned(warning=warning))

@@ -27,8 +27,8 @@ from upshot.contract.tool_calls import (
 )
 from upshot.engines.common import asked_in, form_of, lent_options
 from upshot.engines.graph.branches import BoardCopy
-from upshot.engines.graph.graph_run import GraphRun
 from upshot.engines.graph.nodes import AgentTask, Question, ToolTask
+from upshot.engines.walk import Walk
 from upshot.errors import Misuse
 from upshot.runs.ending import read_returned
 from upshot.runs.engine_api.exceptions import Failed, Parked
@@ -44,12 +44,12 @@ async def evaluate(function: Callable[..., Any], *arguments: object) -> Any:
 
 
 async def run_agent(
-    trip: GraphRun, task: AgentTask, board: BoardCopy, key: str, *, is_retried: bool
+    walk: Walk, task: AgentTask, board: BoardCopy, key: str, *, is_retried: bool
 ) -> tuple[Any, JsonObject | None]:
-    """Have an agent work in a run of its own; its answer is appended to the board.
+    """Run an agent as a child run; its answer is appended to the board.
 
     Args:
-        trip: The run.
+        walk: The pass that it belongs to.
         task: Who works, and on what.
         board: Of the node.
         key: Names the run of the agent, which goes on where it was cut off.
@@ -61,20 +61,20 @@ async def run_agent(
 
     Raises:
         Aborted: It was aborted, and so is the run.
-        Interrupted: It followed a wish to stop, as the run then does.
+        Interrupted: It was interrupted, and so is the run.
         Failed: It did not complete for another reason.
-        Parked: It waits for people.
+        Parked: It waits for the user.
     """
     asked = task.request
     if callable(asked):
         asked = await evaluate(asked, board)
     if asked is None:
-        asked = board.asked or asked_in(board.messages(), trip.run.feedback)
+        asked = board.asked or asked_in(board.messages(), walk.run.feedback)
     request = asked if isinstance(asked, Request) else Request(str(asked))
-    options = lent_options(task.agent, trip.run)
+    options = lent_options(task.agent, walk.run)
     if is_retried:
         options["retry"] = None
-    result: AgentResult[Any] = await trip.run.child(task.agent, request, key=key, **options)
+    result: AgentResult[Any] = await walk.run.child(task.agent, request, key=key, **options)
     returned = read_returned(result)
     if returned is not None and returned.ending is not None:
         raise returned.ending
@@ -87,7 +87,7 @@ async def run_agent(
     return result.output if result.output is not None else result.content, handoff
 
 
-async def call_tool(trip: GraphRun, task: ToolTask, board: Board, call_id: str) -> Json:
+async def call_tool(walk: Walk, task: ToolTask, board: Board, call_id: str) -> Json:
     """Call a tool of the run; a call that an earlier session settled is not made again.
 
     Returns:
@@ -95,9 +95,9 @@ async def call_tool(trip: GraphRun, task: ToolTask, board: Board, call_id: str) 
 
     Raises:
         Failed: It was refused, failed, or took too long.
-        Parked: It waits for somebody's word.
+        Parked: It waits for an approval.
     """
-    run = trip.run
+    run = walk.run
     arguments = task.arguments
     if callable(arguments):
         arguments = await evaluate(arguments, board)
@@ -146,16 +146,16 @@ def _value_of(outcome: ToolOutcome) -> Json:
             )
 
 
-async def ask_person(trip: GraphRun, question: Question, board: Board, key: str) -> Json:
-    """Ask a person.
+async def ask_person(walk: Walk, question: Question, board: Board, key: str) -> Json:
+    """Ask the user.
 
     Raises:
-        Parked: Nobody can answer now.
+        Parked: The user cannot answer now.
     """
     text = question.text
     if callable(text):
         text = str(await evaluate(text, board))
-    return await trip.questions.ask(key, text, question.choices)
+    return await walk.questions.ask(key, text, question.choices)
 
 
 def keep_value(board: Board, value: Any, *, output: str, name: str) -> None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass, field, fields, is_dataclass
+from functools import cached_property, partial
+from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any, TypeAlias, cast
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from upshot.contract.agent import Agent
 from upshot.contract.base.checks import check_amount, check_whole, kind_of
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import Json
+from upshot.contract.codec import encode
 from upshot.contract.model_calls import Request
 from upshot.contract.result import OUTPUT_VAR
 from upshot.engines.common import check_fit
@@ -26,6 +31,7 @@ __all__ = [
     "Question",
     "ToolTask",
     "as_node",
+    "facts_of",
     "members_of",
 ]
 
@@ -35,10 +41,10 @@ BoardFunction: TypeAlias = Callable[..., object]
 
 @dataclass(frozen=True)
 class AgentTask:
-    """Have an agent work on a request, as a run inside this one; its answer is a message.
+    """Run an agent on a request, as a child run; its answer is a message.
 
     Attributes:
-        agent: Who.
+        agent: The agent.
         request: What is asked: a text, a Request, or a function of the board that gives one.
             None is the text of the last message on the main channel; for the items of a
             ForEach, that and the item.
@@ -68,7 +74,7 @@ class ToolTask:
 
 @dataclass(frozen=True)
 class Question:
-    """Ask a person; where nobody can answer now, the run is parked.
+    """Ask the user; where the answer does not come at once, the run is parked.
 
     Attributes:
         text: The question, or a function of the board that gives it.
@@ -147,7 +153,7 @@ class Node:
         output: The variable that takes what it returns. "" is the node's name for a tool, a
             question, ForEach and an agent with an output type; then a function returns None, its
             board, or variables to set.
-        asks: Whether a person may be asked in it.
+        asks: Whether the user may be asked in it.
         wants_run: Whether it is a function of board and run.
     """
 
@@ -172,7 +178,9 @@ class Node:
         object.__setattr__(self, "asks", _asks(work))
         object.__setattr__(self, "wants_run", callable(work) and _takes_run(work))
         if self.attempts > 1 and self.asks:
-            raise Misuse("a node that asks a person cannot be tried again: ask in one of its own")
+            raise Misuse(
+                "a node that asks the user cannot be tried again: ask in a node of its own"
+            )
 
 
 # What they return is kept under the name of their node, if no other is given.
@@ -229,7 +237,7 @@ def _returned_names(work: object) -> Iterator[str]:
 
 
 def _asks(work: object) -> bool:
-    """Whether a person may be asked in *work*."""
+    """Whether the user may be asked in *work*."""
     return isinstance(work, Question) or any(node.asks for _, node in members_of(work))
 
 
@@ -238,10 +246,71 @@ def _takes_run(function: BoardFunction) -> bool:
     try:
         parameters = inspect.signature(function, follow_wrapped=False).parameters.values()
         if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
-            # A decorator that hands on whatever it is given wants what it wraps wants.
+            # A decorator with *args takes what the function takes that it wraps.
             parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return False
     plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     needed = [p for p in parameters if p.kind in plain and p.default is inspect.Parameter.empty]
     return len(needed) > 1
+
+
+def facts_of(value: object, above: frozenset[int] = frozenset()) -> object:
+    """What decides what *value* does, as plain data that is the same in every process.
+
+    Of a function that is its qualified name, its code and the functions that it closes over;
+    its other variables may change while it runs. Of an agent it is the spec.
+    """
+    if value is None or isinstance(value, str | bytes | int | float):
+        return value
+    if id(value) in above:
+        return "..."
+    above |= {id(value)}
+
+    if isinstance(value, Agent):
+        agent = cast("Agent[Any]", value)
+        instructions = agent.instructions if callable(agent.instructions) else None
+        return ["agent", encode(agent.spec()), facts_of(instructions, above)]
+    if isinstance(value, Mapping):
+        items = cast("Mapping[object, object]", value).items()
+        return [[str(name), facts_of(one, above)] for name, one in items]
+    if isinstance(value, list | tuple | set | frozenset):
+        found = [facts_of(one, above) for one in cast("Iterable[object]", value)]
+        return sorted(map(repr, found)) if isinstance(value, set | frozenset) else found
+    name, parts = _parts_of(value)
+    return [name, *(facts_of(part, above) for part in parts)]
+
+
+def _parts_of(value: object) -> tuple[str, Iterable[object]]:
+    """The name of a function or another object, and the parts that decide what it does."""
+    digest = getattr(value, "digest", None)
+    if isinstance(digest, str):
+        # A graph in a node.
+        return digest, ()
+    name = str(getattr(value, "__qualname__", type(value).__qualname__))
+    match value:
+        case FunctionType(__code__=code):
+            cells = [_content_of(cell) for cell in value.__closure__ or ()]
+            closed = [one for one in cells if isinstance(one, FunctionType | MethodType)]
+            return name, (code, value.__defaults__, value.__kwdefaults__, closed)
+        case MethodType():
+            return name, (value.__func__,)
+        case CodeType():
+            return "", (value.co_code, value.co_names, value.co_consts)
+        case partial():
+            whole = cast("partial[object]", value)
+            return name, (whole.func, whole.args, whole.keywords)
+        case Struct():
+            return name, (asdict(value),)
+        case _ if is_dataclass(value):
+            return name, [getattr(value, one.name) for one in fields(value) if one.init]
+        case _:
+            return name, (inspect.getattr_static(value, "__call__", None),)
+
+
+def _content_of(cell: CellType) -> object:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        # A name that is set later.
+        return None

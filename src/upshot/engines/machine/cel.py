@@ -157,7 +157,7 @@ def _size(value: Any) -> int:
 
 
 def _string(value: Any) -> str:
-    """Is asked only for what the library does not take."""
+    """Called only for values that the library does not take."""
     if isinstance(value, bool):
         return "true" if value else "false"
     raise TypeError(f"string() takes a number, a text, a truth value or a time, {_not(value)}")

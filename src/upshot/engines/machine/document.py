@@ -10,7 +10,7 @@ is written.
 
 Source:
     YAML 1.2.2; for merge keys "Merge Key Language-Independent Type for YAML Version 1.1", which
-    1.2 leaves out and people write all the same.
+    1.2 leaves out and users write all the same.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
+from upshot.contract.base.structs import Json
 from upshot.errors import Misuse, need_of_extra
 
 __all__ = [
@@ -35,8 +36,10 @@ __all__ = [
     "Scalar",
     "Table",
     "nearest",
+    "plain",
     "read_data",
     "read_yaml",
+    "shown",
 ]
 
 Severity = Literal["fault", "warning"]
@@ -44,6 +47,7 @@ Severity = Literal["fault", "warning"]
 # More would only bury the first.
 _MOST_TOLD = 50
 _TELLING = 3
+_MAX_SHOWN = 60
 
 
 class Mark(NamedTuple):
@@ -74,7 +78,7 @@ class MachineFault(NamedTuple):
         mark: Where.
         found: What stands there.
         expected: What should.
-        severity: "fault", or "warning" for what may be meant so.
+        severity: "fault", or "warning" for what may be a mistake.
         kind: A word for it, such as "unknown_state".
     """
 
@@ -177,7 +181,7 @@ class Listing:
 
 @dataclass(slots=True)
 class Table:
-    """Pieces by name, in order; a name that stands twice is told and its first piece kept."""
+    """Pieces by name, in order; of a name that stands twice, the first piece is kept."""
 
     mark: Mark
     items: dict[str, Piece] = field(default_factory=dict[str, "Piece"])
@@ -188,13 +192,40 @@ class Table:
 Piece: TypeAlias = Scalar | Listing | Table
 
 
+def plain(piece: Piece) -> Json:
+    """The plain data that *piece* stands for."""
+    match piece:
+        case Table(items=items):
+            return {name: plain(inner) for name, inner in items.items()}
+        case Listing(items=items):
+            return [plain(inner) for inner in items]
+        case Scalar(value=value):
+            return value
+
+
+def shown(piece: Piece) -> str:
+    """What *piece* is, for a fault."""
+    match piece:
+        case Table(items=items):
+            return "a mapping" if items else "an empty mapping"
+        case Listing():
+            return "a list"
+        case Scalar(value=None):
+            return "nothing"
+        case Scalar(value=""):
+            return "an empty text"
+        case Scalar(value=value):
+            kinds: dict[type, str] = {bool: "the truth value", str: "the text"}
+            return f"{kinds.get(type(value), 'the number')} {piece.text[:_MAX_SHOWN]!r}"
+
+
 def read_data(data: object, faults: list[MachineFault], *, file: str = "") -> Piece | None:
     """Make pieces of plain data.
 
     Args:
         data: Mappings, lists, texts, numbers, truth values and None.
         faults: Takes what is wrong with it.
-        file: What its places are told of.
+        file: The file that its marks name.
 
     Returns:
         The whole; None where it is too large or holds itself.
@@ -212,7 +243,7 @@ def read_yaml(text: str, faults: list[MachineFault], *, file: str = "") -> Piece
     Args:
         text: One document.
         faults: Takes what is wrong with it.
-        file: What its places are told of.
+        file: The file that its marks name.
 
     Returns:
         The whole; None where it is empty or cannot be read to its end.
@@ -246,7 +277,7 @@ def read_yaml(text: str, faults: list[MachineFault], *, file: str = "") -> Piece
 
 
 class _TooLarge(Exception):
-    """It is deeper or larger than any machine."""
+    """The text is deeper or larger than any machine."""
 
 
 def _too_large(mark: Mark, found: str) -> MachineFault:
@@ -262,7 +293,7 @@ def _unreadable(error: Any, text: str, file: str) -> MachineFault:
     said, wanted = " ".join(str(problem or error).split()), "one YAML document"
     if mark and "cannot start any token" in said and _is_at_tab(text, mark.line, mark.column):
         said, wanted = "a tab in the indentation", "spaces: YAML takes no tabs there"
-    # YAML counts from 0, people from 1.
+    # YAML counts from 0, editors from 1.
     place = Mark(file, mark.line + 1, mark.column + 1) if mark else Mark(file, 1, 1)
     return MachineFault(place, f"this is no YAML ({said})", wanted, kind="yaml")
 

@@ -68,7 +68,7 @@ _TOO_MUCH = f"it goes through more than {MAX_ITEMS} items in all, or computes fo
 _AT = re.compile(r"<input>:(\d+):(\d+): (?:Syntax error: )?(.*)")
 # Names were looked at before, so what it does not find is a form of the function.
 _MISFIT = re.compile(r"Undefined variable or function: '(\w+)'")
-# What the parser's generator says, for people.
+# What the parser's generator says, in plain words.
 _PARSER_WORDS = (
     (re.compile(r"token recognition error at: '([\"'].*)'"), "a text is not closed"),
     (re.compile(r"token recognition error at: (.*)"), "{} means nothing here"),
@@ -105,7 +105,7 @@ _LIBRARIES = frozenset(("math", "strings", "sets", "lists", "base64"))
 
 
 class BadExpression(Exception):
-    """A text is no expression, or reads what is nowhere.
+    """A text is not a valid expression, or it reads a name that does not exist.
 
     Attributes:
         found: What is wrong with it.
@@ -135,7 +135,7 @@ class Expression:
         mark: Where it stands.
 
     Raises:
-        BadExpression: It cannot be parsed or reads what is nowhere.
+        BadExpression: It cannot be parsed, or reads a name that does not exist.
         Misuse: The extra is not installed.
     """
 
@@ -225,7 +225,7 @@ class Expression:
                     return again[0]
             raise self._broken(_said(error)) from error
         except Exception as error:
-            # The edge to the library: whatever it raises is what is wrong with the expression.
+            # The boundary to the library: whatever it raises is what is wrong with the expression.
             raise self._broken(_said(error)) from error
 
     def _execute(self, names: JsonObject) -> Any:

@@ -1,28 +1,66 @@
-"""Loading a machine: from its file, its text or plain data."""
+"""Loading a machine: from its file, its text or plain data to states, agents and expressions.
+
+The form is checked by the schema. What that cannot say is checked here: expressions, names of
+states, and ways that lead nowhere.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import UnionType
 from typing import Any, cast
 
+import msgspec
+
+from upshot.contract.agent import Agent
 from upshot.contract.base.checks import kind_of
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.settings import ModelSettings
 from upshot.engines.machine.document import (
     MAX_BYTES,
     BrokenMachine,
+    Listing,
     MachineFault,
     Mark,
     Piece,
+    Scalar,
+    Table,
+    nearest,
+    plain,
     read_data,
     read_yaml,
+    shown,
 )
-from upshot.engines.machine.machine import Machine
-from upshot.engines.machine.machine_reader import read_machine
+from upshot.engines.machine.expressions import (
+    BadExpression,
+    Constant,
+    Expression,
+    Fields,
+    Formula,
+    Items,
+)
+from upshot.engines.machine.machine import Each, Machine, Retrying, State, Task, Transition
+from upshot.engines.machine.machine_schema import SPEC, TASKS, check_form
 from upshot.errors import Misuse
 
 __all__ = ["check_machine", "load_machine"]
 
+# Reads the machine that a text names, as seen from the place where it stands.
+_Inner = Callable[[str, Mark], Machine | None]
+
+_MAX_SHOWN = 60
+_QUOTES = ("'", '"')
+_OBJECT: type[Any] = dict
+# What each work takes for its input; what an expression always gives is looked at too.
+_TAKEN: dict[str, tuple[type[Any] | UnionType, str]] = {
+    "agent": (object, "what the agent is asked: values by name, a list, or an expression"),
+    "function": (_OBJECT, "the keywords of the function: values by name, or an expression"),
+    "machine": (_OBJECT, "what the machine is given: values by name, or an expression"),
+    "wait": (_OBJECT | str, "the question: an expression, or values by name: question, choices"),
+}
+_ITEMS = "a list or mapping of items, such as context.items"
 _MAX_FILES = 100
 
 
@@ -35,10 +73,10 @@ def load_machine(source: str | os.PathLike[str] | Mapping[str, Any]) -> Machine:
             names them, and from the current folder where there is none.
 
     Returns:
-        The machine, its expressions parsed; what may be meant so is in its ``warnings``.
+        The machine, its expressions parsed; what may be a mistake is in its ``warnings``.
 
     Raises:
-        BrokenMachine: It has faults; all are named at once, each with file, line and column,
+        BrokenMachine: It has faults; all are reported at once, each with file, line and column,
             what was found and what was expected. It is a Misuse.
         Misuse: There is no such file, it is a folder, or the extra ``machine`` is not installed.
     """
@@ -115,7 +153,13 @@ class _Loader:
                 found = "nothing"
                 self._faults.append(MachineFault(Mark(file, 1, 1), found, "a machine", kind="type"))
             return None
-        return read_machine(piece, self._faults, name=name, inner=self._inner)
+        before = len(self._faults)
+        check_form(piece, self._faults)
+        if not isinstance(piece, Table):
+            return None
+        machine = _Reader(self._faults, self._inner).machine(piece, name)
+        found = self._faults[before:]
+        return None if any(fault.severity == "fault" for fault in found) else machine
 
     def _inner(self, name: str, mark: Mark) -> Machine | None:
         path = Path(mark.file).parent / name if mark.file else Path(name)
@@ -147,3 +191,377 @@ def _text_of(path: Path) -> str:
         # One byte more tells that there is more.
         data = file.read(MAX_BYTES + 1)
     return data.decode("utf-8-sig", "strict" if len(data) <= MAX_BYTES else "ignore")
+
+
+class _Reader:
+    """Reads the pieces of a document; values of the wrong form have been removed from it."""
+
+    def __init__(self, faults: list[MachineFault], inner: _Inner) -> None:
+        self._faults = faults
+        self._inner = inner
+
+    def _tell(self, mark: Mark, found: str, expected: str, kind: str) -> None:
+        self._faults.append(MachineFault(mark, found, expected, kind=kind))
+
+    def _warn(self, mark: Mark, found: str, expected: str, kind: str) -> None:
+        self._faults.append(MachineFault(mark, found, expected, "warning", kind))
+
+    def machine(self, table: Table, name: str) -> Machine:
+        """Read a machine, also one inside another."""
+        items, before = table.items, len(self._faults)
+        if "spec" not in table.marks:
+            self._warn(table.mark, "a machine without 'spec'", f"spec: {SPEC}", "no_spec")
+        agents = self._agents(items.get("agents"))
+        listed = items.get("states")
+        states: Mapping[str, State] = {}
+        initial = ""
+        if isinstance(listed, Table) and listed.items:
+            states = {
+                name: self._state(name, _table(inner), listed.marks[name])
+                for name, inner in listed.items.items()
+            }
+            initial = self._initial(listed)
+            self._review(states, listed, initial)
+        for task in (task for state in states.values() for task in state.tasks if agents):
+            if task.kind == "agent" and task.name and task.name not in agents:
+                wanted = nearest(task.name, agents, "an agent of the machine, or one that is given")
+                self._warn(task.mark, f"the agent {task.name!r}", wanted, "unknown_agent")
+        file = table.mark.file
+        new = [fault for fault in self._faults[before:] if fault.mark.file == file]
+        return Machine(
+            _text(items.get("name")) or name,
+            states,
+            initial,
+            context=cast("JsonObject", plain(_table(items.get("context")))),
+            agents=agents,
+            max_steps=_count(_table(items.get("settings")).items.get("max_steps")),
+            file=file,
+            warnings=tuple(fault for fault in new if fault.severity == "warning"),
+            data=cast("JsonObject", plain(table)),
+        )
+
+    # -- agents
+
+    def _agents(self, piece: Piece | None) -> Mapping[str, Agent[Any] | None]:
+        """Agents by name; None for one that has to be given to the engine."""
+        if isinstance(piece, Listing):
+            return dict.fromkeys(map(_text, piece.items))
+        return {name: self._agent(name, inner) for name, inner in _table(piece).items.items()}
+
+    def _agent(self, name: str, piece: Piece) -> Agent[Any] | None:
+        if isinstance(piece, Scalar) and not isinstance(piece.value, str):
+            # Null is an agent that is given to the engine; anything else is a fault already.
+            return None
+        items = _table(piece).items or {"model": piece}
+        given: dict[str, Any] = {
+            key: _text(items[key]) or None
+            for key in ("model", "name", "instructions")
+            if key in items and isinstance(items[key], Scalar)
+        }
+        model = given.get("model")
+        if model and ":" not in model:
+            # No fault: a model that the call names wins over it.
+            wanted = "provider:model, such as openai:gpt-5"
+            self._warn(items["model"].mark, f"the model {model!r}", wanted, "model")
+        if "tools" in items:
+            given["tools"] = plain(items["tools"])
+        if "output_schema" in items:
+            given["output_type"] = plain(items["output_schema"])
+        if "settings" in items:
+            given["settings"] = self._model_settings(_table(items["settings"]))
+        try:
+            return Agent[Any](name, **given)
+        except Misuse as problem:
+            self._tell(piece.mark, str(problem), "an agent", "wrong")
+            return None
+
+    def _model_settings(self, table: Table) -> ModelSettings:
+        known = ModelSettings.__struct_fields__
+        given = JsonObject()
+        for name, item in table.items.items():
+            if name not in known:
+                wanted = nearest(name, known, "a setting of models")
+                self._tell(table.marks[name], f"the key {name!r}", wanted, "unknown_key")
+            elif problem := _misfit(name, plain(item)):
+                self._tell(item.mark, shown(item), f"the setting {name!r}: {problem}", "type")
+            else:
+                given[name] = plain(item)
+        return msgspec.convert(given, ModelSettings)
+
+    # -- states
+
+    def _state(self, name: str, table: Table, mark: Mark) -> State:
+        items = table.items
+        each = self._each(items) if "foreach" in items else None
+        names = () if each is None else (each.name,)
+        given = self._given(items["input"], _taker(table), names) if "input" in items else None
+        retry = _retry(items.get("retry"))
+        members = _table(items.get("parallel")).items
+        return State(
+            name,
+            mark=mark,
+            is_final=_text(items.get("type")) == "final",
+            task=self._task(table, given, retry),
+            each=each,
+            members={
+                member: task
+                for member, inner in members.items()
+                if (task := self._member(_table(inner), given, retry)) is not None
+            },
+            wait=_text(items.get("wait")),
+            input=given,
+            output=self._values(items["output"]) if "output" in items else None,
+            keeps=self._fields(_table(items.get("output_to_context"))),
+            on_error=_routes(items.get("on_error")),
+            transitions=self._transitions(items.get("transitions")),
+        )
+
+    def _each(self, items: Mapping[str, Piece]) -> Each:
+        name = _text(items.get("as")) or "item"
+        listed = self._expression(items["foreach"])
+        if listed is not None:
+            self._gives(listed, list | dict, _ITEMS)
+        key = self._expression(items["key"], (name,)) if "key" in items else None
+        if key is not None and not key.reads:
+            found = f"the expression {key.source.strip()!r}, which is the same for all items"
+            self._tell(key.mark, found, f"a key, such as {name}.id", "expression")
+        nothing = Expression("[]", items["foreach"].mark)
+        return Each(listed or nothing, name, key, _count(items.get("at_once")))
+
+    def _given(self, piece: Piece, taker: str, names: Sequence[str] = ()) -> Formula | None:
+        """What is given to the work *taker*; what it could not take is a fault."""
+        kinds, wanted = _TAKEN[taker]
+        if taker != "agent" and isinstance(piece, Listing):
+            self._tell(piece.mark, shown(piece), wanted, "type")
+            return None
+        choices = _table(piece).items.get("choices") if taker == "wait" else None
+        if choices is not None and not isinstance(plain(choices), str | list):
+            self._tell(choices.mark, shown(choices), "a list of choices", "type")
+        given = self._values(piece, names)
+        if isinstance(given, Expression):
+            self._gives(given, kinds, wanted)
+        return given
+
+    def _task(self, table: Table, given: Formula | None, retry: Retrying | None) -> Task | None:
+        kind = next((kind for kind in TASKS if kind in table.items), None)
+        if kind is None:
+            return None
+        piece, machine, name = table.items[kind], None, ""
+        if isinstance(piece, Table):
+            machine = self.machine(piece, "machine")
+            name = machine.name
+        else:
+            name = _text(piece)
+            machine = self._inner(name, piece.mark) if kind == "machine" else None
+        return Task(kind, name, machine=machine, input=given, retry=retry, mark=piece.mark)
+
+    def _member(self, table: Table, given: Formula | None, retry: Retrying | None) -> Task | None:
+        """A member of a parallel; what the state says of input and retry holds for all."""
+        items = table.items
+        if "input" in items:
+            given = self._given(items["input"], _taker(table))
+        return self._task(table, given, _retry(items.get("retry")) or retry)
+
+    def _transitions(self, piece: Piece | None) -> tuple[Transition, ...]:
+        found: list[Transition] = []
+        for inner in piece.items if isinstance(piece, Listing) else ():
+            table = _table(inner)
+            when = self._condition(table.items["when"]) if "when" in table.items else None
+            if "to" in table.items:
+                is_broken = "when" in table.marks and when is None
+                to = table.items["to"]
+                found.append(Transition(_text(to), when, to.mark, is_broken=is_broken))
+        return tuple(found)
+
+    # -- what the states make together
+
+    def _initial(self, table: Table) -> str:
+        """The name of the first state, "" where there is none."""
+        kinds = {name: _table(piece).items.get("type") for name, piece in table.items.items()}
+        firsts = {
+            name: kind.mark for name, kind in kinds.items() if kind and _text(kind) == "initial"
+        }
+        if not firsts:
+            wanted = "one state with type: initial"
+            self._tell(table.mark, "states without an initial one", wanted, "no_initial")
+        for mark in [*firsts.values()][1:]:
+            wanted = f"one initial state; {next(iter(firsts))!r} is one"
+            self._tell(mark, "another initial state", wanted, "two_initial")
+        return next(iter(firsts), "")
+
+    def _review(self, states: Mapping[str, State], table: Table, initial: str) -> None:
+        """Look for ways that lead nowhere, and for states and ways that are never reached.
+
+        What only a hook could mend is a warning: where a hook leads is not known here.
+        """
+        for name, state in states.items():
+            piece = _table(table.items[name])
+            self._check_targets(state, piece, states)
+            self._check_order(state)
+            is_told = "transitions" in piece.marks or not isinstance(table.items[name], Table)
+            if not state.is_final and not is_told:
+                found = f"the state {name!r}, which is not final, without transitions"
+                wanted = "transitions; or [] where a hook says what comes next"
+                self._warn(table.marks[name], found, wanted, "dead_end")
+        for name in _unreachable(states, initial) if initial else ():
+            wanted = f"a way to it from {initial!r}, or a hook that names it"
+            found = f"the state {name!r}, which nothing leads to"
+            self._warn(table.marks[name], found, wanted, "unreachable")
+        if not any(state.is_final for state in states.values()):
+            self._warn(table.mark, "states without a final one", "one with type: final", "no_final")
+
+    def _check_targets(self, state: State, piece: Table, states: Mapping[str, State]) -> None:
+        ways = [(transition.to, transition.mark) for transition in state.transitions]
+        routes = piece.items.get("on_error")
+        if routes is not None:
+            marks = {code: inner.mark for code, inner in _table(routes).items.items()}
+            for code, to in state.on_error.items():
+                ways.append((to, marks.get(code or "default", routes.mark)))
+        for to, mark in ways:
+            if to not in states:
+                wanted = nearest(to, states, "the name of a state")
+                self._tell(mark, f"the state {to!r}", wanted, "unknown_state")
+
+    def _check_order(self, state: State) -> None:
+        for place, transition in enumerate(state.transitions[:-1]):
+            if transition.when is None and not transition.is_broken:
+                after = state.transitions[place + 1]
+                wanted = "the transition without a condition at the end"
+                found = f"a transition to {after.to!r} that is never tried"
+                self._warn(after.mark, found, wanted, "never_tried")
+                return
+
+    # -- expressions
+
+    def _expression(
+        self, piece: Piece, items: Collection[str] = (), *, hint: str = ""
+    ) -> Expression | None:
+        scalar = cast("Scalar", piece)
+        try:
+            return Expression(scalar.text, scalar.mark, items)
+        except BadExpression as problem:
+            mark = _inside(scalar, problem)
+            self._tell(mark, problem.found, problem.expected + hint, "expression")
+            return None
+
+    def _condition(self, piece: Piece) -> Expression | None:
+        """An expression that gives true or false, or one of these itself."""
+        if isinstance(piece, Scalar) and isinstance(piece.value, bool):
+            return Expression("true" if piece.value else "false", piece.mark)
+        made = self._expression(piece)
+        wanted = "a condition: true or false"
+        return made if made is not None and self._gives(made, bool, wanted) else None
+
+    def _gives(self, made: Expression, kinds: type | UnionType, what: str) -> bool:
+        """Whether *made* may give one of *kinds*; what it always gives is known here."""
+        misfit = made.misfit(kinds)
+        if misfit:
+            found = f"the expression {made.source.strip()[:_MAX_SHOWN]!r}, which {misfit}"
+            self._tell(made.mark, found, what, "expression")
+        return not misfit
+
+    def _formula(self, piece: Piece, items: Collection[str] = ()) -> Formula:
+        """A value: an expression, a literal text, or a mapping or list of values."""
+        match piece:
+            case Table(items={"text": Scalar(value=str(text)), **more}) if not more:
+                return Constant(text)
+            case Table():
+                return self._fields(piece, items)
+            case Listing():
+                return Items([self._formula(item, items) for item in piece.items])
+            case Scalar(value=value) if not isinstance(value, str):
+                return Constant(value)
+            case Scalar():
+                made = self._expression(piece, items, hint="; a literal text is {text: ...}")
+                if made is None or not self._gives(made, object, "a value"):
+                    return Constant(None)
+                return made
+
+    def _fields(self, table: Table, items: Collection[str] = ()) -> Fields:
+        """Values by name."""
+        return Fields({name: self._formula(piece, items) for name, piece in table.items.items()})
+
+    def _values(self, piece: Piece, items: Collection[str] = ()) -> Formula:
+        """Values by name, where ``text`` is a name like any other; or one that gives all."""
+        return (
+            self._fields(piece, items) if isinstance(piece, Table) else self._formula(piece, items)
+        )
+
+
+def _table(piece: Piece | None) -> Table:
+    """*piece* where it is a mapping, else an empty one."""
+    return piece if isinstance(piece, Table) else Table(Mark() if piece is None else piece.mark)
+
+
+def _text(piece: Piece | None) -> str:
+    """A text or name as it is written, "" where there is none."""
+    return piece.text if isinstance(piece, Scalar) and piece.value is not None else ""
+
+
+def _count(piece: Piece | None) -> int | None:
+    return int(cast("float", piece.value)) if isinstance(piece, Scalar) else None
+
+
+def _retry(piece: Piece | None) -> Retrying | None:
+    items = _table(piece).items
+    given = {name: plain(items[name]) for name in ("max_attempts", "backoff_s") if name in items}
+    return None if piece is None else Retrying(**cast("dict[str, Any]", given))
+
+
+def _routes(piece: Piece | None) -> Mapping[str, str]:
+    """States by error code; "" is any other."""
+    if isinstance(piece, Scalar):
+        return {"": _text(piece)}
+    routes = _table(piece).items.items()
+    return {"" if code == "default" else code: _text(inner) for code, inner in routes}
+
+
+def _misfit(name: str, value: Json) -> str:
+    """Why the setting *name* cannot be *value*, "" where it can."""
+    try:
+        msgspec.convert({name: value}, ModelSettings)
+    except (msgspec.ValidationError, Misuse) as problem:
+        return " ".join(str(problem).partition(" - at ")[0].split())
+    return ""
+
+
+def _unreachable(states: Mapping[str, State], initial: str) -> Iterator[str]:
+    seen, left = {initial}, [initial]
+    while left:
+        for target in states[left.pop()].targets():
+            if target in states and target not in seen:
+                seen.add(target)
+                left.append(target)
+    return (name for name in states if name not in seen)
+
+
+def _taker(table: Table) -> str:
+    """The work that takes the input of a state or task; the strictest of several."""
+    members = table.items.get("parallel")
+    inner = list(members.items.values()) if isinstance(members, Table) else []
+    takers = [one for one in inner if isinstance(one, Table) and "input" not in one.items]
+    works = [work for one in (table, *takers) for work in _TAKEN if work in one.items]
+    return next((work for work in works if work != "agent"), "agent")
+
+
+def _inside(piece: Scalar, problem: BadExpression) -> Mark:
+    """The place in the file of a place in an expression.
+
+    It is exact where the expression stands on one line as it is; a text with escapes or one
+    that is folded is placed at its beginning.
+    """
+    mark = piece.mark
+    if not mark.line:
+        return mark
+    lines = piece.text.count("\n")
+    if piece.style == "|" and problem.line <= lines + 1:
+        # The block begins in the next line; how deep it is indented is not known here.
+        return mark._replace(line=mark.line + problem.line)
+    if (
+        lines
+        or piece.style == ">"
+        or "\\" in piece.text
+        or "'" in piece.text * (piece.style == "'")
+    ):
+        return mark
+    return mark._replace(column=mark.column + (piece.style in _QUOTES) + problem.column - 1)

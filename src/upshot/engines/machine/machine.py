@@ -6,90 +6,19 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from upshot.contract.agent import Agent
 from upshot.contract.base.structs import JsonObject
-from upshot.engines.graph.graph import draw
-from upshot.engines.graph.nodes import AgentTask, ForEach, Node, Parallel, Question
 from upshot.engines.machine.document import MachineFault, Mark
 from upshot.engines.machine.expressions import Expression, Fields, Formula, expressions_of
+from upshot.engines.mermaid import AGENT, FOR_EACH, PARALLEL, QUESTION, Box, Chart, Shape
 
-__all__ = ["Drawable", "Each", "Machine", "Retrying", "State", "Task", "Transition", "draw_machine"]
+__all__ = ["Each", "Machine", "Retrying", "State", "Task", "Transition"]
 
 _MAX_LABEL = 60
-
-
-class Drawable(Protocol):
-    """A machine, which draws itself with this and so cannot be imported here."""
-
-    @property
-    def states(self) -> Mapping[str, Any]:
-        """Its states by name."""
-        ...
-
-    @property
-    def initial(self) -> str:
-        """The name of the first."""
-        ...
-
-
-def draw_machine(machine: Drawable) -> str:
-    """Write a flow chart: states as nodes, transitions as edges with their conditions.
-
-    Where hooks lead is not known, so it is not shown.
-    """
-    drawing = _Drawing(machine)
-    return draw(drawing.nodes, drawing.edges, start=drawing.start, ends=drawing.ends)
-
-
-class _Drawing:
-    """A machine in the shape of a graph."""
-
-    def __init__(self, machine: Drawable) -> None:
-        self.nodes: Mapping[str, Node] = {n: _node(s) for n, s in machine.states.items()}
-        self.edges = [edge for state in machine.states.values() for edge in _edges(state)]
-        self.start = machine.initial
-        self.ends = frozenset(name for name, state in machine.states.items() if state.is_final)
-
-
-class _Label:
-    """What is written on an edge."""
-
-    def __init__(self, text: str) -> None:
-        self.__name__ = text if len(text) <= _MAX_LABEL else f"{text[: _MAX_LABEL - 3]}..."
-
-
-def _edges(state: Any) -> Iterator[tuple[str, str, Any]]:
-    for transition in state.transitions:
-        when = transition.when
-        yield state.name, transition.to, None if when is None else _Label(when.source.strip())
-    for code, to in state.on_error.items():
-        yield state.name, to, _Label(f"on error: {code}" if code else "on error")
-
-
-def _node(state: Any) -> Node:
-    if state.wait:
-        return Node(Question(state.wait))
-    if state.members:
-        return Node(Parallel({name: _task(task) for name, task in state.members.items()}))
-    if state.task is None:
-        return Node(_nothing)
-    if state.each is not None:
-        return Node(ForEach(state.each.items.source, _task(state.task), state.each.name))
-    return _task(state.task)
-
-
-def _task(task: Any) -> Node:
-    if task.machine is not None:
-        return Node(_Drawing(task.machine))
-    return Node(AgentTask(Agent(task.name)) if task.kind == "agent" else _nothing)
-
-
-def _nothing(_: object) -> None:
-    """Stands for a function, which is not looked at."""
 
 
 _NO_FIELDS = Fields({})
@@ -132,7 +61,7 @@ class Task:
 
     Attributes:
         kind: What does it: "agent", "function" or "machine".
-        name: Of the agent or function; for people, of the machine.
+        name: Of the agent or function; for messages only, of the machine.
         machine: The sub-machine, None otherwise.
         input: What it is given, None for what the machine was given.
         retry: How often it is tried; None leaves that to the agent.
@@ -150,7 +79,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Each:
-    """The same is done for every item.
+    """A ``foreach``: the same work for every item.
 
     Attributes:
         items: Gives a list, or a mapping, whose values are the items.
@@ -237,7 +166,7 @@ class Machine:
         max_steps: How many states may be entered; None is the run's ``max_turns``, and never
             less than there are states.
         file: Where it was read from, "" for data.
-        warnings: What may be meant so, and may not.
+        warnings: What may be a mistake.
         data: What it was made of, as plain data.
     """
 
@@ -274,11 +203,43 @@ class Machine:
 
         States are nodes, transitions edges with their conditions. Where hooks lead is not
         known, so it is not shown.
-
-        Source:
-            Mermaid, flow chart syntax, read 2025-11.
         """
-        return draw_machine(self)
+        return _chart(self).to_mermaid()
 
     def __repr__(self) -> str:
         return f"Machine({self.name!r}, states={list(self.states)})"
+
+
+def _chart(machine: Machine) -> Chart:
+    boxes = {name: _box(state) for name, state in machine.states.items()}
+    arrows = [arrow for state in machine.states.values() for arrow in _arrows(state)]
+    ends = [name for name, state in machine.states.items() if state.is_final]
+    return Chart(boxes, arrows, machine.initial, ends)
+
+
+def _arrows(state: State) -> Iterator[tuple[str, str, str]]:
+    for transition in state.transitions:
+        when = "" if transition.when is None else transition.when.source.strip()
+        label = when if len(when) <= _MAX_LABEL else f"{when[: _MAX_LABEL - 3]}..."
+        yield state.name, transition.to, label
+    for code, to in state.on_error.items():
+        yield state.name, to, f"on error: {code}" if code else "on error"
+
+
+def _box(state: State) -> Box:
+    if state.wait:
+        return Box(state.name, QUESTION)
+    if state.members:
+        inside = [_task_box(name, task) for name, task in state.members.items()]
+        return Box(state.name + PARALLEL, inside=inside)
+    if state.task is None:
+        return Box(state.name)
+    if state.each is not None:
+        return Box(state.name + FOR_EACH, inside=[_task_box("work", state.task)])
+    return _task_box(state.name, state.task)
+
+
+def _task_box(name: str, task: Task) -> Box:
+    if task.machine is not None:
+        return Box(name, inside=_chart(task.machine))
+    return Box(name, AGENT if task.kind == "agent" else Shape())

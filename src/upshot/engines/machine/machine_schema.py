@@ -1,188 +1,278 @@
-"""Every key of a machine, and the published JSON Schema.
+"""The form of a machine: its published JSON Schema, and the faults of a document that breaks it.
 
-The form of a machine: every key that it knows, with what stands under it.
-
-One table serves the reader, which refuses any other key, and the published JSON Schema.
+The schema is the only description of the form. Its titles and descriptions are what a fault says
+is expected. What a schema cannot say is checked by the reader: whether states exist, whether
+expressions can be parsed, and whether every state leads on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
 
-from upshot.contract.base.structs import JsonObject
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.engines.machine.document import (
+    Listing,
+    MachineFault,
+    Mark,
+    Piece,
+    Table,
+    nearest,
+    plain,
+    shown,
+)
 
-__all__ = ["DEFINITIONS", "FORMS", "Key", "SPEC", "machine_schema"]
+if TYPE_CHECKING:
+    from jsonschema_rs import Validator
+
+__all__ = ["ROOTS", "SPEC", "TASKS", "check_form", "machine_schema"]
 
 SPEC = "upshot.machine/1"
+# The names that every expression can read.
+ROOTS = ("context", "input", "output", "result")
+# A state does one thing, and so does each member of a parallel.
+TASKS = ("agent", "function", "machine")
+_WORKS = (*TASKS, "parallel", "wait")
+# What a key of a state needs one of beside it.
+_BESIDE: dict[str, tuple[str, ...]] = {
+    "foreach": TASKS,
+    "as": ("foreach",),
+    "key": ("foreach",),
+    "at_once": ("foreach",),
+    "retry": (*TASKS, "parallel"),
+    "input": _WORKS,
+}
 
 
-class Key(NamedTuple):
-    """One key of a mapping.
-
-    Attributes:
-        schema: What stands under it, as JSON Schema.
-        about: What it is for, in a sentence.
-        required: Whether it must be there.
-    """
-
-    schema: Mapping[str, Any]
-    about: str
-    required: bool = False
-
-
-def _ref(name: str) -> dict[str, str]:
+def _ref(name: str) -> JsonObject:
     return {"$ref": f"#/$defs/{name}"}
 
 
-_TEXT = {"type": "string"}
-_WORD = {"type": "string", "minLength": 1}
-_NAME = {"type": ["string", "number", "boolean"], "minLength": 1}
-_COUNT = {"type": "integer", "minimum": 1}
-_SECONDS = {"type": "number", "minimum": 0}
-_OBJECT = {"type": "object"}
-_EXPRESSION = _ref("expression")
-_TASK: dict[str, Key] = {
-    "agent": Key(_NAME, "The name of an agent that works."),
-    "function": Key(_NAME, "The name of a function that is called; its input is its keywords."),
-    "machine": Key(
-        {"oneOf": [_WORD, _ref("machine")]},
-        "A machine inside this one: a file, found from this one, or the machine itself.",
+def _is(type: str | list[str], about: str, **more: Any) -> dict[str, Any]:
+    return {"description": about, "type": type, **more}
+
+
+def _named(about: str) -> dict[str, Any]:
+    return _is(["string", "number", "boolean"], about, pattern=r"\S")
+
+
+def _object(
+    title: str, about: str, properties: Mapping[str, Any], more: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    return {
+        "title": title,
+        "description": about,
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": False,
+        **(more or {}),
+    }
+
+
+def _any_of(keys: Sequence[str]) -> dict[str, Any]:
+    return {"anyOf": [{"required": [key]} for key in keys]}
+
+
+def _one_of(works: Sequence[str]) -> dict[str, Any]:
+    pairs = ([one, other] for i, one in enumerate(works) for other in works[i + 1 :])
+    # Of what is no mapping, "required" holds.
+    return {"type": "object", "anyOf": [{"required": pair} for pair in pairs]}
+
+
+_TASK: dict[str, Any] = {
+    "agent": _named("The name of an agent that works."),
+    "function": _named("The name of a function that is called; its input is its keywords."),
+    "machine": _is(
+        ["string", "object"],
+        "The file of a machine, found from this one, or the machine itself.",
+        minLength=1,
+        **{"if": {"type": "object"}, "then": _ref("machine")},
     ),
-    "input": Key(_ref("values"), "What it is given. Default: what the machine was given."),
-    "retry": Key(_ref("retry"), "How often a failure that may pass is tried again."),
+    "input": _is(
+        ["object", "array", "string"],
+        "What it is given: what the agent is asked, the keywords of the function, what the machine "
+        "is given, or the question and choices. Values by name, an expression that gives them, "
+        "and for an agent a list too. Default: what the machine was given.",
+        additionalProperties=_ref("value"),
+        items=_ref("value"),
+    ),
+    "retry": _ref("retry"),
 }
 
-FORMS: dict[str, dict[str, Key]] = {
-    "machine": {
-        "spec": Key({"const": SPEC}, "The form of this file."),
-        "name": Key(_TEXT, "The name of the machine. Default: that of the file."),
-        "context": Key(
-            {"type": ["object", "null"]}, "What the context begins with, as plain data."
-        ),
-        "settings": Key(_ref("settings"), "Limits."),
-        "agents": Key(_ref("agents"), "The agents, by name."),
-        "states": Key(
-            {"type": "object", "minProperties": 1, "additionalProperties": _ref("state")},
-            "The states, by name.",
-            required=True,
-        ),
-    },
-    "settings": {
-        "max_steps": Key(_COUNT, "How many states may be entered. Default: the run's max_turns."),
-    },
-    "agent": {
-        "model": Key(_TEXT, "provider:model. Default: the model of the run."),
-        "name": Key(_TEXT, "For people."),
-        "instructions": Key(_TEXT, "What the model is told."),
-        "tools": Key({"type": "array", "items": _WORD}, "Names of its tools."),
-        "output_schema": Key(_OBJECT, "JSON Schema of its output. Default: text."),
-        "settings": Key(_OBJECT, "How its model is asked, such as temperature."),
-    },
-    "state": {
-        "type": Key(
-            {"enum": ["initial", "final"]},
-            "initial: the first state, of which there is one. final: the machine ends here.",
-        ),
-        **_TASK,
-        "foreach": Key(_EXPRESSION, "A list or mapping: the state's work is done for every item."),
-        "as": Key(
-            {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
-            "The name under which expressions find the item. Default: item.",
-        ),
-        "key": Key(_EXPRESSION, "Makes the output a mapping with these keys instead of a list."),
-        "at_once": Key(_COUNT, "How many items at most at the same time. Default: all."),
-        "parallel": Key(
-            {"type": "object", "minProperties": 1, "additionalProperties": _ref("task")},
-            "What is done at the same time, by name; the output is a mapping.",
-        ),
-        "wait": Key(
-            _WORD,
-            "The run is parked until somebody answers; the answer is the output.",
-        ),
-        "output": Key(_ref("value"), "Of a final state: what the machine gives."),
-        "output_to_context": Key(
-            {"type": "object", "additionalProperties": _ref("value")},
-            "What is put into the context, by name.",
-        ),
-        "on_error": Key(
-            {"anyOf": [_NAME, {"type": "object", "additionalProperties": _NAME}]},
-            "The state that follows a failure; or states by error code, default for any other.",
-        ),
-        "transitions": Key(
-            {"type": "array", "items": _ref("transition")},
-            "The ways on; the first whose condition holds is taken. Empty: a hook says which.",
-        ),
-    },
-    "task": _TASK,
-    "retry": {
-        "max_attempts": Key(_COUNT, "How often it is tried in all.", required=True),
-        "backoff_s": Key(
-            _SECONDS, "Seconds before the second try; doubled each time. Default: 0.5."
-        ),
-    },
-    "transition": {
-        "when": Key(_ref("condition"), "The condition. Default: always."),
-        "to": Key(_NAME, "The name of the next state.", required=True),
-    },
-}
-
-DEFINITIONS: dict[str, dict[str, Any]] = {
-    "expression": {
-        "type": "string",
+_STATE: dict[str, Any] = {
+    "type": {
         "description": (
-            "An expression in the Common Expression Language, over context, input, output, result."
+            "initial: the first state, of which there is one. final: the machine ends here."
         ),
+        "enum": ["initial", "final"],
     },
-    "condition": {
-        "type": ["string", "boolean"],
-        "description": "An expression that gives true or false.",
-    },
+    **_TASK,
+    "foreach": _is(
+        "string",
+        "A list or mapping of items, such as context.items: the state's work is done for each.",
+    ),
+    "as": _is(
+        "string",
+        "A name for the item in expressions, of letters, digits and _, that is none of "
+        f"{', '.join(ROOTS)}. Default: item.",
+        minLength=1,
+        pattern="^[A-Za-z_][A-Za-z0-9_]*$",
+        **{"not": {"enum": list(ROOTS)}},
+    ),
+    "key": _is(
+        "string",
+        "A key for each item, such as item.id: it makes the output a mapping instead of a list.",
+    ),
+    "at_once": _is("integer", "How many items at most at the same time. Default: all.", minimum=1),
+    "parallel": _is(
+        "object",
+        "What is done at the same time, by name; the output is a mapping.",
+        minProperties=1,
+        additionalProperties=_ref("task"),
+    ),
+    "wait": _is(
+        "string",
+        "A name for what is waited for, such as approval: the run is parked until a person "
+        "answers, and the answer is the output.",
+        pattern=r"\S",
+    ),
+    "output": _ref("value"),
+    "output_to_context": _is(
+        "object",
+        "Values that are put into the context, by name.",
+        additionalProperties=_ref("value"),
+    ),
+    "on_error": _is(
+        ["string", "number", "boolean", "object"],
+        "The name of the state that follows a failure; or states by error code, default for any "
+        "other.",
+        pattern=r"\S",
+        additionalProperties=_named("The name of a state."),
+    ),
+    "transitions": _is(
+        "array",
+        "Transitions, the ways on: the first whose condition holds is taken. Empty: a hook says "
+        "which.",
+        items=_ref("transition"),
+    ),
+}
+
+_NO_WAY_ON = {
+    "title": "transitions of a final state",
+    "description": "none: the machine ends there",
+    "maxItems": 0,
+}
+_NO_OUTPUT: dict[str, Any] = {
+    "title": "'output' in a state that is not final",
+    "description": "it in a final state; others have output_to_context",
+    "not": {},
+}
+
+_DEFINITIONS: dict[str, Any] = {
+    "machine": _object(
+        "a machine",
+        "A machine: states and the ways between them.",
+        {
+            "spec": {"description": "The form of this file.", "const": SPEC},
+            "name": _is("string", "The name of the machine. Default: that of the file."),
+            "context": _is(["object", "null"], "What the context begins with, as plain data."),
+            "settings": _ref("settings"),
+            "agents": _is(
+                ["object", "array"],
+                "Agents by name, or the names of agents that are given to the engine.",
+                additionalProperties=_ref("agent"),
+                items=_named("The name of an agent."),
+            ),
+            "states": _is(
+                "object", "States by name.", minProperties=1, additionalProperties=_ref("state")
+            ),
+        },
+        {"required": ["states"]},
+    ),
+    "settings": _object(
+        "the settings",
+        "Limits of a machine.",
+        {
+            "max_steps": _is(
+                "integer",
+                "How many states may be entered. Default: the run's max_turns.",
+                minimum=1,
+            )
+        },
+    ),
+    "agent": _object(
+        "an agent",
+        "A model, such as openai:gpt-5; what describes the agent; or null for an agent that is "
+        "given to the engine.",
+        {
+            "model": _is("string", "A model, provider:model. Default: that of the run."),
+            "name": _is("string", "A name to show."),
+            "instructions": _is("string", "The instructions for the model."),
+            "tools": _is(
+                "array",
+                "Names of its tools.",
+                items=_is("string", "The name of a tool.", minLength=1),
+            ),
+            "output_schema": _is("object", "JSON Schema of its output. Default: text."),
+            "settings": _is("object", "The settings of an agent's model, such as temperature."),
+        },
+        {"type": ["string", "object", "null"]},
+    ),
+    "state": _object(
+        "a state",
+        "A state.",
+        _STATE,
+        {
+            "not": _one_of(_WORKS),
+            "dependentSchemas": {key: _any_of(needed) for key, needed in _BESIDE.items()},
+            "if": {"properties": {"type": {"const": "final"}}, "required": ["type"]},
+            "then": {"properties": {"transitions": _NO_WAY_ON}},
+            "else": {"properties": {"output": _NO_OUTPUT}},
+        },
+    ),
+    "task": _object(
+        "a member of parallel",
+        "One of the things that are done at the same time.",
+        _TASK,
+        {"not": _one_of(TASKS), **_any_of(TASKS)},
+    ),
+    "retry": _object(
+        "a retry",
+        "How often a failure that may pass is tried again.",
+        {
+            "max_attempts": _is("integer", "How often it is tried in all.", minimum=1),
+            "backoff_s": _is(
+                "number",
+                "Seconds, 0 or more, before the second try; doubled each time. Default: 0.5.",
+                minimum=0,
+            ),
+        },
+        {"required": ["max_attempts"]},
+    ),
+    "transition": _object(
+        "a transition",
+        "A way to another state.",
+        {
+            "when": _is(
+                ["string", "boolean"],
+                "A condition, such as context.count < 3: an expression that gives true or false, "
+                "or one of these itself. Default: always.",
+            ),
+            "to": _named("The name of a state."),
+        },
+        {"required": ["to"]},
+    ),
     "value": {
         "description": (
-            "An expression, a number, true, false, null, a literal text {text: ...}, or a mapping "
-            "or list of values."
+            "An expression in the Common Expression Language over context, input, output and "
+            "result; a number, true, false or null; a literal text {text: ...}; or a mapping or "
+            "list of values."
         ),
-        "anyOf": [
-            _EXPRESSION,
-            {"type": ["number", "boolean", "null"]},
-            {"type": "object", "additionalProperties": _ref("value")},
-            {"type": "array", "items": _ref("value")},
-        ],
-    },
-    "values": {
-        "description": (
-            "Values by name, or one expression that gives all; for an agent a list of values too."
-        ),
-        "anyOf": [
-            {"type": "object", "additionalProperties": _ref("value")},
-            {"type": "array", "items": _ref("value")},
-            _EXPRESSION,
-        ],
-    },
-    "agents": {
-        "description": "Agents by name, or the names of agents that are given to the engine.",
-        "anyOf": [
-            {
-                "type": "object",
-                "additionalProperties": {"anyOf": [_TEXT, {"type": "null"}, _ref("agent")]},
-            },
-            {"type": "array", "items": _NAME},
-        ],
+        "additionalProperties": _ref("value"),
+        "items": _ref("value"),
     },
 }
-
-_ABOUT = {
-    "machine": "A machine: states and the ways between them.",
-    "settings": "Limits of a machine.",
-    "agent": "An agent.",
-    "state": "A state.",
-    "task": "One of the things that are done at the same time.",
-    "retry": "How often something is tried.",
-    "transition": "A way to another state.",
-}
-# A state does one thing, and so does each member of a parallel.
-_WORKS = ("agent", "function", "machine", "parallel", "wait")
 
 
 def machine_schema() -> JsonObject:
@@ -194,34 +284,187 @@ def machine_schema() -> JsonObject:
     Source:
         JSON Schema 2020-12.
     """
-    definitions: dict[str, Any] = {name: _object(name, keys) for name, keys in FORMS.items()}
-    for name in ("state", "task"):
-        works = [work for work in _WORKS if work in FORMS[name]]
-        definitions[name]["not"] = {
-            "anyOf": [
-                {"required": [one, other]}
-                for i, one in enumerate(works)
-                for other in works[i + 1 :]
-            ]
-        }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "upshot machine",
         "$ref": "#/$defs/machine",
-        "$defs": {**definitions, **DEFINITIONS},
+        "$defs": _DEFINITIONS,
     }
 
 
-def _object(name: str, keys: Mapping[str, Key]) -> JsonObject:
-    required: list[Any] = [key for key, form in keys.items() if form.required]
-    form: JsonObject = {
-        "description": _ABOUT[name],
-        "type": "object",
-        "properties": {
-            key: {"description": form.about, **form.schema} for key, form in keys.items()
-        },
-        "additionalProperties": False,
-    }
-    if required:
-        form["required"] = required
-    return form
+@cache
+def _validator() -> Validator:
+    # Half of what the core installs: loaded when the first machine is.
+    import jsonschema_rs
+
+    return jsonschema_rs.Draft202012Validator(machine_schema())
+
+
+def check_form(document: Piece, faults: list[MachineFault]) -> None:
+    """Add a fault for each place where *document* does not have the form of a machine.
+
+    A value that cannot be read is taken out of the document, and its key stays in ``marks``, so
+    that all the rest can be read and its faults are reported as well.
+    """
+    # A place where the text itself is wrong has its fault already.
+    known = {fault.mark for fault in faults}
+    refused: list[tuple[Table | Listing, Piece]] = []
+    for error in list(_validator().iter_errors(_marked(plain(document)))):
+        holder, piece, key = _find(document, error.instance_path)
+        node = _node(error.schema_path[:-1])
+        name = error.kind.name
+        found = list(_FAULTS.get(name, _refused)(error, node, piece, key))
+        faults += [fault for fault in found if fault.mark not in known]
+        # A state or an agent stays, because others name it; the reader knows what it may be.
+        if holder is not None and name in _VALUE_FAULTS and "title" not in node:
+            refused.append((holder, piece))
+    for holder, piece in refused:
+        _take_out(holder, piece)
+
+
+def _find(document: Piece, path: Sequence[str | int]) -> tuple[Table | Listing | None, Piece, Mark]:
+    """The piece at *path*, what holds it, and the place of its key."""
+    holder, piece, key = None, document, document.mark
+    for step in path:
+        holder = cast("Table | Listing", piece)
+        if isinstance(holder, Table):
+            name = _bare(str(step))
+            piece, key = holder.items[name], holder.marks[name]
+        else:
+            piece = holder.items[int(step)]
+            key = piece.mark
+    return holder, piece, key
+
+
+# The library drops empty keys from a path and takes "01" for a place in a list. So a key that does
+# not begin with a letter, as all keys of the schema do, gets this in front while it is checked.
+_MARK = "\ue000"
+
+
+def _marked(value: Json) -> Json:
+    if isinstance(value, dict):
+        return {
+            name if name[:1].isalpha() else _MARK + name: _marked(inner)
+            for name, inner in value.items()
+        }
+    return [_marked(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _bare(name: str) -> str:
+    return name.removeprefix(_MARK)
+
+
+def _node(path: Sequence[str | int]) -> dict[str, Any]:
+    """The part of the schema at *path*."""
+    found: Any = machine_schema()
+    for step in path:
+        found = found[step]
+    return found
+
+
+def _take_out(holder: Table | Listing, piece: Piece) -> None:
+    # An alias is held in several places, and may be gone from here already.
+    if isinstance(holder, Table):
+        for name in [name for name, one in holder.items.items() if one is piece]:
+            del holder.items[name]
+    else:
+        holder.items = [one for one in holder.items if one is not piece]
+
+
+_TYPES = {
+    "array": "a list",
+    "boolean": "true or false",
+    "integer": "a whole number from 1",
+    "null": "null",
+    "number": "a number",
+    "object": "a mapping",
+    "string": "a text",
+}
+_VALUE_FAULTS = ("type", "enum", "const", "pattern", "minLength", "minimum", "not")
+
+
+def _refused(
+    error: Any, node: Mapping[str, Any], piece: Piece, key: Mark
+) -> Iterator[MachineFault]:
+    """A value of another type, or none of those that there are."""
+    about = _about(node)
+    kind = "type"
+    if "title" in node and "type" not in node:
+        # Right by itself, but not beside the state's type.
+        yield MachineFault(key, node["title"], about, kind="combination")
+        return
+    if "const" in node:
+        kind, about = "spec", f"the form {node['const']!r}"
+    elif "enum" in node:
+        about = " or ".join(node["enum"])
+    elif types := node.get("type"):
+        words = [_TYPES[one] for one in ([types] if isinstance(types, str) else types)]
+        if "number" in types and len(words) > 1:
+            # A number and a truth value are names as well, as they are written.
+            words = ["a name", *(["a mapping"] if "object" in types else [])]
+        about = f"{_listed(words)}: {about}"
+    yield MachineFault(piece.mark, shown(piece), about, kind=kind)
+
+
+def _about(node: Mapping[str, Any]) -> str:
+    about = str(node.get("description", node.get("title", "a value"))).removesuffix(".")
+    return about[:1].lower() + about[1:] if about[1:2].islower() or about[:2] == "A " else about
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
+
+def _unknown_keys(
+    error: Any, node: Mapping[str, Any], piece: Piece, key: Mark
+) -> Iterator[MachineFault]:
+    for name in map(_bare, error.kind.unexpected):
+        wanted = nearest(name, node["properties"], f"a key of {node['title']}")
+        mark = cast("Table", piece).marks[name]
+        yield MachineFault(mark, f"the key {name!r}", wanted, kind="unknown_key")
+
+
+def _missing_key(
+    error: Any, node: Mapping[str, Any], piece: Piece, key: Mark
+) -> Iterator[MachineFault]:
+    name = error.kind.property
+    found = f"{node['title']} without {name!r}"
+    yield MachineFault(piece.mark, found, f"the key {name!r}", kind="missing_key")
+
+
+def _missing_any(
+    error: Any, node: Mapping[str, Any], piece: Piece, key: Mark
+) -> Iterator[MachineFault]:
+    """A key without one that it needs beside it, or a member that does nothing."""
+    needed = [one["required"][0] for one in node["anyOf"]]
+    if "properties" in node:
+        wanted = f"one of {', '.join(needed)}"
+        yield MachineFault(key, f"{node['title']} that does nothing", wanted, kind="combination")
+        return
+    name, words = str(error.schema_path[-2]), " or ".join(needed)
+    mark = cast("Table", piece).marks[name]
+    found = f"{name!r} in a state without {words}"
+    yield MachineFault(mark, found, f"{words} beside it", kind="combination")
+
+
+def _excluded(
+    error: Any, node: Mapping[str, Any], piece: Piece, key: Mark
+) -> Iterator[MachineFault]:
+    """More than one work, or a value that is not allowed here."""
+    if "properties" not in node:
+        yield from _refused(error, node, piece, key)
+        return
+    table = cast("Table", piece)
+    works = [name for name in node["properties"] if name in _WORKS]
+    first, *more = [name for name in table.items if name in works]
+    for extra in more:
+        found, wanted = f"{extra!r} beside {first!r}", f"one of {', '.join(works)}"
+        yield MachineFault(table.marks[extra], found, wanted, kind="combination")
+
+
+_FAULTS: dict[str, Callable[..., Iterator[MachineFault]]] = {
+    "additionalProperties": _unknown_keys,
+    "required": _missing_key,
+    "anyOf": _missing_any,
+    "not": _excluded,
+}

@@ -1,4 +1,4 @@
-"""The crew of a machine: its agents and functions, found before anything begins."""
+"""The agents and functions that a machine names, found before anything begins."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from upshot.contract.model_calls import ModelResponse, Request
 from upshot.contract.protocols import Engine
 from upshot.contract.result import AgentResult
 from upshot.engines.common import check_models, lent_options
-from upshot.engines.graph.graph_run import GraphRun
 from upshot.engines.machine.document import nearest
 from upshot.engines.machine.machine import Machine, Task
 from upshot.engines.machine.state_outcome import Outcome
+from upshot.engines.walk import Walk
 from upshot.errors import Misuse
 from upshot.runs.engine_api.exceptions import Aborted, Failed, Interrupted, Parked
 from upshot.runs.engine_api.run_host import RunHost
@@ -47,7 +47,7 @@ MachineAgent: TypeAlias = Agent[Any] | Engine | Executor
 
 
 class Resolver:
-    """Who does what the states of a machine ask for.
+    """The agents and functions of a machine, by the tasks of its states.
 
     Args:
         machine: The machine.
@@ -56,7 +56,7 @@ class Resolver:
         tools: What agents name that the machine describes.
 
     Raises:
-        Misuse: Somebody is missing or of no use; all that are missing are named.
+        Misuse: One is missing or cannot be used; all that are missing are named.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Resolver:
         missing: list[str] = []
         for holder, task in machine.tasks():
             if task.kind == "agent":
-                # A sub-machine may call the agents of the machine round it.
+                # A sub-machine may call the agents of the machine that it is in.
                 described = holder.agents.get(task.name) or machine.agents.get(task.name)
                 agent = self._given.get(task.name) or described
                 if agent is None:
@@ -118,10 +118,10 @@ class Resolver:
         return tuple({agent.id: agent for agent in found if agent.engine is None}.values())
 
     def check_models(self, *, has_model: bool) -> None:
-        """Look whether all agents have a model.
+        """Check that all agents have a model.
 
         Args:
-            has_model: Whether the run has one, which it lends.
+            has_model: Whether the run has one that agents without one may use.
 
         Raises:
             Misuse: One has none; all are named.
@@ -149,7 +149,7 @@ class Resolver:
         except (Parked, Interrupted, Aborted):
             raise
         except Exception as error:
-            # The edge to a user's function: what it raises is a failure of the state.
+            # The boundary to a user's function: what it raises is a failure of the state.
             return Outcome.raised(error)
         if value is None or isinstance(value, str | int):
             return Outcome(value)
@@ -161,26 +161,26 @@ class Resolver:
             return Outcome.of(coerce_result(value))
 
     async def ask(
-        self, task: Task, given: Json, context: Mapping[str, Json], *, trip: GraphRun, key: str
+        self, task: Task, given: Json, context: Mapping[str, Json], *, walk: Walk, key: str
     ) -> Outcome:
-        """Have an agent work on its input.
+        """Run an agent on its input.
 
         Args:
             task: What is done.
             given: The input.
             context: The machine's; foreign agents get a copy of it.
-            trip: The run.
+            walk: The pass that it belongs to.
             key: Names the run of the agent, which goes on when this one does.
 
         Returns:
             What came of it.
 
         Raises:
-            Parked: It waits for people.
+            Parked: It waits for the user.
         """
-        agent, run = self._agents[id(task)], trip.run
+        agent, run = self._agents[id(task)], walk.run
         if not isinstance(agent, Agent):
-            return await _execute(agent, given, deepcopy(dict(context)), run=run, host=trip.host)
+            return await _execute(agent, given, deepcopy(dict(context)), run=run, host=walk.host)
         options = lent_options(agent, run)
         if self._tools and any(isinstance(tool, str) for tool in agent.tools or ()):
             options["tools"] = self._tools
@@ -202,7 +202,7 @@ async def _execute(
     except (Parked, Interrupted, Aborted):
         raise
     except Exception as error:
-        # The edge to a foreign agent: what it raises is a failure of the state.
+        # The boundary to a foreign agent: what it raises is a failure of the state.
         return Outcome.raised(error)
     result = coerce_result(value)
     if result.parent_run_id != run.id and (result.usage or result.cost is not None):

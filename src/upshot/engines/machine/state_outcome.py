@@ -1,4 +1,4 @@
-"""Outcome: what came of a state's work, as a value that the log keeps."""
+"""Outcome: the result of a state's work, as a value that the log keeps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STATUS_OF = {ErrorCode.CANCELED: Status.CANCELED, ErrorCode.INTERRUPTED: Status
 
 
 class Outcome:
-    """What came of a state, an item or a member.
+    """The result of a state, an item or a member.
 
     Args:
         payload: What expressions see as ``output``.
@@ -42,7 +42,7 @@ class Outcome:
         by_agent: Whether an agent said itself how it went.
     """
 
-    __slots__ = ("_form", "_handoff", "_result", "by_agent", "exception", "payload", "say")
+    __slots__ = ("_form", "_handoff", "_made", "_result", "by_agent", "exception", "payload", "say")
 
     def __init__(
         self,
@@ -58,6 +58,8 @@ class Outcome:
         self.say: str = say
         self.by_agent: bool = by_agent
         self._result = result
+        # Of a payload alone, for hooks and expressions; the log needs none.
+        self._made: AgentResult[Any] | None = None
         self._form: JsonObject | None = None
         self._handoff: HandoffEvent | None = None
 
@@ -83,7 +85,7 @@ class Outcome:
 
     @classmethod
     def raised(cls, exception: Exception) -> Outcome:
-        """What code raised: a failure that the code meant or was told of, or a bug."""
+        """What code raised: a failure that it meant or was given, or a bug."""
         failure = read_failure(exception)
         if failure is not None:
             return cls.of(failure)
@@ -103,13 +105,15 @@ class Outcome:
     @property
     def result(self) -> AgentResult[Any]:
         """The whole result."""
-        if self._result is None:
-            if self._form is not None:
-                self._result = replace(from_contract(self._form), handoff=self._handoff)
-            else:
-                content = self.payload if isinstance(self.payload, str) else None
-                self._result = AgentResult[Any](output=self.payload, content=content)
-        return self._result
+        if self._result is not None:
+            return self._result
+        if self._form is not None:
+            self._result = replace(from_contract(self._form), handoff=self._handoff)
+            return self._result
+        if self._made is None:
+            content = self.payload if isinstance(self.payload, str) else None
+            self._made = AgentResult[Any](output=self.payload, content=content)
+        return self._made
 
     @property
     def error(self) -> AgentError | None:
@@ -122,7 +126,7 @@ class Outcome:
     def ending(self) -> Signal | None:
         """What ends the run where nothing leads on from this; None for a mere failure.
 
-        An agent that was aborted or followed a wish to stop has not just failed.
+        An agent that was aborted or interrupted has not just failed.
         """
         if not self.by_agent or self.result.status not in (Status.ABORTED, Status.INTERRUPTED):
             return None
@@ -140,9 +144,9 @@ class Outcome:
         if self._result is None and self._form is None:
             return self.payload
         if self.handoff is not None and not self.payload:
-            # Whoever hands over has no answer.
+            # An agent that hands over has no answer.
             return None
-        # The mapping is for expressions; whoever asked the machine gets the text.
+        # The mapping is for expressions; the caller of the machine gets the text.
         if self.payload == {"content": self.result.content}:
             return self.result.content
         return None if self.error is not None else self.payload
@@ -155,7 +159,7 @@ class Outcome:
         return self.result.usage, self.result.cost
 
     def to_form(self) -> dict[str, object]:
-        """It as JSON, for the log."""
+        """The outcome as JSON, for the log."""
         form: dict[str, object] = {}
         if self.payload is not None:
             form["output"] = self.payload
@@ -179,9 +183,9 @@ class Outcome:
 
 
 class Unhandled(Failed):
-    """A state's agent was aborted or followed a wish to stop, and nothing leads on from that.
+    """A state's agent was aborted or interrupted, and nothing leads on from that.
 
-    The state round a sub-machine may lead on from it; else the run ends as the agent did.
+    The state that a sub-machine is in may lead on from it; else the run ends as the agent did.
 
     Attributes:
         outcome: Of the agent.

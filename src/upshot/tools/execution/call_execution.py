@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import math
 from collections.abc import Awaitable
 from dataclasses import replace
 from typing import cast
@@ -15,6 +16,7 @@ from upshot.contract.base.checks import kind_of
 from upshot.contract.base.enums import Effect, ErrorCode
 from upshot.contract.base.structs import Json
 from upshot.contract.events import ArtifactStored, ToolProgress, ToolStarted
+from upshot.contract.settings import Retry
 from upshot.contract.tool_calls import (
     ToolExecutionResult,
     ToolFailure,
@@ -147,7 +149,9 @@ def _told(ending: Ending) -> str:
             return "took too long"
 
 
-_RETRY_WAIT_S = 0.1
+# Between two tries of one call: 0.2 s, doubled each time; never less than the tool asks for.
+# Without jitter, since the calls of one run seldom come at the same moment.
+_RETRY = Retry(base_s=0.2, max_wait_s=math.inf)
 _STORE_TIMEOUT_S = 30.0
 
 
@@ -186,10 +190,10 @@ class Work:
     async def _run_on(self) -> ToolOutcome:
         outcome = await self._run_once()
         while self._may_retry(outcome):
-            wait_s = getattr(outcome, "retry_after_s", None)
-            wait_s = _RETRY_WAIT_S * 2**self._case.attempts if wait_s is None else wait_s
+            floor_s = getattr(outcome, "retry_after_s", None)
+            wait_s = _RETRY.wait_s(self._case.attempts, floor_s=floor_s, draw=lambda: 0.0)
             left = self._case.turn.remaining_s()
-            if left is not None and wait_s >= left:
+            if wait_s is None or (left is not None and wait_s >= left):
                 break
             await self._desk.clock.sleep(wait_s)
             if self._case.turn.cancelled:

@@ -1,0 +1,94 @@
+"""The Mermaid writer of graphs and machines: boxes, frames around boxes, and arrows with labels.
+
+Source:
+    Mermaid, flow chart syntax, read 2025-11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+__all__ = ["AGENT", "Box", "Chart", "FOR_EACH", "PARALLEL", "QUESTION", "Shape"]
+
+
+class Shape(NamedTuple):
+    """What a box is drawn between."""
+
+    left: str = "["
+    right: str = "]"
+
+
+AGENT = Shape("([", "])")
+QUESTION = Shape("{{", "}}")
+# What is written behind the name of a frame.
+PARALLEL = " (parallel)"
+FOR_EACH = " (for each)"
+
+
+class Box(NamedTuple):
+    """One node of a chart.
+
+    Attributes:
+        label: What is written in it.
+        shape: Its outline, where nothing is inside it.
+        inside: What is framed by it: a chart of its own, or boxes without arrows.
+    """
+
+    label: str
+    shape: Shape = Shape()
+    inside: Chart | Sequence[Box] = ()
+
+
+class Chart(NamedTuple):
+    """A flow chart.
+
+    Attributes:
+        boxes: By name.
+        arrows: From, to and label, "" for none.
+        start: The name of the first box.
+        ends: Boxes that are an end though arrows leave them.
+    """
+
+    boxes: Mapping[str, Box]
+    arrows: Sequence[tuple[str, str, str]]
+    start: str
+    ends: Collection[str] = ()
+
+    def to_mermaid(self) -> str:
+        """The chart as Mermaid text."""
+        return "\n".join(["flowchart TD", *_chart(self, prefix="n", indent="    ")]) + "\n"
+
+
+def _chart(chart: Chart, *, prefix: str, indent: str) -> Iterator[str]:
+    # Names may hold anything, and a word such as "end" breaks the syntax: ids are numbers.
+    ids = {name: f"{prefix}{number}" for number, name in enumerate(chart.boxes, start=1)}
+    yield f"{indent}{prefix}_start((start)) --> {ids[chart.start]}"
+    for name, box in chart.boxes.items():
+        yield from _box(ids[name], box, indent)
+    for source, target, label in chart.arrows:
+        yield f"{indent}{ids[source]} -->{f'|{_text(label)}|' if label else ''} {ids[target]}"
+    sources = {source for source, *_ in chart.arrows}
+    for name in chart.boxes:
+        if name not in sources or name in chart.ends:
+            yield f"{indent}{ids[name]} --> {ids[name]}_end((end))"
+
+
+def _box(id: str, box: Box, indent: str) -> Iterator[str]:
+    if not box.inside:
+        yield f"{indent}{id}{box.shape.left}{_text(box.label)}{box.shape.right}"
+        return
+    yield f"{indent}subgraph {id}[{_text(box.label)}]"
+    inner = f"{indent}    "
+    if isinstance(box.inside, Chart):
+        yield from _chart(box.inside, prefix=f"{id}_", indent=inner)
+    else:
+        for number, one in enumerate(box.inside, start=1):
+            yield from _box(f"{id}_{number}", one, inner)
+    yield f"{indent}end"
+
+
+def _text(text: str) -> str:
+    marks = text.replace("#", "#35;").replace('"', "#quot;")
+    marks = marks.replace("<", "#lt;").replace(">", "#gt;")
+    return f'"{" ".join(marks.split())}"'
