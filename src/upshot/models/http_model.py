@@ -33,9 +33,14 @@ from upshot.contract.settings import ModelSettings
 from upshot.contract.tool_calls import ToolCall, ToolSpec
 from upshot.contract.usage import Usage
 from upshot.errors import Misuse, UpshotError
+from upshot.models.aiohttp_transport import default_transport
 from upshot.models.prices import Prices
 from upshot.models.providers import PROVIDERS, Provider, SurfaceName
-from upshot.models.transport import Answered, Timeouts, Transport, default_transport
+from upshot.models.transport import (
+    Answered,
+    Timeouts,
+    Transport,
+)
 from upshot.wire.accumulator import StreamEvent
 from upshot.wire.decoding import with_output
 from upshot.wire.encoding import RequestEncoder, to_wire_name
