@@ -14,7 +14,7 @@ from upshot.models.providers import PROVIDERS, Provider
 from upshot.models.registry import SettingFields, missing_key, name_of, resolve
 from upshot.models.retry import OnRetry, call_with_retry, stream_with_retry
 from upshot.models.scripted import Reply, ScriptedModel, ScriptItem, open_script
-from upshot.models.transport import Answered, Timeouts, Transport, TransportError
+from upshot.models.transport import Answered, ReplyLimits, Timeouts, Transport, TransportError
 from upshot.wire.pricing import Price
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "Prices",
     "Provider",
     "Reply",
+    "ReplyLimits",
     "Retry",
     "ScriptItem",
     "ScriptedModel",

@@ -9,8 +9,9 @@ import asyncio
 import select
 import ssl
 from asyncio.sslproto import SSLProtocol
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, TypeAlias, cast
 
 from aiohttp import (
     ClientConnectorCertificateError,
@@ -27,6 +28,8 @@ from aiohttp.tracing import Trace
 
 __all__ = ["Connector"]
 
+_Connect: TypeAlias = Callable[..., Awaitable[tuple[asyncio.Transport, ResponseHandler]]]
+
 # A record of TLS holds no more. asyncio would keep 256 KiB for each connection.
 _TLS_BUFFER_BYTES = 2**14
 # asyncio would take 256 KiB at once, and parsing a hostile head of that size holds up the loop.
@@ -36,21 +39,23 @@ _READ_BYTES = 2**16
 class Connector(TCPConnector):
     """Connects, keeps connections, and gives each request one that the server has not closed."""
 
-    _kept: Connection | None = None
+    def __init__(self, **options: Any) -> None:
+        # aiohttp's types for addresses are not complete; the options are checked at run time.
+        cast("Any", super()).__init__(**options)
+        self._factory = partial(_Protocol, loop=self._loop)
 
     async def lease(
         self, request: ClientRequest, timeout: ClientTimeout
     ) -> tuple[Connection, bool]:
         """A connection for *request*, and whether it had carried an earlier one."""
         connection = await self.connect(request, [], timeout)
-        # A kept connection is handed on without waiting, so this is the one just found, or none.
-        kept, self._kept = self._kept, None
-        if connection is kept:
-            return connection, True
+        protocol = connection.protocol
+        assert isinstance(protocol, _Protocol)
+        was_used, protocol.was_used = protocol.was_used, True
         transport = connection.transport
-        if hasattr(transport, "max_size"):
+        if not was_used and hasattr(transport, "max_size"):
             setattr(transport, "max_size", _READ_BYTES)  # noqa: B010  # asyncio's, not declared
-        return connection, False
+        return connection, was_used
 
     async def _get(self, key: ConnectionKey, traces: list[Trace]) -> Connection | None:
         connection = await super()._get(key, traces)
@@ -58,7 +63,6 @@ class Connector(TCPConnector):
         while connection is not None and _is_stale(connection):
             connection.close()
             connection = await super()._get(key, traces)
-        self._kept = connection
         return connection
 
     # Arguments as aiohttp passes them on to loop.create_connection.
@@ -69,17 +73,16 @@ class Connector(TCPConnector):
         client_error: type[Exception] = ClientConnectorError,
         **kwargs: Any,
     ) -> tuple[asyncio.Transport, ResponseHandler]:
+        connect: _Connect = cast("Any", super())._wrap_create_connection
         context: ssl.SSLContext | None = kwargs.get("ssl")
         # Other loops, such as uvloop's, bring a TLS of their own.
         if context is None or not isinstance(self._loop, asyncio.BaseEventLoop):
-            return await super()._wrap_create_connection(
-                *args, req=req, client_error=client_error, **kwargs
-            )
+            return await connect(*args, req=req, client_error=client_error, **kwargs)
         make_protocol: Callable[[], ResponseHandler] = args[0]
         protocol = make_protocol()
         handshake = self._loop.create_future()
         host = kwargs["server_hostname"]
-        transport, _ = await super()._wrap_create_connection(
+        transport, _ = await connect(
             lambda: _SmallTLS(self._loop, protocol, context, handshake, server_hostname=host),
             req=req,
             client_error=client_error,
@@ -87,8 +90,9 @@ class Connector(TCPConnector):
         )
         try:
             await handshake
-            if protocol.transport is None:
+            if (encrypted := protocol.transport) is None:
                 raise ConnectionResetError("closed during the handshake")
+            return encrypted, protocol
         except ssl.CertificateError as error:
             raise ClientConnectorCertificateError(req.connection_key, error) from error
         except ssl.SSLError as error:
@@ -98,7 +102,19 @@ class Connector(TCPConnector):
         finally:
             if protocol.transport is None:
                 transport.abort()
-        return protocol.transport, protocol
+
+
+class _Protocol(ResponseHandler):
+    """aiohttp's protocol, which also tells the reader of a body that what follows is not HTTP."""
+
+    was_used = False
+
+    def set_exception(self, exc: BaseException, *cause: Any, **more: Any) -> None:
+        super().set_exception(exc, *cause, **more)
+        payload = self._payload
+        if payload is not None and payload.exception() is None and not payload.is_eof():
+            # Without it, the reader would wait until it runs into its time limit.
+            payload.set_exception(exc)
 
 
 class _SmallTLS(SSLProtocol):

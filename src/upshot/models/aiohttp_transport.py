@@ -89,7 +89,7 @@ class AiohttpTransport:
     ) -> AbstractAsyncContextManager[Answered]:
         """Send a request; see ``Transport``."""
         proxy = self._proxy or (_proxy_of(url) if self._trust_env else None)
-        return _Exchange(self, method, url, proxy, headers, body, timeouts)
+        return _Exchange(self, (method, url, proxy, headers), body, timeouts)
 
     async def aclose(self) -> None:
         """Close the connections of the running loop; the next request opens new ones."""
@@ -262,15 +262,12 @@ class _Exchange:
     def __init__(
         self,
         transport: AiohttpTransport,
-        method: str,
-        url: str,
-        proxy: str | None,
-        headers: Mapping[str, str],
+        asked: tuple[str, str, str | None, Mapping[str, str]],
         body: bytes,
         timeouts: Timeouts,
     ) -> None:
         self._transport = transport
-        self._asked = method, url, proxy, headers
+        self._asked = asked
         self._body = body
         self._timeouts = timeouts
         self._phase: FailurePhase = "unsent"
@@ -446,8 +443,6 @@ class _Exchange:
         protocol = None if self._connection is None else self._connection.protocol
         if protocol is not None:
             protocol.set_exception(error)
-        if self._payload is not None:
-            self._payload.set_exception(error)
 
     def _told(self, error: Exception) -> TransportError:
         """*error* as a TransportError."""

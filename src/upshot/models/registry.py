@@ -13,7 +13,7 @@ from upshot.models.http_model import ApiKey, Endpoint, HttpModel
 from upshot.models.prices import Prices
 from upshot.models.providers import ALIASES, PROVIDERS, Provider
 from upshot.models.scripted import open_script
-from upshot.models.transport import Timeouts, Transport
+from upshot.models.transport import ReplyLimits, Timeouts, Transport
 from upshot.wire.pricing import Price
 
 __all__ = ["SettingFields", "missing_key", "name_of", "resolve"]
@@ -45,6 +45,7 @@ def resolve(
     headers: Mapping[str, str] | None = None,
     transport: Transport | None = None,
     timeouts: Timeouts | None = None,
+    limits: ReplyLimits | None = None,
     prices: Prices | Mapping[str, Price] | None = None,
     openers: Mapping[str, Callable[[str], Model]] | None = None,
     **settings: Unpack[SettingFields],
@@ -65,6 +66,7 @@ def resolve(
         headers: What each request carries besides.
         transport: What carries the bytes; None is the default transport.
         timeouts: How long one request may take.
+        limits: How much of a reply is read.
         prices: What models cost, by "provider:model"; such a table goes before the one of
             genai-prices, ``Prices(table, only=True)`` instead of it.
         openers: Further providers: functions that get what stands after the ":".
@@ -87,6 +89,8 @@ def resolve(
     if not model:
         raise Misuse(f"{name!r} names no model of {provider_name}: {_EXAMPLE}")
     if provider is None:
+        if limits is not None:
+            raise Misuse(f"{provider_name} reads its replies itself: leave limits= out")
         return _open_library(
             f"{provider_name}:{model}",
             base_url=base_url,
@@ -103,6 +107,7 @@ def resolve(
         settings=_to_settings(settings),
         transport=transport,
         timeouts=timeouts,
+        limits=limits,
         prices=Prices.of(prices),
     )
 

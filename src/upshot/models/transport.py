@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import ssl
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
@@ -16,6 +18,7 @@ __all__ = [
     "Answered",
     "FailureKind",
     "FailurePhase",
+    "ReplyLimits",
     "Timeouts",
     "Transport",
     "TransportError",
@@ -40,6 +43,24 @@ class Timeouts(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             check_amount(name, getattr(self, name), above=0, none="no limit")
+
+
+class ReplyLimits(msgspec.Struct, frozen=True):
+    """How much of a reply is read; a reply that is larger is an error value.
+
+    Attributes:
+        reply_bytes: Bytes of a whole reply, unpacked.
+        error_bytes: Bytes of the body of a refusal; what follows is not read.
+        line_bytes: Bytes of one line of a streamed reply.
+    """
+
+    reply_bytes: int = 64 * 2**20
+    error_bytes: int = 2**20
+    line_bytes: int = 16 * 2**20
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            check_amount(name, getattr(self, name), above=0)
 
 
 Answered: TypeAlias = tuple[int, Iterable[tuple[str, str]], AsyncIterator[bytes]]
@@ -139,8 +160,15 @@ _TIMEOUT_NAMES: Final[tuple[tuple[tuple[str, ...], LimitName], ...]] = (
     (("SocketTimeout", "ReadTimeout"), "read_s"),
     (("Timeout",), "total_s"),
 )
+_KIND_CLASSES: Final[tuple[tuple[type[BaseException], FailureKind], ...]] = (
+    (ssl.SSLCertVerificationError, "certificate"),
+    (ssl.SSLError, "tls"),
+    (socket.gaierror, "dns"),
+    (ConnectionRefusedError, "refused"),
+)
+_PROXY_NAMES = ("ProxyError", "ProxyConnectionError")
+_UNREACHABLE = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
 _KIND_NAMES: Final[tuple[tuple[tuple[str, ...], FailureKind], ...]] = (
-    (("ProxyError", "ProxyConnectionError"), "proxy"),
     (("PayloadError",), "cut"),
     (("ProtocolError", "HttpProcessingError", "DecodingError"), "protocol"),
     (("ReadError", "WriteError", "ServerDisconnected", "ConnectionResetError"), "reset"),
@@ -175,17 +203,16 @@ def to_transport_error(
 def _kind_of(
     causes: tuple[BaseException, ...],
 ) -> tuple[FailureKind, str, LimitName | None] | None:
-    for cause in causes:
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            # A client's own class for it may have no such field; its cause has.
-            why = getattr(cause, "verify_message", "")
-            return "certificate", why or "its certificate cannot be verified", None
-        if isinstance(cause, ssl.SSLError):
-            return "tls", str(getattr(cause, "reason", "") or cause), None
-        if isinstance(cause, socket.gaierror):
-            return "dns", "there is no such host", None
     names = {each.__name__ for cause in causes for each in type(cause).__mro__}
     said = _words_of(causes[-1])
+    if any(part in name for part in _PROXY_NAMES for name in names):
+        return "proxy", said, None
+    for cause in causes:
+        for classes, kind in _KIND_CLASSES:
+            if isinstance(cause, classes):
+                return kind, _reason_of(kind, cause, causes), None
+        if isinstance(cause, OSError) and cause.errno in _UNREACHABLE:
+            return "refused", os.strerror(cause.errno), None
     for parts, limit in _TIMEOUT_NAMES:
         if any(part in name for part in parts for name in names):
             return "timeout", "it took too long", limit
@@ -195,13 +222,24 @@ def _kind_of(
     return None
 
 
+def _reason_of(kind: FailureKind, cause: BaseException, causes: tuple[BaseException, ...]) -> str:
+    if kind == "certificate":
+        # A client's own class for it has no such field; its cause has.
+        why = filter(None, (getattr(each, "verify_message", "") for each in causes))
+        return next(why, "its certificate cannot be verified")
+    if kind == "tls":
+        return str(getattr(cause, "reason", "") or cause)
+    return "there is no such host" if kind == "dns" else "connection refused"
+
+
 def _words_of(exception: BaseException) -> str:
     """What it says, in one line; its class where it says nothing."""
     # aiohttp's parser puts "400, message:" before its words.
     said = getattr(exception, "message", None)
-    return " ".join((said if isinstance(said, str) else str(exception)).split()) or type(
-        exception
-    ).__name__
+    return (
+        " ".join((said if isinstance(said, str) else str(exception)).split())
+        or type(exception).__name__
+    )
 
 
 def _causes_of(exception: BaseException) -> Iterator[BaseException]:
