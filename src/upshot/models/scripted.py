@@ -97,7 +97,10 @@ class ScriptedModel:
             Exception: Whatever a function in the script raises; it is the caller's own code.
         """
         asked = ModelRequest.of(request)
-        self.calls.append(msgspec.structs.replace(asked, messages=tuple(asked.messages)))
+        messages = asked.messages
+        # A conversation as it is now, without a copy; whatever else may change is copied.
+        kept = messages.so_far() if isinstance(messages, Conversation) else tuple(messages)
+        self.calls.append(msgspec.structs.replace(asked, messages=kept))
         place = self._take_place(asked.messages)
         # A model that never waits would keep everything else in the loop from running.
         await asyncio.sleep(0)
