@@ -164,6 +164,7 @@ if TYPE_CHECKING:
     from upshot.models.prices import Prices
     from upshot.models.registry import resolve
     from upshot.models.scripted import ScriptedModel
+    from upshot.models.transport import TransportError
     from upshot.runs.engine_api.exceptions import Aborted, Failed, Interrupted, Parked
     from upshot.runs.engine_api.run_host import RunHost
     from upshot.runs.engine_api.run_view import Run
@@ -339,6 +340,7 @@ __all__ = [
     "ToolTask",
     "ToolTimeout",
     "Toolbox",
+    "TransportError",
     "Unknown",
     "UpshotError",
     "Usage",
@@ -433,6 +435,7 @@ _HOMES = {
     "models.prices": "Prices",
     "models.registry": "resolve",
     "models.scripted": "ScriptedModel",
+    "models.transport": "TransportError",
     "runs.engine_api.exceptions": "Aborted Failed Interrupted Parked",
     "runs.engine_api.run_host": "RunHost",
     "runs.engine_api.run_view": "Run",
