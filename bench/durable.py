@@ -12,15 +12,16 @@ from collections.abc import Awaitable, Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 
+from upshot.journal.batch import Batch
+from upshot.journal.entry import Entry, to_entry
+from upshot.journal.schema import open_database
+from upshot.journal.writer import Writer
+
 import upshot
 from bench.interleave import ROUNDS
 from bench.tool_step import RESULT
 from upshot.contract import Event
 from upshot.journal import SqliteJournal
-from upshot.journal.batch import Batch
-from upshot.journal.entry import Entry, to_entry
-from upshot.journal.schema import open_database
-from upshot.journal.writer import Writer
 
 __all__ = ["journal"]
 

@@ -38,7 +38,9 @@ class HttpxTransport:
                 yield reply.status_code, reply.headers.multi_items(), reply.aiter_bytes()
 
     async def aclose(self):
-        await self._clients.pop(asyncio.get_running_loop()).aclose()
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.aclose()
 
 
 HTTPX = next((name for name in ("httpx", "httpx2") if find_spec(name)), None)

@@ -1,4 +1,4 @@
-"""A model behind an HTTP endpoint, and errors that say what to do."""
+"""The model behind an HTTP endpoint, and errors that say what to do."""
 
 from __future__ import annotations
 
@@ -77,15 +77,15 @@ _LOOPBACK = ("localhost", "::1", "0.0.0.0")  # a server says that it listens the
 
 
 class Endpoint:
-    """Where a model is asked, and with whose key; the key is in no repr and no error.
+    """The address of a model and its key; the key is in no repr and no error.
 
     Args:
-        provider: Who is asked.
-        base_url: Another server that speaks the provider's surface: what stands before
+        provider: The provider.
+        base_url: Another server with the provider's surface: what stands before
             "/chat/completions", "/responses", "/messages" or "/models/". Without a path it means
             "/v1", for the surface "generate" "/v1beta".
         api_key: The key; None reads the provider's environment variable before each request.
-        headers: What each request carries besides.
+        headers: Further headers of each request.
 
     Attributes:
         provider: As given.
@@ -93,8 +93,7 @@ class Endpoint:
             model.
 
     Raises:
-        Misuse: *base_url* is no http address, or the provider has none of its own and none is
-            given.
+        Misuse: *base_url* is not an http address, or none is given and the provider has none.
     """
 
     def __init__(
@@ -125,7 +124,7 @@ class Endpoint:
 
         Args:
             model: The model's name as the provider knows it.
-            stream: Whether the reply shall come in pieces.
+            stream: Whether the reply is to be streamed.
         """
         if self.provider.surface != "generate":
             return self.url
@@ -166,7 +165,7 @@ class Endpoint:
         return headers.get(self.provider.key_header, "").removeprefix("Bearer ")
 
     def key_hint(self, *, sent: bool) -> str:
-        """What a person can do about a refused request.
+        """What the user can do about a refused request.
 
         Args:
             sent: Whether it carried a key.
@@ -221,12 +220,12 @@ _MIN_MASKED_CHARS = 6
 
 
 def advise(error: AgentError, endpoint: Endpoint, *, model: str, key: str) -> AgentError:
-    """*error* of a reply, with what the caller can do about it, and without the key.
+    """*error* with what the user can do about it, and without the key.
 
     Args:
         error: What the reply says.
-        endpoint: Where was asked.
-        model: Whom, as "provider:model".
+        endpoint: Where the request went.
+        model: The model, as "provider:model".
         key: The key that was sent, "" if none.
     """
     hint = _hint(error, endpoint, model, sent=bool(key))
@@ -239,7 +238,7 @@ def advise(error: AgentError, endpoint: Endpoint, *, model: str, key: str) -> Ag
 
 
 def mask(value: Json, key: str) -> Json:
-    """*value* with *key* blotted out wherever it stands; a provider may say it back."""
+    """*value* with *key* replaced wherever it stands; a provider may repeat it in a reply."""
     if isinstance(value, str):
         return value.replace(key, "***") if len(key) >= _MIN_MASKED_CHARS else value
     if isinstance(value, dict):
@@ -323,13 +322,13 @@ Item = TypeVar("Item", bound=StreamItem)
 
 
 class Renamed:
-    """Gives the calls in a reply the names under which their tools were offered.
+    """Puts the names of the offered tools back into the calls of a reply.
 
     Args:
-        tools: On offer.
+        tools: The tools that were offered.
 
     Raises:
-        Misuse: Two of them have one name on the wire.
+        Misuse: Two of them have the same name on the wire.
     """
 
     __slots__ = ("_names",)
@@ -347,7 +346,7 @@ class Renamed:
                     )
 
     def __call__(self, item: Item) -> Item:
-        """*item* with those names."""
+        """*item* with the names of the tools."""
         if not self._names:
             return item
         if isinstance(item, ToolCallDelta):
@@ -368,17 +367,17 @@ _USUAL_LIMITS = ReplyLimits()
 
 
 class HttpModel:
-    """A model behind an HTTP endpoint; holds no state of a conversation, so runs can share it.
+    """The model behind an HTTP endpoint. It keeps no state of a conversation, so runs share it.
 
     Args:
         model: The model's name as the provider knows it.
-        endpoint: Where it is asked, and with whose key.
-        settings: How it is asked unless a request says otherwise.
-        transport: What carries the bytes; None is the default transport.
+        endpoint: Its address and key.
+        settings: Its settings, unless a request says otherwise.
+        transport: What sends the request; None is the default, ``AiohttpTransport``.
         timeouts: How long a request may take; None is the defaults.
         limits: How much of a reply is read; None is the defaults.
-        prices: What it costs; None is the prices that all share.
-        clock: What durations and moments are read from.
+        prices: What it costs; None is the shared prices.
+        clock: Where durations and times are read.
     """
 
     def __init__(
@@ -419,7 +418,7 @@ class HttpModel:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where it is asked."""
+        """Its address and key."""
         return self._endpoint
 
     @property
@@ -454,9 +453,8 @@ class HttpModel:
                     if reply.is_over:
                         break
                 response = renamed(reply.end())
-        # The one boundary between transports, which raise, and models, which never do for what
-        # the network does; in stream too. Misuse is the caller's own; a cancellation is no
-        # Exception.
+        # The boundary at which what the network does becomes a value, in stream too: a transport
+        # raises, a model does not. Misuse is the caller's own; a cancellation is no Exception.
         except UpshotError:
             raise
         except Exception as exception:
@@ -533,12 +531,12 @@ class HttpModel:
         )
 
     def _unasked(self, error: AgentError, request: ModelRequest, started_s: float) -> ModelResponse:
-        """What came of a call for which no request could be made."""
+        """The response of a call for which no request could be made."""
         response = self._reader({}).fail(error)
         return replace(self._settle(response, request, started_s, key=""), usage=Usage())
 
     def _break_off(self, reply: _Reply | None, exception: Exception) -> ModelResponse:
-        """What came of a call whose exchange ended with *exception*."""
+        """The response of a call whose exchange raised *exception*."""
         phase = "sent" if reply is None else "answered"
         fault = to_transport_error(exception, phase=phase)
         if fault is None:
@@ -556,7 +554,7 @@ class HttpModel:
     def _settle(
         self, response: ModelResponse, request: ModelRequest, started_s: float, *, key: str
     ) -> ModelResponse:
-        """Add to *response* what only the caller's side knows."""
+        """Add to *response* what the reply does not say: advice, price and duration."""
         data: JsonObject = response.provider_data
         if "model" not in data:
             data = {"model": self._model, **data}
@@ -575,7 +573,7 @@ class HttpModel:
 
 
 def close_reader(reader: StreamReader) -> ModelResponse:
-    """End the reading; a stream that did not say that it was over was cut."""
+    """End the reading; a stream that ended without its end mark was cut."""
     response = reader.close()
     over = response.provider_data.get("stream_done") is not False
     if over or response.error is not None or response.finish_reason is not None:
@@ -601,7 +599,7 @@ _TURN_BYTES = 2**15
 
 
 class _Reply:
-    """A reply while it comes: an answer, or a refusal."""
+    """A reply while it arrives: an answer or a refusal, within its limits."""
 
     __slots__ = (
         "_error",
@@ -626,11 +624,11 @@ class _Reply:
         self._size = 0
         self._line_bytes = 0
         self._error: AgentError | None = None
-        # Whether the rest shall not be read.
+        # Whether the rest of the body is not to be read.
         self.is_over = False
 
     def take(self, chunk: bytes) -> list[StreamEvent]:
-        """Take the next bytes of the body and give the deltas in them."""
+        """Take the next bytes of the body and return the deltas in them."""
         self._size += len(chunk)
         if self._status >= 300:
             self._said.append(chunk)
@@ -667,7 +665,7 @@ class _Reply:
         return []
 
     def end(self) -> ModelResponse:
-        """What came of it, when the body is over."""
+        """The response, when the body is over."""
         if self._error is not None:
             return self._reader.fail(self._error)
         if self._status < 300:
@@ -687,7 +685,7 @@ class _Reply:
         )
 
     def break_off(self, error: AgentError) -> ModelResponse:
-        """What came of it, when it broke off, unless it had said that it was over."""
+        """The response with *error*, unless the reply had said that it was over."""
         response = self._reader.close()
         if response.success and response.provider_data.get("stream_done"):
             return response

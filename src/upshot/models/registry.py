@@ -54,9 +54,9 @@ def resolve(
 
     Args:
         name: "provider:model"; a provider of ``PROVIDERS``, or one with another of its
-            surfaces, such as "openai-responses"; "litellm:MODEL" or "aisuite:MODEL" for a model that
-            is asked through one of these libraries; or "scripted:FILE" (see ``open_script``), which ignores the
-            other options.
+            surfaces, such as "openai-responses"; "litellm:MODEL" or "aisuite:MODEL" for a model
+            that is asked through one of these libraries; or "scripted:FILE" (see
+            ``open_script``), which ignores the other options.
         base_url: Another server with the provider's surface: what stands before
             "/chat/completions", "/responses", "/messages" or "/models/"; without a path it means
             "/v1", for Gemini's surface "/v1beta".

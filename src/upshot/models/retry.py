@@ -64,7 +64,7 @@ def reply_of(exception: Exception) -> ModelResponse | None:
 
 
 OnRetry: TypeAlias = Callable[[int, float, ModelResponse], Awaitable[None] | None]
-"""Called before each wait with the number of failed tries, the seconds to wait and the last response."""
+"""Called before each wait: the number of failed tries, seconds to wait, the last response."""
 
 UNANSWERED = ModelResponse(
     error=AgentError(
