@@ -30,10 +30,10 @@ class HttpxTransport:
 
     @asynccontextmanager
     async def send(self, method, url, headers, body, *, timeouts):
-        limit = self._httpx.Timeout(timeouts.read_s, connect=timeouts.connect_s)
+        limits = (timeouts.connect_s, timeouts.read_s, timeouts.read_s, None)
         client = self._client()
         async with asyncio.timeout(timeouts.total_s):
-            asked = client.stream(method, url, headers=headers, content=body, timeout=limit)
+            asked = client.stream(method, url, headers=headers, content=body, timeout=limits)
             async with asked as reply:
                 yield reply.status_code, reply.headers.multi_items(), reply.aiter_bytes()
 

@@ -14,6 +14,7 @@ import zlib
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import cache
+from math import isfinite
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
@@ -169,7 +170,12 @@ class _Pool:
         if limit is None:
             from aiohttp import ClientTimeout
 
-            amounts = [each for each in (timeouts.connect_s, timeouts.total_s) if each is not None]
+            # aiohttp cannot round infinity.
+            amounts = [
+                each
+                for each in (timeouts.connect_s, timeouts.total_s)
+                if each is not None and isfinite(each)
+            ]
             # Not sock_connect, which leaves out the look-up of the name.
             limit = ClientTimeout(total=None, connect=min(amounts, default=None))
             self.limits[timeouts] = limit

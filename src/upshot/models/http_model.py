@@ -41,6 +41,7 @@ from upshot.models.transport import (
     Timeouts,
     Transport,
     TransportError,
+    is_unsent,
     to_transport_error,
 )
 from upshot.wire.accumulator import StreamEvent
@@ -56,7 +57,6 @@ __all__ = [
     "Renamed",
     "advise",
     "close_reader",
-    "is_unsent",
     "mask",
     "to_agent_error",
 ]
@@ -311,11 +311,6 @@ def _hint(error: AgentError, endpoint: Endpoint, model: str, *, sent: bool) -> s
     if error.status_code in (404, 405) and error.code == ErrorCode.INVALID_REQUEST:
         return f"is base_url right? {endpoint.url} was asked"
     return ""
-
-
-def is_unsent(error: AgentError | None) -> bool:
-    """Whether *error* says that the request was certainly not sent, so that it cost nothing."""
-    return error is not None and error.details.get("phase") == "unsent"
 
 
 Item = TypeVar("Item", bound=StreamItem)

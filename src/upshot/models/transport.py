@@ -12,7 +12,8 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from upshot.contract.base.checks import check_amount
+from upshot.contract.base.checks import check_amount, check_whole
+from upshot.contract.error import AgentError
 
 __all__ = [
     "Answered",
@@ -22,6 +23,7 @@ __all__ = [
     "Timeouts",
     "Transport",
     "TransportError",
+    "is_unsent",
     "to_transport_error",
 ]
 
@@ -60,7 +62,7 @@ class ReplyLimits(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
-            check_amount(name, getattr(self, name), above=0)
+            check_whole(name, getattr(self, name), least=1)
 
 
 Answered: TypeAlias = tuple[int, Iterable[tuple[str, str]], AsyncIterator[bytes]]
@@ -151,6 +153,11 @@ class TransportError(Exception):
     def __str__(self) -> str:
         reused = ", on a kept connection" if self.reused else ""
         return f"{self.reason} ({self.kind}, {self.phase}{reused})"
+
+
+def is_unsent(error: AgentError | None) -> bool:
+    """Whether *error* says that the request was certainly not sent, so that it cost nothing."""
+    return error is not None and error.details.get("phase") == "unsent"
 
 
 _CAUSES = 8

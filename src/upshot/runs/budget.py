@@ -16,6 +16,7 @@ from upshot.contract.model_calls import ModelResponse
 from upshot.contract.protocols import Clock
 from upshot.contract.settings import Budget
 from upshot.contract.usage import NO_USAGE, Cost, Usage
+from upshot.models.transport import is_unsent
 from upshot.runs.ending import StopReason
 from upshot.tools.rate_limiter import ActiveTime
 
@@ -335,7 +336,7 @@ def _refused(response: ModelResponse) -> bool:
     error = response.error
     if error is None or response.usage:
         return False
-    return (error.status_code or 0) >= 400 or error.details.get("phase") == "unsent"
+    return (error.status_code or 0) >= 400 or is_unsent(error)
 
 
 def _deadline_error(budget: Budget) -> AgentError:
