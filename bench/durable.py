@@ -12,16 +12,14 @@ from collections.abc import Awaitable, Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from upshot.journal.batch import Batch
-from upshot.journal.entry import Entry, to_entry
-from upshot.journal.schema import open_database
-from upshot.journal.writer import Writer
-
 import upshot
 from bench.interleave import ROUNDS
 from bench.tool_step import RESULT
 from upshot.contract import Event
 from upshot.journal import SqliteJournal
+from upshot.journal.event_codec import Entry, to_entry
+from upshot.journal.sqlite.tables import open_database
+from upshot.journal.sqlite.writer import Batch, Writer
 
 __all__ = ["journal"]
 

@@ -687,3 +687,11 @@ async def test_what_another_transport_raises_counts_as_sent():
     assert error is not None
     assert (error.code, error.details["phase"]) == (ErrorCode.TIMEOUT, "sent")
     assert "Timeouts(connect_s=...)" in error.message
+
+
+async def test_an_address_with_a_password_is_named_without_it(refusing_url):
+    url = refusing_url.replace("//", "//me:a-secret@") + "/v1?token=a-secret"
+    error = (await resolve("openai:m", base_url=url).call("hi")).error
+    assert error is not None
+    assert refusing_url in error.message
+    assert "a-secret" not in error.message

@@ -278,7 +278,7 @@ def to_agent_error(fault: TransportError, endpoint: Endpoint, timeouts: Timeouts
         endpoint: Where the request went.
         timeouts: How long it might take.
     """
-    where = "{0.scheme}://{0.netloc}{0.path}".format(urlsplit(endpoint.url))
+    where = _address_of(endpoint)
     text = _FAILURES[fault.kind].format(where=where, reason=fault.reason)
     if fault.limit is not None:
         limit_s = getattr(timeouts, fault.limit)
@@ -301,6 +301,12 @@ def to_agent_error(fault: TransportError, endpoint: Endpoint, timeouts: Timeouts
     )
 
 
+def _address_of(endpoint: Endpoint) -> str:
+    """The address for messages, without a password or a key in it."""
+    parts = urlsplit(endpoint.url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
 def _hint(error: AgentError, endpoint: Endpoint, model: str, *, sent: bool) -> str:
     if error.code == ErrorCode.AUTH_ERROR and error.origin != Origin.CALLER:
         return endpoint.key_hint(sent=sent)
@@ -309,7 +315,7 @@ def _hint(error: AgentError, endpoint: Endpoint, model: str, *, sent: bool) -> s
             return f"check the name in {model!r}; `ollama pull` fetches a model"
         return f"check the name in {model!r}"
     if error.status_code in (404, 405) and error.code == ErrorCode.INVALID_REQUEST:
-        return f"is base_url right? {endpoint.url} was asked"
+        return f"is base_url right? {_address_of(endpoint)} was asked"
     return ""
 
 
@@ -536,7 +542,7 @@ class HttpModel:
         fault = to_transport_error(exception, phase=phase)
         if fault is None:
             error = classify_error(exception=exception, provider=self._provider)
-            said = f"the exchange with {self._endpoint.url} broke off: {error.message}"
+            said = f"the exchange with {_address_of(self._endpoint)} broke off: {error.message}"
             error = replace(error, message=said, details={**error.details, "phase": phase})
         else:
             error = to_agent_error(fault, self._endpoint, self._timeouts)
