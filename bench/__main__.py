@@ -8,7 +8,7 @@ from bench.durable import journal
 from bench.framework import in_process
 from bench.graph_node import graph_node
 from bench.headers import headers
-from bench.in_flight import in_flight
+from bench.in_flight import in_flight, in_flight_tls
 from bench.lifecycle import lifecycle
 from bench.machine_state import machine_state
 from bench.parallel import gates, parallel
@@ -25,6 +25,7 @@ CASES = {
     "turns": turns,
     "streaming": streaming,
     "in_flight": in_flight,
+    "in_flight_tls": in_flight_tls,
     "in_process": in_process,
     "gates": gates,
     "parallel": parallel,

@@ -1,10 +1,14 @@
-"""A thousand runs waiting at the same time in one process, against a bare aiohttp session."""
+"""A thousand runs waiting at the same time in one process, against a bare aiohttp session.
+
+``in_flight`` is without TLS, ``in_flight_tls`` behind a certificate that is verified.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import resource
+import ssl
 import statistics
 import subprocess
 import sys
@@ -16,11 +20,15 @@ import aiohttp
 
 import upshot
 from bench.server import serving
+from bench.tls_server import CERTIFICATE, serving_tls
+from upshot.models import AiohttpTransport
 
-__all__ = ["in_flight"]
+__all__ = ["in_flight", "in_flight_tls"]
 
 COUNT = 1_000
 WAIT_MS = 2_000
+# A thousand handshakes take their time.
+TLS_WAIT_S = 6
 # Each round is a process of its own for each candidate, since peaks do not go down again.
 ROUNDS = 5
 AIM = 1.5
@@ -39,20 +47,38 @@ def in_flight() -> None:
     """Memory and CPU of a run that waits for its provider."""
     _raise_file_limit()
     scenario = {"replies": [ANSWER], "latency": {"first_byte_ms": WAIT_MS}}
-    found: dict[str, list[Spent]] = {name: [] for name in CANDIDATES}
     with serving(scenario) as base_url:
-        for _ in range(ROUNDS):
-            for name, spent in found.items():
-                spent.append(_in_own_process(name, base_url))
+        found = _rounds(base_url)
+    _show(f"{COUNT:,} in flight, answered after {WAIT_MS // 1000} s", found)
+    print(f"  (aim <= {AIM}x for each)")
+
+
+def in_flight_tls() -> None:
+    """The same over TLS, where asyncio's buffers weigh most."""
+    _raise_file_limit()
+    with serving_tls(ANSWER, TLS_WAIT_S) as base_url:
+        found = _rounds(base_url)
+    _show(f"{COUNT:,} in flight over TLS, answered after {TLS_WAIT_S} s", found)
+    print("  (aim <= 100 KiB a run)")
+
+
+def _rounds(base_url: str) -> dict[str, list[Spent]]:
+    found: dict[str, list[Spent]] = {name: [] for name in CANDIDATES}
+    for _ in range(ROUNDS):
+        for name, spent in found.items():
+            spent.append(_in_own_process(name, base_url))
+    return found
+
+
+def _show(what: str, found: dict[str, list[Spent]]) -> None:
     kib = {name: statistics.median(each.kib for each in spent) for name, spent in found.items()}
     cpu = {name: statistics.median(each.cpu_s for each in spent) for name, spent in found.items()}
-    print(f"{COUNT:,} in flight, answered after {WAIT_MS // 1000} s")
+    print(what)
     for name in CANDIDATES:
         print(
             f"  {name}: {kib[name]:.1f} KiB ({kib[name] / kib['raw']:.2f}x), "
             f"{cpu[name] * 1e3:.3f} ms CPU ({cpu[name] / cpu['raw']:.2f}x)"
         )
-    print(f"  (aim <= {AIM}x for each)")
 
 
 def _in_own_process(name: str, base_url: str) -> Spent:
@@ -74,7 +100,8 @@ async def _measure(name: str, base_url: str) -> Spent:
 
 
 def _raw(base_url: str) -> tuple[Callable[[], Awaitable[None]], Callable[[], Awaitable[None]]]:
-    session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+    context = ssl.create_default_context(cafile=CERTIFICATE)
+    session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, ssl=context))
     url = f"{base_url}/chat/completions"
     headers = {"content-type": "application/json", "authorization": "Bearer none"}
 
@@ -88,8 +115,13 @@ def _raw(base_url: str) -> tuple[Callable[[], Awaitable[None]], Callable[[], Awa
     return ask, session.close
 
 
+def _model(base_url: str) -> upshot.Model:
+    transport = AiohttpTransport(ca_file=str(CERTIFICATE)) if "https" in base_url else None
+    return upshot.resolve("openai:bench", base_url=base_url, api_key="none", transport=transport)
+
+
 def _call(base_url: str) -> tuple[Callable[[], Awaitable[None]], Callable[[], Awaitable[None]]]:
-    model = upshot.resolve("openai:bench", base_url=base_url, api_key="none")
+    model = _model(base_url)
 
     async def ask() -> None:
         response = await model.call(QUESTION)
@@ -99,7 +131,7 @@ def _call(base_url: str) -> tuple[Callable[[], Awaitable[None]], Callable[[], Aw
 
 
 def _run(base_url: str) -> tuple[Callable[[], Awaitable[None]], Callable[[], Awaitable[None]]]:
-    model = upshot.resolve("openai:bench", base_url=base_url, api_key="none")
+    model = _model(base_url)
     agent = upshot.Agent("bench", model=model)
 
     async def ask() -> None:

@@ -165,6 +165,7 @@ if TYPE_CHECKING:
     from upshot.models.prices import Prices
     from upshot.models.registry import resolve
     from upshot.models.scripted import ScriptedModel
+    from upshot.models.transport import TransportError
     from upshot.runs.engine_api.exceptions import Aborted, Failed, Interrupted, Parked
     from upshot.runs.engine_api.run_host import RunHost
     from upshot.runs.engine_api.run_view import Run
@@ -341,6 +342,7 @@ __all__ = [
     "ToolTask",
     "ToolTimeout",
     "Toolbox",
+    "TransportError",
     "Unknown",
     "UpshotError",
     "Usage",
@@ -437,6 +439,7 @@ _HOMES = {
     "models.prices": "Prices",
     "models.registry": "resolve",
     "models.scripted": "ScriptedModel",
+    "models.transport": "TransportError",
     "runs.engine_api.exceptions": "Aborted Failed Interrupted Parked",
     "runs.engine_api.run_host": "RunHost",
     "runs.engine_api.run_view": "Run",

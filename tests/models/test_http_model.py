@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import zlib
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -14,9 +16,17 @@ from upshot.contract import (
     ModelSettings,
     TextDelta,
     ToolSpec,
+    Usage,
 )
 from upshot.errors import Misuse
-from upshot.models import AiohttpTransport, Price, Timeouts, aclose_transports, resolve
+from upshot.models import (
+    AiohttpTransport,
+    Price,
+    ReplyLimits,
+    Timeouts,
+    aclose_transports,
+    resolve,
+)
 from upshot.testing.doubles import FakeClock
 
 KEY = "a-very-secret-key"
@@ -565,3 +575,123 @@ async def test_a_model_can_have_a_transport_of_its_own(serve, http_reply):
     async with serve(http_reply(CHAT)) as server:
         assert (await ask(server, transport=transport)).success
         await transport.aclose()
+
+
+def event(text):
+    return b"data: " + json.dumps({"choices": [{"delta": {"content": text}}]}).encode() + b"\n\n"
+
+
+async def last_of(model):
+    return [item async for item in model.stream("hi")][-1]
+
+
+async def test_a_reply_without_an_end_is_an_error(serve):
+    async def answer(asked, writer):
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n" + b'{"a": "')
+        while True:
+            writer.write(b"a" * 65536)
+            await writer.drain()
+
+    async with serve(answer) as server:
+        error = (await ask(server, limits=ReplyLimits(reply_bytes=10**6))).error
+    assert error is not None
+    assert (error.code, error.retryable) == (ErrorCode.SERVER_ERROR, False)
+    assert "larger than 1,000,000 bytes; ReplyLimits(reply_bytes=...)" in error.message
+    assert error.details["limit"] == "reply_bytes"
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
+async def test_a_line_without_an_end_is_an_error(serve, packed):
+    async def answer(asked, writer):
+        packer = zlib.compressobj(wbits=31)
+        coding = b"content-encoding: gzip\r\n" if packed else b""
+        writer.write(b"HTTP/1.1 200 OK\r\n" + coding + b"\r\n")
+        while True:
+            data = b"data: " + b"a" * 65536
+            sent = packer.compress(data) + packer.flush(zlib.Z_SYNC_FLUSH) if packed else data
+            writer.write(sent)
+            await writer.drain()
+            # What is packed is so small that drain never waits.
+            await asyncio.sleep(0)
+
+    async with serve(answer) as server:
+        url = f"{server.url}/v1"
+        model = resolve("openai:m", base_url=url, limits=ReplyLimits(line_bytes=10**6))
+        error = (await last_of(model)).error
+    assert error is not None and error.details["limit"] == "line_bytes"
+
+
+async def test_many_short_lines_are_no_long_one(serve, http_reply):
+    body = event("a") * 50 + b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\n'
+    reply = http_reply(body, headers={"content-type": "text/event-stream"})
+    async with serve(reply) as server:
+        url = f"{server.url}/v1"
+        model = resolve("openai:m", base_url=url, limits=ReplyLimits(line_bytes=100))
+        response = await last_of(model)
+    assert (response.error, response.content) == (None, "a" * 50)
+
+
+async def test_a_refusal_without_an_end_keeps_its_status(serve):
+    async def answer(asked, writer):
+        writer.write(b"HTTP/1.1 429 X\r\n\r\n")
+        while True:
+            writer.write(b"a" * 65536)
+            await writer.drain()
+
+    async with serve(answer) as server:
+        error = (await ask(server)).error
+    assert error is not None
+    assert (error.code, error.status_code, error.retryable) == (ErrorCode.RATE_LIMIT, 429, True)
+
+
+async def test_a_large_piece_leaves_other_tasks_their_turn(serve):
+    class Large:
+        @asynccontextmanager
+        async def send(self, *asked, timeouts):
+            async def pieces():
+                yield event("a") * 5000
+
+            yield 200, [("content-type", "text/event-stream")], pieces()
+
+    async def count():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    turns = 0
+    counting = asyncio.ensure_future(count())
+    await resolve("openai:m", base_url="http://localhost", transport=Large()).call("hi")
+    counting.cancel()
+    assert turns > 5
+
+
+async def test_what_was_not_sent_used_nothing(refusing_url):
+    response = await resolve("openai:m", base_url=refusing_url).call("hi")
+    assert response.error is not None
+    facts = {name: response.error.details[name] for name in ("phase", "kind", "limit", "reused")}
+    assert facts == {"phase": "unsent", "kind": "refused", "limit": None, "reused": False}
+    assert "nothing was sent" in response.error.message
+    assert response.usage == Usage()
+
+
+async def test_what_another_transport_raises_counts_as_sent():
+    class ConnectTimeout(Exception): ...
+
+    class Slow:
+        def send(self, *asked, timeouts):
+            raise ConnectTimeout
+
+    model = resolve("openai:m", base_url="http://localhost", transport=Slow())
+    error = (await model.call("hi")).error
+    assert error is not None
+    assert (error.code, error.details["phase"]) == (ErrorCode.TIMEOUT, "sent")
+    assert "Timeouts(connect_s=...)" in error.message
+
+
+async def test_an_address_with_a_password_is_named_without_it(refusing_url):
+    url = refusing_url.replace("//", "//me:a-secret@") + "/v1?token=a-secret"
+    error = (await resolve("openai:m", base_url=url).call("hi")).error
+    assert error is not None
+    assert refusing_url in error.message
+    assert "a-secret" not in error.message

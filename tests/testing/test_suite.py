@@ -17,7 +17,7 @@ from upshot import testing
 from upshot.contract import Decider, Observer
 from upshot.engines import LoopEngine
 from upshot.journal import MemoryJournal
-from upshot.models import ScriptedModel
+from upshot.models import AiohttpTransport, ScriptedModel
 from upshot.testing import ObserverContract
 from upshot.tools import tool
 
@@ -31,6 +31,7 @@ FIRST = {
     "ModelContract": "test_its_name_says_provider_and_model",
     "ObserverContract": "test_what_is_named_like_a_hook_is_one",
     "ToolContract": "test_it_says_what_it_does",
+    "TransportContract": "test_it_unpacks_the_body",
 }
 
 
@@ -48,6 +49,7 @@ SOUND: dict[str, Any] = {
     "ModelContract": lambda: ScriptedModel(["Hello."]),
     "ObserverContract": Observer,
     "ToolContract": lambda: ping,
+    "TransportContract": AiohttpTransport,
 }
 
 

@@ -22,12 +22,14 @@ from upshot.models import (
     Prices,
     Provider,
     Reply,
+    ReplyLimits,
     Retry,
     ScriptedModel,
     ScriptItem,
     SettingFields,
     Timeouts,
     Transport,
+    TransportError,
     aclose_transports,
     call_with_retry,
     default_transport,
@@ -47,6 +49,8 @@ KEY: ApiKey = rotated
 WARM: SettingFields = {"temperature": 0.7, "stop": ("END",)}
 FIRST: Reply = ToolCall("c1", "search", {})
 SECOND: ScriptItem = "Found."
+SMALL = ReplyLimits(reply_bytes=10_000, error_bytes=1_000, line_bytes=1_000)
+UNPLUGGED = TransportError("unplugged", phase="unsent", kind="refused", limit=None, reused=False)
 
 
 class Recorded:

@@ -27,7 +27,7 @@ from upshot.contract.codec import encode
 from upshot.contract.model_calls import Request
 from upshot.entry.api import run_in_own_loop
 from upshot.errors import JournalError, Misuse
-from upshot.models.transport import aclose_transports
+from upshot.models.aiohttp_transport import aclose_transports
 from upshot.sim.simulator import Simulator, serve_forever
 
 __all__ = [

@@ -57,6 +57,11 @@ class AgentError(Value, frozen=True, kw_only=False):
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"
 
+    @property
+    def was_unsent(self) -> bool:
+        """Whether the request was certainly not sent, so that it cost nothing."""
+        return self.details.get("phase") == "unsent"
+
 
 def is_retryable(code: str, status: int | None) -> bool:
     """Whether the same request may succeed later, where nobody says so.

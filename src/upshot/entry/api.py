@@ -117,7 +117,7 @@ def run_sync(
         JournalError: The journal cannot be opened.
         KeyboardInterrupt: Ctrl-C was pressed; the run was finalised first.
     """
-    from upshot.models.transport import aclose_transports
+    from upshot.models.aiohttp_transport import aclose_transports
 
     return run_in_own_loop(lambda: run(agent, request, **options), closing=aclose_transports)
 

@@ -1,4 +1,4 @@
-"""Fallback: several models as one, each asked where those before it failed."""
+"""Fallback: several models as one, each asked after those before it failed."""
 
 from __future__ import annotations
 
@@ -31,34 +31,32 @@ FALLBACK_CODES: Final = frozenset(
         ErrorCode.AUTH_ERROR,
     }
 )
-"""The errors that are one provider's own trouble: another one may do better with the same request.
+"""Errors of one provider, after which another one may still answer the same request.
 
-A key that is refused is among them, for it must not stop who has another one; the result names it.
-Not so a request that is wrong, too long, or against a policy: it is likely to be so anywhere.
+A refused key is among them, since the next provider has another key; the result names the failure.
+A request that is wrong, too long or against a policy is not: it would most likely fail anywhere.
 """
 
 
 class Fallback:
-    """A model that asks several: the next one where those before it failed.
+    """A model that asks several in order, the next one after those before it failed.
 
-    It neither waits nor asks any model twice. Retry stands above it, and tries the whole row
-    again once all of it has failed; so a call makes at most max_tries times as many requests as
-    there are models, and waits only where no model could answer. If all failed, the error is the
-    one with which Retry can do most: the retryable one with the shortest wait, else the first.
+    It neither waits nor asks any model twice. Retry is above it and starts over with the first
+    model after all have failed, so one call makes at most max_tries requests to each model. If all
+    failed, the error is the retryable one with the shortest wait, else the first.
 
-    What the failed models used is in the response that is returned: its usage and cost are of all
-    that were asked, and ``provider_data["fallback"]`` lists them in order, with their errors, the
-    one that answered last.
+    The usage and cost of the response are those of all models that were asked.
+    ``provider_data["fallback"]`` lists the models in order, with their errors.
 
     Args:
         *models: Models, or names that ``resolve`` knows, the best first.
-        on: The error codes on which the next one is asked. A cancellation never is one.
+        on: The error codes after which the next model is asked; a cancellation is never one.
 
     Attributes:
         models: As given, names resolved.
 
     Raises:
-        Misuse: There is no model, or a name that names none.
+        Misuse: No model is given, or a name stands for none.
     """
 
     def __init__(self, *models: Model | str, on: Iterable[str] = FALLBACK_CODES) -> None:
@@ -88,7 +86,7 @@ class Fallback:
         return missing[0] if all(missing) else None
 
     async def call(self, request: ModelInput) -> ModelResponse:
-        """Ask one model after the other until one answers, or fails with no error to go on at."""
+        """Ask one model after the other until one answers, or fails with an error not in *on*."""
         asked = ModelRequest.of(request)
         replies: list[ModelResponse] = []
         for model in self.models:
@@ -129,12 +127,12 @@ class Fallback:
         return response.error is not None and response.error.code in self._on
 
     def _settle(self, replies: Sequence[ModelResponse]) -> ModelResponse:
-        """The reply to return of those that came, with the account of all."""
+        """The reply to return, with the usage and cost of all."""
         if len(replies) == 1:
             return replies[0]
         chosen = replies[-1]
         if self._goes_on(chosen):
-            chosen = min(replies, key=_hopelessness)
+            chosen = min(replies, key=_retry_order)
         tries: list[Json] = [
             _account(name_of(model), reply)
             for model, reply in zip(self.models, replies, strict=False)
@@ -150,8 +148,8 @@ class Fallback:
         )
 
 
-def _hopelessness(reply: ModelResponse) -> tuple[bool, float]:
-    """How little there is to hope for of asking again; equals stay in their order."""
+def _retry_order(reply: ModelResponse) -> tuple[bool, float]:
+    """A sort key: retryable errors first, the shortest wait first; equals stay in order."""
     error = reply.error
     if error is None or not error.retryable:
         return True, 0
@@ -161,7 +159,7 @@ def _hopelessness(reply: ModelResponse) -> tuple[bool, float]:
 
 
 def _has_worked(reply: ModelResponse) -> bool:
-    """Whether the provider did something that it may charge for; a request it refuses is free."""
+    """Whether the provider may charge for it; a request that it refused or never got is free."""
     if reply.usage:
         return True
     status = reply.error.status_code if reply.error is not None else None
@@ -169,7 +167,7 @@ def _has_worked(reply: ModelResponse) -> bool:
 
 
 def _usage_of(reply: ModelResponse) -> Usage:
-    """What *reply* used; a request that was refused used nothing, which is no unknown."""
+    """What *reply* used; a refused request used nothing, which is not the same as unknown."""
     return reply.usage if _has_worked(reply) else Usage(api_calls=reply.usage.api_calls)
 
 
@@ -188,7 +186,7 @@ def _account(name: str, reply: ModelResponse) -> JsonObject:
 
 
 def _items_of(model: Model, request: ModelRequest) -> AsyncIterator[StreamItem]:
-    """What *model* streams; the whole reply of one that only answers."""
+    """What *model* streams; the whole reply of a model that cannot stream."""
     return model.stream(request) if hasattr(model, "stream") else _whole(model, request)
 
 
@@ -197,9 +195,9 @@ async def _whole(model: Model, request: ModelRequest) -> AsyncIterator[StreamIte
 
 
 async def _reply(model: Model, request: ModelRequest) -> ModelResponse:
-    """What *model* gives; what its client raises is a value."""
+    """The reply of *model*; an exception of its client becomes one."""
     try:
-        # Models of users may be plain.
+        # A user's model may have a plain call().
         made: Any = model.call(request)
         return await made if inspect.isawaitable(made) else made
     except Exception as error:

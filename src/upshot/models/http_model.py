@@ -1,17 +1,14 @@
-"""A model behind an HTTP endpoint, and errors that say what to do."""
+"""The model behind an HTTP endpoint, and errors that say what to do."""
 
 from __future__ import annotations
 
-import errno
+import asyncio
 import os
-import socket
-import ssl
 from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
     Iterable,
-    Iterator,
     Mapping,
     Sequence,
 )
@@ -33,9 +30,19 @@ from upshot.contract.settings import ModelSettings
 from upshot.contract.tool_calls import ToolCall, ToolSpec
 from upshot.contract.usage import Usage
 from upshot.errors import Misuse, UpshotError
+from upshot.models.aiohttp_transport import default_transport
 from upshot.models.prices import Prices
 from upshot.models.providers import PROVIDERS, Provider, SurfaceName
-from upshot.models.transport import Answered, Timeouts, Transport, default_transport
+from upshot.models.transport import (
+    Answered,
+    FailureKind,
+    FailurePhase,
+    ReplyLimits,
+    Timeouts,
+    Transport,
+    TransportError,
+    to_transport_error,
+)
 from upshot.wire.accumulator import StreamEvent
 from upshot.wire.decoding import with_output
 from upshot.wire.encoding import RequestEncoder, to_wire_name
@@ -49,8 +56,8 @@ __all__ = [
     "Renamed",
     "advise",
     "close_reader",
-    "explain_fault",
     "mask",
+    "to_agent_error",
 ]
 
 ApiKey: TypeAlias = str | Callable[[], str | Awaitable[str]]
@@ -69,15 +76,15 @@ _LOOPBACK = ("localhost", "::1", "0.0.0.0")  # a server says that it listens the
 
 
 class Endpoint:
-    """Where a model is asked, and with whose key; the key is in no repr and no error.
+    """The address of a model and its key; the key is in no repr and no error.
 
     Args:
-        provider: Who is asked.
-        base_url: Another server that speaks the provider's surface: what stands before
+        provider: The provider.
+        base_url: Another server with the provider's surface: what stands before
             "/chat/completions", "/responses", "/messages" or "/models/". Without a path it means
             "/v1", for the surface "generate" "/v1beta".
         api_key: The key; None reads the provider's environment variable before each request.
-        headers: What each request carries besides.
+        headers: Further headers of each request.
 
     Attributes:
         provider: As given.
@@ -85,8 +92,7 @@ class Endpoint:
             model.
 
     Raises:
-        Misuse: *base_url* is no http address, or the provider has none of its own and none is
-            given.
+        Misuse: *base_url* is not an http address, or none is given and the provider has none.
     """
 
     def __init__(
@@ -117,7 +123,7 @@ class Endpoint:
 
         Args:
             model: The model's name as the provider knows it.
-            stream: Whether the reply shall come in pieces.
+            stream: Whether the reply is to be streamed.
         """
         if self.provider.surface != "generate":
             return self.url
@@ -158,7 +164,7 @@ class Endpoint:
         return headers.get(self.provider.key_header, "").removeprefix("Bearer ")
 
     def key_hint(self, *, sent: bool) -> str:
-        """What a person can do about a refused request.
+        """What the user can do about a refused request.
 
         Args:
             sent: Whether it carried a key.
@@ -208,25 +214,17 @@ def _to_url(provider: Provider, base_url: str | None) -> str:
     return parts._replace(path=path, fragment="").geturl()
 
 
-_CAUSES = 8
 # Shorter keys are made up, and might be any word.
 _MIN_MASKED_CHARS = 6
-_UNREACHABLE = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
-# By parts of class names, so that other transports' exceptions are understood too.
-_TIMEOUTS: Final = (
-    (("ConnectionTimeout", "ConnectTimeout"), "connect_s", "no connection to {} within {} s"),
-    (("SocketTimeout", "ReadTimeout"), "read_s", "no byte came from {} for {} s"),
-    (("Timeout",), "total_s", "no whole reply from {} within {} s"),
-)
 
 
 def advise(error: AgentError, endpoint: Endpoint, *, model: str, key: str) -> AgentError:
-    """*error* of a reply, with what the caller can do about it, and without the key.
+    """*error* with what the user can do about it, and without the key.
 
     Args:
         error: What the reply says.
-        endpoint: Where was asked.
-        model: Whom, as "provider:model".
+        endpoint: Where the request went.
+        model: The model, as "provider:model".
         key: The key that was sent, "" if none.
     """
     hint = _hint(error, endpoint, model, sent=bool(key))
@@ -239,7 +237,7 @@ def advise(error: AgentError, endpoint: Endpoint, *, model: str, key: str) -> Ag
 
 
 def mask(value: Json, key: str) -> Json:
-    """*value* with *key* blotted out wherever it stands; a provider may say it back."""
+    """*value* with *key* replaced wherever it stands; a provider may repeat it in a reply."""
     if isinstance(value, str):
         return value.replace(key, "***") if len(key) >= _MIN_MASKED_CHARS else value
     if isinstance(value, dict):
@@ -247,37 +245,65 @@ def mask(value: Json, key: str) -> Json:
     return [mask(item, key) for item in value] if isinstance(value, list) else value
 
 
-def explain_fault(
-    error: AgentError, exception: BaseException, endpoint: Endpoint, timeouts: Timeouts
-) -> AgentError:
-    """*error* of a request that got no whole reply, in words that name the address and the fault.
+_FAILURES: Final[dict[FailureKind, str]] = {
+    "dns": "cannot reach {where}: {reason}; is base_url right, is the network there?",
+    "refused": "cannot reach {where}: {reason}; is the server running, is base_url right?",
+    "tls": "cannot reach {where}: TLS failed: {reason}; is it https that the server speaks?",
+    "certificate": "cannot trust {where}: {reason}; "
+    "pass AiohttpTransport(ca_file=...) as transport",
+    "proxy": "the proxy does not connect to {where}: {reason}; is its address right?",
+    "timeout": "{where} took too long",
+    "reset": "{where} closed the connection before it replied",
+    "cut": "the reply of {where} broke off: {reason}",
+    "protocol": "the reply of {where} is not valid HTTP: {reason}",
+}
+_PASSED_LIMITS: Final[dict[str, str]] = {
+    "connect_s": "no connection to {where} within {limit_s} s",
+    "read_s": "no byte came from {where} for {limit_s} s",
+    "total_s": "no whole reply from {where} within {limit_s} s",
+}
+_PHASES: Final[dict[FailurePhase, str]] = {
+    "unsent": "nothing was sent",
+    "sent": "the request was sent and not answered",
+    "answered": "part of the reply came",
+}
+
+
+def to_agent_error(fault: TransportError, endpoint: Endpoint, timeouts: Timeouts) -> AgentError:
+    """What went wrong on the network, in words that say what to do.
 
     Args:
-        error: As the exception was classified.
-        exception: What the transport raised.
-        endpoint: Where was asked.
+        fault: As the transport told it; its phase, kind and limit are the error's details.
+        endpoint: Where the request went.
         timeouts: How long it might take.
     """
-    where = "{0.scheme}://{0.netloc}{0.path}".format(urlsplit(endpoint.url))
-    causes = tuple(_causes(exception))
-    for cause in causes:
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            # aiohttp's own class for it has no such field; its cause has.
-            why = getattr(cause, "verify_message", "") or "its certificate cannot be verified"
-            said = f"cannot trust {where}: {why}"
-            advice = "pass AiohttpTransport(ca_file=...) as transport"
-            # The same certificate comes the next time.
-            return replace(error, message=f"{said}; {advice}", retryable=False)
-        fault = _fault(cause)
-        if fault:
-            return replace(error, message=f"cannot reach {where}: {fault}")
-    names = {each.__name__ for cause in causes for each in type(cause).__mro__}
-    for parts, limit, said in _TIMEOUTS:
-        if any(part in name for part in parts for name in names):
-            limit_s = getattr(timeouts, limit)
-            message = f"{said.format(where, limit_s)}; Timeouts({limit}=...) allows more"
-            return replace(error, message=message)
-    return replace(error, message=f"the exchange with {where} broke off: {error.message}")
+    where = _address_of(endpoint)
+    text = _FAILURES[fault.kind].format(where=where, reason=fault.reason)
+    if fault.limit is not None:
+        limit_s = getattr(timeouts, fault.limit)
+        said = _PASSED_LIMITS[fault.limit].format(where=where, limit_s=limit_s)
+        text = f"{said}; Timeouts({fault.limit}=...) allows more"
+    return AgentError(
+        ErrorCode.TIMEOUT if fault.kind == "timeout" else ErrorCode.SERVER_ERROR,
+        f"{text} ({_PHASES[fault.phase]})",
+        type=type(fault.__cause__ or fault).__name__,
+        # The same certificate comes the next time.
+        retryable=fault.kind != "certificate",
+        origin=Origin.MODEL,
+        details={
+            "provider": endpoint.provider.name,
+            "phase": fault.phase,
+            "kind": fault.kind,
+            "limit": fault.limit,
+            "reused": fault.reused,
+        },
+    )
+
+
+def _address_of(endpoint: Endpoint) -> str:
+    """The address for messages, without a password or a key in it."""
+    parts = urlsplit(endpoint.url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def _hint(error: AgentError, endpoint: Endpoint, model: str, *, sent: bool) -> str:
@@ -288,43 +314,21 @@ def _hint(error: AgentError, endpoint: Endpoint, model: str, *, sent: bool) -> s
             return f"check the name in {model!r}; `ollama pull` fetches a model"
         return f"check the name in {model!r}"
     if error.status_code in (404, 405) and error.code == ErrorCode.INVALID_REQUEST:
-        return f"is base_url right? {endpoint.url} was asked"
+        return f"is base_url right? {_address_of(endpoint)} was asked"
     return ""
-
-
-def _fault(cause: BaseException) -> str:
-    if isinstance(cause, socket.gaierror):
-        return "there is no such host; is base_url right, is the network there?"
-    if isinstance(cause, ConnectionRefusedError):
-        return "connection refused; is the server running, is base_url right?"
-    if isinstance(cause, ssl.SSLError):
-        why = getattr(cause, "reason", "") or cause
-        return f"TLS failed: {why}; is it https that the server speaks?"
-    if isinstance(cause, OSError) and cause.errno in _UNREACHABLE:
-        return f"{os.strerror(cause.errno)}; is base_url right, is the network there?"
-    return ""
-
-
-def _causes(exception: BaseException) -> Iterator[BaseException]:
-    cause: BaseException | None = exception
-    for _ in range(_CAUSES):
-        if cause is None:
-            return
-        yield cause
-        cause = cause.__cause__ or cause.__context__
 
 
 Item = TypeVar("Item", bound=StreamItem)
 
 
 class Renamed:
-    """Gives the calls in a reply the names under which their tools were offered.
+    """Puts the names of the offered tools back into the calls of a reply.
 
     Args:
-        tools: On offer.
+        tools: The tools that were offered.
 
     Raises:
-        Misuse: Two of them have one name on the wire.
+        Misuse: Two of them have the same name on the wire.
     """
 
     __slots__ = ("_names",)
@@ -342,7 +346,7 @@ class Renamed:
                     )
 
     def __call__(self, item: Item) -> Item:
-        """*item* with those names."""
+        """*item* with the names of the tools."""
         if not self._names:
             return item
         if isinstance(item, ToolCallDelta):
@@ -358,20 +362,22 @@ class Renamed:
 
 _Fields: TypeAlias = dict[str, str] | list[tuple[str, str]]
 _NO_SETTINGS = ModelSettings()
-_NO_TIMEOUTS = Timeouts()
+_USUAL_TIMEOUTS = Timeouts()
+_USUAL_LIMITS = ReplyLimits()
 
 
 class HttpModel:
-    """A model behind an HTTP endpoint; holds no state of a conversation, so runs can share it.
+    """The model behind an HTTP endpoint. It keeps no state of a conversation, so runs share it.
 
     Args:
         model: The model's name as the provider knows it.
-        endpoint: Where it is asked, and with whose key.
-        settings: How it is asked unless a request says otherwise.
-        transport: What carries the bytes; None is the default transport.
+        endpoint: Its address and key.
+        settings: Its settings, unless a request says otherwise.
+        transport: What sends the request; None is the default, ``AiohttpTransport``.
         timeouts: How long a request may take; None is the defaults.
-        prices: What it costs; None is the prices that all share.
-        clock: What durations and moments are read from.
+        limits: How much of a reply is read; None is the defaults.
+        prices: What it costs; None is the shared prices.
+        clock: Where durations and times are read.
     """
 
     def __init__(
@@ -382,6 +388,7 @@ class HttpModel:
         settings: ModelSettings | None = None,
         transport: Transport | None = None,
         timeouts: Timeouts | None = None,
+        limits: ReplyLimits | None = None,
         prices: Prices | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -389,7 +396,8 @@ class HttpModel:
         self._endpoint = endpoint
         self._settings = settings or _NO_SETTINGS
         self._transport = transport
-        self._timeouts = timeouts or _NO_TIMEOUTS
+        self._timeouts = timeouts or _USUAL_TIMEOUTS
+        self._limits = limits or _USUAL_LIMITS
         self._prices = Prices.of(prices)
         self._clock = clock
         self._surface = endpoint.provider.surface
@@ -410,7 +418,7 @@ class HttpModel:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where it is asked."""
+        """Its address and key."""
         return self._endpoint
 
     @property
@@ -431,17 +439,22 @@ class HttpModel:
         headers = await self._endpoint.headers()
         if isinstance(headers, AgentError):
             return self._unasked(headers, asked, started_s)
-        body, renamed = self._encode(asked, stream=False), Renamed(asked.tools)
         reply: _Reply | None = None
+        body, renamed = self._encode(asked, stream=False), Renamed(asked.tools)
         try:
             async with self._send(headers, body, stream=False) as answered:
                 reply = self._receive(answered)
                 async for chunk in answered[2]:
-                    reply.take(chunk)
+                    if len(chunk) > _TURN_BYTES:
+                        async for _ in reply.take_large(chunk):
+                            pass
+                    else:
+                        reply.take(chunk)
+                    if reply.is_over:
+                        break
                 response = renamed(reply.end())
-        # The one boundary between transports, which raise, and models, which never do for what
-        # the network does; in stream too. Misuse is the caller's own; a cancellation is no
-        # Exception.
+        # The boundary at which what the network does becomes a value, in stream too: a transport
+        # raises, a model does not. Misuse is the caller's own; a cancellation is no Exception.
         except UpshotError:
             raise
         except Exception as exception:
@@ -462,8 +475,14 @@ class HttpModel:
             async with self._send(headers, body, stream=True) as answered:
                 reply = self._receive(answered)
                 async for chunk in answered[2]:
-                    for delta in reply.take(chunk):
-                        yield renamed(delta)
+                    if len(chunk) > _TURN_BYTES:
+                        async for delta in reply.take_large(chunk):
+                            yield renamed(delta)
+                    else:
+                        for delta in reply.take(chunk):
+                            yield renamed(delta)
+                    if reply.is_over:
+                        break
                 response = renamed(reply.end())
         except UpshotError:
             raise
@@ -501,7 +520,7 @@ class HttpModel:
     def _receive(self, answered: Answered) -> _Reply:
         status, pairs, _ = answered
         fields = _to_fields(pairs)
-        return _Reply(status, fields, self._reader(fields))
+        return _Reply(status, fields, self._reader(fields), self._limits)
 
     def _reader(self, fields: _Fields) -> StreamReader:
         return StreamReader(
@@ -512,21 +531,30 @@ class HttpModel:
         )
 
     def _unasked(self, error: AgentError, request: ModelRequest, started_s: float) -> ModelResponse:
-        """What came of a call for which no request could be made."""
+        """The response of a call for which no request could be made."""
         response = self._reader({}).fail(error)
         return replace(self._settle(response, request, started_s, key=""), usage=Usage())
 
     def _break_off(self, reply: _Reply | None, exception: Exception) -> ModelResponse:
-        """What came of a call whose exchange ended with *exception*."""
-        error = classify_error(exception=exception, provider=self._provider)
-        error = explain_fault(error, exception, self._endpoint, self._timeouts)
-        reply = reply or _Reply(0, {}, self._reader({}))
-        return reply.break_off(error)
+        """The response of a call whose exchange raised *exception*."""
+        phase = "sent" if reply is None else "answered"
+        fault = to_transport_error(exception, phase=phase)
+        if fault is None:
+            error = classify_error(exception=exception, provider=self._provider)
+            said = f"the exchange with {_address_of(self._endpoint)} broke off: {error.message}"
+            error = replace(error, message=said, details={**error.details, "phase": phase})
+        else:
+            error = to_agent_error(fault, self._endpoint, self._timeouts)
+        if reply is not None:
+            return reply.break_off(error)
+        response = self._reader({}).fail(error)
+        # What was certainly not sent used nothing.
+        return replace(response, usage=Usage()) if error.was_unsent else response
 
     def _settle(
         self, response: ModelResponse, request: ModelRequest, started_s: float, *, key: str
     ) -> ModelResponse:
-        """Add to *response* what only the caller's side knows."""
+        """Add to *response* what the reply does not say: advice, price and duration."""
         data: JsonObject = response.provider_data
         if "model" not in data:
             data = {"model": self._model, **data}
@@ -545,7 +573,7 @@ class HttpModel:
 
 
 def close_reader(reader: StreamReader) -> ModelResponse:
-    """End the reading; a stream that did not say that it was over was cut."""
+    """End the reading; a stream that ended without its end mark was cut."""
     response = reader.close()
     over = response.provider_data.get("stream_done") is not False
     if over or response.error is not None or response.finish_reason is not None:
@@ -566,30 +594,85 @@ def _to_fields(pairs: Iterable[tuple[str, str]]) -> _Fields:
     return named if len(named) == len(listed) else listed
 
 
+# Parsing more at once would keep other tasks of the loop waiting.
+_TURN_BYTES = 2**15
+
+
 class _Reply:
-    """A reply while it comes: an answer, or a refusal."""
+    """A reply while it arrives: an answer or a refusal, within its limits."""
 
-    __slots__ = ("_fields", "_reader", "_said", "_status")
+    __slots__ = (
+        "_error",
+        "_fields",
+        "_limits",
+        "_line_bytes",
+        "_reader",
+        "_said",
+        "_size",
+        "_status",
+        "is_over",
+    )
 
-    def __init__(self, status: int, fields: _Fields, reader: StreamReader) -> None:
+    def __init__(
+        self, status: int, fields: _Fields, reader: StreamReader, limits: ReplyLimits
+    ) -> None:
         self._status = status
         self._fields = fields
         self._reader = reader
+        self._limits = limits
         self._said: list[bytes] = []
+        self._size = 0
+        self._line_bytes = 0
+        self._error: AgentError | None = None
+        # Whether the rest of the body is not to be read.
+        self.is_over = False
 
     def take(self, chunk: bytes) -> list[StreamEvent]:
-        """Take the next bytes of the body and give the deltas in them."""
-        if self._status < 300:
-            return self._reader.feed(chunk)
-        self._said.append(chunk)
+        """Take the next bytes of the body and return the deltas in them."""
+        self._size += len(chunk)
+        if self._status >= 300:
+            self._said.append(chunk)
+            self.is_over = self._size > self._limits.error_bytes
+            return []
+        if self._size > self._limits.reply_bytes:
+            return self._refuse_more("reply_bytes", self._limits.reply_bytes)
+        deltas = self._reader.feed(chunk)
+        if self._reader.in_events:
+            end = max(chunk.rfind(b"\n"), chunk.rfind(b"\r"))
+            self._line_bytes = len(chunk) - end - 1 + (self._line_bytes if end < 0 else 0)
+            if self._line_bytes > self._limits.line_bytes:
+                return self._refuse_more("line_bytes", self._limits.line_bytes)
+        return deltas
+
+    async def take_large(self, chunk: bytes) -> AsyncIterator[StreamEvent]:
+        """Take many bytes, and let other tasks of the loop have their turn in between."""
+        for start in range(0, len(chunk), _TURN_BYTES):
+            for delta in self.take(chunk[start : start + _TURN_BYTES]):
+                yield delta
+            if self.is_over:
+                return
+            await asyncio.sleep(0)
+
+    def _refuse_more(self, limit: str, allowed: int) -> list[StreamEvent]:
+        what = "a line of the reply" if limit == "line_bytes" else "the reply"
+        self.is_over = True
+        self._error = AgentError(
+            ErrorCode.SERVER_ERROR,
+            f"{what} is larger than {allowed:,} bytes; ReplyLimits({limit}=...) allows more",
+            origin=Origin.MODEL,
+            details={"phase": "answered", "limit": limit, "allowed": allowed},
+        )
         return []
 
     def end(self) -> ModelResponse:
-        """What came of it, when the body is over."""
+        """The response, when the body is over."""
+        if self._error is not None:
+            return self._reader.fail(self._error)
         if self._status < 300:
             return close_reader(self._reader)
         if self._status >= 400:
-            return self._reader.refuse(self._status, b"".join(self._said))
+            body = b"".join(self._said)[: self._limits.error_bytes]
+            return self._reader.refuse(self._status, body)
         pairs = self._fields.items() if isinstance(self._fields, dict) else self._fields
         target = next((value for name, value in pairs if name.lower() == "location"), "nowhere")
         return self._reader.fail(
@@ -602,7 +685,7 @@ class _Reply:
         )
 
     def break_off(self, error: AgentError) -> ModelResponse:
-        """What came of it, when it broke off, unless it had said that it was over."""
+        """The response with *error*, unless the reply had said that it was over."""
         response = self._reader.close()
         if response.success and response.provider_data.get("stream_done"):
             return response

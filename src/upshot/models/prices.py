@@ -1,4 +1,4 @@
-"""Prices: what models cost, from the caller's own table or the one of genai-prices."""
+"""Prices: what models cost, by the caller's own table or that of genai-prices."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Price", "PriceTable", "Prices", "default_prices"]
 
 Service: TypeAlias = tuple[tuple[str, str], ...]
-"""In which unusual way a call was served, as pairs of words; empty for the usual one."""
+"""How a call was served, as pairs of words; empty for the usual way."""
 
 _SOURCE: Final = "genai-prices"
 _RATES: Final = {
@@ -43,26 +43,26 @@ _RATES: Final = {
 _NEEDED: Final = frozenset({"input_mtok", "output_mtok"})
 _SEARCH_FEE: Final = "web_searches_kcount"
 _THOUSAND_DIGITS: Final = -3
-# Of no account: searches of stored files are not told, and a price for audio from a cache is only
-# needed where it is not known either how much of it there was.
+# Ignored: replies do not count searches of stored files, and a price for cached audio is needed
+# only where its amount is not known either.
 _IGNORED: Final = frozenset({"storage_searches_kcount", "cache_audio_read_mtok"})
 _MOST_KEPT: Final = 1024
 _MINUTE_S: Final = 60
 
 
 class Prices:
-    """What models cost: the caller's own table, and behind it the one of genai-prices.
+    """What models cost: by the caller's own table first, then by that of genai-prices.
 
-    Without the package genai-prices (extra "prices") only the own table is there. A model in
-    neither has no price, and its calls no cost.
+    Without the package genai-prices (extra "prices") there is only the own table. A model in
+    neither has no price, and the cost of its calls is None.
 
     Args:
         own: Prices by "provider:model", as models are named; "provider:*" is for all others of a
             provider.
-        only: Whether there is nothing behind the own table.
+        only: Whether only the own table is used.
 
     Raises:
-        Misuse: A key is no model's name.
+        Misuse: A key is not the name of a model.
     """
 
     def __init__(self, own: Mapping[str, Price] | None = None, *, only: bool = False) -> None:
@@ -78,7 +78,7 @@ class Prices:
 
     @staticmethod
     def of(prices: Prices | Mapping[str, Price] | None) -> Prices:
-        """Make prices of an own table; None is the prices that all share."""
+        """Make prices of an own table; None is the shared prices."""
         if prices is None:
             return default_prices()
         return prices if isinstance(prices, Prices) else Prices(prices)
@@ -133,7 +133,7 @@ class Prices:
 
 @cache
 def default_prices() -> Prices:
-    """The prices of all models that are given none, one in the process."""
+    """The prices of all models that are given none; one object in the process."""
     return Prices()
 
 
@@ -152,7 +152,7 @@ class PriceTable:
     def find(
         self, provider: str, model: str, *, at: datetime, service: Service = ()
     ) -> Price | None:
-        """The price of a model, None where the table has none that is sure.
+        """The price of a model, None if the table has none that is certain.
 
         Args:
             provider: As upshot or the table names it.
@@ -188,7 +188,7 @@ def _table() -> PriceTable:
 
 @cache
 def _reader() -> Callable[[], DataSnapshot] | None:
-    """What gives the present table, None where the package is not installed."""
+    """The function that gives the current table, None if the package is not installed."""
     try:
         from genai_prices.data_snapshot import get_snapshot
     except ImportError:
@@ -225,7 +225,7 @@ def _has_variant(
 
 
 def _to_price(table: ModelPrice, priced_on: date | None) -> Price | None:
-    """Make a Price; None where tokens of some kind cost what no count is known of."""
+    """Make a Price; None if it charges for tokens that no reply counts."""
     rates: dict[str, Decimal | TieredPrices] = {
         name: rate
         for name, rate in vars(table).items()

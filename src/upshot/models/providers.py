@@ -1,4 +1,4 @@
-"""Who can be asked, and where: the providers as one table."""
+"""The table of providers: their addresses, keys and API surfaces."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ SurfaceName: TypeAlias = Literal["chat", "responses", "messages", "generate"]
 
 
 class Provider(msgspec.Struct, frozen=True):
-    """Where a provider is asked, and how it wants to be paid.
+    """A provider: its address, its key, and the API surfaces that it speaks.
 
     Attributes:
         name: What stands before the ":" of a model's name.
-        base_url: What stands before the path of the surface; "" where the caller has to say it.
-        key_variable: The environment variable of its key, "" where it wants none.
-        surface: The API surface that it is asked through, unless the caller says otherwise.
+        base_url: What stands before the path of the surface; "" where the caller must give it.
+        key_variable: The environment variable of its key, "" where it needs none.
+        surface: The API surface that is used, unless the caller names another.
         key_header: The header that carries the key; "authorization" takes it as a bearer token.
-        headers: What else every request carries.
+        headers: Further headers of every request.
         reports_cost: Whether its replies say what they cost.
-        other_surfaces: Further surfaces that it speaks under the same address.
+        other_surfaces: Further surfaces at the same address.
         other_variable: Another name of the key's variable, "" if there is none.
-        example: What a ``base_url`` looks like, where the caller has to say it.
+        example: A ``base_url``, where the caller must give it.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Provider(msgspec.Struct, frozen=True):
     example: str = ""
 
     def speak(self, surface: str) -> Provider | None:
-        """This provider, asked through *surface*; None where it does not speak it."""
+        """This provider with *surface*; None where it does not speak it."""
         for known in (self.surface, *self.other_surfaces):
             if known == surface:
                 return msgspec.structs.replace(self, surface=known)
@@ -70,7 +70,7 @@ _ALL = (
         key_header="x-goog-api-key",
         other_variable="GOOGLE_API_KEY",
     ),
-    # A token of gcloud is good for an hour: who runs longer passes a function as api_key.
+    # A token of gcloud is good for an hour: a longer program passes a function as api_key.
     Provider(
         "vertex",
         "",

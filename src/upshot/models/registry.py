@@ -1,4 +1,4 @@
-"""From "provider:model" to the Model that it names."""
+"""Makes the Model that a name such as "openai:gpt-5" stands for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from upshot.models.http_model import ApiKey, Endpoint, HttpModel
 from upshot.models.prices import Prices
 from upshot.models.providers import ALIASES, PROVIDERS, Provider
 from upshot.models.scripted import open_script
-from upshot.models.transport import Timeouts, Transport
+from upshot.models.transport import ReplyLimits, Timeouts, Transport
 from upshot.wire.pricing import Price
 
 __all__ = ["SettingFields", "missing_key", "name_of", "resolve"]
@@ -45,33 +45,35 @@ def resolve(
     headers: Mapping[str, str] | None = None,
     transport: Transport | None = None,
     timeouts: Timeouts | None = None,
+    limits: ReplyLimits | None = None,
     prices: Prices | Mapping[str, Price] | None = None,
     openers: Mapping[str, Callable[[str], Model]] | None = None,
     **settings: Unpack[SettingFields],
 ) -> Model:
-    """Make the model that *name* names. Nothing is read or sent yet, but for a script's file.
+    """Make the model that *name* stands for. Nothing is sent yet; only a script's file is read.
 
     Args:
-        name: "provider:model"; a provider of ``PROVIDERS``, or one with a surface that it speaks
-            too, such as "openai-responses"; "litellm:MODEL" or "aisuite:MODEL" for a model that
-            one of these libraries asks; or "scripted:FILE" (see ``open_script``), for which the
-            other options are of no account.
-        base_url: Another server that speaks the provider's surface: what stands before
+        name: "provider:model"; a provider of ``PROVIDERS``, or one with another of its
+            surfaces, such as "openai-responses"; "litellm:MODEL" or "aisuite:MODEL" for a model
+            that is asked through one of these libraries; or "scripted:FILE" (see
+            ``open_script``), which ignores the other options.
+        base_url: Another server with the provider's surface: what stands before
             "/chat/completions", "/responses", "/messages" or "/models/"; without a path it means
             "/v1", for Gemini's surface "/v1beta".
         api_key: The key, or a (async) function that is asked for one before each request. None
             reads the provider's environment variable at each request; a server on loopback needs
             no key.
-        headers: What each request carries besides.
-        transport: What carries the bytes; None is the default transport.
+        headers: Further headers of each request.
+        transport: What sends the request; None is the default, ``AiohttpTransport``.
         timeouts: How long one request may take.
-        prices: What models cost, by "provider:model"; such a table goes before the one of
-            genai-prices, ``Prices(table, only=True)`` instead of it.
-        openers: Further providers: functions that get what stands after the ":".
+        limits: How much of a reply is read.
+        prices: What models cost, by "provider:model". Such a table is asked before that of
+            genai-prices; ``Prices(table, only=True)`` replaces it.
+        openers: Further providers: functions that take what stands after the ":".
         settings: Fields of ``ModelSettings``; a request's own settings win over them.
 
     Raises:
-        Misuse: The name names nothing, or an option cannot be.
+        Misuse: There is no such provider or model, or an option is not allowed.
     """
     provider_name, colon, model = name.strip().partition(":")
     provider_name = provider_name.lower()
@@ -87,6 +89,8 @@ def resolve(
     if not model:
         raise Misuse(f"{name!r} names no model of {provider_name}: {_EXAMPLE}")
     if provider is None:
+        if limits is not None:
+            raise Misuse(f"{provider_name} reads its replies itself: leave limits= out")
         return _open_library(
             f"{provider_name}:{model}",
             base_url=base_url,
@@ -103,6 +107,7 @@ def resolve(
         settings=_to_settings(settings),
         transport=transport,
         timeouts=timeouts,
+        limits=limits,
         prices=Prices.of(prices),
     )
 
@@ -125,7 +130,7 @@ def _open_library(
     prices: Prices | Mapping[str, Price] | None,
     settings: ModelSettings,
 ) -> Model:
-    """A model that another library asks; its module is imported only here."""
+    """A model that is asked through another library; its module is imported only here."""
     library, _, model = name.partition(":")
     if transport is not None:
         raise Misuse(f"{library} brings its own transport: leave transport= out")
@@ -149,7 +154,7 @@ def _open_library(
 
 
 def _find(name: str) -> Provider | None:
-    """The provider called *name*, asked through the surface that the name may end with."""
+    """The provider called *name*, with the surface that the name may end with."""
     name = ALIASES.get(name, name)
     provider = PROVIDERS.get(name)
     if provider is not None:
@@ -160,7 +165,7 @@ def _find(name: str) -> Provider | None:
 
 
 def name_of(model: Model) -> str:
-    """The name of a model, for logs and prices; that of its class where it has none."""
+    """The name of a model, for logs and prices; the name of its class if it has none."""
     name = getattr(model, "name", None)
     return str(name) if name else type(model).__name__
 
@@ -169,7 +174,7 @@ def _to_settings(fields: SettingFields) -> ModelSettings:
     unknown = sorted(set(fields) - set(ModelSettings.__struct_fields__))
     if unknown:
         near = _nearest(unknown[0], ModelSettings.__struct_fields__)
-        hint = f"did you mean {near!r}?" if near else "put what is the provider's own in extra="
+        hint = f"did you mean {near!r}?" if near else "pass a provider's own settings in extra="
         raise Misuse(f"there is no setting {unknown[0]!r}: {hint}")
     return ModelSettings(**fields)
 

@@ -1,4 +1,4 @@
-"""Tries failed model calls again; what raised calls mean."""
+"""Calls a model again after errors that may pass, and reads what clients of an API raise."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NO_FAILURES = (ErrorCode.INTERNAL, ErrorCode.CANCELED)
 
 
 def client_error(exception: Exception) -> AgentError | None:
-    """The failure that a client of an API tells of by *exception*; None where it is a bug.
+    """The failure that a client of an API reports by *exception*; None where it is a bug.
 
     Its status, headers and causes are looked at. Python's own exceptions but ``OSError`` are bugs,
     for they say "timeout" of an argument as of a network.
@@ -46,7 +46,7 @@ def client_error(exception: Exception) -> AgentError | None:
 
 
 def reply_of(exception: Exception) -> ModelResponse | None:
-    """What came of a model call that ended with *exception*; None where that is a bug, or ours."""
+    """The response of a model call that raised *exception*; None if that is a bug, or our own."""
     if type(exception).__module__.partition(".")[0] == _OURS:
         return None
     error = client_error(exception)
@@ -64,7 +64,7 @@ def reply_of(exception: Exception) -> ModelResponse | None:
 
 
 OnRetry: TypeAlias = Callable[[int, float, ModelResponse], Awaitable[None] | None]
-"""Told before each wait: how many tries have failed, seconds to wait, what came of the last."""
+"""Called before each wait: the number of failed tries, seconds to wait, the last response."""
 
 UNANSWERED = ModelResponse(
     error=AgentError(
@@ -73,7 +73,7 @@ UNANSWERED = ModelResponse(
         origin=Origin.MODEL,
     )
 )
-"""What stands for the reply of a stream that ended without one."""
+"""The response of a stream that ended without one."""
 
 
 async def call_with_retry(
@@ -85,19 +85,19 @@ async def call_with_retry(
     on_retry: OnRetry | None = None,
     draw: Callable[[], float] = random.random,
 ) -> tuple[ModelResponse, int]:
-    """Call until there is an answer, or an error that no further try would mend.
+    """Call until there is an answer, or an error that another try would not change.
 
     Args:
-        attempt: Makes one call; asked anew for every try.
-        retry: How often and how patiently; None is one try.
-        clock: What is waited on.
+        attempt: Makes one call; called for every try.
+        retry: How many tries, and how long to wait; None is one try.
+        clock: Used to wait.
         deadline_monotonic: The moment on *clock* that no wait may reach, None for none.
-        on_retry: Told before each wait; the responses it is given are not returned, so it is the
-            place to add up what failed tries used. What it raises ends the call.
-        draw: Gives a number from 0 to below 1 for the jitter.
+        on_retry: Called before each wait. The responses of failed tries are given only here, so
+            this is where their usage is added up. What it raises ends the call.
+        draw: Returns a number from 0 to below 1 for the jitter.
 
     Returns:
-        What came of the last try, and how many there were. An error that was not tried again
+        The response of the last try, and the number of tries. An error that was not tried again
         because of its wait says in retry_after_s how long that would have been.
     """
     tries = _Tries(retry, clock, deadline_monotonic, on_retry, draw)
@@ -119,8 +119,8 @@ async def stream_with_retry(
     """Stream as :func:`call_with_retry` calls; once a delta has been yielded, a try is the last.
 
     Yields:
-        The deltas of the last try, then its response. How many tries there were is what
-        *on_retry* was told, and one.
+        The deltas of the last try, then its response. The number of tries is one more than
+        *on_retry* was called.
     """
     tries = _Tries(retry, clock, deadline_monotonic, on_retry, draw)
     while True:
@@ -136,7 +136,7 @@ async def stream_with_retry(
                     begun = True
                     yield item
         except Exception as error:
-            # A model of the user's may pass on what its client raises: it is a value here.
+            # A user's model may let an exception of its client pass: it becomes a value here.
             told = reply_of(error)
             if told is None:
                 raise
@@ -170,7 +170,7 @@ class _Tries:
         self._draw = draw
 
     async def wait_after(self, response: ModelResponse) -> bool:
-        """Wait if the call shall be tried again; False if it shall not."""
+        """Wait if there is another try; False if there is none."""
         wait_s = self._wait_s(response)
         if wait_s is None:
             return False
@@ -183,7 +183,7 @@ class _Tries:
         return True
 
     def _wait_s(self, response: ModelResponse) -> float | None:
-        """Seconds to wait before the next try, None where there shall be none."""
+        """Seconds to wait before the next try, None if there is none."""
         retry, error = self._retry, response.error
         if retry is None or error is None or not error.retryable or self.count >= retry.max_tries:
             return None
@@ -196,14 +196,14 @@ class _Tries:
 
 
 def _floor_s(response: ModelResponse) -> float | None:
-    """What the provider says that has to be waited at least, None where it says nothing."""
+    """Seconds that the provider asks to wait at least, None where it says nothing."""
     if response.error is not None and response.error.retry_after_s is not None:
         return response.error.retry_after_s
     return response.rate_limit.retry_after if response.rate_limit is not None else None
 
 
 def _tell_wait(response: ModelResponse) -> ModelResponse:
-    """*response* whose error says how long to wait, where anything in it does."""
+    """*response*, its error saying how long to wait where the response does."""
     error, floor_s = response.error, _floor_s(response)
     if error is None or not error.retryable or floor_s is None or error.retry_after_s is not None:
         return response

@@ -47,9 +47,9 @@ _PLURAL = ("reply", "replies")
 class ScriptedModel:
     """A model that plays a script: each call, a retry included, gets the next reply.
 
-    The position belongs to the model, so a second run goes on where the first one stopped. Runs
-    at the same time take replies from one script in the order in which they ask; with
-    *per_conversation* each conversation gets the whole script.
+    The position belongs to the model, so a second run continues where the first one stopped. Runs
+    at the same time share the replies in the order in which they call; with *per_conversation*
+    each conversation gets the whole script.
 
     Args:
         script: The replies in order; or one function of the messages that answers every call.
@@ -61,7 +61,7 @@ class ScriptedModel:
         calls: Every request so far, its messages as they were then.
 
     Raises:
-        Misuse: An item is nothing that can be replied.
+        Misuse: An item cannot be a reply.
     """
 
     def __init__(
@@ -91,13 +91,16 @@ class ScriptedModel:
         """Give the next reply.
 
         Returns:
-            The reply; for a spent script an error that says how many replies it had.
+            The reply; an error with the number of replies if the script is spent.
 
         Raises:
             Exception: Whatever a function in the script raises; it is the caller's own code.
         """
         asked = ModelRequest.of(request)
-        self.calls.append(msgspec.structs.replace(asked, messages=tuple(asked.messages)))
+        messages = asked.messages
+        # A conversation as it is now, without a copy; whatever else may change is copied.
+        kept = messages.so_far() if isinstance(messages, Conversation) else tuple(messages)
+        self.calls.append(msgspec.structs.replace(asked, messages=kept))
         place = self._take_place(asked.messages)
         # A model that never waits would keep everything else in the loop from running.
         await asyncio.sleep(0)
@@ -124,15 +127,15 @@ class ScriptedModel:
     def go_on_after(
         self, replies: Iterable[ModelResponse], *, conversation: Conversation | None = None
     ) -> None:
-        """Skip what was played before a run was resumed; never go back.
+        """Skip what was played before a run was resumed; never goes back.
 
         Args:
-            replies: What this model said in the run, failed tries included, as a log holds it.
+            replies: Its responses in the run, failed tries included, as the log holds them.
             conversation: Of the resumed run; needed only with *per_conversation*.
         """
         place = 0
         for reply in replies:
-            # Replies of ours tell their place: earlier runs may have played others before it.
+            # Our own replies hold their place: earlier runs may have played others before.
             said = reply.provider_data.get(_POSITION)
             place = said if isinstance(said, int) else place + 1
         if self._per_conversation and conversation is not None:

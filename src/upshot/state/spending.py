@@ -62,6 +62,8 @@ def counted_usage(response: ModelResponse) -> Usage:
 
 
 def _is_refused(response: ModelResponse) -> bool:
-    """Whether the provider turned the call away, so that nothing was used or charged."""
+    """Whether the call was not sent or turned away, so that nothing was used or charged."""
     error = response.error
-    return error is not None and (error.status_code or 0) >= 400 and not response.usage
+    if error is None or response.usage:
+        return False
+    return (error.status_code or 0) >= 400 or error.was_unsent

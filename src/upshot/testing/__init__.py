@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from upshot.testing.journal_contract import JournalContract
     from upshot.testing.model_contract import ModelContract
     from upshot.testing.tool_contract import ToolContract
+    from upshot.testing.transport_contract import TransportContract, check_transport
 
 __all__ = [
     "CrashAfterStart",
@@ -39,6 +40,8 @@ __all__ = [
     "ScriptedTool",
     "TimeoutAfterEffect",
     "ToolContract",
+    "TransportContract",
+    "check_transport",
 ]
 
 _HOMES = {
@@ -50,6 +53,7 @@ _HOMES = {
     "journal_contract": "JournalContract",
     "model_contract": "ModelContract",
     "tool_contract": "ToolContract",
+    "transport_contract": "TransportContract check_transport",
 }
 
 _pytest = sys.modules.get("pytest")

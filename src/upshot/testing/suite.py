@@ -22,7 +22,7 @@ from upshot.contract.protocols import StreamItem
 from upshot.contract.result import AgentResult
 from upshot.contract.usage import Usage
 from upshot.entry.api import run_in_own_loop
-from upshot.models.transport import aclose_transports
+from upshot.models.aiohttp_transport import aclose_transports
 
 __all__ = [
     "PlainModel",

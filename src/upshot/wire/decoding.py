@@ -66,12 +66,30 @@ def parse_json(data: bytes | str) -> Json | NotJson:
 
     Returns:
         The value, or ``NOT_JSON`` where even the lenient reading finds none (nesting that is
-        too deep included). Never raises.
+        too deep, or too many parts for one reply, included). Never raises.
     """
+    is_large = len(data) > _LARGE
+    if is_large and _has_too_many_parts(data):
+        return NOT_JSON
     try:
         return _decode(data)
     except (ValueError, msgspec.MsgspecError, RecursionError):
-        return _parse_leniently(data)
+        # The lenient ways take seconds for what only a hostile server sends.
+        return NOT_JSON if is_large else _parse_leniently(data)
+
+
+_LARGE = 2**22
+_MAX_PARTS = 500_000
+
+
+def _has_too_many_parts(data: bytes | str) -> bool:
+    """Whether a large document has so many parts that reading it would hold up everything else."""
+    comma, parts = (b"," if isinstance(data, bytes) else ","), 0
+    for start in range(0, len(data), _LARGE):
+        parts += data.count(comma, start, start + _LARGE)  # pyright: ignore[reportArgumentType]  # the comma is of the kind of the data
+        if parts > _MAX_PARTS:
+            return True
+    return False
 
 
 def parse_object(data: bytes | str) -> JsonObject | None:

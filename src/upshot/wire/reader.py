@@ -204,6 +204,11 @@ class StreamReader:
         self._body: list[bytes] = []
         self._response: ModelResponse | None = None
 
+    @property
+    def in_events(self) -> bool:
+        """Whether the reply comes in events, so far as its first bytes have told."""
+        return self._events is not None
+
     def feed(self, data: bytes) -> list[StreamEvent]:
         """Take the next bytes.
 
@@ -218,6 +223,8 @@ class StreamReader:
             self._body.append(data)
             data = b"".join(self._body)
             if not self._sniff(data):
+                # What is blank is not joined again for each piece.
+                self._body = [data.lstrip(_BLANK)]
                 return []
             self._body.clear()
         if self._events is not None:
