@@ -9,7 +9,7 @@ from functools import cache
 from itertools import repeat
 from operator import attrgetter, contains
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, cast, get_args, get_type_hints
 
 import msgspec
 
@@ -23,6 +23,7 @@ __all__ = [
     "JsonObject",
     "KeywordMeta",
     "Local",
+    "Moment",
     "Root",
     "RunEvent",
     "SCHEMA_VERSION",
@@ -122,6 +123,8 @@ else:
     # msgspec resolves annotations at run time and knows no recursive alias.
     Json = Any
 JsonObject: TypeAlias = dict[str, Json]
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+"""A moment with its time zone; structs keep it in UTC."""
 
 D = TypeVar("D")
 
@@ -338,7 +341,7 @@ class RunEvent(Root, frozen=True, kw_only=True):
 
     run_id: str = ""
     attempt: int = 0
-    time: datetime | None = None
+    time: Moment | None = None
     seq: int = 0
     part: int = 0
 
