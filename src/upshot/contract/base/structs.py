@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, cast, get_
 
 import msgspec
 
+from upshot.contract.base.checks import did_you_mean
 from upshot.errors import Misuse
 
 __all__ = [
@@ -105,12 +106,9 @@ def _first(kind: type[msgspec.Struct]) -> str:
 
 
 def _no_field(kind: type, name: str, names: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
     names = tuple(names)
-    near = get_close_matches(name, names, n=1)
-    hint = f": did you mean {near[0]!r}?" if near else f"; it has {', '.join(names)}"
-    return f"{kind.__name__} has no field {name!r}{hint}"
+    hint = did_you_mean(name, names, f"it has {', '.join(names)}")
+    return f"{kind.__name__} has no field {name!r}: {hint}"
 
 
 SCHEMA_VERSION = 1

@@ -18,7 +18,7 @@ from upshot.engines.machine.document import (
     Piece,
     Scalar,
     Table,
-    nearest,
+    expected,
 )
 from upshot.engines.machine.expressions import Expression, Fields, Formula
 from upshot.engines.machine.machine import Each, Machine, Retrying, State, Task, Transition
@@ -96,7 +96,7 @@ def _settings(piece: Piece, reader: TableReader) -> ModelSettings | None:
     given = JsonObject()
     for name, item in table.items.items():
         if name not in known:
-            wanted = nearest(name, known, "a setting of models")
+            wanted = expected(name, known, "a setting of models")
             reader.tell(table.marks[name], f"the key {name!r}", wanted, kind="unknown_key")
         elif problem := _misfit(name, plain(item)):
             reader.tell(item.mark, shown(item), f"the setting {name!r}: {problem}", kind="type")
@@ -182,7 +182,7 @@ def _check_targets(
             ways.append((to, marks.get(code or "default", routes.mark)))
     for to, mark in ways:
         if to and to not in states:
-            wanted = nearest(to, states, "the name of a state")
+            wanted = expected(to, states, "the name of a state")
             reader.tell(mark, f"the state {to!r}", wanted, kind="unknown_state")
 
 
@@ -292,7 +292,7 @@ class _Reader(TableReader):
         tasks = (task for state in states.values() for task in state.tasks)
         for task in tasks if known else ():
             if task.kind == "agent" and task.name and task.name not in known:
-                wanted = nearest(task.name, known, "an agent of the machine, or one that is given")
+                wanted = expected(task.name, known, "an agent of the machine, or one that is given")
                 found = f"the agent {task.name!r}"
                 self.warn(task.mark, found, wanted, kind="unknown_agent")
 

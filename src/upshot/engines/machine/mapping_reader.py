@@ -14,7 +14,7 @@ from upshot.engines.machine.document import (
     Piece,
     Scalar,
     Table,
-    nearest,
+    expected,
 )
 from upshot.engines.machine.expressions import (
     BadExpression,
@@ -58,7 +58,7 @@ class TableReader:
         keys = FORMS[form]
         for name, mark in table.marks.items():
             if name not in keys:
-                self.tell(mark, f"the key {name!r}", nearest(name, keys, "a key of " + what),
+                self.tell(mark, f"the key {name!r}", expected(name, keys, "a key of " + what),
                           kind="unknown_key")  # fmt: skip
         for name, key in keys.items():
             if key.required and name not in table.items:
