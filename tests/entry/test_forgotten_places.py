@@ -72,9 +72,10 @@ class Watched(dict[str, Any]):
         return super().__iter__()
 
 
-async def test_no_option_is_taken_and_then_lost() -> None:
+async def test_no_option_is_taken_and_then_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     # Both run and resume plan by this function; one that it does not read does nothing.
-    options: Any = Watched(model=ScriptedModel([]))
+    monkeypatch.setenv("OPENAI_API_KEY", "any")
+    options: Any = Watched(model="openai:gpt-5")
     await plan_run(Agent("a"), upshot.Request("?"), options, MemoryJournal(), child=run_child)
     assert set(NAMES) - options.read - OWN == set()
 
