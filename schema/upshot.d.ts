@@ -1,25 +1,5 @@
 // upshot contract, schema version 1; made by: upshot schema --typescript
 
-/** Any JSON value. */
-export type Json = null | boolean | number | string | Json[] | JsonObject;
-
-/** Any JSON object. */
-export interface JsonObject {
-  [key: string]: Json;
-}
-
-/** A moment: RFC 3339 in UTC, such as "2026-03-01T12:00:00Z". */
-export type Moment = string;
-
-/** A day: RFC 3339, such as "2026-03-01". */
-export type Day = string;
-
-/** Bytes as base64. */
-export type Base64 = string;
-
-/** An amount in the currency that stands beside it, else in US dollars. */
-export type Money = number;
-
 /**
  * A kind that is not declared here: any string at run time, never "?". It is an enum so
  * that a switch over `kind` leaves `Unknown` for its default branch.
@@ -333,7 +313,7 @@ export interface Answer {
   by?: string;
 }
 
-/** What people answer. */
+/** What the user answers. */
 export type AnyAnswer =
   | Approve
   | Deny
@@ -678,6 +658,9 @@ export interface Audio {
   transcript?: string;
 }
 
+/** Bytes as base64. */
+export type Base64 = string;
+
 /** Messages were appended or variables set. */
 export interface BoardChanged {
   kind: "board_changed";
@@ -985,6 +968,9 @@ export interface Data {
   media_type?: string;
 }
 
+/** A day: RFC 3339, such as "2026-03-01". */
+export type Day = string;
+
 /** A decider said its word. */
 export interface Decided {
   kind: "decided";
@@ -1032,19 +1018,19 @@ export interface Decided {
 
 /** Which gate refused a tool call. Open. */
 export type DeniedReason =
-  | "duplicate"
   | "blocked"
-  | "pre_hook"
-  | "validation"
-  | "deadline"
-  | "write_denied"
-  | "cancelled"
   | "budget"
-  | "unknown_tool"
-  | "policy"
-  | "rate_limited"
+  | "cancelled"
   | "circuit_open"
+  | "deadline"
+  | "duplicate"
+  | "policy"
+  | "pre_hook"
+  | "rate_limited"
   | "superseded"
+  | "unknown_tool"
+  | "validation"
+  | "write_denied"
   | (string & {});
 
 /** Do not run the call; final for the same tool and arguments. */
@@ -1083,40 +1069,40 @@ export interface Edit {
 
 /** What a tool may do (read, write, destructive) or did (none, applied, unknown). Closed. */
 export type Effect =
-  | "read"
-  | "write"
+  | "applied"
   | "destructive"
   | "none"
-  | "applied"
-  | "unknown";
+  | "read"
+  | "unknown"
+  | "write";
 
 /** What went wrong. The first eight are the contract's, the rest upshot's own. Open. */
 export type ErrorCode =
-  | "rate_limit"
-  | "timeout"
-  | "server_error"
-  | "invalid_request"
   | "auth_error"
+  | "budget_exceeded"
+  | "canceled"
+  | "conflict"
   | "content_filter"
   | "context_length"
-  | "model_unavailable"
-  | "invalid_output"
-  | "budget_exceeded"
-  | "max_turns"
-  | "no_progress"
   | "dead_end"
-  | "interrupted"
-  | "canceled"
-  | "input_required"
   | "hook_failed"
+  | "input_required"
   | "internal"
-  | "not_found"
-  | "conflict"
-  | "policy_denied"
+  | "interrupted"
+  | "invalid_output"
+  | "invalid_request"
+  | "max_turns"
+  | "model_unavailable"
+  | "no_progress"
   | "not_available"
+  | "not_found"
+  | "policy_denied"
+  | "rate_limit"
+  | "server_error"
+  | "timeout"
   | (string & {});
 
-/** Everything that a run's log and its watchers get. */
+/** Everything that a run's log and its subscribers get. */
 export type Event =
   | RunStarted
   | RunResumed
@@ -1250,12 +1236,12 @@ export interface FinalizeDecision {
 
 /** Why a model stopped. Closed; the provider's own word is kept beside it. */
 export type FinishReason =
-  | "stop"
-  | "length"
-  | "tool_use"
-  | "error"
+  | "aborted"
   | "content_filter"
-  | "aborted";
+  | "error"
+  | "length"
+  | "stop"
+  | "tool_use";
 
 /** What one gate said of a call. */
 export interface GateVerdict {
@@ -1374,13 +1360,21 @@ export interface Interrupt {
 
 /** Why a run was interrupted. Open; "" where nobody said. */
 export type InterruptCause =
+  | ""
+  | "custom"
+  | "deadline"
+  | "host_shutdown"
   | "user_cancel"
   | "user_input"
-  | "host_shutdown"
-  | "deadline"
-  | "custom"
-  | ""
   | (string & {});
+
+/** Any JSON value. */
+export type Json = null | boolean | number | string | Json[] | JsonObject;
+
+/** Any JSON object. */
+export interface JsonObject {
+  [key: string]: Json;
+}
 
 /** A slow watcher missed deltas; durable events are never left out. */
 export interface Lagged {
@@ -1703,17 +1697,23 @@ export interface ModelStarted {
   step?: string;
 }
 
+/** A moment: RFC 3339 in UTC, such as "2026-03-01T12:00:00Z". */
+export type Moment = string;
+
+/** An amount in the currency that stands beside it, else in US dollars. */
+export type Money = number;
+
 /** Where an error or a warning arose. Open. */
 export type Origin =
-  | "model"
-  | "tool"
+  | "caller"
   | "decider"
   | "engine"
-  | "limit"
   | "host"
-  | "caller"
-  | "observer"
   | "journal"
+  | "limit"
+  | "model"
+  | "observer"
+  | "tool"
   | (string & {});
 
 /** A part of a message or an artifact. */
@@ -2053,7 +2053,7 @@ export interface ReasoningDelta {
 export interface Request {
   kind: "request";
   /** The message; a string becomes one of role user. */
-  message: Message | string;
+  message: string | Message;
   /** The version of the form it was written in; always written. */
   schema_version: number;
   /**
@@ -2097,10 +2097,10 @@ export interface RequestConfig {
 
 /** What a rate-limit window counts. Open. */
 export type Resource =
-  | "requests"
-  | "tokens"
   | "input_tokens"
   | "output_tokens"
+  | "requests"
+  | "tokens"
   | (string & {});
 
 /** How often and how patiently a failed model call is tried again. */
@@ -2124,10 +2124,10 @@ export interface Retry {
 
 /** Who speaks in a message. Closed. */
 export type Role =
-  | "system"
-  | "user"
   | "assistant"
-  | "tool";
+  | "system"
+  | "tool"
+  | "user";
 
 /** The identity of a run; the first argument of every hook. */
 export interface RunInfo {
@@ -2504,12 +2504,12 @@ export type Standalone =
 
 /** How a run ended, or that it waits. Closed. */
 export type Status =
-  | "completed"
-  | "interrupted"
-  | "canceled"
-  | "failed"
   | "aborted"
-  | "input_required";
+  | "canceled"
+  | "completed"
+  | "failed"
+  | "input_required"
+  | "interrupted";
 
 /** A step ended. */
 export interface StepSettled {

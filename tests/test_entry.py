@@ -65,37 +65,40 @@ async def test_a_typo_is_told_before_the_journal_is_made(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"budget": 5}, "budget is an int: give a Budget"),
-        ({"settings": {"temperature": 1}}, "settings is a dict"),
-        ({"retry": 3}, "retry is an int"),
+        ({"budget": 5}, "budget must be a Budget, got 5"),
+        ({"settings": {"temperature": 1}}, "settings must be ModelSettings, got dict"),
+        ({"retry": 3}, "retry must be a Retry, got 3"),
         ({"engine": "loop"}, "give LoopEngine"),
-        ({"engine": Do}, "engine is the class Do: make one"),
-        ({"clock": 3}, "no monotonic"),
-        ({"observers": Witness()}, "observers is a Witness: give a list"),
-        ({"artifacts": "drafts"}, "artifacts is a str: give a list"),
-        ({"secrets": "hunter2"}, "secrets is a str: give a list"),
-        ({"prepare": 1}, "prepare is an int: give a function"),
-        ({"max_attempts": 0}, "max_attempts is 0"),
-        ({"observers": [3]}, "observers hold an int, which has none of on_run_start"),
-        ({"observers": [Witness]}, "observers hold the class Witness: make one: Witness"),
-        ({"deciders": [Decider]}, "deciders hold the class Decider: make one: Decider"),
-        ({"host": 3}, "host is an int: give an object with some of Host's methods"),
-        ({"host": {"ask_user": print}}, "host is a dict: give an object"),
-        ({"host": Witness}, "host is the class Witness: make one: Witness"),
-        ({"deciders": [object()]}, "deciders hold an object, which has none of before_model"),
-        ({"committers": [3]}, "committers hold an int: give functions"),
-        ({"artifacts": [3]}, "artifacts hold an int: give strings"),
-        ({"secrets": [3]}, "secrets hold an int: give strings"),
-        ({"artifact_store": 3}, "artifact_store is an int, which has no put"),
+        ({"engine": Do}, "engine must be an Engine.*got the class Do"),
+        ({"clock": 3}, "clock must be a clock, which has monotonic"),
+        ({"observers": Witness()}, "observers must be a list of observers, got Witness"),
+        ({"artifacts": "drafts"}, "artifacts must be a list of strings, got str"),
+        ({"secrets": "hunter2"}, "secrets must be a list of strings, got str"),
+        ({"prepare": 1}, "prepare must be a function, got 1"),
+        ({"max_attempts": 0}, "max_attempts must be a whole number of at least 1, got 0"),
+        ({"observers": [3]}, "observers must be objects with one of on_run_start.*, got 3"),
+        ({"observers": [Witness]}, "observers must be objects.*, got the class Witness"),
+        ({"deciders": [Decider]}, "deciders must be objects.*, got the class Decider"),
+        ({"host": 3}, "host must be an object with some of Host's methods, got 3"),
+        ({"host": {"ask_user": print}}, "host must be an object.*, got dict"),
+        ({"host": Witness}, "host must be an object.*, got the class Witness"),
+        (
+            {"deciders": [object()]},
+            "deciders must be objects with one of before_.* got object",
+        ),
+        ({"committers": [3]}, "committers must be a list of functions, got 3 in it"),
+        ({"artifacts": [3]}, "artifacts must be a list of strings, got 3 in it"),
+        ({"secrets": [3]}, "secrets must be a list of strings, got 3 in it"),
+        ({"artifact_store": 3}, "artifact_store must be an artifact store, which has put"),
         ({"attributes": {"x": object()}}, "attributes"),
-        ({"history": "all"}, "history is 'all'"),
-        ({"history": [1]}, "history holds an int: give messages, such as Message"),
+        ({"history": "all"}, "history must be .*, got 'all'"),
+        ({"history": [1]}, "history must be .*, got 1 in it"),
         ({"history": "context"}, "needs a journal"),
-        ({"history": 3}, "history is an int: give messages"),
-        ({"model": 3}, "model is of type int"),
-        ({"model": ScriptedModel}, "model is the class ScriptedModel: make one: ScriptedModel"),
+        ({"history": 3}, "history must be messages, an AgentResult or 'context', got 3"),
+        ({"model": 3}, "model must be 'provider:name' or a Model, got 3"),
+        ({"model": ScriptedModel}, "model must be .*, got the class ScriptedModel"),
         ({"journal": 3}, "a journal is a path"),
-        ({"resume_from": 3}, "resume_from is an int: give a Checkpoint"),
+        ({"resume_from": 3}, "resume_from must be a Checkpoint, got 3"),
     ],
 )
 async def test_an_option_of_another_kind_is_misuse(options: dict[str, Any], said: str) -> None:
@@ -112,7 +115,7 @@ async def test_none_is_an_option_that_is_not_given(name: str) -> None:
 
 @pytest.mark.parametrize("request_", [None, 3, b"bytes"])
 async def test_a_request_of_another_kind_is_misuse(request_: Any) -> None:
-    with pytest.raises(Misuse, match="a request is a string"):
+    with pytest.raises(Misuse, match="request must be a string"):
         await run(hello(), request_)
 
 
@@ -125,7 +128,7 @@ async def test_lone_surrogates_of_a_request_are_replaced(asked: Any, tmp_path: P
 
 @pytest.mark.parametrize("field", ["run_id", "task_id", "context_id"])
 async def test_an_id_that_is_no_text_is_misuse(field: str) -> None:
-    with pytest.raises(Misuse, match=f"{field} is .*lone surrogates"):
+    with pytest.raises(Misuse, match=f"{field} must be .*lone surrogates"):
         await run(hello(), Request("?", **{field: "a\udc00"}))  # type: ignore[arg-type]
 
 

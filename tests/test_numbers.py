@@ -139,11 +139,14 @@ def test_a_price_has_the_two_rates_that_every_call_needs() -> None:
 def test_the_message_says_what_to_give() -> None:
     with pytest.raises(Misuse) as caught:
         asked(max_attempts=True)
-    assert str(caught.value) == "max_attempts is True: give at least 1, a whole number"
+    assert str(caught.value) == "max_attempts must be a whole number of at least 1, got True"
     with pytest.raises(Misuse) as caught:
         Node(step, backoff_s=10**9999)
-    said = "Node.backoff_s is a number of too many digits: give seconds, 0 or more"
+    said = "Node.backoff_s must be a number of seconds at least 0, got a number of too many digits"
     assert str(caught.value) == said
     with pytest.raises(Misuse) as caught:
         Timeouts(read_s=0)
-    assert str(caught.value) == "read_s is 0: give seconds above 0, or None for no limit"
+    assert (
+        str(caught.value)
+        == "read_s must be a number of seconds above 0, or None for no limit, got 0"
+    )

@@ -42,21 +42,21 @@ def refund(order_id: str) -> None: ...
 
 @pytest.mark.parametrize("id", ["", None, 5])
 def test_an_agent_needs_an_id(id: Any) -> None:
-    with pytest.raises(Misuse, match="an agent needs an id"):
+    with pytest.raises(Misuse, match="the id of an agent must be"):
         Agent(id)
 
 
 @pytest.mark.parametrize("field", ["tools", "handoffs", "observers", "deciders"])
 def test_a_string_is_no_list(field: str) -> None:
     items: dict[str, Any] = {field: "look"}
-    with pytest.raises(Misuse, match=rf"{field}=\['look'\]"):
+    with pytest.raises(Misuse, match=f"{field} of agent 'support' must be a list, .* got str"):
         Agent("support", **items)
 
 
 @pytest.mark.parametrize("field", ["tools", "handoffs", "observers", "deciders"])
 def test_one_item_is_no_list(field: str) -> None:
     items: dict[str, Any] = {field: Look()}
-    with pytest.raises(Misuse, match=f"{field} of agent 'support' is one look: give a list"):
+    with pytest.raises(Misuse, match=f"{field} of agent 'support' must be a list, .* got Look"):
         Agent("support", **items)
 
 
@@ -131,7 +131,7 @@ def test_a_field_of_another_type_is_named_with_what_to_give(
     field: str, value: Any, hint: str
 ) -> None:
     fields = {field: value}
-    with pytest.raises(Misuse, match=rf"^{field} of agent 'a' is .*: give .*{hint}"):
+    with pytest.raises(Misuse, match=rf"^{field} of agent 'a' must be .*{hint}"):
         Agent("a", **fields)
 
 
@@ -184,11 +184,11 @@ def test_no_tools_and_an_empty_list_are_not_the_same() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"id": " "}, "an agent needs an id"),
-        ({"id": "a", "output_type": 5}, "output_type of agent 'a' is 5"),
-        ({"id": "a", "output_type": "int"}, "output_type of agent 'a' is 'int'"),
-        ({"id": "a", "engine": Loop}, "engine of agent 'a' is"),
-        ({"id": "a", "model": Named}, "model of agent 'a' is"),
+        ({"id": " "}, "the id of an agent must be"),
+        ({"id": "a", "output_type": 5}, "output_type of agent 'a' must be"),
+        ({"id": "a", "output_type": "int"}, "output_type of agent 'a' must be"),
+        ({"id": "a", "engine": Loop}, "engine of agent 'a' must be"),
+        ({"id": "a", "model": Named}, "model of agent 'a' must be"),
         ({"id": "a", "modle": "x:y"}, "Agent has no field 'modle': did you mean 'model'?"),
         ({}, "Agent: missing a required argument: 'id'"),
     ],

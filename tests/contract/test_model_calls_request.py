@@ -79,7 +79,7 @@ def test_what_is_no_message_is_refused_where_the_request_is_made(asked: Any):
 
 
 def test_what_stands_among_messages_and_is_none_is_named() -> None:
-    with pytest.raises(Misuse, match="messages hold an int: give Message"):
+    with pytest.raises(Misuse, match="messages hold int: give Message"):
         ModelRequest([Message("user", "hi"), 3])  # type: ignore[list-item]
 
 

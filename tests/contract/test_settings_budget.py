@@ -56,7 +56,7 @@ def test_what_to_do_without_a_price_is_one_of_two_words() -> None:
     ("fields", "said"),
     [
         ({"max_turn": 1}, "Budget has no field 'max_turn': did you mean 'max_turns'?"),
-        ({"zzz": 1}, "Budget has no field 'zzz'; it has deadline_s"),
+        ({"zzz": 1}, "Budget has no field 'zzz': it has deadline_s"),
         ({"max_turns": "5"}, "max_turns"),
         ({"max_turns": 1.5}, "max_turns"),
         ({"max_tool_calls": True}, "max_tool_calls"),

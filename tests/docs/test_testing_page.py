@@ -11,12 +11,14 @@ from tests.docs.test_pages import ROOT, blocks_of
 
 
 def test_the_tests_of_the_page_pass(tmp_path: Path) -> None:
-    code = "\n\n".join(blocks_of(ROOT / "docs" / "testing.md"))
+    page = ROOT / "docs" / "testing.md"
+    code = "\n\n".join(blocks_of(page))
     (tmp_path / "test_page.py").write_text(code)
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["upshot.testing.plugin"]\n')
-    options = ("asyncio_mode=auto", "asyncio_default_fixture_loop_scope=function")
-    set_up = [word for option in options for word in ("-o", option)]
-    program = [sys.executable, "-m", "pytest", "-q", "-W", "error", *set_up, "."]
+    # What the page says is all that a project needs to begin with.
+    (settings,) = re.findall(r"```toml\n(.*?)```", page.read_text(), re.DOTALL)
+    (tmp_path / "pyproject.toml").write_text(settings)
+    program = [sys.executable, "-m", "pytest", "-q", "-W", "error", "."]
     done = subprocess.run(
         program, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
     )

@@ -76,7 +76,7 @@ async def test_resuming_an_unknown_run_names_the_nearest() -> None:
     ("answers", "said"),
     [
         (Approve("w"), r"answers is one Approve: give a list"),
-        (["yes"], "answers hold a str: give Approve"),
+        (["yes"], "answers must be Approve, Deny, Edit or Answer, got str"),
         ([Approve("v")], "nobody waits for an answer to 'v': the run waits for w"),
     ],
 )

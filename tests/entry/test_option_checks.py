@@ -48,7 +48,9 @@ async def test_a_result_in_place_of_the_runs_id_is_told(
     tmp_path: Path, door: Callable[..., Any]
 ) -> None:
     result = AgentResult[str](run_id="r1")
-    with pytest.raises(Misuse, match="is an AgentResult: give its run_id"):
+    with pytest.raises(
+        Misuse, match=r"must be the id of a run, .* got AgentResult: give its run_id"
+    ):
         await door(result, hello(), journal=tmp_path / "runs.db")
 
 
@@ -86,7 +88,7 @@ async def test_the_list_of_options_has_what_resume_takes_and_nothing_internal(
 
 async def test_an_option_of_another_kind_is_named_as_it_is_said() -> None:
     budget: Any = Usage()
-    with pytest.raises(Misuse, match="budget is a Usage: give a Budget"):
+    with pytest.raises(Misuse, match="budget must be a Budget, got Usage"):
         await run(hello(), "?", budget=budget)
 
 
@@ -122,5 +124,5 @@ async def test_hooks_that_can_be_read_only_once_hold_for_every_agent_on_the_way(
 
 
 async def test_what_can_be_read_only_once_is_looked_at_too() -> None:
-    with pytest.raises(Misuse, match="committers hold an int: give functions"):
+    with pytest.raises(Misuse, match="committers must be a list of functions, got 1 in it"):
         await run(hello(), "Go.", committers=iter([1]))  # type: ignore[list-item]

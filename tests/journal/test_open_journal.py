@@ -117,7 +117,7 @@ def test_every_event_loop_has_a_journal_of_its_own(tmp_path: Path):
         ("", "a path"),
         (":memory:", 'a journal in memory is "memory:"'),
         (b"runs.db", "not bytes"),
-        (7, "not an int"),
+        (7, "not int"),
         ("a\0b", "null"),
     ],
     ids=repr,

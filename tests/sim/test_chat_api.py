@@ -124,11 +124,11 @@ async def test_a_finish_reason_is_told_in_the_apis_word(client, word, told):
 
 
 async def test_results_are_quoted_by_tool_name(client):
-    script = ["one", "two {{ results.count.total }} of {{ results[0].files | count }}"]
+    script = ["one", "two {{ results.count.total }} of {{ results[0].files[1] }}"]
     turn = chat_turn(("list", {"files": ["a", "b"]}), ("count", {"total": 7}))
     async with Simulator(script) as sim:
         heard = await client.chat(sim, [USER, *turn])
-    assert heard.body["choices"][0]["message"]["content"] == "two 7 of 2"
+    assert heard.body["choices"][0]["message"]["content"] == "two 7 of b"
 
 
 async def test_a_result_in_parts_and_a_question_are_quoted(client):

@@ -114,12 +114,12 @@ async def test_a_path_that_leads_nowhere_is_a_clear_refusal(client, turn):
 
 
 async def test_arguments_take_whole_values_from_results(client):
-    arguments = {"files": "{{ results.list.files | first(2) }}", "note": "n={{ results.list.n }}"}
+    arguments = {"files": "{{ results.list.files }}", "note": "n={{ results.list.n }}"}
     script = ["one", {"tool_calls": [{"name": "read", "arguments": arguments}]}]
     async with Simulator(script) as sim:
         turn = messages_turn(("list", {"files": ["a", "b", "c"], "n": 3}))
         heard = await client.messages(sim, [USER, *turn])
-    assert heard.body["content"][0]["input"] == {"files": ["a", "b"], "note": "n=3"}
+    assert heard.body["content"][0]["input"] == {"files": ["a", "b", "c"], "note": "n=3"}
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def test_yaml_without_a_reader_says_what_to_install(tmp_path, monkeypatch):
 
 
 def test_a_script_that_is_none_is_misuse():
-    with pytest.raises(Misuse, match=r"a script is a list of replies, .* not an int"):
+    with pytest.raises(Misuse, match=r"a script is a list of replies, .* not int"):
         Simulator(3)  # type: ignore[arg-type]
 
 

@@ -453,7 +453,7 @@ WISH = "test_a_wish_to_stop_ends_it"
     ("broken", "check", "words"),
     [
         (Unwritable, "test_it_answers", "it ended as failed, internal"),
-        (NoMethod, "test_it_answers", "its execute is no method"),
+        (NoMethod, "test_it_answers", "it has no method execute"),
         (Secretive, "test_it_tells_what_it_used", "15 tokens were used and 0 are in the result"),
         (Meddler, "test_a_run_ends_once_whatever_happens", "the log has 0 ends"),
         (
@@ -470,7 +470,7 @@ WISH = "test_a_wish_to_stop_ends_it"
         (Hasty, WISH, "came when its first step had begun; it began the step write all"),
         (Late, WISH, "it asked the model again before it looked"),
         (Restless, WISH, "it began the step step 1 all the same, and it ended as canceled"),
-        (Idle, WISH, "it did not come to an end within 0.2 s"),
+        (Idle, WISH, "it did not end within 0.2 s"),
         (Polite, WISH, "it was told of the wish to stop, and it ended as completed"),
         (Capricious, WISH, "and it was interrupted with"),
         (Deaf, "test_what_ends_a_run_passes_through", "Interrupted was raised, and it ended as"),
@@ -508,7 +508,7 @@ def test_a_second_call_beside_the_log_is_seen() -> None:
             return Roundabout(self.model)
 
     with pytest.raises(AssertionError, match="it began a model call all the same"):
-        Suite().test_a_wish_to_stop_ends_it()
+        asyncio.run(Suite().test_a_wish_to_stop_ends_it())
 
 
 def test_an_engine_may_have_an_answer_when_the_model_is_down() -> None:

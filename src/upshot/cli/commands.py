@@ -7,7 +7,6 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import redirect_stdout
-from difflib import get_close_matches
 from typing import Any, Literal
 
 import click
@@ -22,6 +21,7 @@ from upshot.cli.lookup import DEFAULT_JOURNAL, check_run_id, read_inputs, standa
 from upshot.cli.pruning import prune_runs, salvage_journal
 from upshot.cli.running import Shown, resume_agent, run_agent
 from upshot.cli.terminal import EXIT_CODES, MISUSE, Terminal
+from upshot.contract.base.checks import nearest
 from upshot.contract.base.enums import Status
 from upshot.contract.codec import encode
 from upshot.contract.model_calls import Request
@@ -63,7 +63,7 @@ class Group(click.Group):
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:
             names = self.list_commands(ctx)
-            near = " or ".join(get_close_matches(name, names))
+            near = " or ".join(nearest(name, names, count=3))
             hint = f"did you mean {near}?" if near else f"there are {', '.join(names)}"
             raise click.UsageError(f"there is no command {name!r}: {hint}", ctx)
         return super().resolve_command(ctx, args)

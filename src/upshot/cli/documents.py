@@ -26,8 +26,7 @@ from upshot.contract.agent import Agent
 from upshot.contract.base.checks import kind_of
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.forms.execution_form import execution_result_schema
-from upshot.contract.schema.json_schema import contract_schema
-from upshot.contract.schema.typescript import contract_typescript
+from upshot.contract.schema import contract_schema, contract_typescript
 from upshot.engines.graph.graph import Graph
 from upshot.engines.graph.graph_engine import GraphEngine
 from upshot.engines.machine.document import MAX_BYTES, MachineFault, Mark, plain, read_yaml

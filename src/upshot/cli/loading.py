@@ -10,7 +10,6 @@ import re
 import sys
 import traceback
 from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias, cast
@@ -19,7 +18,7 @@ import msgspec
 
 from upshot.contract.agent import Agent
 from upshot.contract.agent_spec import AgentSpec
-from upshot.contract.base.checks import kind_of
+from upshot.contract.base.checks import did_you_mean, kind_of
 from upshot.engines.machine.document import BrokenMachine
 from upshot.engines.machine.loader import load_machine
 from upshot.engines.machine.machine_engine import MachineEngine
@@ -71,8 +70,7 @@ def read_agent_file(path: Path) -> AgentSpec:
     known = (*AgentSpec.__struct_fields__, "kind")
     for name in fields:
         if name not in known:
-            near = get_close_matches(str(name), known, 1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            hint = did_you_mean(str(name), known, f"there are {', '.join(known)}")
             raise Misuse(f"{path.name}: an agent has no field {name!r}: {hint}")
     if not fields.get("id"):
         raise Misuse(f"{path.name}: the agent needs an id")
@@ -261,8 +259,8 @@ def check_path(path: Path) -> None:
         raise Misuse(f"{shown(path)} is a folder: give a file in it, such as agent.py:agent")
     folder = path.parent
     beside = [p.name for p in folder.iterdir()] if folder.is_dir() else []
-    near = get_close_matches(path.name, beside, 1)
-    raise Misuse(f"there is no file {shown(path)}" + (f": did you mean {near[0]}?" if near else ""))
+    hint = did_you_mean(path.name, beside)
+    raise Misuse(f"there is no file {shown(path)}{hint and ': ' + hint}")
 
 
 def _choose(module: ModuleType, target: Target) -> AnyAgent:

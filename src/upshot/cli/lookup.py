@@ -8,13 +8,13 @@ import shlex
 import sys
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
 from pathlib import Path
 
 import click
 import msgspec
 
 from upshot.cli.activity import Activity
+from upshot.contract.base.checks import nearest
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.protocols import Journal, RunSummary
 from upshot.errors import Misuse
@@ -134,7 +134,7 @@ async def find_run(journal: Journal, wanted: str) -> str:
     ids = [run.run_id for run in await journal.runs(limit=_MAX_NAMED)]
     if not ids:
         raise Misuse("the journal has no runs yet")
-    near = get_close_matches(wanted, ids, 3, cutoff=0.5)
+    near = nearest(wanted, ids, count=3, cutoff=0.5)
     hint = f"did you mean {_some(near)}?" if near else f"there are {_some(ids)}"
     raise Misuse(f"the journal has no run {wanted!r}: {hint}")
 

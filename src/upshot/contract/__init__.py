@@ -144,8 +144,7 @@ if TYPE_CHECKING:
         FinalizeDecision,
         Interrupt,
     )
-    from upshot.contract.schema.json_schema import contract_schema
-    from upshot.contract.schema.typescript import contract_typescript
+    from upshot.contract.schema import contract_schema, contract_typescript
     from upshot.contract.settings import Budget, ModelSettings, Policy, ReasoningEffort, Retry
     from upshot.contract.tool_calls import (
         TOOL_MESSAGE_MAX_CHARS,
@@ -375,8 +374,7 @@ _HOMES = {
     ),
     "result": "AgentResult AttemptLine OUTPUT_VAR",
     "run_control": "BoardSnapshot Checkpoint FinalizeDecision Interrupt SPEC_VERSION",
-    "schema.json_schema": "contract_schema",
-    "schema.typescript": "contract_typescript",
+    "schema": "contract_schema contract_typescript",
     "settings": "Budget ModelSettings Policy ReasoningEffort Retry",
     "tool_calls": (
         "ApprovalRecord Coercion GateVerdict TOOL_MESSAGE_MAX_CHARS ToolArtifactReference "

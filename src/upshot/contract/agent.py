@@ -7,6 +7,13 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
 
 from upshot.contract.agent_spec import AgentCard, AgentSpec, Handoff, handoff_tool_name
+from upshot.contract.base.checks import (
+    ANYTHING,
+    Allowed,
+    check_argument,
+    check_arguments,
+    engine_hint,
+)
 from upshot.contract.base.structs import ArgumentsMeta, JsonObject
 from upshot.contract.settings import Budget, ModelSettings, Retry
 from upshot.errors import Misuse
@@ -30,16 +37,32 @@ else:
 
     T = TypeVar("T")
 
-# What a field takes: types, or anything with this method; and that in words.
-_WANTED: dict[str, tuple[tuple[type, ...], str, str]] = {
-    "model": ((str,), "call", "'provider:name' or a Model"),
-    "name": ((str,), "", "a string"),
-    "instructions": ((str,), "__call__", "a string, or a function of the run"),
-    "engine": ((), "execute", "an Engine, which has execute(run, host, board)"),
-    "card": ((AgentCard,), "", "an AgentCard"),
-    "budget": ((Budget,), "", "a Budget"),
-    "settings": ((ModelSettings,), "", "ModelSettings(...)"),
-    "retry": ((Retry,), "", "a Retry"),
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+_LIST = ("tools", "handoffs", "observers", "deciders")
+# Types come in many forms, plain values in few.
+_NO_TYPES = (str, bytes, int, float, list, tuple, set)
+_ALLOWED = {
+    "id": Allowed("a text that is not empty, such as Agent('support')", fits=_is_id),
+    "model": Allowed("'provider:name' or a Model", (str,), methods=("call",)),
+    "name": Allowed("a string", (str,)),
+    "instructions": Allowed("a string, or a function of the run", (str,), methods=("__call__",)),
+    **{name: Allowed(f"a list, {name}=[...]", items=ANYTHING) for name in _LIST},
+    "output_type": Allowed(
+        "a type, a JSON Schema, or None for text",
+        (object,),
+        but=_NO_TYPES,
+    ),
+    "engine": Allowed(
+        "an Engine, which has execute(run, host, board)", methods=("execute",), hint=engine_hint
+    ),
+    "card": Allowed("an AgentCard", (AgentCard,)),
+    "budget": Allowed("a Budget", (Budget,)),
+    "settings": Allowed("ModelSettings(...)", (ModelSettings,)),
+    "retry": Allowed("a Retry", (Retry,)),
 }
 
 Instructions: TypeAlias = "str | Callable[[Run], str | Awaitable[str]]"
@@ -90,20 +113,13 @@ class Agent(Generic[T], metaclass=ArgumentsMeta):
     retry: Retry | None = Retry()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.id, str) or not self.id.strip():  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
-            raise Misuse("an agent needs an id: give a non-empty string, such as Agent('support')")
-        for name in ("tools", "handoffs", "observers", "deciders"):
-            items: object = getattr(self, name)
-            if isinstance(items, str):
-                raise Misuse(
-                    f"{name} of agent {self.id!r} is a string: give a list: {name}=[{items!r}]"
-                )
-            if items is not None and not isinstance(items, Iterable):
-                raise Misuse(f"{name} of agent {self.id!r} is one {_name_of(items)}: give a list")
+        fields = cast("dict[str, object]", vars(self))
+        check_argument("the id of an agent", self.id, _ALLOWED["id"])
+        check_arguments(fields, _ALLOWED, f" of agent {self.id!r}")
+        for name in _LIST:
+            items = fields[name]
             if items is not None and not isinstance(items, tuple):
                 object.__setattr__(self, name, tuple(cast("Iterable[object]", items)))
-        _check_fields(self)
-        _check_output_type(self)
         _check_handoffs(self)
 
     def __repr__(self) -> str:
@@ -166,35 +182,6 @@ def _to_handoff(item: Handoff | Agent[Any] | str) -> Handoff:
     if not isinstance(item, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
         raise Misuse(f"{item!r} is no hand-off: give a Handoff, an Agent or an agent's id")
     return Handoff(item.id, item.card.description if item.card else "")
-
-
-def _check_fields(agent: Agent[Any]) -> None:
-    fields = cast("dict[str, object]", vars(agent))
-    for name, (types, method, words) in _WANTED.items():
-        value = fields[name]
-        if value is None or isinstance(value, types):
-            continue
-        # A class has the method, and is nothing that can be asked.
-        is_able = method and callable(getattr(value, method, None))
-        if not is_able or (isinstance(value, type) and method != "__call__"):
-            said = _engine_hint(value) if name == "engine" else f"{value!r:.60}: give {words}"
-            raise Misuse(f"{name} of agent {agent.id!r} is {said}")
-
-
-def _engine_hint(value: object) -> str:
-    from upshot.contract.base.checks import engine_hint
-
-    return engine_hint(value)
-
-
-def _check_output_type(agent: Agent[Any]) -> None:
-    # Types come in many forms, plain values in few.
-    wanted: object = agent.output_type
-    if isinstance(wanted, str | bytes | int | float | list | tuple | set):
-        raise Misuse(
-            f"output_type of agent {agent.id!r} is {wanted!r:.60}: give a type, a JSON Schema, or "
-            "None for text"
-        )
 
 
 def _check_handoffs(agent: Agent[Any]) -> None:

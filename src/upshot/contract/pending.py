@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Literal, TypeAlias
 
 from upshot.contract.base.enums import Effect
@@ -10,6 +9,7 @@ from upshot.contract.base.json_values import settle_json
 from upshot.contract.base.structs import (
     Json,
     JsonObject,
+    Moment,
     Tagged,
     check_types,
     freeze,
@@ -50,8 +50,8 @@ class PendingApproval(Tagged, frozen=True, kw_only=True):
     effect: Effect = Effect.WRITE
     digest: str = ""
     reason: str = ""
-    asked_at: datetime | None = None
-    expires_at: datetime | None = None
+    asked_at: Moment | None = None
+    expires_at: Moment | None = None
     run_id: str = ""
 
     def __post_init__(self) -> None:
@@ -80,8 +80,8 @@ class PendingQuestion(Tagged, frozen=True, kw_only=True):
     question: str = ""
     choices: tuple[str, ...] = ()
     schema: JsonObject | None = None
-    asked_at: datetime | None = None
-    expires_at: datetime | None = None
+    asked_at: Moment | None = None
+    expires_at: Moment | None = None
     run_id: str = ""
 
     def __post_init__(self) -> None:
@@ -102,8 +102,8 @@ class PendingExternal(Tagged, frozen=True, kw_only=True):
 
     id: str = ""
     description: str = ""
-    asked_at: datetime | None = None
-    expires_at: datetime | None = None
+    asked_at: Moment | None = None
+    expires_at: Moment | None = None
     run_id: str = ""
 
     def __post_init__(self) -> None:

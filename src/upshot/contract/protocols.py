@@ -15,7 +15,7 @@ from typing import Any, Never, Protocol, TypeAlias, cast
 
 from upshot.contract.agent_spec import RunInfo
 from upshot.contract.base.enums import Status
-from upshot.contract.base.structs import Json, JsonObject, Value
+from upshot.contract.base.structs import Json, JsonObject, Moment, Value
 from upshot.contract.events import Event
 from upshot.contract.message import MAIN_CHANNEL, File, Message
 from upshot.contract.model_calls import (
@@ -294,8 +294,8 @@ class RunSummary(Value, frozen=True, kw_only=True):
     run_id: str = ""
     agent_id: str = ""
     status: str = "running"
-    started_at: datetime | None = None
-    updated_at: datetime | None = None
+    started_at: Moment | None = None
+    updated_at: Moment | None = None
     events: int = 0
     request: str = ""
     parent_run_id: str = ""

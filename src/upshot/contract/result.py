@@ -18,6 +18,7 @@ from upshot.contract.base.structs import (
     Json,
     JsonObject,
     Local,
+    Moment,
     Root,
     Value,
     freeze,
@@ -222,8 +223,8 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
     context_id: str = ""
     parent_run_id: str = ""
     agent_id: str = ""
-    started_at: datetime | None = None
-    ended_at: datetime | None = None
+    started_at: Moment | None = None
+    ended_at: Moment | None = None
     duration_ms: int = 0
     metadata: JsonObject = {}
     local: Local | None = None

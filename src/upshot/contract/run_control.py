@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from enum import Enum
 from typing import Literal, TypeAlias, cast
 
@@ -12,6 +11,7 @@ from upshot.contract.base.json_values import clean_fields
 from upshot.contract.base.structs import (
     Json,
     JsonObject,
+    Moment,
     Root,
     Value,
     set_field,
@@ -71,8 +71,8 @@ class Checkpoint(_Point, frozen=True, kw_only=True):
     iteration: int = 0
     payload: Json = None
     attributes: JsonObject = {}
-    timestamp: datetime | None = None
-    original_started_at: datetime | None = None
+    timestamp: Moment | None = None
+    original_started_at: Moment | None = None
     spec_version: str = written(SPEC_VERSION)
 
     def __post_init__(self) -> None:

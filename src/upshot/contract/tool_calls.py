@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from datetime import datetime
 from typing import TypeAlias, assert_never, cast
 
 import msgspec
@@ -22,6 +21,7 @@ from upshot.contract.base.json_values import UnserializableError, clean_text, to
 from upshot.contract.base.structs import (
     Json,
     JsonObject,
+    Moment,
     Root,
     Tagged,
     Value,
@@ -353,7 +353,7 @@ class ApprovalRecord(Value, frozen=True, kw_only=True):
 
     decision: str = ""
     by: str = ""
-    at: datetime | None = None
+    at: Moment | None = None
     digest: str = ""
     reason: str = ""
     scope: str = ""
@@ -421,7 +421,7 @@ class ToolRecord(Root, frozen=True, kw_only=True):
     mode: str = ""
     redactions: int = 0
     idempotency_key: str = ""
-    started_at: datetime | None = None
+    started_at: Moment | None = None
     trust: str = ""
     outcome: ToolOutcome
 

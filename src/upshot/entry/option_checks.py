@@ -1,16 +1,23 @@
-"""Arguments: what is plainly wrong in the call of a door, before anything is opened."""
+"""Checks what ``run``, ``resume`` and their kin were given, before anything is opened."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from msgspec.structs import replace
 
 from upshot.contract.agent import Agent
 from upshot.contract.agent_spec import AgentSpec
-from upshot.contract.base.checks import check_whole, engine_hint, kind_of, with_article
+from upshot.contract.base.checks import (
+    ANYTHING,
+    Allowed,
+    check_argument,
+    did_you_mean,
+    engine_hint,
+    shown,
+    whole_number,
+)
 from upshot.contract.base.enums import Origin, Role
 from upshot.contract.base.json_values import UnserializableError, clean_text, to_free_json
 from upshot.contract.base.structs import Json
@@ -24,6 +31,7 @@ from upshot.errors import Misuse
 from upshot.runs.plan import RunOptions
 
 __all__ = [
+    "OPTIONS",
     "RESUME_NAMES",
     "check_hooks",
     "check_options",
@@ -39,72 +47,106 @@ RESUME_NAMES = ("answers", "journal", "take_over")
 
 _USER = Role.USER
 _OPTIONS = RunOptions.__optional_keys__
-# What only a command line gives, and a list for people leaves out.
+# What only a command line gives; the list of options leaves it out.
 _UNTOLD = frozenset({"launch"})
-_KINDS: dict[str, type] = {
-    "budget": Budget,
-    "max_attempts": int,
-    "parent_run_id": str,
-    "policy": Policy,
-    "resume_from": Checkpoint,
-    "retry": Retry,
-    "settings": ModelSettings,
-}
-_LISTS = ("artifacts", "committers", "deciders", "observers", "secrets", "tools")
-_TEXTS = ("artifacts", "secrets")
-_METHODS = {
-    "artifact_store": ("put", "read"),
-    "clock": ("monotonic", "now", "sleep"),
-    "engine": ("execute",),
-}
-_JUDGED = frozenset({*_KINDS, *_LISTS, *_METHODS, "approve", "host", "prepare"})
 # A host may lack every method, but none of these is meant as one.
-_NO_HOSTS = frozenset({bool, bytes, dict, float, frozenset, int, list, set, str, tuple})
+_PLAIN = (bool, bytes, dict, float, frozenset, int, list, set, str, tuple)
+_FUNCTION = Allowed("a function", methods=("__call__",))
+_STRING = Allowed("a string", (str,))
+_MAPPING = Allowed("a mapping from names to JSON values", (Mapping,))
+
+
+def _list_of(words: str, item: Allowed = ANYTHING) -> Allowed:
+    return Allowed(f"a list of {words}", items=item)
+
+
+OPTIONS: Mapping[str, Allowed] = {
+    "approve": _FUNCTION,
+    "artifact_store": Allowed(
+        "an artifact store, which has put(...) and read(...)", methods=("put", "read")
+    ),
+    "artifacts": _list_of("strings", _STRING),
+    "attributes": _MAPPING,
+    "budget": Allowed("a Budget", (Budget,)),
+    "clock": Allowed(
+        "a clock, which has monotonic(), now() and sleep(...)",
+        methods=("monotonic", "now", "sleep"),
+    ),
+    "committers": _list_of("functions", _FUNCTION),
+    "deciders": _list_of("deciders"),
+    "dependencies": ANYTHING,
+    "engine": Allowed(
+        "an Engine, which has execute(run, host, board)", methods=("execute",), hint=engine_hint
+    ),
+    "history": Allowed(
+        "messages, an AgentResult or 'context'",
+        (str, AgentResult, Message, Iterable),
+        but=(bytes, Mapping),
+    ),
+    "host": Allowed("an object with some of Host's methods", (object,), but=(*_PLAIN, type)),
+    # What opens it says more of what is wrong.
+    "journal": ANYTHING,
+    "launch": _MAPPING,
+    "max_attempts": whole_number(1),
+    "model": Allowed("'provider:name' or a Model", (str,), methods=("call",)),
+    "observers": _list_of("observers"),
+    "parent_run_id": _STRING,
+    "policy": Allowed("a Policy", (Policy,)),
+    "prepare": _FUNCTION,
+    "prices": Allowed(
+        "Prices, or a mapping from model names to Price", (Mapping,), methods=("find", "cost_of")
+    ),
+    "resume_from": Allowed("a Checkpoint", (Checkpoint,)),
+    "retry": Allowed("a Retry", (Retry,)),
+    "secrets": _list_of("strings", _STRING),
+    "settings": Allowed("ModelSettings", (ModelSettings,)),
+    "tools": _list_of("tools"),
+}
+"""What each option of ``run`` and ``resume`` may be; every option has a row."""
 
 
 def check_options(options: Mapping[str, object], *, also: Collection[str] = ()) -> None:
-    """Check the names of the options, and that each is of its kind.
+    """Check the names of the options, and that each is what its row in ``OPTIONS`` allows.
 
     A list that can be read only once, such as a generator, is made one that can be read again.
 
     Args:
         options: What was given.
-        also: What else the door takes by name, to be told of where a name is wrong.
+        also: What else the function takes by name, to be told of where a name is wrong.
 
     Raises:
-        Misuse: One is not; the message names it and what to give.
+        Misuse: One is not; the message names it, what it must be and what was given.
     """
     for name, value in options.items():
         if name not in _OPTIONS:
             known = _OPTIONS.union(also)
-            near = difflib.get_close_matches(name, known, n=1)
             told = ", ".join(sorted(known - _UNTOLD))
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {told}"
+            hint = did_you_mean(name, known, f"there are {told}")
             raise Misuse(f"a run has no option {name!r}: {hint}")
-        if value is not None and name in _JUDGED:
-            if name == "max_attempts":
-                check_whole(name, value, least=1)
-            _check_kind(name, value)
-            if isinstance(value, Iterator) and name in _LISTS:
-                kept = tuple(cast("Iterator[object]", value))
-                cast("dict[str, object]", options)[name] = kept
-                _check_items(name, kept)
+        allowed, kept = OPTIONS[name], value
+        if isinstance(value, Iterator) and allowed.items is not None:
+            kept = tuple(cast("Iterator[object]", value))
+            cast("dict[str, object]", options)[name] = kept
+        if kept is not None:
+            check_argument(name, kept, allowed)
 
 
 def check_run_id(run_id: object) -> None:
-    """Check that a door that goes on with a run was given the id of one.
+    """Check that the run to go on with is given by its id.
 
     Raises:
         Misuse: It is no string; the message says what to give.
     """
-    if isinstance(run_id, str):
-        return
-    hint = "give its id first"
-    if isinstance(run_id, AgentResult):
-        hint = "give its run_id"
-    elif isinstance(run_id, Agent | AgentSpec):
-        hint = "give the run's id first, then the agent"
-    raise Misuse(f"the run to go on with is {kind_of(cast('object', run_id))}: {hint}")
+    check_argument("run_id", run_id, _RUN_ID)
+
+
+def _run_id_hint(value: object) -> str:
+    if isinstance(value, AgentResult):
+        return "give its run_id"
+    return "give the run's id first, then the agent" if isinstance(value, Agent | AgentSpec) else ""
+
+
+_RUN_ID = Allowed("the id of a run, a string", (str,), hint=_run_id_hint)
 
 
 def items_of(options: Mapping[str, object], name: str) -> tuple[Any, ...]:
@@ -130,10 +172,10 @@ def to_request(request: object) -> Request:
     if isinstance(request, Message):
         request = Request(request)
     if not isinstance(request, Request):
-        raise Misuse(f"a request is a string, a Message or a Request, not {kind_of(request)}")
+        raise Misuse(f"request must be a string, a Message or a Request, got {shown(request)}")
     for name in ("run_id", "task_id", "context_id"):
         if clean_text(text := getattr(request, name)) is not text:
-            raise Misuse(f"{name} is {text!r}, which is no text: it holds lone surrogates")
+            raise Misuse(f"{name} must be text that can be encoded, got lone surrogates: {text!r}")
     if not request.inputs and not request.metadata:
         return request
     return replace(
@@ -156,9 +198,10 @@ def check_hooks(what: str, items: Iterable[object], methods: Collection[str]) ->
     """
     for item in items:
         if isinstance(item, type):
-            raise Misuse(f"{what} hold the class {item.__name__}: make one: {item.__name__}(...)")
+            raise Misuse(f"{what} must be objects, got {shown(item)}")
         if not any(callable(getattr(item, name, None)) for name in methods):
-            raise Misuse(f"{what} hold {kind_of(item)}, which has none of {', '.join(methods)}")
+            wanted = f"objects with one of {', '.join(methods)}"
+            raise Misuse(f"{what} must be {wanted}, got {shown(item)}")
 
 
 def losses_of(request: object, options: Mapping[str, object]) -> tuple[RunWarning, ...]:
@@ -181,51 +224,11 @@ def losses_of(request: object, options: Mapping[str, object]) -> tuple[RunWarnin
     )
 
 
-def _check_kind(name: str, value: object) -> None:
-    kind = _KINDS.get(name)
-    if kind is not None and not isinstance(value, kind):
-        raise Misuse(f"{name} is {kind_of(value)}: give {with_article(kind.__name__)}")
-    if name in _LISTS and not _is_list(value):
-        raise Misuse(f"{name} is {kind_of(value)}: give a list: {name}=[...]")
-    if name in _METHODS or name == "host":
-        _check_methods(name, value)
-    if name in ("approve", "prepare") and not callable(value):
-        raise Misuse(f"{name} is {kind_of(value)}: give a function")
-    if name in _LISTS and isinstance(value, Sequence):
-        _check_items(name, cast("Sequence[object]", value))
-
-
-def _check_methods(name: str, value: object) -> None:
-    wanted = _METHODS.get(name, ())
-    lacking = next((one for one in wanted if not callable(getattr(value, one, None))), "")
-    is_class = isinstance(value, type)
-    if name == "engine" and (is_class or lacking):
-        raise Misuse(f"engine is {engine_hint(value)}")
-    if is_class:
-        raise Misuse(f"{name} is the class {value.__name__}: make one: {value.__name__}(...)")
-    if name == "host" and type(value) in _NO_HOSTS:
-        raise Misuse(f"host is {kind_of(value)}: give an object with some of Host's methods")
-    if lacking:
-        raise Misuse(f"{name} is {kind_of(value)}, which has no {lacking}(...)")
-
-
-def _check_items(name: str, items: Sequence[object]) -> None:
-    for item in items:
-        if name in _TEXTS and not isinstance(item, str):
-            raise Misuse(f"{name} hold {kind_of(item)}: give strings")
-        if name == "committers" and not callable(item):
-            raise Misuse(f"{name} hold {kind_of(item)}: give functions")
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, Iterable) and not isinstance(value, str | Mapping)
-
-
 def _as_object(what: str, value: object) -> dict[str, Json]:
     try:
         form, _ = to_free_json(value)
     except UnserializableError as error:
         raise Misuse(f"{what}: {error}") from error
     if not isinstance(form, dict):
-        raise Misuse(f"{what}: give a mapping from names to JSON values, not {kind_of(value)}")
+        raise Misuse(f"{what} must be a mapping from names to JSON values, got {shown(value)}")
     return form

@@ -8,7 +8,6 @@ is there once, whatever ends the process then.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, cast
@@ -17,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from upshot.clock import SYSTEM_CLOCK
-from upshot.contract.base.checks import kind_of
+from upshot.contract.base.checks import did_you_mean, shown
 from upshot.contract.base.enums import DeniedReason, Role
 from upshot.contract.events import ApprovalAnswered, QuestionAnswered, RunStarted
 from upshot.contract.message import Message
@@ -81,8 +80,7 @@ async def read_past(run_id: str, journal: Journal, *, secrets: Sequence[str] = (
         if await journal.runs(run_id=run_id):
             raise Misuse(f"the journal knows the run {run_id!r}, but has no event of it any more")
         ids = [summary.run_id for summary in await journal.runs(limit=_MAX_NAMED)]
-        near = difflib.get_close_matches(run_id, ids, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "`upshot runs` lists those it has"
+        hint = did_you_mean(run_id, ids, "`upshot runs` lists those it has")
         raise Misuse(f"the journal has no run {run_id!r}: {hint}")
     return past
 
@@ -133,7 +131,7 @@ async def history_of(
     if not isinstance(history, str):
         return _with_outcomes(_messages(history), request) if history else ()
     if history != "context":
-        raise Misuse(f"history is {history!r}: give messages, an AgentResult, or 'context'")
+        raise Misuse(f"history must be messages, an AgentResult or 'context', got {history!r}")
     if journal is None or not request.context_id:
         raise Misuse("history='context' needs a journal and a Request with a context_id")
     return _with_outcomes(await _context_messages(request.context_id, journal), request)
@@ -145,9 +143,8 @@ def _messages(history: object) -> tuple[Message, ...]:
     )
     for item in items:
         if not isinstance(item, Message):
-            hint = "give messages, such as Message('user', 'Hi')"
-            held = "holds" if isinstance(history, Iterable) else "is"
-            raise Misuse(f"history {held} {kind_of(item)}: {hint}")
+            wanted = "messages, such as Message('user', 'Hi')"
+            raise Misuse(f"history must be {wanted}, got {shown(item)} in it")
     return cast("tuple[Message, ...]", items)
 
 
@@ -384,7 +381,7 @@ def _check_types(answers: Sequence[AnyAnswer]) -> None:
         raise Misuse(f"answers is one {type(answers).__name__}: give a list: answers=[...]")
     for answer in answers:
         if not isinstance(answer, Approve | Deny | Edit | Answer):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
-            raise Misuse(f"answers hold {kind_of(answer)}: give Approve, Deny, Edit or Answer")
+            raise Misuse(f"answers must be Approve, Deny, Edit or Answer, got {shown(answer)}")
 
 
 def _find(answer: AnyAnswer, waits: Sequence[_Wait], past: RunState) -> _Wait:

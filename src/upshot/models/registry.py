@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TypedDict, Unpack
 
+from upshot.contract.base.checks import did_you_mean, nearest
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.protocols import Model
 from upshot.contract.settings import ModelSettings, ReasoningEffort
@@ -173,24 +174,17 @@ def name_of(model: Model) -> str:
 def _to_settings(fields: SettingFields) -> ModelSettings:
     unknown = sorted(set(fields) - set(ModelSettings.__struct_fields__))
     if unknown:
-        near = _nearest(unknown[0], ModelSettings.__struct_fields__)
-        hint = f"did you mean {near!r}?" if near else "pass a provider's own settings in extra="
+        fields_known = ModelSettings.__struct_fields__
+        hint = did_you_mean(unknown[0], fields_known, "put what is the provider's own in extra=")
         raise Misuse(f"there is no setting {unknown[0]!r}: {hint}")
     return ModelSettings(**fields)
 
 
 def _unknown(provider: str, model: str, openers: Mapping[str, object]) -> str:
     known = sorted({*PROVIDERS, *ALIASES, *_LIBRARIES, *openers, "scripted"})
-    near = _nearest(provider, known)
-    if near:
-        return f"there is no provider {provider!r}: did you mean {near}:{model}?"
+    if near := nearest(provider, known):
+        return f"there is no provider {provider!r}: did you mean {near[0]}:{model}?"
     return (
         f"there is no provider {provider!r}: there are {', '.join(known)}; any other server that "
         f"speaks Chat Completions is openai:{model} with base_url="
     )
-
-
-def _nearest(word: str, known: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
-    return next(iter(get_close_matches(word, list(known), 1)), "")

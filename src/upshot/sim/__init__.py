@@ -2,7 +2,21 @@
 
 It speaks OpenAI Chat Completions and Anthropic Messages, plain and streamed, and it writes their
 wire forms itself, so that what reads them is tested by something that does not share its mistakes.
-Its scenarios: :mod:`.scenario`.
+
+Its parts: ``scenario`` (what is answered, as plain data), ``reply_script`` (which reply a request
+gets, and its templates), ``faults`` (what goes wrong), ``token_buckets`` (rate limits),
+``provider`` (from a request to an answer), ``chat_api`` and ``messages_api`` (the two wire forms),
+``exchange`` (the values that pass between these), ``tape`` (recorded replies), and ``simulator``
+over ``http_server`` (the only module that needs aiohttp).
+
+A request comes in as ``Received``. Its API reads it as an ``Ask``: the model, the number of
+assistant messages, what templates may quote. The script picks the reply by that number and fills
+it in as a ``Turn``. The limits are asked, then the faults; the API writes the turn as bytes, and
+the server plays them as a ``Playback``.
+
+Nothing is remembered between requests except what is left of limits and faults, so a client that
+was killed goes on against another simulator of the same scenario. The trap: a reply is chosen by
+counting assistant messages, so a client that shortens its history gets an earlier reply again.
 """
 
 from upshot.sim.exchange import Received

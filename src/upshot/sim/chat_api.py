@@ -18,16 +18,16 @@ from msgspec import Raw, Struct
 
 from upshot.sim.exchange import (
     Ask,
+    Counts,
+    Envelope,
     Problem,
-    ToolResult,
+    Quotes,
+    Turn,
     content_text,
-    gather_quotes,
     read_json,
     read_result,
+    split_text,
 )
-from upshot.sim.provider_api import Counts, Envelope, split_text
-from upshot.sim.reply_script import Turn
-from upshot.sim.templates import Quotes
 from upshot.sim.token_buckets import BucketReading
 
 __all__ = ["ChatSurface", "duration_text"]
@@ -212,17 +212,17 @@ def _unanswered(call_ids: Sequence[str], place: int) -> Problem:
 
 def _quotes(asked: _Body) -> Quotes:
     names: dict[str, str] = {}
-    results: list[ToolResult] = []
+    results: list[tuple[str, object]] = []
     user_text = ""
     for message in asked.messages:
         for call in message.tool_calls or ():
             names[call.id] = call.function.name
         if message.role == "tool":
             value = read_result(read_json(message.content))
-            results.append(ToolResult(names.get(message.tool_call_id or "", ""), value))
+            results.append((names.get(message.tool_call_id or "", ""), value))
         elif message.role == "user":
             user_text = content_text(read_json(message.content))
-    return gather_quotes(results, user_text=user_text, model=asked.model)
+    return Quotes(results, user_text, asked.model)
 
 
 def _head(envelope: Envelope, kind: str) -> dict[str, object]:

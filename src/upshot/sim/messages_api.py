@@ -17,10 +17,17 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
-from upshot.sim.exchange import Ask, Problem, ToolResult, gather_quotes, read_json, read_result
-from upshot.sim.provider_api import Counts, Envelope, split_text
-from upshot.sim.reply_script import Turn
-from upshot.sim.templates import Quotes
+from upshot.sim.exchange import (
+    Ask,
+    Counts,
+    Envelope,
+    Problem,
+    Quotes,
+    Turn,
+    read_json,
+    read_result,
+    split_text,
+)
 from upshot.sim.token_buckets import BucketReading
 
 __all__ = ["MessagesSurface"]
@@ -187,16 +194,16 @@ def _unanswered(call_ids: Sequence[str], place: int) -> Problem:
 
 def _quotes(asked: _Body) -> Quotes:
     names: dict[str, str] = {}
-    results: list[ToolResult] = []
+    results: list[tuple[str, object]] = []
     user_text = ""
     for message in asked.messages:
         names.update({block.id: block.name for block in message.blocks("tool_use")})
         for block in message.blocks("tool_result"):
             value = read_result(read_json(block.content))
-            results.append(ToolResult(names.get(block.tool_use_id, ""), value))
+            results.append((names.get(block.tool_use_id, ""), value))
         if message.role == "user" and (text := _user_text(message)):
             user_text = text
-    return gather_quotes(results, user_text=user_text, model=asked.model)
+    return Quotes(results, user_text, asked.model)
 
 
 def _user_text(message: _Message) -> str:

@@ -10,7 +10,19 @@ from msgspec.structs import replace
 
 from upshot.contract.protocols import Clock
 from upshot.sim.chat_api import ChatSurface
-from upshot.sim.exchange import Ask, Playback, Problem, Received, usual_message
+from upshot.sim.exchange import (
+    Ask,
+    Counts,
+    Envelope,
+    Playback,
+    Problem,
+    Received,
+    Reception,
+    Surface,
+    Turn,
+    count_tokens,
+    usual_message,
+)
 from upshot.sim.faults import (
     CutFault,
     ErrorFault,
@@ -24,8 +36,7 @@ from upshot.sim.faults import (
     StatusFault,
 )
 from upshot.sim.messages_api import MessagesSurface
-from upshot.sim.provider_api import Counts, Envelope, Reception, Surface, count_tokens
-from upshot.sim.reply_script import Turn, compile_scripts
+from upshot.sim.reply_script import compile_scripts
 from upshot.sim.scenario import Latency, Reply, Scenario
 from upshot.sim.token_buckets import LimitGauge, Limits, OverLimit
 

@@ -1,116 +1,195 @@
-"""Script: the replies of a scenario, compiled, and the choice of the next one."""
+"""The replies of a scenario: which one a request gets, and how its templates are filled.
+
+A template is text with ``{{ path }}`` in it. A path begins at ``results``, ``all`` or
+``request`` and goes on with ``.name``, ``["any name"]`` and ``[index]``. With
+``| default(value)``, where the value is a literal, a path may lead nowhere. A literal
+``{{`` is written ``{{ "{{" }}``. There is nothing else: a scenario repeats what tools really
+returned, and cannot compute.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias, cast
+from functools import lru_cache
+from typing import cast
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from upshot.errors import Misuse
-from upshot.sim.exchange import Problem
+from upshot.sim.exchange import Call, Problem, Quotes, Turn
 from upshot.sim.faults import FaultBox, placed
-from upshot.sim.scenario import Reply, Scenario, ScriptedCall
-from upshot.sim.templates import Quotes, Template, TemplateSyntax, Unquotable, compile_template
+from upshot.sim.scenario import Reply, Scenario
 
-__all__ = ["Call", "CompiledReply", "Script", "Turn", "compile_scripts"]
+__all__ = ["Missing", "Quote", "Script", "compile_scripts", "fill", "parse_template"]
 
-Tree: TypeAlias = "Template | list[object] | dict[str, object] | object"
-"""JSON whose strings have become templates."""
-
-_NO_QUOTES = Quotes({}, [], {}, {})
-
-
-class Call(Struct, frozen=True):
-    """One tool call as it is said; ``arguments`` is its text, usually JSON."""
-
-    id: str
-    name: str
-    arguments: str
-
-
-class Turn(Struct, frozen=True):
-    """What the model says in one reply; hashable, so that its encoded form can be kept."""
-
-    text: str
-    reasoning: str
-    refusal: str
-    calls: tuple[Call, ...]
-    finish: str
-    chunk_chars: int
+_TEXT = r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
+_STEP = re.compile(rf"\.(?P<name>[^\W\d][\w-]*)|\[(?P<index>-?\d{{1,15}})\]|\[(?P<key>{_TEXT})\]")
+_STEPS = r"(?:\.[^\W\d][\w-]*|\[-?\d{1,15}\]|\[" + _TEXT + r"\])*"
+_LITERAL = rf"{_TEXT}|-?(?:0|[1-9]\d*)(?:\.\d+)?|true|false|null"
+_EXPRESSION = re.compile(
+    rf"""\{{\{{\s*(?:(?P<text>{_TEXT})
+        |(?P<root>results|all|request)(?P<steps>{_STEPS})
+         (?:\s*\|\s*default\(\s*(?P<default>{_LITERAL})\s*\))?)\s*\}}\}}""",
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_EXPECTED = 'a path such as results.NAME or request.text, perhaps with | default("...")'
 
 
-class CompiledReply:
-    """A reply with its templates compiled.
+class Missing(LookupError):
+    """A path of a template leads nowhere; the message names it and what was found."""
 
-    Args:
-        reply: The reply.
-        place: Where it stands, for messages: ``replies[0]``.
 
-    Raises:
-        Misuse: A template breaks the grammar; the message names its place.
+class Quote(Struct, frozen=True):
+    """One ``{{ path }}`` of a template.
+
+    Attributes:
+        root: ``results``, ``all`` or ``request``.
+        steps: Names and indexes, outermost first; a negative index counts from the end.
+        default: What stands there where the path leads nowhere, or to null; UNSET for nothing.
     """
 
-    def __init__(self, reply: Reply, place: str) -> None:
-        self.reply = reply
-        self._place = place
-        self._text = _compiled(reply.text, f"{place}.text")
-        self._reasoning = _compiled(reply.reasoning, f"{place}.reasoning")
-        self._refusal = _compiled(reply.refusal, f"{place}.refusal")
-        self._calls = [
-            (call, _compiled_tree(call.arguments, f"{place}.tool_calls[{number}].arguments"))
-            for number, call in enumerate(reply.tool_calls)
-        ]
-        self.is_static: bool = all(
-            _is_static(part)
-            for part in (
-                self._text,
-                self._reasoning,
-                self._refusal,
-                *(tree for _, tree in self._calls),
-            )
-        )
+    root: str
+    steps: tuple[str | int, ...]
+    default: object = UNSET
 
-    def turn(self, quotes: Quotes, *, index: int, id_prefix: str, chunk_chars: int) -> Turn:
-        """Fill it in.
-
-        Args:
-            quotes: What the request offers.
-            index: The number of assistant messages in the request; goes into the ids of calls.
-            id_prefix: How the API's ids of calls begin.
-            chunk_chars: Characters a stream event carries, where the reply does not say.
+    def value(self, quotes: Quotes) -> object:
+        """The value quoted.
 
         Raises:
-            Unquotable: It quotes what the request does not hold; the message names both places.
+            Missing: The path leads nowhere, and there is no default.
         """
-        return Turn(
-            text=str(_filled(self._text, quotes, f"{self._place}.text", as_text=True)),
-            reasoning=str(
-                _filled(self._reasoning, quotes, f"{self._place}.reasoning", as_text=True)
-            ),
-            refusal=str(_filled(self._refusal, quotes, f"{self._place}.refusal", as_text=True)),
-            calls=tuple(
-                self._call(number, call, tree, quotes, f"{id_prefix}{index:04d}_{number}")
-                for number, (call, tree) in enumerate(self._calls)
-            ),
-            finish=self.reply.finish_reason or self._usual_finish(),
-            chunk_chars=self.reply.chunk_chars or chunk_chars,
-        )
+        try:
+            value = self._find(quotes)
+        except Missing:
+            if self.default is UNSET:
+                raise
+            return self.default
+        return self.default if value is None and self.default is not UNSET else value
 
-    def _call(
-        self, number: int, call: ScriptedCall, tree: Tree, quotes: Quotes, usual_id: str
-    ) -> Call:
-        place = f"{self._place}.tool_calls[{number}].arguments"
-        arguments = _filled(tree, quotes, place)
-        # A text is sent unquoted: that is how broken JSON is played.
-        text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
-        return Call(call.id or usual_id, call.name, text)
+    def _find(self, quotes: Quotes) -> object:
+        value = self._root(quotes)
+        for place, step in enumerate(self.steps):
+            if lack := _lack(value, step):
+                path, before = self._path(len(self.steps)), self._path(place)
+                raise Missing(f"nothing at {path}: {before} {lack}")
+            value = cast("dict[str | int, object]", value)[step]
+        return value
 
-    def _usual_finish(self) -> str:
-        if self.reply.tool_calls:
-            return "tool_use"
-        return "stop"
+    def _root(self, quotes: Quotes) -> object:
+        if self.root == "request":
+            return {"text": quotes.text, "model": quotes.model}
+        if self.root == "all":
+            every: dict[str, list[object]] = {}
+            for tool, result in quotes.results:
+                every.setdefault(tool, []).append(result)
+            return every
+        if self.steps and isinstance(self.steps[0], str):
+            # Of several results of a tool the last one stays.
+            return dict(quotes.results)
+        return [result for _, result in quotes.results]
+
+    def _path(self, length: int) -> str:
+        steps = self.steps[:length]
+        return self.root + "".join(f"[{s}]" if isinstance(s, int) else f".{s}" for s in steps)
+
+
+@lru_cache(1024)
+def parse_template(text: str) -> tuple[str | Quote, ...]:
+    """Split a template into plain text and quotes.
+
+    Raises:
+        Misuse: What follows a ``{{`` is no expression.
+    """
+    parts: list[str | Quote] = []
+    position = 0
+    # Single braces are plain text: code and JSON in a reply need no escaping.
+    while (start := text.find("{{", position)) >= 0:
+        found = _EXPRESSION.match(text, start)
+        if found is None:
+            around = text[max(0, start - 30) : start + 30]
+            raise Misuse(f"at character {start}: expected {_EXPECTED}, got {around!r}")
+        parts += [text[position:start], _part(found)]
+        position = found.end()
+    return tuple(part for part in (*parts, text[position:]) if part != "")
+
+
+def _part(found: re.Match[str]) -> str | Quote:
+    if found["text"] is not None:
+        return _unquoted(found["text"])
+    steps = tuple(
+        int(step["index"]) if step["index"] else step["name"] or _unquoted(step["key"])
+        for step in _STEP.finditer(found["steps"])
+    )
+    default = found["default"]
+    if default is None:
+        return Quote(found["root"], steps)
+    literal = _unquoted(default) if default[0] in "\"'" else msgspec.json.decode(default)
+    return Quote(found["root"], steps, literal)
+
+
+def _unquoted(literal: str) -> str:
+    """The text of a literal; unlike in JSON, it may hold line breaks and escape anything."""
+    return re.sub(
+        r"\\(.)", lambda at: {"n": "\n", "t": "\t"}.get(at[1], at[1]), literal[1:-1], flags=re.S
+    )
+
+
+def fill(template: str, quotes: Quotes, *, as_text: bool = True) -> object:
+    """Fill a template in.
+
+    Args:
+        template: Its text.
+        quotes: What the request offers.
+        as_text: Whether the result has to be text; else a template that is exactly one quote gives
+            the JSON value quoted.
+
+    Raises:
+        Missing: A path leads nowhere.
+    """
+    parts = parse_template(template)
+    if not as_text and len(parts) == 1 and isinstance(parts[0], Quote):
+        return parts[0].value(quotes)
+    return "".join(part if isinstance(part, str) else _shown(part.value(quotes)) for part in parts)
+
+
+def _shown(value: object) -> str:
+    """A value in a text: a list of objects is a Markdown table, anything else compact JSON."""
+    if isinstance(value, str):
+        return value
+    rows = cast("list[object]", value) if isinstance(value, list) else []
+    named = [cast("dict[str, object]", row) for row in rows if isinstance(row, dict)]
+    if not named or len(named) < len(rows):
+        return msgspec.json.encode(value).decode()
+    # A dict keeps the order of first appearance, which a set would lose.
+    names = list(dict.fromkeys(name for row in named for name in row))
+    cells = [[_cell(row.get(name)) for name in names] for row in named]
+    lines = [names, ["---"] * len(names), *cells]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cell(value: object) -> str:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    # A bar or a line break would end the cell.
+    return "" if value is None else text.replace("|", "\\|").replace("\n", " ")
+
+
+def _lack(value: object, step: str | int) -> str:
+    """Why *step* leads nowhere in *value*; "" where it leads somewhere."""
+    if isinstance(value, Mapping):
+        names = sorted(cast("Mapping[str, object]", value))
+        if isinstance(step, int):
+            return "is an object"
+        known = ", ".join(names[:12]) or "nothing"
+        return "" if step in names else f"has no {step!r} (it has {known})"
+    if isinstance(value, list):
+        number = len(cast("list[object]", value))
+        if isinstance(step, str):
+            return "is a list"
+        return "" if -number <= step < number else f"has {number} items"
+    return f"is {msgspec.json.encode(value).decode()[:60]}"
 
 
 class Script:
@@ -132,17 +211,17 @@ class Script:
         self._scenario = scenario
         self._place = place
         self._replies = [
-            CompiledReply(
-                Reply(text=reply) if isinstance(reply, str) else reply, f"{place}[{number}]"
-            )
-            for number, reply in enumerate(replies)
+            Reply(text=reply) if isinstance(reply, str) else reply for reply in replies
         ]
-        # Filled turns that quote nothing: the common case in measurements, and never a long list.
+        # Replies without a quote: their turns are kept, for they are the common case.
+        self._is_plain = [
+            _is_plain(reply, f"{place}[{number}]") for number, reply in enumerate(self._replies)
+        ]
         self._kept: dict[tuple[int, str], Turn] = {}
         self.faults: FaultBox = FaultBox(
             fault
-            for number, compiled in enumerate(self._replies)
-            for fault in placed(compiled.reply.faults, number)
+            for number, reply in enumerate(self._replies)
+            for fault in placed(reply.faults, number)
         )
 
     def position(self, index: int) -> int | Problem:
@@ -161,7 +240,7 @@ class Script:
 
     def reply(self, position: int) -> Reply:
         """The reply at *position*."""
-        return self._replies[position].reply
+        return self._replies[position]
 
     def turn(
         self, position: int, quotes: Callable[[], Quotes], *, index: int, id_prefix: str
@@ -174,21 +253,34 @@ class Script:
             index: The number of assistant messages in the request.
             id_prefix: How the API's ids of calls begin.
         """
-        compiled = self._replies[position]
         # Not where replies repeat: ids of calls hold the index, and must differ from turn to turn.
         kept = self._kept.get((position, id_prefix)) if index == position else None
         if kept is not None:
             return kept
+        reply, is_plain = self._replies[position], self._is_plain[position]
+        place = f"{self._place}[{position}]"
+        offered = Quotes([], "", "") if is_plain else quotes()
         try:
-            turn = compiled.turn(
-                _NO_QUOTES if compiled.is_static else quotes(),
-                index=index,
-                id_prefix=id_prefix,
-                chunk_chars=self._scenario.chunk_chars,
+            turn = Turn(
+                text=_filled(reply.text, offered, f"{place}.text"),
+                reasoning=_filled(reply.reasoning, offered, f"{place}.reasoning"),
+                refusal=_filled(reply.refusal, offered, f"{place}.refusal"),
+                calls=tuple(
+                    Call(
+                        call.id or f"{id_prefix}{index:04d}_{number}",
+                        call.name,
+                        _arguments(
+                            call.arguments, offered, f"{place}.tool_calls[{number}].arguments"
+                        ),
+                    )
+                    for number, call in enumerate(reply.tool_calls)
+                ),
+                finish=reply.finish_reason or ("tool_use" if reply.tool_calls else "stop"),
+                chunk_chars=reply.chunk_chars or self._scenario.chunk_chars,
             )
-        except Unquotable as error:
-            return Problem(400, str(error.args[0]), param="messages")
-        if compiled.is_static and index == position:
+        except Missing as error:
+            return Problem(400, str(error), param="messages")
+        if is_plain and index == position:
             self._kept[position, id_prefix] = turn
         return turn
 
@@ -219,50 +311,61 @@ def compile_scripts(scenario: Scenario, where: str = "scenario") -> dict[str | N
     return scripts
 
 
-def _compiled(text: str, place: str) -> Template:
+def _is_plain(reply: Reply, place: str) -> bool:
+    """Whether *reply* quotes nothing.
+
+    Raises:
+        Misuse: A template of it breaks the grammar; the message names its place.
+    """
+    has_quote = False
+
+    def check(text: str, where: str) -> None:
+        nonlocal has_quote
+        try:
+            parts = parse_template(text)
+        except Misuse as error:
+            raise Misuse(f"{where}: {error}") from error
+        has_quote = has_quote or any(isinstance(part, Quote) for part in parts)
+
+    for name in ("text", "reasoning", "refusal"):
+        check(getattr(reply, name), f"{place}.{name}")
+    for number, call in enumerate(reply.tool_calls):
+        _change_texts(call.arguments, _place_of(place, number), check)
+    return not has_quote
+
+
+def _place_of(reply_place: str, number: int) -> str:
+    return f"{reply_place}.tool_calls[{number}].arguments"
+
+
+def _filled(text: str, quotes: Quotes, place: str) -> str:
     try:
-        return compile_template(text)
-    except TemplateSyntax as error:
-        raise Misuse(f"{place}: {error} in {_around(text, error.position)!r}") from error
+        return str(fill(text, quotes))
+    except Missing as error:
+        raise Missing(f"{place}: {error}") from error
 
 
-def _around(text: str, position: int) -> str:
-    start = max(0, position - 30)
-    return text[start : position + 30]
+def _arguments(given: object, quotes: Quotes, place: str) -> str:
+    """The arguments of a call as text; a text is sent as it is, to play broken JSON."""
+
+    def filled(text: str, where: str) -> object:
+        try:
+            return fill(text, quotes, as_text=False)
+        except Missing as error:
+            raise Missing(f"{where}: {error}") from error
+
+    arguments = _change_texts(given, place, filled)
+    return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
 
 
-def _compiled_tree(value: object, place: str) -> Tree:
+def _change_texts(value: object, place: str, change: Callable[[str, str], object]) -> object:
+    """*value* with every text in it replaced by what *change* makes of it and its place."""
     if isinstance(value, str):
-        return _compiled(value, place)
+        return change(value, place)
     if isinstance(value, Mapping):
         items = cast("Mapping[str, object]", value).items()
-        return {name: _compiled_tree(item, f"{place}.{name}") for name, item in items}
-    if isinstance(value, (list, tuple)):
-        items = cast("list[object]", value)
-        return [_compiled_tree(item, f"{place}[{number}]") for number, item in enumerate(items)]
+        return {name: _change_texts(item, f"{place}.{name}", change) for name, item in items}
+    if isinstance(value, list | tuple):
+        items = enumerate(cast("list[object]", value))
+        return [_change_texts(item, f"{place}[{number}]", change) for number, item in items]
     return value
-
-
-def _is_static(tree: Tree) -> bool:
-    if isinstance(tree, Template):
-        return tree.is_static
-    if isinstance(tree, dict):
-        return all(_is_static(item) for item in cast("dict[str, object]", tree).values())
-    if isinstance(tree, list):
-        return all(_is_static(item) for item in cast("list[object]", tree))
-    return True
-
-
-def _filled(tree: Tree, quotes: Quotes, place: str, *, as_text: bool = False) -> object:
-    if isinstance(tree, Template):
-        try:
-            return tree.text(quotes) if as_text else tree.value(quotes)
-        except Unquotable as error:
-            raise Unquotable(f"{place}: {error.args[0]}") from error
-    if isinstance(tree, dict):
-        members = cast("dict[str, object]", tree).items()
-        return {name: _filled(item, quotes, f"{place}.{name}") for name, item in members}
-    if isinstance(tree, list):
-        items = cast("list[object]", tree)
-        return [_filled(item, quotes, f"{place}[{number}]") for number, item in enumerate(items)]
-    return tree

@@ -1,5 +1,10 @@
 """What tests of agents and of upshot's seams need: contract suites and doubles.
 
+A suite is a class with async tests for pytest-asyncio: inherit it and give a ``make``. Each test
+makes what it needs in its own event loop, checks that it plays its role, and closes it again. The
+doubles (``ScriptedModel``, ``ScriptedTool``, ``FakeClock``) need no pytest and load by themselves.
+A subject that never ends when it is cancelled keeps pytest from closing the loop.
+
 Fixtures for pytest are in :mod:`upshot.testing.plugin`.
 """
 

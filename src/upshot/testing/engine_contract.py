@@ -7,6 +7,7 @@ import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, cast
+from unittest import SkipTest
 
 from upshot.contract.agent import Agent
 from upshot.contract.base.enums import Effect, ErrorCode, InterruptCause, Status
@@ -28,10 +29,8 @@ from upshot.testing.suite import (
     Seen,
     Suite,
     Witness,
-    check,
     ending,
     settle,
-    skip,
     tasks_beside,
 )
 
@@ -232,26 +231,23 @@ class EngineContract(Suite):
         """
         raise NotImplementedError("an EngineContract gives the engine in make()")
 
-    @check
     async def test_it_answers(self) -> None:
         """It returns a board, a value, or None for the board that it was given."""
         result = (await self._play()).result
         assert result.status is Status.COMPLETED, ending(result)
         if result.output is None and not result.content:
-            raise skip("it gives no answer, which is no duty: what it does stands on its board")
+            raise SkipTest("it gives no answer, which is no duty: what it does stands on its board")
 
-    @check
     async def test_it_tells_what_it_used(self) -> None:
         """All tokens of all model calls are in the result."""
         result = (await self._play()).result
         told, used = result.usage.total_tokens or 0, TOKENS * self.model.calls
         if told and not used:
-            raise skip(
+            raise SkipTest(
                 f"it asked no model of the suite; the {told} tokens that it tells are its own"
             )
         assert told == used, f"{used} tokens were used and {told} are in the result"
 
-    @check
     async def test_a_run_ends_once_whatever_happens(self) -> None:
         """One end for observers and one last event, after answers, errors and cancels."""
         for model in (PlainModel(), PlainModel(error=_DOWN), PlainModel(answers=False)):
@@ -262,12 +258,11 @@ class EngineContract(Suite):
             assert ends == 1, f"the log has {ends} ends; {ending(seen.result)}"
             assert kinds[-1] == "run_settled", f"{kinds[-1]} came after the end"
 
-    @check
     async def test_a_model_that_is_down_is_no_answer_and_no_crash(self) -> None:
         """The run fails with the model's code; with ``copes`` there is an answer."""
         result = (await self._play(PlainModel(error=_DOWN))).result
         if not self.model.calls:
-            raise skip("it asked no model that could be down")
+            raise SkipTest("it asked no model that could be down")
         if self.copes:
             assert result.status is Status.COMPLETED, f"it copes, and {ending(result)}"
             return
@@ -275,12 +270,11 @@ class EngineContract(Suite):
         expected = (Status.FAILED, ErrorCode.SERVER_ERROR)
         assert told == expected, f"the model failed with server_error, and {ending(result)}"
 
-    @check
     async def test_a_cancel_ends_it(self) -> None:
         """While a model is silent, a cancel ends the run; the engine does not swallow it."""
         result = (await self._play(PlainModel(answers=False), cancel=True)).result
         if not self.model.calls:
-            raise skip("it asked no model that could be silent")
+            raise SkipTest("it asked no model that could be silent")
         assert result.status is Status.CANCELED, f"it was cancelled, and {ending(result)}"
         codes = [warning.code for warning in result.warnings]
         assert "abandoned" not in codes, "it went on after its cancellation"
@@ -289,7 +283,6 @@ class EngineContract(Suite):
             f"it swallowed its cancellation, and ended with {raised!r}"
         )
 
-    @check
     async def test_a_wish_to_stop_ends_it(self) -> None:
         """It looks at ``host.interrupts()``, and raises Interrupted before a second step."""
         for late in (False, True):
@@ -300,7 +293,6 @@ class EngineContract(Suite):
             _stopped(seen.result, host, late=late)
             assert not self.model.later_calls, "it asked the model again before it looked"
 
-    @check
     async def test_what_ends_a_run_passes_through(self) -> None:
         """Interrupted, Aborted, Failed and Parked of what it awaits reach the run as they are."""
         was_tried = False
@@ -314,11 +306,10 @@ class EngineContract(Suite):
                 name = type(signal).__name__
                 assert told == (status, code), f"{name} was raised, and {ending(result)}"
         if not was_tried:
-            raise skip(
+            raise SkipTest(
                 "it awaits no run.call_model, run.child or host.ask_user, which could raise them"
             )
 
-    @check
     async def test_it_resumes_or_says_that_it_cannot(self) -> None:
         """From its own checkpoints it goes on; from a point that it does not know it never does."""
         kept = Keep()
@@ -343,7 +334,6 @@ class EngineContract(Suite):
                     said = f"from its checkpoint {point.step!r} {ending(result)}"
                     assert result.status is Status.COMPLETED, said
 
-    @check
     async def test_it_goes_on_wherever_its_log_was_cut(self) -> None:
         """A run whose process died is resumed, after whichever event that was; or it says no."""
         log = (await self._play()).events
@@ -363,7 +353,6 @@ class EngineContract(Suite):
             said = f"cut after {log[length - 1].kind}, {ending(result)}"
             assert result.status is Status.COMPLETED, said
 
-    @check
     async def test_one_of_it_drives_many_runs_at_once(self) -> None:
         """Nothing that it keeps belongs to one run only."""
         first = await self._play()
@@ -375,7 +364,6 @@ class EngineContract(Suite):
                 said = f"alone it gave {alone}, beside others {seen.said}; {ending(seen.result)}"
                 assert seen.said == alone, said
 
-    @check
     async def test_it_leaves_no_task_behind(self) -> None:
         """When the run has ended, nothing goes on."""
         async with self._engine() as engine:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 from collections.abc import Awaitable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
+from unittest import SkipTest
 
 from upshot.contract.agent import Agent
+from upshot.contract.base.checks import nearest
 from upshot.contract.base.enums import ErrorCode, InterruptCause, Origin, Status
 from upshot.contract.error import AgentError
 from upshot.contract.protocols import Decider, Observer
@@ -17,7 +18,7 @@ from upshot.contract.run_control import FinalizeDecision, Interrupt
 from upshot.contract.tool_calls import ToolCall
 from upshot.entry.api import run
 from upshot.models.scripted import ScriptedModel
-from upshot.testing.suite import Role, Suite, check, ending, skip
+from upshot.testing.suite import Role, Suite, ending
 from upshot.tools.definition.tool import Tool
 
 __all__ = ["DeciderContract", "ObserverContract"]
@@ -49,7 +50,6 @@ class ObserverContract(Suite):
         """The observer; a coroutine of it or an async context manager will do."""
         raise NotImplementedError("an ObserverContract gives the observer in make()")
 
-    @check
     async def test_it_lets_a_run_be(self) -> None:
         """The run ends as without it, and none of its methods raises."""
         alone = await _work(self.request, self.answer)
@@ -59,7 +59,6 @@ class ObserverContract(Suite):
             told, expected = _said(result), _said(alone)
             assert told == expected, f"without it the run gave {expected}, and with it {told}"
 
-    @check
     async def test_it_sees_every_end(self) -> None:
         """A run that fails, is done again or is interrupted is seen like any other."""
         ends: tuple[dict[str, Any], ...] = (
@@ -72,13 +71,11 @@ class ObserverContract(Suite):
                 agent = Agent[Any]("contract", retry=None)
                 _silent(await run(agent, self.request, observers=[observer], **hooks))
 
-    @check
     async def test_what_is_named_like_a_hook_is_one(self) -> None:
         """A mistyped method is never called."""
         async with self._made() as observer:
             _well_named(observer, _OBSERVED)
 
-    @check
     async def test_one_of_it_sees_many_runs_at_once(self) -> None:
         """Nothing that it keeps belongs to one run only."""
         async with self._made() as observer:
@@ -106,23 +103,20 @@ class DeciderContract(Suite):
         """The decider; a coroutine of it or an async context manager will do."""
         raise NotImplementedError("a DeciderContract gives the decider in make()")
 
-    @check
     async def test_it_lets_a_plain_run_pass(self) -> None:
         """The run completes and is committed; a decider that raises would fail it."""
         async with self._made() as decider:
             _passed(await _work(self.request, self.answer, deciders=[decider]), self.answer)
 
-    @check
     async def test_it_asks_for_no_other_attempt_at_a_plain_run(self) -> None:
         """One attempt is enough, however many may be made."""
         async with self._made() as decider:
             result = await _work(self.request, self.answer, deciders=[decider], max_attempts=3)
             if result.attempts != 1 and self.answer == _ANSWER:
-                raise skip(f"it had the run done {result.attempts} times; {_GIVE}")
+                raise SkipTest(f"it had the run done {result.attempts} times; {_GIVE}")
             assert result.attempts == 1, f"it had the run done {result.attempts} times"
             _passed(result, self.answer)
 
-    @check
     async def test_it_bears_a_run_without_an_answer(self) -> None:
         """It is asked about a failed and an interrupted run too, and does not raise."""
         ends: tuple[dict[str, Any], ...] = (
@@ -136,13 +130,11 @@ class DeciderContract(Suite):
             code = result.error and result.error.code
             assert code != ErrorCode.HOOK_FAILED, f"of a run without an answer {ending(result)}"
 
-    @check
     async def test_what_is_named_like_a_hook_is_one(self) -> None:
         """A mistyped method is never called."""
         async with self._made() as decider:
             _well_named(decider, _DECIDED)
 
-    @check
     async def test_one_of_it_decides_on_many_runs_at_once(self) -> None:
         """Nothing that it keeps belongs to one run only."""
         async with self._made() as decider:
@@ -191,7 +183,7 @@ def _passed(result: AgentResult[Any], answer: str) -> None:
     is_kept = result.committed and verdict != "revise"
     said = f"it does not let {answer!r} pass: {verdict}, {reason!r}; {_GIVE}"
     if not is_kept and answer == _ANSWER:
-        raise skip(said)
+        raise SkipTest(said)
     assert is_kept, said
 
 
@@ -199,7 +191,7 @@ def _well_named(subject: object, known: tuple[str, ...]) -> None:
     for name in dir(subject):
         if name.startswith("_") or name in (*_OBSERVED, *_DECIDED):
             continue
-        near = difflib.get_close_matches(name, known, 1, _NEAR)
+        near = nearest(name, known, cutoff=_NEAR)
         is_method = near and callable(getattr(subject, name))
         assert not is_method, f"nobody calls its {name}: the hook is {''.join(near)}"
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
+from unittest import SkipTest
 
 from upshot.contract.agent import Agent
 from upshot.contract.base.enums import Effect, InterruptCause, Status
@@ -19,7 +20,7 @@ from upshot.engines.script import ScriptEngine
 from upshot.entry.api import run
 from upshot.runs.engine_api.exceptions import Interrupted, Parked
 from upshot.state.board import Board
-from upshot.testing.suite import Role, Suite, check, ending, skip, value_of
+from upshot.testing.suite import Role, Suite, ending, value_of
 
 __all__ = ["HostContract"]
 
@@ -62,19 +63,17 @@ class HostContract(Suite):
         """
         needed = "give interrupt(self, host, wish), which makes the host wish that a run stop"
         if callable(getattr(host, "interrupts", None)):
-            raise skip(needed)
+            raise SkipTest(needed)
         try:
             host.interrupts = wish
         except AttributeError as error:
-            raise skip(needed) from error
+            raise SkipTest(needed) from error
 
-    @check
     async def test_a_run_under_it_comes_to_its_end(self) -> None:
         """Whatever an engine tells it, nothing in it raises."""
         async with self._made() as host:
             _sound(await _under(host))
 
-    @check
     async def test_what_it_has_can_be_called(self) -> None:
         """A capability is a method; ``interrupts`` may be a value."""
         async with self._made() as host:
@@ -83,7 +82,6 @@ class HostContract(Suite):
                 is_fine = found is None or callable(found) or name == "interrupts"
                 assert is_fine, f"its {name} is {found!r:.60} and no method"
 
-    @check
     async def test_it_takes_every_event(self) -> None:
         """Deltas and durable events, one after another, and gives nothing back."""
         facts = (
@@ -94,19 +92,16 @@ class HostContract(Suite):
         )
         await self._give("publish", *facts)
 
-    @check
     async def test_it_takes_checkpoints(self) -> None:
         """The same step may come again."""
         point = Checkpoint("run-0123456789abcdef", "one", Board().snapshot())
         await self._give("checkpoint", point, point)
 
-    @check
     async def test_it_takes_usage(self) -> None:
         """Also one of which nothing is known."""
         measured = Usage(input_tokens=10, output_tokens=5, api_calls=1)
         await self._give("report_usage", measured, Usage())
 
-    @check
     async def test_it_answers_a_question_or_parks(self) -> None:
         """The answer is a JSON value; Parked says that nobody can answer now."""
         async with self._able("ask_user") as host:
@@ -123,14 +118,12 @@ class HostContract(Suite):
                 kept = None
             assert kept == answer, f"ask_user gave {answer!r:.60}, which is no JSON value"
 
-    @check
     async def test_it_wishes_nothing_by_itself(self) -> None:
         """A run is stopped only by who asked for it."""
         async with self._able("interrupts", even_none=True) as host:
             wish = await _wish_of(host)
             assert not wish, f"nobody wished anything, and it wishes {wish!r}"
 
-    @check
     async def test_its_wish_to_stop_is_seen(self) -> None:
         """The engine sees it at the next safe point, with cause and detail."""
         wish = Interrupt(InterruptCause.USER_INPUT, "wait for me")
@@ -141,7 +134,6 @@ class HostContract(Suite):
         told, expected = (result.cause, result.detail), (wish.cause, wish.detail)
         assert told == expected, f"it was to wish {expected}, and the engine saw {told}"
 
-    @check
     async def test_a_step_runs_once(self) -> None:
         """At the same time and afterwards: one body, and its value for all."""
 
@@ -156,7 +148,6 @@ class HostContract(Suite):
             result = await run(Agent("contract", engine=engine), "?", host=host)
         assert result.status is Status.COMPLETED, ending(result)
 
-    @check
     async def test_one_of_it_serves_many_runs_at_once(self) -> None:
         """Nothing that it keeps belongs to one run only."""
         async with self._made() as host:
@@ -169,7 +160,7 @@ class HostContract(Suite):
         async with self._made() as host:
             is_there = hasattr(host, name) if even_none else getattr(host, name, None) is not None
             if not is_there:
-                raise skip(f"the host has no {name}")
+                raise SkipTest(f"the host has no {name}")
             yield host
 
     async def _give(self, name: str, *facts: object) -> None:

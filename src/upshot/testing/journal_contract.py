@@ -9,6 +9,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest import SkipTest
+
+import pytest
 
 from upshot.contract.agent_spec import AgentSpec
 from upshot.contract.base.enums import Status
@@ -27,7 +30,7 @@ from upshot.contract.protocols import Journal, RunSummary, takes_epoch
 from upshot.contract.result import AgentResult
 from upshot.contract.tool_calls import ToolCall
 from upshot.errors import JournalError, Misuse
-from upshot.testing.suite import Role, Suite, check, raising, skip
+from upshot.testing.suite import Role, Suite
 
 __all__ = ["JournalContract"]
 
@@ -36,7 +39,7 @@ _METHODS = ("claim", "append", "durable", "events", "runs", "export", "import_",
 _Play = Callable[[Any, Journal], Coroutine[Any, Any, None]]
 
 
-def _with_journal(play: _Play) -> Callable[[JournalContract], None]:
+def _with_journal(play: _Play) -> Callable[[JournalContract], Coroutine[Any, Any, None]]:
     """A check that is given a new journal, which is closed afterwards."""
 
     async def run(self: JournalContract) -> None:
@@ -45,7 +48,7 @@ def _with_journal(play: _Play) -> Callable[[JournalContract], None]:
 
     run.__name__, run.__doc__ = play.__name__, play.__doc__
     run.__qualname__ = play.__qualname__
-    return check(run)
+    return run
 
 
 class JournalContract(Suite):
@@ -116,21 +119,21 @@ class JournalContract(Suite):
     async def test_a_gap_is_refused(self, journal: Journal) -> None:
         """The next seq is one more than the last."""
         _tell(journal, "run-1", 2)
-        with raising(JournalError, "seq 4 was taken after seq 2"):
+        with pytest.raises(JournalError):
             journal.append(_step("run-1", 4))
 
     @_with_journal
     async def test_a_repeated_seq_is_refused(self, journal: Journal) -> None:
         """No event replaces another."""
         told = _tell(journal, "run-1", 2)
-        with raising(JournalError, "seq 2 was taken twice"):
+        with pytest.raises(JournalError):
             journal.append(_step("run-1", 2))
         _same(await _read(journal, "run-1"), told)
 
     @_with_journal
     async def test_a_delta_is_refused(self, journal: Journal) -> None:
         """Deltas are for watchers."""
-        with raising(Misuse, "a text_delta was taken"):
+        with pytest.raises(Misuse):
             journal.append(TextDelta(run_id="run-1", seq=1, part=1, text="x"))
 
     @_with_journal
@@ -163,7 +166,7 @@ class JournalContract(Suite):
         old = await journal.claim("run-1")
         journal.append(_started("run-1"), epoch=old)
         new = await journal.claim("run-1")
-        with raising(JournalError, f"epoch {old} was taken after epoch {new} was claimed"):
+        with pytest.raises(JournalError):
             journal.append(_step("run-1", 2), epoch=old)
         journal.append(_step("run-1", 2), epoch=new)
         await journal.durable("run-1", 2)
@@ -172,14 +175,14 @@ class JournalContract(Suite):
     async def test_an_old_holder_is_told_of_its_own_events_alone(self, journal: Journal) -> None:
         """What a later holder appended is not what who lost the run waits for."""
         if not takes_epoch(type(journal)):
-            raise skip("its durable() takes no epoch")
+            raise SkipTest("its durable() takes no epoch")
         old = await journal.claim("run-1")
         journal.append(_started("run-1"), epoch=old)
         new = await journal.claim("run-1")
         journal.append(_step("run-1", 2), epoch=new)
         await journal.durable("run-1", 2, epoch=new)
         await journal.durable("run-1", 1, epoch=old)
-        with raising(JournalError, f"epoch {old} was told that an event of epoch {new} is its own"):
+        with pytest.raises(JournalError):
             await journal.durable("run-1", 2, epoch=old)
 
     @_with_journal
@@ -187,7 +190,7 @@ class JournalContract(Suite):
         """Where ``claim_free`` leaves a run to others, ``release`` frees it."""
         claim_free = getattr(journal, "claim_free", None)
         if claim_free is None:
-            raise skip("it has no claim_free()")
+            raise SkipTest("it has no claim_free()")
         release = getattr(journal, "release", None)
         assert release is not None, "it has claim_free() and no release(): no run is ever free"
         epochs = [await claim_free("run-1")]
@@ -205,7 +208,7 @@ class JournalContract(Suite):
     async def test_an_event_that_nobody_appended_is_never_safe(self, journal: Journal) -> None:
         """Waiting for it is an error and no endless wait."""
         _tell(journal, "run-1", 2)
-        with raising(JournalError, "durable() returned for an event that nobody appended"):
+        with pytest.raises(JournalError):
             await journal.durable("run-1", 3)
 
     @_with_journal
@@ -261,7 +264,7 @@ class JournalContract(Suite):
             pages += [run.run_id for run in page]
             assert len(pages) <= len(listed), f"pages of 2 give {pages} for {listed}"
         assert pages == listed, f"pages of 2 give {pages}, and all at once {listed}"
-        with raising(Misuse, "a page began after a run that is not there"):
+        with pytest.raises(Misuse):
             await journal.runs(before="run-unknown")
 
     @_with_journal
@@ -306,7 +309,7 @@ class JournalContract(Suite):
         remove = _removal_of(journal)
         journal.append(_started("run-1"))
         journal.append(_started("run-2", parent_run_id="run-1"))
-        with raising(Misuse, "run-2 was removed and its parent was not", words="run-1"):
+        with pytest.raises(Misuse, match="run-1"):
             await remove(["run-2"])
         assert set(await _listed(journal)) == {"run-1", "run-2"}, "a refused removal took a run"
 
@@ -329,7 +332,6 @@ class JournalContract(Suite):
         await journal.claim("run-1")
         assert await _listed(journal) == [], "a run without an event is listed"
 
-    @check
     async def test_what_was_exported_is_imported_equal(self) -> None:
         """Out and in is identity."""
         with tempfile.TemporaryDirectory() as folder:
@@ -349,7 +351,7 @@ class JournalContract(Suite):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "run.jsonl")
             await journal.export("run-1", path)
-            with raising(JournalError, "a run was imported that is there already"):
+            with pytest.raises(JournalError):
                 await journal.import_(path)
         _same(await _read(journal, "run-1"), told)
 
@@ -358,11 +360,10 @@ class JournalContract(Suite):
         """No file is made for a run that is not there."""
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "run.jsonl")
-            with raising(Misuse, "an unknown run was exported"):
+            with pytest.raises(Misuse):
                 await journal.export("run-unknown", path)
             assert os.listdir(folder) == [], "a file was made for an unknown run"
 
-    @check
     async def test_a_damaged_import_takes_nothing(self) -> None:
         """All or nothing, and the line is named."""
         with tempfile.TemporaryDirectory() as folder:
@@ -374,7 +375,7 @@ class JournalContract(Suite):
             with open(path, "wb") as file:
                 file.writelines(lines)
             async with self._empty() as other:
-                with raising(JournalError, "a damaged file was imported", words="line 4"):
+                with pytest.raises(JournalError, match="line 4"):
                     await other.import_(path)
                 _same(await _read(other, "run-1"), [])
 
@@ -382,7 +383,7 @@ class JournalContract(Suite):
     async def test_a_closed_journal_takes_nothing(self, journal: Journal) -> None:
         """After the close every append is an error, and closing again is none."""
         await journal.aclose()
-        with raising(JournalError, "a closed journal took an event"):
+        with pytest.raises(JournalError):
             journal.append(_started("run-1"))
         await journal.aclose()
 
@@ -416,7 +417,7 @@ def _removal_of(journal: Journal) -> Callable[..., Awaitable[Any]]:
     """What removes runs; skips the check where the journal has none."""
     remove = getattr(journal, "remove_runs", None)
     if remove is None:
-        raise skip("it has no remove_runs()")
+        raise SkipTest("it has no remove_runs()")
     return remove
 
 

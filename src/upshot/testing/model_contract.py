@@ -7,6 +7,7 @@ import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, cast
+from unittest import SkipTest
 
 from upshot.contract.message import Message
 from upshot.contract.model_calls import (
@@ -18,7 +19,7 @@ from upshot.contract.model_calls import (
     ToolCallDelta,
 )
 from upshot.contract.protocols import Model
-from upshot.testing.suite import Role, Suite, check, skip, value_of
+from upshot.testing.suite import Role, Suite, value_of
 
 __all__ = ["ModelContract"]
 
@@ -48,34 +49,29 @@ class ModelContract(Suite):
         """
         raise NotImplementedError("a ModelContract gives the model in make()")
 
-    @check
     async def test_its_name_says_provider_and_model(self) -> None:
         """It is "provider:name", for logs and prices."""
         async with self._made() as model:
             name: object = getattr(model, "name", None)
         if name is None:
-            raise skip("the model has no name: logs call it by its class")
+            raise SkipTest("the model has no name: logs call it by its class")
         assert isinstance(name, str) and name.strip(), f"its name is {name!r:.60} and no text"
         provider, _, rest = name.partition(":")
         if not (provider and rest):
-            raise skip(f"its name is {name!r}: without provider:name it has no price")
+            raise SkipTest(f"its name is {name!r}: without provider:name it has no price")
 
-    @check
     async def test_it_answers_a_text(self) -> None:
         """Without an error, and with something to read."""
         await self._ask_also(self.prompt)
 
-    @check
     async def test_it_answers_messages(self) -> None:
         """A sequence of them is as good as a text."""
         await self._ask_also([Message("user", self.prompt)])
 
-    @check
     async def test_it_answers_a_request(self) -> None:
         """And so is a whole request, which is what runs send."""
         await self._ask(self._request)
 
-    @check
     async def test_a_stream_ends_in_its_response(self) -> None:
         """The response comes last and once; the deltas before it are its text."""
         async with self._streaming() as model:
@@ -88,12 +84,10 @@ class ModelContract(Suite):
         text = _good(last).content
         assert told == text, f"its deltas say {told!r}, and its response says {text!r}"
 
-    @check
     async def test_a_cancel_is_not_swallowed(self) -> None:
         """Who takes the call back while it waits gets no answer."""
         await self._cancel(lambda model: _call(model, self._request))
 
-    @check
     async def test_a_cancel_of_a_stream_is_not_swallowed(self) -> None:
         """Who stops reading while it waits gets nothing more."""
 
@@ -114,7 +108,7 @@ class ModelContract(Suite):
         """The model, if it streams."""
         async with self._made() as model:
             if getattr(model, "stream", None) is None:
-                raise skip("the model has no stream: it replies whole to whoever watches")
+                raise SkipTest("the model has no stream: it replies whole to whoever watches")
             yield model
 
     async def _ask_also(self, request: ModelInput) -> None:
@@ -125,7 +119,7 @@ class ModelContract(Suite):
             # Red by itself where it does not even answer a request.
             await self._ask(self._request)
             why = "it takes requests only; ModelRequest.of(...) makes one of texts and messages"
-            raise skip(f"{why} ({error})") from error
+            raise SkipTest(f"{why} ({error})") from error
 
     async def _ask(self, request: ModelInput) -> None:
         async with self._made() as model:

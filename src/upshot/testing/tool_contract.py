@@ -7,6 +7,7 @@ import math
 from collections.abc import Awaitable
 from contextlib import AbstractAsyncContextManager
 from typing import cast
+from unittest import SkipTest
 
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import Json, JsonObject
@@ -18,7 +19,7 @@ from upshot.contract.tool_calls import (
     ToolExecutionResult,
     ToolOutcome,
 )
-from upshot.testing.suite import Role, Suite, check, skip
+from upshot.testing.suite import Role, Suite
 from upshot.tools.definition.tool import Tool
 from upshot.tools.toolbox import Toolbox
 
@@ -174,15 +175,13 @@ class ToolContract(Suite):
         """
         raise NotImplementedError("a ToolContract gives the tool in make()")
 
-    @check
     async def test_it_says_what_it_does(self) -> None:
         """A model can only choose what is described."""
         async with self._made() as tool:
             told, name = tool.description, tool.name
         if not told.strip():
-            raise skip(f"the tool {name} has no description: a model has only its name to go by")
+            raise SkipTest(f"the tool {name} has no description: a model sees only its name")
 
-    @check
     async def test_its_schema_is_one(self) -> None:
         """JSON Schema of an object that names the example arguments, which fit it."""
         async with self._made() as tool:
@@ -194,7 +193,6 @@ class ToolContract(Suite):
         is_refused = isinstance(outcome, ToolDenied)
         assert not is_refused, f"{self._whose} arguments are refused: {outcome}"
 
-    @check
     async def test_it_is_the_same_tool_each_time(self) -> None:
         """Approvals and pins know it by its version."""
         versions = list[str]()
@@ -204,13 +202,11 @@ class ToolContract(Suite):
         told = " and ".join(versions)
         assert len(set(versions)) == 1, f"make() gave the versions {told}: name or schema differ"
 
-    @check
     async def test_its_arguments_give_a_result(self) -> None:
         """The example succeeds."""
         async with self._made() as tool:
             self._succeeded(await self._call(tool))
 
-    @check
     async def test_a_reader_has_no_effect(self) -> None:
         """What may write has applied something after a success, what reads has not."""
         async with self._made() as tool:
@@ -219,7 +215,6 @@ class ToolContract(Suite):
         said = f"it is declared {tool.declared_effect}, and its effect is {outcome.effect}"
         assert outcome.effect is expected, f"{said}: {outcome}"
 
-    @check
     async def test_its_outcome_can_be_kept(self) -> None:
         """What it returns has a JSON form; it is written and read back the same."""
         async with self._made() as tool:
@@ -228,7 +223,6 @@ class ToolContract(Suite):
         kept = decode(encode(outcome), type(outcome))
         assert kept == outcome, f"{outcome} was written, and {kept} was read"
 
-    @check
     async def test_one_of_it_serves_many_runs_at_once(self) -> None:
         """Nothing that it keeps belongs to one run only."""
         async with self._made() as tool:
@@ -236,12 +230,11 @@ class ToolContract(Suite):
             for outcome in await asyncio.gather(*calls):
                 self._succeeded(outcome)
 
-    @check
     async def test_what_claims_to_be_idempotent_can_be_called_again(self) -> None:
         """A second call in another turn succeeds as the first did."""
         async with self._made() as tool:
             if not tool.idempotent:
-                raise skip(f"the tool {tool.name} does not claim to be idempotent")
+                raise SkipTest(f"the tool {tool.name} does not claim to be idempotent")
             box = _box(tool)
             for turn in ("c1", "c2"):
                 (outcome,) = await box.dispatch([self._call_of(tool, turn)])

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 from unittest import SkipTest
 
 from upshot.models.transport import Timeouts, Transport, TransportError
-from upshot.testing.suite import Role, Suite, check
+from upshot.testing.suite import Role, Suite
 
 __all__ = ["TransportContract", "check_transport"]
 
@@ -47,7 +47,6 @@ class TransportContract(Suite):
         if hasattr(subject, "aclose"):
             await subject.aclose()
 
-    @check
     async def test_it_sends_the_request_as_it_is(self) -> None:
         """Method, path, headers and body arrive, once."""
         body = bytes(range(256)) * 8192
@@ -58,7 +57,6 @@ class TransportContract(Suite):
         assert b"bearer k" in asked.head.lower(), "the header did not arrive"
         assert asked.body == body, f"{len(asked.body)} bytes came instead of {len(body)}"
 
-    @check
     async def test_it_gives_any_reply(self) -> None:
         """A refusal and a redirect are replies; neither is raised or followed."""
         head = (
@@ -71,7 +69,6 @@ class TransportContract(Suite):
             assert [value for name, value in got.headers if name.lower() == "x-a"] == ["1", "2"]
             assert len(server.asked) == 1, f"a {status} was followed or tried again"
 
-    @check
     async def test_it_unpacks_the_body(self) -> None:
         """Whoever reads gets the decoded body."""
         packed = gzip.compress(b"clear text")
@@ -80,7 +77,6 @@ class TransportContract(Suite):
             got = await self._fetch(server.url)
         assert got.body == b"clear text", got.body[:60]
 
-    @check
     async def test_a_reply_that_is_cut_is_an_error(self) -> None:
         """Wherever it is cut, no part of it is given as the whole."""
         for whole in (_WHOLE, _CHUNKED):
@@ -89,7 +85,6 @@ class TransportContract(Suite):
                     for size in range(len(whole)):
                         await _broken(transport, f"{server.url}/{size}", f"cut after {size}")
 
-    @check
     async def test_nothing_is_sent_twice(self) -> None:
         """A connection that breaks after the request is an error and no second request."""
         for method in ("POST", "GET"):
@@ -99,7 +94,6 @@ class TransportContract(Suite):
             assert len(server.asked) == 1, f"{method} was sent {len(server.asked)} times"
             assert _phase(error) != "unsent", "the request was sent, and the error denies it"
 
-    @check
     async def test_a_closed_port_is_an_error(self) -> None:
         """A request that could not be sent is not said to be sent."""
         with socket.socket() as taken:
@@ -109,7 +103,6 @@ class TransportContract(Suite):
                 error = await _broken(transport, url, "a refused connection")
         assert _phase(error) in (None, "unsent"), "nothing was sent, and the error denies it"
 
-    @check
     async def test_a_connection_that_the_server_closed_is_not_used(self) -> None:
         """Also if it was closed while the event loop was blocked."""
         with _serving(_reply_and_close) as server:
@@ -120,7 +113,6 @@ class TransportContract(Suite):
                     server.closed.wait(20)
                     server.closed.clear()
 
-    @check
     async def test_a_cancel_while_it_waits_closes_the_connection(self) -> None:
         """Nobody pays for a reply that nobody reads."""
         with _serving(_silent) as server:
@@ -132,7 +124,6 @@ class TransportContract(Suite):
                 assert task.cancelled(), "the cancellation was swallowed"
                 await _until(server.closed)
 
-    @check
     async def test_a_cancel_in_the_body_closes_the_connection(self) -> None:
         """So does leaving the block before the body is over."""
         first = _OK + b"content-length: 1000\r\n\r\nfirst"
@@ -148,7 +139,6 @@ class TransportContract(Suite):
                     await asyncio.wait((task,))
                     await _until(server.closed)
 
-    @check
     async def test_limits_end_the_request(self) -> None:
         """Silence ends at read_s, a drip of bytes at total_s."""
         drip = _OK + b"content-length: 100000\r\n\r\n"
@@ -157,7 +147,6 @@ class TransportContract(Suite):
                 async with self._made() as transport:
                     await _broken(transport, server.url, name, timeouts=_SHORT)
 
-    @check
     async def test_hostile_replies_come_to_an_end(self) -> None:
         """What is not HTTP is an error, and floods end at a limit."""
         chunk = _OK + b"transfer-encoding: chunked\r\n\r\n"
@@ -177,7 +166,6 @@ class TransportContract(Suite):
                 async with self._made() as transport:
                     await _broken(transport, server.url, name, timeouts=_SHORT)
 
-    @check
     async def test_a_bomb_is_unpacked_piece_by_piece(self) -> None:
         """The reader can stop before it fills memory."""
         packed = gzip.compress(bytes(_BOMB_BYTES), 6)
@@ -189,7 +177,6 @@ class TransportContract(Suite):
                     piece = await anext(aiter(chunks))
         assert len(piece) <= _MAX_PIECE_BYTES, f"the first piece has {len(piece):,} bytes"
 
-    @check
     async def test_it_serves_several_event_loops(self) -> None:
         """One after another, and at the same time in threads."""
         with _serving(_reply_with(_WHOLE)) as server:
@@ -228,7 +215,7 @@ def check_transport(factory: Callable[[], Any]) -> None:
     for name in dir(_Checked):
         if name.startswith("test_"):
             try:
-                getattr(_Checked(), name)()
+                asyncio.run(getattr(_Checked(), name)())
             except SkipTest:
                 continue
             except Exception as error:

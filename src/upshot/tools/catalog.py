@@ -7,9 +7,9 @@ from functools import cached_property, lru_cache
 from types import FunctionType
 from typing import Literal, TypeAlias, cast
 
+from upshot.contract.base.checks import did_you_mean, nearest
 from upshot.contract.tool_calls import ToolSpec
 from upshot.errors import Misuse
-from upshot.tools.arguments.schema_faults import nearest
 from upshot.tools.artifacts import READER_NAME
 from upshot.tools.definition.tool import Tool, tool
 from upshot.tools.secrets import UNTRUSTED
@@ -100,10 +100,7 @@ def _resolve(item: object, named: Mapping[str, Tool]) -> Iterable[Tool]:
         return (item,)
     if isinstance(item, str):
         if item not in named:
-            near = nearest(item, named)
-            hint = (
-                f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(named) or 'none'}"
-            )
+            hint = did_you_mean(item, named, f"known are: {', '.join(named) or 'none'}")
             raise Misuse(f"there is no tool {item!r}; {hint}")
         return (named[item],)
     if isinstance(item, Mapping):
@@ -178,9 +175,7 @@ class OfferedTools:
 
     def nearest(self, name: str) -> list[str]:
         """Names on offer that look like *name*, the nearest first, at most 3."""
-        # In the wrong case it is most often the same name all the same.
-        by_lower = {known.lower(): known for known in self.names()}
-        return [by_lower[found] for found in nearest(name.lower(), by_lower, count=3)]
+        return nearest(name, self.names(), count=3)
 
     def names(self) -> tuple[str, ...]:
         """The names on offer, in order."""

@@ -48,16 +48,18 @@ def test_what_is_refused_is_told_in_one_line(value: Any) -> None:
         try:
             check("it", value)
         except Misuse as error:
-            assert str(error).startswith("it is ")
+            assert str(error).startswith("it must be ")
             assert len(str(error)) < 150
 
 
 def test_none_is_taken_only_where_it_means_something() -> None:
     check_whole("it", None, none="all")
     check_amount("it", None, none="no limit")
-    with pytest.raises(Misuse, match=r"^it is None: give at least 0, a whole number$"):
+    with pytest.raises(Misuse, match=r"^it must be a whole number of at least 0, got None$"):
         check_whole("it", None)
-    with pytest.raises(Misuse, match=r"^it is -1: give seconds, 0 or more, or None for no limit$"):
+    with pytest.raises(
+        Misuse, match=r"^it must be a number of seconds at least 0, or None for no limit, got -1$"
+    ):
         check_amount("it", -1, none="no limit")
 
 

@@ -1,4 +1,4 @@
-"""Hints: whoever gives something in place of an engine is told which engine drives it."""
+"""Suggestions: the nearest name, and the engine that drives what was given in place of one."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from upshot import (
     Agent,
     Graph,
-    GraphEngine,
     LoopEngine,
-    MachineEngine,
     Misuse,
     ScriptedModel,
-    ScriptEngine,
     load_machine,
     run_sync,
 )
+from upshot.contract.base.checks import did_you_mean, nearest, shown
 
 GRAPH = Graph(nodes={"a": lambda board: None}, edges=[], start="a")
 STATES = {"a": {"type": "initial", "transitions": [{"to": "b"}]}, "b": {"type": "final"}}
@@ -38,23 +38,18 @@ DOORS: list[Callable[[Any], object]] = [
 @pytest.mark.parametrize(
     ("engine", "said"),
     [
-        (GRAPH, "is a Graph: give GraphEngine(graph)"),
-        (MACHINE, "is a Machine: give MachineEngine(machine, agents={...}, functions={...})"),
-        ("loop", "is the text 'loop': give LoopEngine()"),
-        ("LoopEngine", "is the text 'LoopEngine': give LoopEngine()"),
-        ("graph", "give GraphEngine(Graph(nodes=..., edges=..., start=...))"),
-        ("order.yml", "give MachineEngine(load_machine('order.yml'), agents={...}"),
-        ("openai:gpt-5", "give an Engine, such as LoopEngine()"),
-        (LoopEngine, "is the class LoopEngine: make one: LoopEngine()"),
-        (GraphEngine, "is the class GraphEngine: make one: GraphEngine(graph)"),
-        (MachineEngine, "is the class MachineEngine: make one: MachineEngine(machine, agents="),
-        (ScriptEngine, "is the class ScriptEngine: make one: ScriptEngine(function)"),
-        (Graph, "is the class Graph: make one: GraphEngine(graph)"),
-        (script, "is a function: give ScriptEngine(function)"),
-        ({"states": STATES}, "is a dict: give MachineEngine(load_machine(data), agents="),
-        ({"nodes": {}}, "is a dict: give GraphEngine(Graph.from_data(data, functions="),
-        (ScriptedModel([]), "is a ScriptedModel, which is a model: give it as model="),
-        (5, "is an int: give an Engine, which has execute(run, host, board)"),
+        (GRAPH, "got Graph: give GraphEngine(graph)"),
+        (MACHINE, "got Machine: give MachineEngine(machine)"),
+        ("order.yml", "got str: give LoopEngine(), GraphEngine(graph), MachineEngine(load_machine"),
+        (LoopEngine, "got the class LoopEngine (give an object of it)"),
+        (Graph, "got the class Graph (give an object of it): give GraphEngine(graph)"),
+        (script, "got function: give ScriptEngine(function)"),
+        (
+            {"states": STATES},
+            "give GraphEngine(Graph.from_data(data)) or MachineEngine(",
+        ),
+        (ScriptedModel([]), "got ScriptedModel: a model is given as model="),
+        (5, "must be an Engine, which has execute(run, host, board), got 5"),
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else type(value).__name__,
 )
@@ -64,4 +59,40 @@ def test_what_is_no_engine_is_told_with_the_engine_that_it_needs(
     with pytest.raises(Misuse) as caught:
         door(engine)
     assert str(caught.value).startswith("engine ")
+    assert " must be an Engine" in str(caught.value)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("word", "near"),
+    [("modle", ["model"]), ("MODEL", ["model"]), ("bugdet", ["budget"]), ("zzz", []), ("", [])],
+)
+def test_the_nearest_name_is_found_whatever_its_case(word: str, near: list[str]) -> None:
+    assert nearest(word, ["budget", "model"]) == near
+
+
+def test_the_question_names_the_nearest_or_says_what_else() -> None:
+    assert did_you_mean("modle", ["model"], "there is model") == "did you mean 'model'?"
+    assert did_you_mean("zzz", ["model"], "there is model") == "there is model"
+
+
+@given(st.text(), st.lists(st.text()))
+def test_any_words_are_compared(word: str, known: list[str]) -> None:
+    assert set(nearest(word, known)) <= set(known)
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (5, "5"),
+        (True, "True"),
+        (None, "None"),
+        ("sk-secret", "str"),
+        ([], "list"),
+        (10**9999, "a number of too many digits"),
+        (Graph, "the class Graph (give an object of it)"),
+    ],
+    ids=lambda value: str(type(value).__name__),
+)
+def test_a_wrong_value_is_shown_by_its_type_and_a_text_never(value: Any, told: str) -> None:
+    assert shown(value) == told

@@ -91,7 +91,7 @@ async def test_what_a_node_returns_can_be_kept_in_a_variable() -> None:
 async def test_a_value_that_no_variable_takes_is_told() -> None:
     result = await walk(Graph({"a": lambda board: "text"}))
     assert result.error is not None
-    assert "node 'a' returned a str" in result.error.message
+    assert "node 'a' returned str" in result.error.message
 
 
 async def test_a_condition_chooses_the_way() -> None:
@@ -421,7 +421,7 @@ async def test_for_each_of_what_is_no_list_fails_the_run() -> None:
     graph = Graph({"a": sets(x="abc"), "e": ForEach("x", nothing)}, [("a", "e")])
     result = await walk(graph)
     assert result.error is not None
-    assert "ForEach found no list but a str: 'x'" in result.error.message
+    assert "ForEach found no list but str: 'x'" in result.error.message
 
 
 async def test_a_node_can_have_the_run() -> None:
@@ -559,7 +559,7 @@ async def test_a_node_may_end_the_run_as_interrupted() -> None:
         (lambda: Graph({"a": nothing}, [("a", "b")]), "no node 'b'"),
         (lambda: Graph({"a": nothing}, ["ab"]), "no edge"),
         (lambda: Graph({"a": nothing}, [("a", "a", "x")]), "is a str"),
-        (lambda: Graph({"a": 3}), "node 'a' is an int"),
+        (lambda: Graph({"a": 3}), "node 'a' is int"),
         (lambda: Graph({"a": nothing}, ends=["z"]), "no node 'z'"),
         (lambda: Graph({"a": nothing}, merges={"x": "plus"}), "'plus'"),
         (lambda: Graph({"a": nothing}, max_steps=0), "max_steps"),
@@ -576,7 +576,7 @@ def test_a_graph_that_cannot_be_is_misuse(make: Any, word: str) -> None:
 
 def test_a_graph_engine_walks_nothing_but_a_graph() -> None:
     no_graph: Any = {}
-    with pytest.raises(Misuse, match="walks a Graph, not a dict"):
+    with pytest.raises(Misuse, match="walks a Graph, not dict"):
         GraphEngine(no_graph)
 
 

@@ -76,7 +76,7 @@ async def test_a_graph_of_plain_data_runs() -> None:
         ({"nodes": {"a": {"agent": "nobody"}}}, "/nodes/a: there is no agent 'nobody'"),
         ({"nodes": {"a": {"function": "plan", "tool": "x"}}}, "/nodes/a: give one of"),
         ({"nodes": {"a": {"function": "plan", "tries": 2}}}, "/nodes/a: unknown field 'tries'"),
-        ({"nodes": {"a": 3}}, "/nodes/a: give a mapping, not an int"),
+        ({"nodes": {"a": 3}}, "/nodes/a: give a mapping, not int"),
         ({"nodes": {"a": {"parallel": {"b": "no"}}}}, "/nodes/a/parallel/b: there is no"),
         ({"nodes": {"a": {"graph": {"nodez": {}}}}}, "/nodes/a/graph: unknown field 'nodez'"),
         ({"nodes": {"a": "plan"}, "edges": [["a"]]}, "/edges/0: give"),

@@ -113,7 +113,7 @@ def test_the_whole_result_can_be_kept() -> None:
         ("1 / 0", "division by zero"), ("context.l[9]", "out of bounds"),
         ("result.output.zz", "there is no"), ("result.output.zz == 1", "there is no"),
         ("9223372036854775807 + 1", "overflow"),
-        ("size(context.n)", "broken: size() takes a text, a list or a mapping, not an int"),
+        ("size(context.n)", "broken: size() takes a text, a list or a mapping, not int"),
         ("string(context.none)", "or a time, not null"),
         ("int(context.n == 1)", "broken: int() does not take what it is given here"),
         ("context.s.startsWith(5)", "startsWith() does not take what"),

@@ -266,7 +266,7 @@ def test_an_agent_may_be_described_with_the_schema_of_its_output() -> None:
     [
         ("{w: {settings: {temperature: hot}}}", "temperature"),
         ("{w: {settings: 5}}", "the settings of an agent's model"),
-        ("{' ': 'm:x'}", "an agent needs an id"),
+        ("{' ': 'm:x'}", "the id of an agent must be"),
         ("5", "agents by name"),
     ],
     ids=["setting", "settings", "id", "cast"],

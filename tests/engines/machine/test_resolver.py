@@ -50,9 +50,9 @@ from upshot import (
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"agents": [Agent("talker")]}, "agents is a list: give a mapping by name"),
-        ({"functions": len}, "functions is a builtin_function_or_method: give a mapping by name"),
-        ({"agents": {"talker": 3}}, "agents['talker'] is an int: give an Agent"),
+        ({"agents": [Agent("talker")]}, "agents is list: give a mapping by name"),
+        ({"functions": len}, "functions is builtin_function_or_method: give a mapping by name"),
+        ({"agents": {"talker": 3}}, "agents['talker'] is int: give an Agent"),
     ],
     ids=["agents", "functions", "agent"],
 )

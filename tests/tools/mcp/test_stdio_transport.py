@@ -436,7 +436,10 @@ async def test_the_server_ends_with_the_block(log):
         ({"command": ""}, "is empty"),
         ({"url": "ftp://x"}, "begins with http"),
         ({"command": "x", "timeout_s": 0}, "above 0"),
-        ({"command": "x", "timeout_s": True}, r"timeout_s=\) is True"),
+        (
+            {"command": "x", "timeout_s": True},
+            r"timeout_s=\) must be .* above 0, got True",
+        ),
         ({"command": "x", "include": "x"}, "lists of globs"),
         ({"command": "x", "exclude": "x"}, "lists of globs"),
         ({"command": "there-is-no-such-program"}, "FileNotFoundError: .*program'$"),

@@ -1,106 +1,181 @@
-"""Checks of given values and the words for what is wrong."""
+"""Checks of arguments, and the sentences that say what is wrong with them.
+
+Every sentence has one form: what the argument must be, and what was given. ``Allowed`` describes
+what an argument may be, so that the arguments of a function stand in one table that
+``check_arguments`` holds them to. ``nearest`` and ``did_you_mean`` find what a mistyped name meant.
+"""
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
-from collections.abc import Mapping
-from inspect import isroutine
+from collections.abc import Callable, Iterable, Mapping
 from numbers import Real
-from typing import SupportsIndex, cast
+from typing import NamedTuple, SupportsIndex, cast
 
 from upshot.errors import Misuse
 
 __all__ = [
+    "ANYTHING",
+    "Allowed",
     "check_amount",
+    "check_argument",
+    "check_arguments",
     "check_whole",
+    "did_you_mean",
     "engine_hint",
     "has_own_output",
     "is_amount",
     "is_whole",
     "json_fault",
     "kind_of",
-    "with_article",
+    "nearest",
+    "shown",
+    "whole_number",
 ]
-
-_VOWEL_LETTERS = "AEFHILMNORSX"
-_CONSONANT_SOUNDS = ("eu", "one", "uni", "us", "ut", "uu")
 
 
 def kind_of(value: object) -> str:
-    """The type of *value* with its article, such as "an int"; "None" and "bytes" have none."""
-    if value is None:
-        return "None"
-    return "bytes" if type(value) is bytes else with_article(type(value).__name__)
+    """The name of the type of *value*; "None" for None."""
+    return "None" if value is None else type(value).__name__
 
 
-def with_article(word: str) -> str:
-    """*word* after "a" or "an", as it is said."""
-    bare = word.lstrip("_")
-    if bare[:1].isupper() and not bare[1:2].islower():
-        # Said by its letters: an HTTPModel, an H.
-        vowel = bare[0] in _VOWEL_LETTERS
-    else:
-        said = bare.lower()
-        vowel = said.startswith(tuple("aeiou")) and not said.startswith(_CONSONANT_SOUNDS)
-    return f"{'an' if vowel else 'a'} {word}"
+def shown(value: object) -> str:
+    """*value* as a message names it: a number as it is, a class as one, else the type.
+
+    Texts are not shown: they may be secrets.
+    """
+    if isinstance(value, type):
+        return f"the class {value.__name__} (give an object of it)"
+    if not isinstance(value, int | float):
+        return kind_of(value)
+    # A number of thousands of digits has no text at all.
+    if isinstance(value, int) and value.bit_length() > 256:
+        return "a number of too many digits"
+    return f"{value!r:.60}"
 
 
-_MACHINE = "MachineEngine({}, agents={{...}}, functions={{...}})"
-_LOADED = "load_machine({})"
-# The engines are above this module: what they drive is known by its name.
-_DRIVEN = {"Graph": "GraphEngine(graph)", "Machine": _MACHINE.format("machine")}
-_BY_NAME = {
-    "graph": "GraphEngine(Graph(nodes=..., edges=..., start=...))",
-    "loop": "LoopEngine()",
-    "machine": _MACHINE.format(_LOADED.format("path")),
-    "script": "ScriptEngine(function)",
+def nearest(word: str, known: Iterable[str], *, count: int = 1, cutoff: float = 0.6) -> list[str]:
+    """What of *known* looks like *word* by at least *cutoff*, the nearest first."""
+    from difflib import get_close_matches
+
+    # Letter case is what is got wrong first.
+    folded: dict[str, list[str]] = {}
+    for name in known:
+        folded.setdefault(name.casefold(), []).append(name)
+    close = get_close_matches(word.casefold()[:200], folded, n=count, cutoff=cutoff)
+    return [name for one in close for name in folded[one]][:count]
+
+
+def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
+    """The question whether the nearest of *known* was meant; *otherwise* where none is near."""
+    near = nearest(word, known)
+    return f"did you mean {near[0]!r}?" if near else otherwise
+
+
+class Allowed(NamedTuple):
+    """What an argument may be: one of the types, or what has the methods.
+
+    Attributes:
+        words: What it must be, for the message: "a Budget".
+        types: Types that will do.
+        but: Types that will not, although *types* has them.
+        methods: An object that has all of these will do, and a class will not.
+        items: What each item of a list must be; the argument is then any iterable but a text or
+            a mapping.
+        fits: Says whether a value will do, where types and methods cannot.
+        hint: What to give in place of a wrong value.
+    """
+
+    words: str
+    types: tuple[type, ...] = ()
+    but: tuple[type, ...] = ()
+    methods: tuple[str, ...] = ()
+    items: Allowed | None = None
+    fits: Callable[[object], bool] | None = None
+    hint: Callable[[object], str] | None = None
+
+    def takes(self, value: object) -> bool:
+        """Whether *value* will do, its items apart."""
+        if self.items is not None:
+            return isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
+        if isinstance(value, self.types) and not isinstance(value, self.but):
+            return True
+        if self.fits is not None:
+            return self.fits(value)
+        if self.methods == ("__call__",):
+            return callable(value)
+        # A class has the methods too, and is nothing that can be asked.
+        able = all(callable(getattr(value, name, None)) for name in self.methods)
+        return bool(self.methods) and able and not isinstance(value, type)
+
+
+def whole_number(least: int) -> Allowed:
+    """What takes whole numbers of at least *least*."""
+    return Allowed(
+        f"a whole number of at least {least}", fits=functools.partial(is_whole, least=least)
+    )
+
+
+ANYTHING = Allowed("anything", (object,))
+
+
+def check_argument(name: str, value: object, allowed: Allowed) -> None:
+    """Check one argument.
+
+    Args:
+        name: What it is called, for the message.
+        value: What was given.
+        allowed: What it may be. The items of a list are looked at where that does not use it up.
+
+    Raises:
+        Misuse: It is something else; the message says what it must be and what was given.
+    """
+    if not allowed.takes(value):
+        hint = allowed.hint(value) if allowed.hint is not None else ""
+        raise Misuse(f"{name} must be {allowed.words}, got {shown(value)}{hint and ': ' + hint}")
+    if allowed.items is not None and isinstance(value, list | tuple | set | frozenset):
+        for item in cast("Iterable[object]", value):
+            if not allowed.items.takes(item):
+                raise Misuse(f"{name} must be {allowed.words}, got {shown(item)} in it")
+
+
+def check_arguments(
+    given: Mapping[str, object], table: Mapping[str, Allowed], of: str = ""
+) -> None:
+    """Check arguments by their table; None passes, for it is what was not given.
+
+    Args:
+        given: The arguments by name.
+        table: What each may be; an argument without a row is not looked at.
+        of: Whose they are, for the message: " of agent 'a'".
+
+    Raises:
+        Misuse: One is something else.
+    """
+    for name, value in given.items():
+        if value is not None and name in table:
+            check_argument(f"{name}{of}", value, table[name])
+
+
+_ENGINES = {
+    "Graph": "GraphEngine(graph)",
+    "Machine": "MachineEngine(machine)",
+    "dict": "GraphEngine(Graph.from_data(data)) or MachineEngine(load_machine(data))",
+    "function": "ScriptEngine(function)",
+    "str": "LoopEngine(), GraphEngine(graph), MachineEngine(load_machine(path)) or "
+    "ScriptEngine(function)",
 }
-_MADE_OF = {
-    **_DRIVEN,
-    "GraphEngine": _DRIVEN["Graph"],
-    "LoopEngine": _BY_NAME["loop"],
-    "MachineEngine": _DRIVEN["Machine"],
-    "ScriptEngine": _BY_NAME["script"],
-}
-_FILES = (".json", ".yaml", ".yml")
 
 
 def engine_hint(value: object) -> str:
-    """What *value*, which is no engine, is, and what to give in its place.
-
-    Args:
-        value: What was given as an engine.
-
-    Returns:
-        The end of a sentence, such as "a Graph: give GraphEngine(graph)".
-    """
-    if isinstance(value, type):
-        name = value.__name__
-        return f"the class {name}: make one: {_MADE_OF.get(name, f'{name}(...)')}"
-    if isinstance(value, str):
-        return f"the text {value!r:.60}: give {_for_text(value)}"
-    found, driven = kind_of(value), _DRIVEN.get(type(value).__name__)
-    if driven is not None:
-        return f"{found}: give {driven}"
-    if isroutine(value):
-        return "a function: give ScriptEngine(function)"
-    if callable(getattr(value, "call", None)):
-        return f"{found}, which is a model: give it as model="
-    data = cast("Mapping[object, object]", value if isinstance(value, Mapping) else {})
-    wanted = "an Engine, which has execute(run, host, board)"
-    if "states" in data:
-        wanted = _MACHINE.format(_LOADED.format("data"))
-    elif "nodes" in data:
-        wanted = "GraphEngine(Graph.from_data(data, functions={...}))"
-    return f"{found}: give {wanted}"
-
-
-def _for_text(text: str) -> str:
-    word = text.strip().lower()
-    if word.endswith(_FILES):
-        return _MACHINE.format(_LOADED.format(repr(text)))
-    return _BY_NAME.get(word.removesuffix("engine"), "an Engine, such as LoopEngine()")
+    """What to give in place of *value*, which is no engine; "" where nothing is known."""
+    if not isinstance(value, type) and callable(getattr(value, "call", None)):
+        return "a model is given as model="
+    # The engines are above this module: what they drive is known by its name.
+    wanted = _ENGINES.get(value.__name__ if isinstance(value, type) else type(value).__name__)
+    return f"give {wanted}" if wanted else ""
 
 
 _PREFIX = "JSON is malformed: "
@@ -158,14 +233,14 @@ def check_whole(what: str, value: object, *, least: int = 0, none: str = "") -> 
         what: Its name, for the message.
         value: What was given.
         least: The smallest that makes sense.
-        none: What None means; "" where None is none.
+        none: What None means; "" where None is not allowed.
 
     Raises:
         Misuse: It is no whole number, or below *least*.
     """
     if not ((value is None and none) or is_whole(value, least)):
-        wanted = f"at least {least}, a whole number{_or_none(none)}"
-        raise Misuse(f"{what} is {_shown(value)}: give {wanted}")
+        wanted = f"a whole number of at least {least}{_or_none(none)}"
+        raise Misuse(f"{what} must be {wanted}, got {shown(value)}")
 
 
 def check_amount(
@@ -185,25 +260,19 @@ def check_amount(
         unit: In which it is measured.
         above: It has to be more than that; None is 0 or more.
         is_endless: Whether infinity is one.
-        none: What None means; "" where None is none.
+        none: What None means; "" where None is not allowed.
 
     Raises:
         Misuse: It is no such number.
     """
     if not ((value is None and none) or is_amount(value, above=above, is_endless=is_endless)):
-        wanted = f"{unit}, 0 or more" if above is None else f"{unit} above {above:g}"
-        raise Misuse(f"{what} is {_shown(value)}: give {wanted}{_or_none(none)}")
+        least = "at least 0" if above is None else f"above {above:g}"
+        wanted = f"a number of {unit} {least}{_or_none(none)}"
+        raise Misuse(f"{what} must be {wanted}, got {shown(value)}")
 
 
 def _or_none(none: str) -> str:
     return f", or None for {none}" if none else ""
-
-
-def _shown(value: object) -> str:
-    # A number of thousands of digits has no text at all.
-    if isinstance(value, int) and value.bit_length() > 256:
-        return "a number of too many digits"
-    return f"{value!r:.60}"
 
 
 def has_own_output(output: object, content: str | None) -> bool:

@@ -9,10 +9,11 @@ from functools import cache
 from itertools import repeat
 from operator import attrgetter, contains
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, cast, get_args, get_type_hints
 
 import msgspec
 
+from upshot.contract.base.checks import did_you_mean
 from upshot.errors import Misuse
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "JsonObject",
     "KeywordMeta",
     "Local",
+    "Moment",
     "Root",
     "RunEvent",
     "SCHEMA_VERSION",
@@ -104,12 +106,9 @@ def _first(kind: type[msgspec.Struct]) -> str:
 
 
 def _no_field(kind: type, name: str, names: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
     names = tuple(names)
-    near = get_close_matches(name, names, n=1)
-    hint = f": did you mean {near[0]!r}?" if near else f"; it has {', '.join(names)}"
-    return f"{kind.__name__} has no field {name!r}{hint}"
+    hint = did_you_mean(name, names, f"it has {', '.join(names)}")
+    return f"{kind.__name__} has no field {name!r}: {hint}"
 
 
 SCHEMA_VERSION = 1
@@ -122,6 +121,8 @@ else:
     # msgspec resolves annotations at run time and knows no recursive alias.
     Json = Any
 JsonObject: TypeAlias = dict[str, Json]
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+"""A moment with its time zone; structs keep it in UTC."""
 
 D = TypeVar("D")
 
@@ -340,7 +341,7 @@ class RunEvent(Root, frozen=True, kw_only=True):
 
     run_id: str = ""
     attempt: int = 0
-    time: datetime | None = None
+    time: Moment | None = None
     seq: int = 0
     part: int = 0
     literal: tuple[str, ...] = ()

@@ -25,7 +25,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from upshot.contract.agent_spec import AgentCapabilities, AgentCard, Skill
-from upshot.contract.base.checks import has_own_output, kind_of, with_article
+from upshot.contract.base.checks import has_own_output, kind_of
 from upshot.contract.base.enums import ErrorCode, InterruptCause, Origin, Role, Status
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.codec import decode, encode
@@ -370,7 +370,7 @@ def from_a2a(data: JsonObject, type: type[V]) -> V:
         raise Misuse("the A2A form of a value is a JSON object")
     read = _READERS.get(type)
     if read is None:
-        raise Misuse(f"A2A has no form for {with_article(type.__name__)}")
+        raise Misuse(f"A2A has no form for {type.__name__}")
     return cast("V", read(data))
 
 

@@ -185,11 +185,10 @@ def decode_execution_result(data: bytes | str) -> AgentExecutionResult:
 def execution_result_schema() -> JsonObject:
     """The JSON Schema (draft 2020-12) of an execution result, as a new object."""
     # Few ask for a schema; who shows results does not wait for its grammar.
-    from upshot.contract.schema.declarations import read_declarations
-    from upshot.contract.schema.json_schema import write_json_schema
+    from upshot.contract.schema import write_json_schema
 
-    declarations = read_declarations([AgentExecutionResult], {})
-    return write_json_schema(declarations, "AgentExecutionResult", "upshot execution result")
+    types = (AgentExecutionResult, ExecutionMetadata)
+    return write_json_schema(types, {}, "AgentExecutionResult", "upshot execution result")
 
 
 def _metadata(result: AgentResult[Any]) -> ExecutionMetadata:

@@ -15,7 +15,6 @@ Source:
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import math
 import re
@@ -23,6 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
+from upshot.contract.base.checks import nearest
 from upshot.contract.base.structs import Json
 from upshot.errors import Misuse, need_of_extra
 
@@ -35,7 +35,7 @@ __all__ = [
     "Piece",
     "Scalar",
     "Table",
-    "nearest",
+    "expected",
     "plain",
     "read_data",
     "read_yaml",
@@ -114,7 +114,7 @@ class BrokenMachine(Misuse):
         return type(self), (self.faults,)
 
 
-def nearest(word: str, known: Iterable[str], what: str) -> str:
+def expected(word: str, known: Iterable[str], what: str) -> str:
     """What is expected instead of *word*: the nearest names, else those there are.
 
     Args:
@@ -123,7 +123,7 @@ def nearest(word: str, known: Iterable[str], what: str) -> str:
         what: What they are, such as "a state".
     """
     names = list(known)
-    near = difflib.get_close_matches(word, names, n=_TELLING)
+    near = nearest(word, names, count=_TELLING)
     if near:
         return f"{what}; did you mean {' or '.join(map(repr, near))}?"
     if not names:

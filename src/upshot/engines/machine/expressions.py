@@ -9,7 +9,6 @@ fault before anything runs.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import logging
 import re
@@ -19,6 +18,7 @@ from functools import cache
 from types import UnionType
 from typing import Any, TypeAlias, cast
 
+from upshot.contract.base.checks import nearest
 from upshot.contract.base.enums import ErrorCode
 from upshot.contract.base.json_values import UnserializableError, to_free_json
 from upshot.contract.base.structs import Json, JsonObject
@@ -44,7 +44,7 @@ from upshot.engines.machine.cel import (
     tree_of,
     with_calls,
 )
-from upshot.engines.machine.document import Mark, nearest
+from upshot.engines.machine.document import Mark, expected
 from upshot.errors import Misuse, need_of_extra
 from upshot.runs.engine_api.exceptions import Failed
 
@@ -365,10 +365,10 @@ def _check_functions(program: Any, source: str) -> Mapping[str, Any]:
 
 def _nearest_function(name: str, known: frozenset[str]) -> str:
     """What is expected instead of the function *name*, also where it has another name elsewhere."""
-    meant = difflib.get_close_matches(name, _MEANT, n=1, cutoff=0.8)
+    meant = nearest(name, _MEANT, cutoff=0.8)
     if meant and _MEANT[meant[0]] in known:
         return f"a function of CEL; did you mean {_MEANT[meant[0]]!r}?"
-    return nearest(name, sorted(known), "a function of CEL")
+    return expected(name, sorted(known), "a function of CEL")
 
 
 def _of_library(called: Collection[str]) -> Mapping[str, Any]:
@@ -388,14 +388,14 @@ def _check_reads(source: str, items: Collection[str]) -> dict[str, Tree]:
             if root == "result" and rest:
                 _check_result(rest, line, column)
         elif root not in bound and root not in _TYPES and root not in _LIBRARIES:
-            wanted = nearest(root, known, "a name that is there")
+            wanted = expected(root, known, "a name that is there")
             raise BadExpression(f"the name {root!r}", wanted, line, column)
     return {root: tree_of(paths) for root, paths in reads.items()}
 
 
 def _check_result(path: Path, line: int, column: int) -> None:
     if path[0] not in RESULT_FIELDS:
-        wanted = nearest(path[0], RESULT_FIELDS, "a field of the result")
+        wanted = expected(path[0], RESULT_FIELDS, "a field of the result")
         raise BadExpression(f"result.{path[0]}", wanted, line, column)
 
 

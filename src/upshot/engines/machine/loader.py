@@ -27,7 +27,7 @@ from upshot.engines.machine.document import (
     Piece,
     Scalar,
     Table,
-    nearest,
+    expected,
     plain,
     read_data,
     read_yaml,
@@ -224,7 +224,9 @@ class _Reader:
             self._review(states, listed, initial)
         for task in (task for state in states.values() for task in state.tasks if agents):
             if task.kind == "agent" and task.name and task.name not in agents:
-                wanted = nearest(task.name, agents, "an agent of the machine, or one that is given")
+                wanted = expected(
+                    task.name, agents, "an agent of the machine, or one that is given"
+                )
                 self._warn(task.mark, f"the agent {task.name!r}", wanted, "unknown_agent")
         file = table.mark.file
         new = [fault for fault in self._faults[before:] if fault.mark.file == file]
@@ -280,7 +282,7 @@ class _Reader:
         given = JsonObject()
         for name, item in table.items.items():
             if name not in known:
-                wanted = nearest(name, known, "a setting of models")
+                wanted = expected(name, known, "a setting of models")
                 self._tell(table.marks[name], f"the key {name!r}", wanted, "unknown_key")
             elif problem := _misfit(name, plain(item)):
                 self._tell(item.mark, shown(item), f"the setting {name!r}: {problem}", "type")
@@ -419,7 +421,7 @@ class _Reader:
                 ways.append((to, marks.get(code or "default", routes.mark)))
         for to, mark in ways:
             if to not in states:
-                wanted = nearest(to, states, "the name of a state")
+                wanted = expected(to, states, "the name of a state")
                 self._tell(mark, f"the state {to!r}", wanted, "unknown_state")
 
     def _check_order(self, state: State) -> None:

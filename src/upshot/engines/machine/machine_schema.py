@@ -18,7 +18,7 @@ from upshot.engines.machine.document import (
     Mark,
     Piece,
     Table,
-    nearest,
+    expected,
     plain,
     shown,
 )
@@ -419,7 +419,7 @@ def _unknown_keys(
     error: Any, node: Mapping[str, Any], piece: Piece, key: Mark
 ) -> Iterator[MachineFault]:
     for name in map(_bare, error.kind.unexpected):
-        wanted = nearest(name, node["properties"], f"a key of {node['title']}")
+        wanted = expected(name, node["properties"], f"a key of {node['title']}")
         mark = cast("Table", piece).marks[name]
         yield MachineFault(mark, f"the key {name!r}", wanted, kind="unknown_key")
 

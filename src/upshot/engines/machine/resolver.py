@@ -19,7 +19,7 @@ from upshot.contract.model_calls import ModelResponse, Request
 from upshot.contract.protocols import Engine
 from upshot.contract.result import AgentResult
 from upshot.engines.common import check_models, lent_options
-from upshot.engines.machine.document import nearest
+from upshot.engines.machine.document import expected
 from upshot.engines.machine.machine import Machine, Task
 from upshot.engines.machine.state_outcome import Outcome
 from upshot.engines.walk import Walk
@@ -106,7 +106,7 @@ class Resolver:
         known = [tool.name for tool in resolve_tools(self._tools)]
         return [
             f"{task.mark}: the agent {task.name!r} names the tool {name!r}: expected "
-            + nearest(name, known, "one of those given, tools=[...]")
+            + expected(name, known, "one of those given, tools=[...]")
             for name in wanted
             if name not in known
         ]
@@ -253,7 +253,7 @@ def _takes_input(execute: Callable[..., object]) -> bool:
 
 
 def _missing(what: str, task: Task, known: Iterable[str]) -> str:
-    wanted = nearest(task.name, dict.fromkeys(known), f"one of those given, {what}s={{...}}")
+    wanted = expected(task.name, dict.fromkeys(known), f"one of those given, {what}s={{...}}")
     return f"{task.mark}: there is no {what} {task.name!r}: expected {wanted}"
 
 

@@ -10,7 +10,6 @@ from typing import Any, cast
 import msgspec
 
 from upshot.contract.agent_spec import HANDOFF_FINALIZE_REASON, RunInfo
-from upshot.contract.base.checks import with_article
 from upshot.contract.base.enums import ErrorCode, Origin, Status
 from upshot.contract.base.json_values import to_free_json
 from upshot.contract.base.structs import JsonObject
@@ -275,7 +274,7 @@ def _is_among(decider: object, deciders: Iterable[object]) -> bool:
 
 
 def _kind(given: object) -> str:
-    return with_article(type(given).__name__)
+    return type(given).__name__
 
 
 # Deciders' word and status that are committed; nothing else is.

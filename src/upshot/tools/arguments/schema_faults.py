@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import msgspec
 
+from upshot.contract.base.checks import nearest
 from upshot.contract.base.json_values import MAX_DEPTH, UnserializableError, to_free_json
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.tools.definition.annotations import copy_json
@@ -29,7 +30,6 @@ __all__ = [
     "found_at",
     "is_too_deep",
     "join_faults",
-    "nearest",
     "pointer",
     "shown",
     "union_branches",
@@ -183,18 +183,6 @@ def join_faults(texts: Iterable[str]) -> str:
         else:
             rest += 1
     return "; ".join([*told, f"and {rest} more"] if rest else told)
-
-
-def nearest(word: str, known: Iterable[str], *, count: int = 1) -> list[str]:
-    """What of *known* looks like *word*, the nearest first, at most *count*."""
-    from difflib import get_close_matches
-
-    # Letter case is what models get wrong first.
-    folded: dict[str, list[str]] = {}
-    for name in known:
-        folded.setdefault(name.casefold(), []).append(name)
-    close = get_close_matches(word.casefold()[:200], folded, n=count)
-    return [name for one in close for name in folded[one]][:count]
 
 
 def pointer(path: Sequence[str | int]) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from upshot.contract.base.checks import check_amount, check_whole, is_amount, is_whole
+from upshot.contract.base.checks import check_amount, check_whole, is_amount, is_whole, nearest
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import JsonObject
 from upshot.errors import Misuse
@@ -148,8 +148,6 @@ def check_known(options: Iterable[str], known: Iterable[str]) -> None:
     for option in options:
         if option in names:
             continue
-        from upshot.tools.arguments.schema_faults import nearest
-
         near = [_SYNONYMS[option]] if option in _SYNONYMS else nearest(option, names)
         hint = f": did you mean {near[0]!r}?" if near else ""
         raise Misuse(f"@tool has no option {option!r}{hint}")

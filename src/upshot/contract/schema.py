@@ -1,0 +1,395 @@
+"""The contract in other languages: a JSON Schema, and TypeScript made from it.
+
+msgspec writes the schema of the structs. What it says differs from what ``encode`` writes in a few
+places, and ``write_json_schema`` puts those right: money is a number, open word lists take any
+text, and a field is required when it is always written rather than when a reader needs it. It also
+takes the text of each field from the docstrings, and gives names to the unions.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from textwrap import wrap
+from typing import Any, TypeAlias, Union, get_args
+
+import msgspec
+
+from upshot.contract.base.enums import OpenWord
+from upshot.contract.base.structs import SCHEMA_VERSION, JsonObject, Local
+from upshot.contract.codec import STANDALONE
+from upshot.contract.events import Event
+from upshot.contract.forms.execution_form import execution_result_schema
+from upshot.contract.message import UNKNOWN_TAG, Part, Unknown
+from upshot.contract.pending import AnyAnswer, Pending
+from upshot.contract.tool_calls import ToolOutcome
+
+__all__ = ["contract_schema", "contract_typescript", "write_json_schema", "write_typescript"]
+
+_Form: TypeAlias = dict[str, Any]
+"""A JSON Schema, or a part of one."""
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_TITLE = f"upshot contract, schema version {SCHEMA_VERSION}"
+# The base of events is none itself, and a model request is written in each provider's own form.
+_NEVER_WRITTEN = {"ModelRequest", "RunEvent"}
+_OPEN = {kind.__name__ for kind in OpenWord.__subclasses__()}
+_REF = "#/$defs/"
+# A whole document is of a known kind.
+_STANDALONE: Any = Union[tuple(kind for kind in STANDALONE if kind is not Unknown)]  # noqa: UP007  # made at run time
+_UNIONS: dict[str, tuple[Any, str]] = {
+    "AnyAnswer": (AnyAnswer, "What the user answers."),
+    "Event": (Event, "Everything that a run's log and its subscribers get."),
+    "Part": (Part, "A part of a message or an artifact."),
+    "Pending": (Pending, "What a parked run waits for."),
+    "ToolOutcome": (ToolOutcome, "What came of a tool call. Closed."),
+    "Standalone": (_STANDALONE, "Every kind of value that stands alone."),
+}
+_NAMED_FORMS: dict[str, _Form] = {
+    "Json": {
+        "description": "Any JSON value.",
+        "type": ["null", "boolean", "number", "string", "array", "object"],
+        "items": {"$ref": f"{_REF}Json"},
+        "additionalProperties": {"$ref": f"{_REF}Json"},
+    },
+    "JsonObject": {
+        "description": "Any JSON object.",
+        "type": "object",
+        "additionalProperties": {"$ref": f"{_REF}Json"},
+    },
+    "Money": {
+        "description": "An amount in the currency that stands beside it, else in US dollars.",
+        "type": "number",
+    },
+    "Moment": {
+        "description": 'A moment: RFC 3339 in UTC, such as "2026-03-01T12:00:00Z".',
+        "type": "string",
+        "format": "date-time",
+    },
+    "Day": {
+        "description": 'A day: RFC 3339, such as "2026-03-01".',
+        "type": "string",
+        "format": "date",
+    },
+    "Base64": {
+        "description": "Bytes as base64.",
+        "type": "string",
+        "contentEncoding": "base64",
+    },
+}
+_MSGSPEC_FORMS = {
+    "decimal": "Money",
+    "date-time": "Moment",
+    "date": "Day",
+    "base64": "Base64",
+}
+_ATTRIBUTE = re.compile(r"(?P<name>\w+): (?P<text>.*)")
+_CONSTANTS = {"None": "null", "True": "true", "False": "false"}
+_CONSTANT = re.compile(rf"\b({'|'.join(_CONSTANTS)})\b")
+
+
+def contract_schema() -> JsonObject:
+    """The JSON Schema (draft 2020-12) of every value that ``encode`` writes.
+
+    Returns:
+        A new object. A whole document has to be a value that stands alone, as ``decode`` takes
+        it without a type; under ``$defs`` is every type by its name, such as
+        ``#/$defs/AgentResult``. It says what is written: what is never left out is required,
+        although a reader takes its default. Unknown fields, parts and events fit.
+    """
+    return write_json_schema(_public_structs(), _UNIONS, "Standalone", _TITLE)
+
+
+def contract_typescript() -> str:
+    """The text of a TypeScript declaration file with every type that ``encode`` writes.
+
+    Returns:
+        One declaration a type, strict-clean, and the execution result's besides. A switch over
+        ``kind`` narrows the unions and leaves ``Unknown`` for its default branch.
+    """
+    contract: _Form = contract_schema()
+    view: _Form = execution_result_schema()
+    definitions: dict[str, _Form] = {**contract["$defs"], **view["$defs"]}
+    return write_typescript(definitions, f"{_TITLE}; made by: upshot schema --typescript")
+
+
+def write_json_schema(
+    types: Iterable[type[Any]], unions: Mapping[str, tuple[Any, str]], root: str, title: str
+) -> _Form:
+    """Write a JSON Schema, draft 2020-12.
+
+    Args:
+        types: Structs and typed dicts; what their fields hold is defined too.
+        unions: By name, unions of structs that get a definition of their own, each with one
+            line that says what it is. Fields refer to them by name.
+        root: The name of the definition that a whole document has to fit.
+        title: What it is a schema of.
+
+    Returns:
+        A new object. Fields beside those defined are let through, for readers ignore them.
+
+    Raises:
+        TypeError: A field holds what has no JSON form.
+    """
+    classes = {kind.__name__: kind for kind in types}
+    wanted = [*classes.values(), *(union for union, _ in unions.values())]
+    try:
+        _, found = msgspec.json.schema_components(
+            wanted, schema_hook=_local_form, ref_template=_REF + "{name}"
+        )
+    except NotImplementedError as error:
+        raise TypeError(f"{error} has no form in JSON that is known here") from error
+    # Defaults come as tuples; and a class with its parameter filled in is the class.
+    text = msgspec.json.encode(found).replace(b"AgentResult_Any_", b"AgentResult")
+    components: dict[str, _Form] = msgspec.json.decode(text)
+    members = {
+        name: [_origin(member).__name__ for member in get_args(union)]
+        for name, (union, _) in unions.items()
+    }
+    definitions = dict(_NAMED_FORMS)
+    for name, component in components.items():
+        definitions[name] = _definition(name, component, members, classes.get(name))
+    for name, (_, about) in unions.items():
+        one_of = [_member(one, members[name], components) for one in members[name]]
+        definitions[name] = {"description": about, "oneOf": one_of}
+    return {
+        "$schema": _DIALECT,
+        "title": title,
+        "$ref": _REF + root,
+        "$defs": {name: definitions[name] for name in sorted(definitions)},
+    }
+
+
+def _public_structs() -> Iterator[type[msgspec.Struct]]:
+    """Every struct that the package exports, so that a new one is declared without a line here."""
+    package = sys.modules["upshot.contract"]
+    for name in package.__all__:
+        value: object = getattr(package, name)
+        if not isinstance(value, type) or name in _NEVER_WRITTEN:
+            continue
+        if issubclass(value, msgspec.Struct):
+            yield value
+
+
+def _origin(kind: Any) -> type[Any]:
+    """The class itself where *kind* is one with its parameter filled in."""
+    return getattr(kind, "__origin__", kind)
+
+
+def _local_form(kind: type) -> dict[str, Any]:
+    if kind is Local:
+        return {"type": "null"}
+    raise NotImplementedError(kind.__name__)
+
+
+def _definition(
+    name: str, component: _Form, members: Mapping[str, list[str]], kind: type | None
+) -> _Form:
+    about = _for_any_language(str(component.get("description", "")).partition("\n")[0])
+    head = {"description": about} if about else {}
+    if "enum" in component:
+        words = "examples" if name in _OPEN else "enum"
+        return {**head, "type": "string", words: component["enum"]}
+    if name == Unknown.__name__:
+        kind_form: _Form = {"kind": {"type": "string"}}
+        return {**head, "type": "object", "properties": kind_form, "required": ["kind"]}
+    texts = {} if kind is None else _attribute_texts(kind)
+    held: dict[str, _Form] = component["properties"]
+    if "kind" in held:
+        held = {**held, "kind": {"const": held["kind"]["enum"][0]}}
+    # msgspec sorts the keys of a typed dict; the order of the docstring tells more.
+    order = [*held] if kind is None or hasattr(kind, "__struct_fields__") else [*texts]
+    properties = {field: _field(held[field], texts.get(field, ""), members) for field in order}
+    required = component["required"]
+    if kind is None or hasattr(kind, "__struct_fields__"):
+        # What has no default here has one that is written all the same.
+        required = [field for field in order if "default" not in held[field]]
+    form = {**head, "type": "object", "properties": properties}
+    return {**form, "required": required} if required else form
+
+
+def _field(form: _Form, text: str, members: Mapping[str, list[str]]) -> _Form:
+    if "const" in form:
+        return form
+    bare = {key: value for key, value in form.items() if key != "default"}
+    made = dict(_form(bare, members))
+    if text:
+        made["description"] = text
+    if form.get("default") is not None:
+        made["default"] = form["default"]
+    return made
+
+
+def _form(form: _Form, members: Mapping[str, list[str]]) -> _Form:
+    """What ``encode`` writes where msgspec says *form*."""
+    named = _MSGSPEC_FORMS.get(form.get("format", "")) or _MSGSPEC_FORMS.get(
+        form.get("contentEncoding", "")
+    )
+    if not form or named:
+        return _ref(named or "Json")
+    if "anyOf" in form:
+        return _either([_form(option, members) for option in form["anyOf"]], members)
+    if "enum" in form:
+        return {"type": "string", **form}
+    if form.get("type") == "array":
+        return {**form, "items": _form(form["items"], members)}
+    if form.get("type") == "object":
+        values = _form(form.get("additionalProperties") or {}, members)
+        is_free = values == _ref("Json")
+        return _ref("JsonObject") if is_free else {**form, "additionalProperties": values}
+    return form
+
+
+def _either(options: list[_Form], members: Mapping[str, list[str]]) -> _Form:
+    if _ref("Json") in options:
+        return _ref("Json")
+    for name, kinds in members.items():
+        refs = [_ref(kind) for kind in kinds]
+        if all(ref in options for ref in refs):
+            options = [_ref(name), *(option for option in options if option not in refs)]
+    # Null is said last.
+    options = [option for at, option in enumerate(options) if option not in options[:at]]
+    options.sort(key=lambda option: option == {"type": "null"})
+    return options[0] if len(options) == 1 else {"anyOf": options}
+
+
+def _member(name: str, members: list[str], components: Mapping[str, _Form]) -> _Form:
+    if name != Unknown.__name__:
+        return _ref(name)
+    # What has a known kind has to fit that kind, so that a broken one is not let through here.
+    known = [
+        components[other]["properties"]["kind"]["enum"][0] for other in members if other != name
+    ]
+    return {**_ref(name), "properties": {"kind": {"not": {"enum": known}}}}
+
+
+def _ref(name: str) -> _Form:
+    return {"$ref": _REF + name}
+
+
+def _attribute_texts(kind: type) -> dict[str, str]:
+    """What the docstrings of *kind* and its bases say of their attributes."""
+    texts: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        if base not in (object, dict, msgspec.Struct):
+            texts.update(_attributes_section(inspect.cleandoc(base.__doc__ or "")))
+    return texts
+
+
+def _attributes_section(docstring: str) -> Iterator[tuple[str, str]]:
+    _, _, section = docstring.partition("\nAttributes:\n")
+    for entry in re.split(r"\n(?=    \w)", "\n" + section):
+        found = _ATTRIBUTE.match(" ".join(entry.split()))
+        if found is not None and entry.startswith("    "):
+            yield found["name"], _for_any_language(found["text"])
+
+
+def _for_any_language(text: str) -> str:
+    """*text* with Python's constants and double backticks as others write them."""
+    text = _CONSTANT.sub(lambda found: _CONSTANTS[found[0]], text)
+    return text.replace("``", "`")
+
+
+# -- TypeScript
+
+_WIDTH = 100
+# An unknown kind cannot be typed as string: then no kind could be told from it, and a switch
+# would narrow nothing. An enum member is a string that equals no literal.
+_UNKNOWN_KIND = f"""\
+/**
+ * A kind that is not declared here: any string at run time, never "{UNKNOWN_TAG}". It is an enum so
+ * that a switch over `kind` leaves `Unknown` for its default branch.
+ */
+export declare const enum UnknownKind {{
+  Any = "{UNKNOWN_TAG}",
+}}
+"""
+_OBJECTS = {
+    "JsonObject": "  [key: string]: Json;\n",
+    "Unknown": "  kind: UnknownKind;\n  [field: string]: Json;\n",
+}
+_SCALARS = {"null": "null", "boolean": "boolean", "integer": "number", "number": "number"}
+
+
+def write_typescript(definitions: Mapping[str, _Form], title: str) -> str:
+    """Write the text of a TypeScript declaration file.
+
+    Args:
+        definitions: Schemas by name, as ``write_json_schema`` gives them under ``$defs``.
+        title: What it declares, one line.
+
+    Returns:
+        One exported declaration each, with its description as a comment. A field that may be
+        absent is optional; one that may be null says so.
+    """
+    declared = [_declaration(name, definitions[name]) for name in sorted(definitions)]
+    return "\n".join([f"// {title}\n", _UNKNOWN_KIND, *declared])
+
+
+def _declaration(name: str, form: _Form) -> str:
+    comment = _comment(form.get("description", ""))
+    if name in _OBJECTS:
+        return f"{comment}export interface {name} {{\n{_OBJECTS[name]}}}\n"
+    if "properties" in form:
+        lines = "".join(_lines(form))
+        return f"{comment}export interface {name} {{\n{lines}}}\n"
+    if name == "Json":
+        written = " null | boolean | number | string | Json[] | JsonObject"
+    elif options := _options(form):
+        written = "".join(f"\n  | {option}" for option in options)
+    else:
+        written = f" {_type(form)}"
+    return f"{comment}export type {name} ={written};\n"
+
+
+def _lines(form: _Form) -> Iterator[str]:
+    for name, held in form["properties"].items():
+        mark = "" if name in form.get("required", ()) else "?"
+        default = f"@defaultValue `{json.dumps(held['default'])}`" if "default" in held else ""
+        comment = _comment(held.get("description", ""), default, indent="  ")
+        yield f"{comment}  {name}{mark}: {_type(held)};\n"
+
+
+def _options(form: _Form) -> list[str]:
+    """The types that *form* is one of; none where it is no choice."""
+    if "examples" in form:
+        # The last one takes any string, and keeps editors proposing the others.
+        return [*map(_quoted, form["examples"]), "(string & {})"]
+    if "enum" in form:
+        return [*map(_quoted, form["enum"])]
+    return [_type(option) for option in form.get("anyOf") or form.get("oneOf") or ()]
+
+
+def _type(form: _Form) -> str:
+    if "$ref" in form:
+        return form["$ref"].removeprefix(_REF)
+    if "const" in form:
+        return _quoted(form["const"])
+    if options := _options(form):
+        return " | ".join(options)
+    if form["type"] == "array":
+        item = _type(form["items"])
+        return f"({item})[]" if " | " in item else f"{item}[]"
+    if form["type"] == "object":
+        return f"{{ [key: string]: {_type(form['additionalProperties'])} }}"
+    return _SCALARS.get(form["type"], "string")
+
+
+def _comment(*texts: str, indent: str = "") -> str:
+    said = [text.replace("*/", "*\\/") for text in texts if text]
+    if not said:
+        return ""
+    whole = f"{indent}/** {said[0]} */\n"
+    if len(said) == 1 and len(whole) <= _WIDTH:
+        return whole
+    lines = [line for text in said for line in wrap(text, _WIDTH - len(indent) - 3)]
+    return "".join(
+        [f"{indent}/**\n", *(f"{indent} * {line}\n" for line in lines), f"{indent} */\n"]
+    )
+
+
+def _quoted(word: str) -> str:
+    return json.dumps(word, ensure_ascii=False)
