@@ -27,7 +27,7 @@ from upshot.contract.tool_calls import (
 )
 from upshot.errors import Misuse
 from upshot.tools.definition.tool import Tool
-from upshot.tools.execution.batch import Claim, Locks
+from upshot.tools.execution.locks import Claim, Locks
 
 __all__ = ["Box", "to_langchain", "to_openai_agents", "to_pydantic_ai"]
 

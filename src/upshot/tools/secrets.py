@@ -91,7 +91,8 @@ class Secrets:
         self, texts: Iterable[str], *, mark: Callable[[int, int], str] | None = None
     ) -> None:
         self._marks: dict[str, str] = {}
-        for number, text in enumerate((None,) if isinstance(texts, str) else texts, 1):
+        is_list = isinstance(texts, Iterable) and not isinstance(texts, str)  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        for number, text in enumerate(texts if is_list else (None,), 1):
             if not isinstance(text, str):
                 raise Misuse("secrets are a list of strings: secrets=[...]")
             for depth, form in _forms(text):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upshot.tools.execution.batch import Claim, Locks
+from upshot.tools.execution.locks import Claim, Locks
 
 
 def claim(writes: bool, *resources: str, anything: bool = False) -> Claim:

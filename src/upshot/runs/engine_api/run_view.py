@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -21,13 +21,13 @@ from upshot.contract.protocols import Engine, Model
 from upshot.contract.result import AgentResult
 from upshot.contract.run_control import Checkpoint
 from upshot.contract.settings import Budget, ModelSettings, Retry
-from upshot.contract.tool_calls import ToolOutcome
+from upshot.contract.tool_calls import ToolOutcome, ToolSpec
 from upshot.errors import Misuse
 from upshot.models.registry import name_of
 from upshot.runs.engine_api.steps import ChildKeys, SharedWork, body_of
 from upshot.runs.plan import OutputType
 from upshot.runs.result_builder import Report
-from upshot.runs.resumption import LoggedCalls, ToolsAgain, is_asked, point_of
+from upshot.runs.resumption import LoggedCalls, is_asked, point_of
 from upshot.runs.run_context import RunContext
 from upshot.runs.services.run_services import Box
 from upshot.state.board import Board
@@ -198,9 +198,15 @@ class Run:
     @_fact
     def tools(self) -> Toolbox:
         """The tools on offer, and the way to call them."""
-        if self._again is not None:
-            return cast("Toolbox", ToolsAgain(self._box.tools, self._again))
-        return self._box.tools
+        tools = self._box.tools
+        if self._ground.record is None:
+            tools.known_outcomes = None if self._again is None else self._again.known_outcomes()
+        return tools
+
+    @_fact
+    def schemas(self) -> tuple[ToolSpec, ...]:
+        """The tools on offer; cheaper than ``tools.schemas()``, as it needs no Toolbox."""
+        return self._box.schemas()
 
     @_fact
     def attributes(self) -> Mapping[str, Json]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import cast
 
 import msgspec
 
@@ -14,11 +13,11 @@ from upshot.contract.error import RunWarning
 from upshot.contract.events import ArtifactStored, Event, ToolSettled, ToolStarted, Warned
 from upshot.contract.message import Artifact
 from upshot.contract.model_calls import ModelRequest, ModelResponse
-from upshot.contract.tool_calls import ToolOutcome, ToolRecord
+from upshot.contract.tool_calls import ToolOutcome, ToolRecord, ToolSpec
 from upshot.errors import Misuse
 from upshot.runs.plan import Plan
 from upshot.runs.recorder import Recorder
-from upshot.runs.replay.recording import RecordedTools, Recording
+from upshot.runs.replay.recording import Recording
 from upshot.runs.run_context import RunContext
 from upshot.runs.services.handoffs import Handoffs
 from upshot.runs.services.hooks import Hooks
@@ -27,6 +26,7 @@ from upshot.state.board import Board
 from upshot.state.run_state import to_artifact
 from upshot.tools.artifacts import READER_NAME
 from upshot.tools.call_state import CallState
+from upshot.tools.catalog import catalog_of
 from upshot.tools.gates.pipeline import Denial
 from upshot.tools.toolbox import Toolbox
 
@@ -199,9 +199,13 @@ class Box:
                 self._made.cancel(running=False)
             if self._source:
                 self._made.distrust(self._source)
-        if self._ground.record is not None:
-            return cast("Toolbox", RecordedTools(self._made, self._ground.record, self._clerk.emit))
         return self._made
+
+    def schemas(self) -> tuple[ToolSpec, ...]:
+        """The tools on offer; no Toolbox is made to tell them where nothing can hide any."""
+        if self._made is None and not self.handoffs.are_filtered:
+            return catalog_of(self._ground.plan.tools).specs
+        return self.tools.schemas()
 
     @property
     def records(self) -> Sequence[ToolRecord]:
@@ -285,7 +289,7 @@ class Box:
 
     def _make(self) -> Toolbox:
         plan, ledger = self._ground.plan, self._ground.ledger
-        handoffs, clerk = self.handoffs, self._clerk
+        handoffs, clerk, record = self.handoffs, self._clerk, self._ground.record
         return Toolbox(
             plan.tools,
             budget=plan.budget,
@@ -307,4 +311,6 @@ class Box:
             at_start=clerk.judge if clerk.has_judgement else None,
             repair=clerk.repair if any(tool.repair for tool in plan.tools) else None,
             spent=clerk.spent,
+            known_outcomes=None if record is None else record.known_outcomes(),
+            is_checked=True,
         )

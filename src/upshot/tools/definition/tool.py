@@ -16,7 +16,7 @@ from upshot.tools.definition.body import Body, FunctionBody, SchemaBody
 from upshot.tools.definition.signature import Signature
 from upshot.tools.definition.tool_options import (
     check_known,
-    check_options,
+    check_tool,
     read_resources,
     to_effect,
 )
@@ -105,7 +105,7 @@ class Tool:
     block_scope: Literal["tool", "key"] = "tool"
 
     def __post_init__(self) -> None:
-        check_options(vars(self))
+        check_tool(vars(self))
         if self.effect is not None:
             object.__setattr__(self, "effect", to_effect(self.name, self.effect))
         if self.resources is not None:
@@ -176,6 +176,11 @@ class Tool:
     def may_write(self) -> bool:
         """Whether it may change something outside."""
         return self.effect is not Effect.READ
+
+    @property
+    def is_deduplicated(self) -> bool:
+        """Whether its repetitions are held back: once is as good as twice, and none makes sense."""
+        return self.idempotent and not self.repeatable
 
     @property
     def is_unbound(self) -> bool:
