@@ -49,8 +49,7 @@ from upshot.tools.gates.standard_gates import (
     AtStart,
     GateChoice,
     Repair,
-    gates_asked_again,
-    gates_of,
+    pipelines,
 )
 from upshot.tools.option_checks import (
     Rules,
@@ -275,12 +274,13 @@ class Toolbox:
             log = JournalLog(journal, run_id, clock=clock, attempt=count)
             emit, barrier = log.emit, log.barrier
         masks = None if secrets == () else Secrets(secrets) or None
-        chosen = gates_of(
+        pipeline_of = pipelines(
             gates,
             hook=on_pre_tool_use,
             approve=approve,
             policy=policy,
             repair=None if repair is None else Repair(repair, masks),
+            at_start=at_start,
         )
         self.records, self.known_outcomes = [], known_outcomes
         self._scope: ReplayScope = replay_scope
@@ -291,8 +291,7 @@ class Toolbox:
             attempt=count,
             catalog=catalog,
             offered=offered,
-            gates=chosen,
-            gates_again=gates_asked_again(chosen, at_start),
+            pipeline_of=pipeline_of,
             clock=clock,
             emit=emit or _drop,
             barrier=barrier,
@@ -424,7 +423,7 @@ class Toolbox:
         """
         opened = self._state.open(call, 0)
         opened.is_dry = True
-        pipeline = self._state.pipeline(opened)
+        pipeline = self._state.pipeline_of(opened.found)
         pipeline.ask(opened)
         await pipeline.wait(opened)
         mask, outcome = self._state.mask, opened.outcome

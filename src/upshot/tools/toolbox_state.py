@@ -34,7 +34,7 @@ from upshot.tools.call_state import CallState, TurnState
 from upshot.tools.catalog import ToolCatalog
 from upshot.tools.definition.tool import Tool
 from upshot.tools.execution.executor import Workers
-from upshot.tools.gates.pipeline import Gate, GatePipeline, StandardGate
+from upshot.tools.gates.pipeline import GatePipeline
 from upshot.tools.secrets import UNTRUSTED, Secrets
 
 __all__ = ["Barrier", "Emit", "JournalLog", "MAX_PROCESSES", "Offered", "ToolboxState"]
@@ -113,8 +113,7 @@ class ToolboxState:
         attempt: Gives the number of the engine's current pass.
         catalog: The tools.
         offered: Gives the names that are on offer now; None offers all.
-        gates: The gates, in order.
-        gates_again: The gates that are asked again before the count and the start of a call.
+        pipeline_of: Gives the gates that concern a tool; None is a tool that is not known.
         clock: Time.
         emit: Takes events.
         barrier: Waits until all that was emitted is safe; None where nothing is logged.
@@ -142,8 +141,7 @@ class ToolboxState:
     attempt: Callable[[], int]
     catalog: ToolCatalog
     offered: Offered | None
-    gates: tuple[Gate, ...]
-    gates_again: tuple[StandardGate, ...]
+    pipeline_of: Callable[[Tool | None], GatePipeline]
     clock: Clock
     emit: Emit
     barrier: Barrier | None
@@ -167,9 +165,6 @@ class ToolboxState:
     _processes: asyncio.Semaphore | None = None
     _reader: Tool | None = None
     _specs: tuple[tuple[str, ...], tuple[ToolSpec, ...]] = ((), ())
-    _pipelines: dict[Tool | None, GatePipeline] = field(
-        default_factory=dict["Tool | None", GatePipeline]
-    )
 
     # -- tools on offer
 
@@ -228,13 +223,6 @@ class ToolboxState:
             label=label,
             opened=self.clock.monotonic(),
         )
-
-    def pipeline(self, call: CallState) -> GatePipeline:
-        """The gates that concern the tool of *call*."""
-        tool = call.found
-        if tool not in self._pipelines:
-            self._pipelines[tool] = GatePipeline(self.gates, self.gates_again, tool)
-        return self._pipelines[tool]
 
     def mask(self, value: V) -> V:
         """*value*, JSON or a struct of the contract, with every secret in it replaced."""

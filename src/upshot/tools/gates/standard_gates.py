@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeAlias, cast
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -22,7 +23,14 @@ from upshot.tools.call_state import CallState
 from upshot.tools.definition.annotations import BuildError
 from upshot.tools.definition.tool import Tool
 from upshot.tools.gates.approval_gate import ApprovalGate, Approver, HookGate, PreToolHook
-from upshot.tools.gates.pipeline import Denial, Following, Gate, Rewind, StandardGate
+from upshot.tools.gates.pipeline import (
+    Denial,
+    Following,
+    Gate,
+    GatePipeline,
+    Rewind,
+    StandardGate,
+)
 from upshot.tools.repetition import NO_PROGRESS
 from upshot.tools.secrets import Secrets
 
@@ -44,8 +52,8 @@ __all__ = [
     "StartGate",
     "AtStart",
     "coercion_of",
-    "gates_asked_again",
-    "gates_of",
+    "FindPipeline",
+    "pipelines",
     "standard_gates",
 ]
 
@@ -489,29 +497,19 @@ _ON_ARGUMENTS = (BlockKeyGate(), ReplayGate(), _PROGRESS)
 _DEADLINE_AGAIN = DeadlineGate("deadline_again")
 
 
-def gates_asked_again(
-    gates: tuple[Gate, ...], at_start: AtStart | None
-) -> tuple[StandardGate, ...]:
-    """The gates that are asked again when a call is counted and when its body starts.
-
-    Args:
-        gates: Those that the Toolbox asks; no choice of gates lifts a cancel or a limit.
-        at_start: Asked at once before a body starts, None for nobody.
-    """
-    progress = (_PROGRESS,) if any(gate.name == _PROGRESS.name for gate in gates) else ()
-    start = () if at_start is None else (StartGate(at_start),)
-    return (_CANCELLED, _DEADLINE, _BUDGET, _RATE, *progress, *start)
+FindPipeline: TypeAlias = Callable[[Tool | None], GatePipeline]
 
 
-def gates_of(
+def pipelines(
     chosen: GateChoice | None,
     *,
     hook: PreToolHook | None,
     approve: Approver | None,
     policy: Policy | None,
     repair: Repair | None,
-) -> tuple[Gate, ...]:
-    """The gates that the user wants, in order.
+    at_start: AtStart | None,
+) -> FindPipeline:
+    """What gives the pipeline of a tool, None for a tool that is not known.
 
     Args:
         chosen: Gates that are asked before the user is, or a function of the standard ones
@@ -520,10 +518,54 @@ def gates_of(
         approve: As there.
         policy: As there.
         repair: As there.
+        at_start: Asked at once before a body starts, None for nobody.
 
     Raises:
         Misuse: A gate is missing without which no call can be read.
     """
+    if all(one is None for one in (chosen, hook, approve, policy, repair, at_start)):
+        return _find_plain
+    gates = _gates_of(chosen, hook=hook, approve=approve, policy=policy, repair=repair)
+    # No choice of gates lifts a cancel or a limit.
+    again: tuple[StandardGate, ...] = (_CANCELLED, _DEADLINE, _BUDGET, _RATE)
+    if any(gate.name == _PROGRESS.name for gate in gates):
+        again += (_PROGRESS,)
+    if at_start is not None:
+        again += (StartGate(at_start),)
+    return _finder(gates, again)
+
+
+def _finder(gates: tuple[Gate, ...], again: tuple[StandardGate, ...]) -> FindPipeline:
+    # Weak, for the reader of stored outputs is a tool that belongs to one run.
+    kept = WeakKeyDictionary[Tool, GatePipeline]()
+
+    def find(tool: Tool | None) -> GatePipeline:
+        if tool is None:
+            return GatePipeline(gates, again, None)
+        found = kept.get(tool)
+        if found is None:
+            found = kept[tool] = GatePipeline(gates, again, tool)
+        return found
+
+    return find
+
+
+# Gates hold no state, so that one set of pipelines serves all runs that bring nothing of their own.
+_find_plain = _finder(
+    standard_gates(hook=None, approve=None, policy=None),
+    (_CANCELLED, _DEADLINE, _BUDGET, _RATE, _PROGRESS),
+)
+
+
+def _gates_of(
+    chosen: GateChoice | None,
+    *,
+    hook: PreToolHook | None,
+    approve: Approver | None,
+    policy: Policy | None,
+    repair: Repair | None,
+) -> tuple[Gate, ...]:
+    """The gates that the user wants, in order; raises Misuse."""
     standard = standard_gates(hook=hook, approve=approve, policy=policy, repair=repair)
     if chosen is None:
         return standard
