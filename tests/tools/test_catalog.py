@@ -33,3 +33,17 @@ async def test_a_name_in_another_case_is_near():
     outcome = (await Toolbox([one]).dispatch([ToolCall("1", "ONE", {"a": 1})]))[0]
     assert isinstance(outcome, ToolDenied)
     assert outcome.hint == "Did you mean one?"
+
+
+def test_a_run_that_calls_no_tool_makes_no_toolbox():
+    seen: list[object] = []
+
+    class Looking(ScriptedModel):
+        async def call(self, request: ModelRequest) -> ModelResponse:
+            seen.append([spec.name for spec in request.tools])
+            seen.extend(one for one in gc.get_objects() if isinstance(one, Toolbox))
+            return await super().call(request)
+
+    gc.collect()
+    assert run_sync(Agent("a", model=Looking(["Done."]), tools=[alone]), "?").content == "Done."
+    assert seen == [["alone"]]

@@ -283,9 +283,9 @@ class CallState:
         asks: Why the user shall be asked whatever the tool declares; "" for no reason.
         refused: What was wrong before a model corrected the arguments; None where none has.
         mended: What a model corrected them to; None where none has.
-        is_answered: Whether an answer of the user is at hand, so that nobody else is asked.
+        is_answered: Whether an answer of the user is at hand, so that ``approve`` is not asked.
         is_distrusted: Whether ``asks`` is set because untrusted results are in the context.
-        is_dry: Whether only what would come of it is wanted: nobody is asked, nothing is done.
+        is_dry: Whether it is only tried: the user is not asked, and nothing is done.
         is_edited: Whether a hook or the user has changed the arguments.
         is_cancelled: Whether this one call was cancelled, and not the whole turn.
         is_counted: Whether it has its count in the budget, and its place in line.
@@ -310,7 +310,7 @@ class CallState:
         wait: What a gate waits for, None for nothing.
         outcome: Its outcome, None while it is open.
         record: All facts of it, None until it is settled.
-        content: What the model reads of the outcome, None where nobody has written it yet.
+        content: What the model reads of the outcome, None while it is not written.
         lossy: Paths of output values that JSON cannot hold.
         redactions: How many secrets were masked in its output.
         trust: "untrusted" where its body has brought in untrusted content, whatever the tool

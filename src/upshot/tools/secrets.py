@@ -1,4 +1,4 @@
-"""Masks secrets and marks the words of strangers."""
+"""Masks secrets, and marks untrusted content."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def fence(text: str, *, run_id: str, call_id: str) -> str:
 
 
 def is_fenced(message: Message) -> bool:
-    """Whether *message* is a tool's and holds what strangers may have written."""
+    """Whether *message* is a tool's and may hold untrusted content."""
     # Every other tool message is JSON.
     return message.role is Role.TOOL and message.text.startswith(_OPENING)
 

@@ -88,7 +88,7 @@ class DryRun:
 
     @property
     def would_run(self) -> bool:
-        """Whether it would run now, with nobody asked."""
+        """Whether it would run now, without a question to the user."""
         return self.outcome is None and self.pending is None
 
 
@@ -170,7 +170,7 @@ _DEFAULT_BUDGET = Budget()
 
 
 def _drop(event: Event) -> None:
-    """Where events of a Toolbox go that nobody logs."""
+    """Where events go that are neither logged nor handed to a run."""
 
 
 class Toolbox:
@@ -224,7 +224,7 @@ class Toolbox:
         Args:
             tools: Tools, functions or tool sets.
             budget: Limits; None is the default budget.
-            gates: Your own gates, asked before people are; or a function of the standard
+            gates: Your own gates, asked before the user is; or a function of the standard
                 gates that gives all that shall be asked, in order.
             policy: Rules on tools; None is none.
             approve: Asked where a call needs approval: True, False, or None to leave it
@@ -251,7 +251,8 @@ class Toolbox:
             offered: Gives the names that are on offer now; None offers all.
             at_start: Asked at once before a body starts; it has to be quick and may not raise.
             deadline: When the time is over, monotonic; None counts ``budget.deadline_s``.
-            working: The same but for what people take; None counts ``budget.working_s``.
+            working: The same without the time for which the user is asked; None counts
+                ``budget.working_s``.
             spent: Says which limit that others count, such as tokens, is reached; "" for none.
             workers: Threads for plain tools; None is the process's own.
             known_outcomes: Outcomes that are handed back instead of making their calls.
@@ -340,7 +341,7 @@ class Toolbox:
 
     @property
     def abandoned(self) -> int:
-        """How many threads of the process still run a call that nobody waits for."""
+        """How many threads of the process still run a call that was given up."""
         return self._state.workers.lost
 
     @property
@@ -382,7 +383,7 @@ class Toolbox:
         return any(batch.has_call(call_id) for batch in tuple(self._batches))
 
     def warn_of_leftovers(self) -> None:
-        """Warn of bodies that go on though nobody waits for them."""
+        """Warn of bodies that go on after they were given up."""
         for name, count in self._state.leftover.items():
             if count > 0:
                 bodies = "1 call goes" if count == 1 else f"{count} calls go"
@@ -413,7 +414,7 @@ class Toolbox:
     async def check(self, call: ToolCall) -> DryRun:
         """Find out what would come of a call, without making it.
 
-        Your hook and gates are asked; nobody who approves is, nothing is told or counted.
+        Your hook and gates are asked; ``approve`` is not, and nothing is emitted or counted.
 
         Args:
             call: What the model might ask for.
@@ -538,7 +539,7 @@ class Toolbox:
         *,
         turn: int = 0,
     ) -> list[ToolOutcome]:
-        """Settle calls of a reply that nobody will make any more, so that none is left open.
+        """Settle calls of a reply that will not be made any more, so that none is left open.
 
         One that had started in an earlier process is a failure ``interrupted``; all others are
         denied as cancelled, those that wait for the user too.

@@ -133,7 +133,7 @@ class ToolboxState:
         fenced: Calls whose results are shown as untrusted, by id and tool.
         untrusted: Ids of artifacts that may hold untrusted content.
         slots: What limits how many bodies of a tool run at a time, "" for all tools.
-        leftover: How often a body of a tool goes on that nobody waits for.
+        leftover: How many bodies of a tool go on after they were given up.
     """
 
     run_id: str

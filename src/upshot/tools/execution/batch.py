@@ -28,7 +28,7 @@ class Batch:
     """Brings the calls of one reply to an outcome each, and cancels them.
 
     Their gates are asked in call order; a body starts as soon as its own gates have let it
-    pass and what it touches is free. One failure cancels nobody.
+    pass and what it touches is free. One failure cancels no other call.
     """
 
     def __init__(self, state: ToolboxState, calls: Sequence[CallState]) -> None:
@@ -236,7 +236,7 @@ class Batch:
             if call.is_open:
                 await self._run(call)
         except asyncio.CancelledError:
-            # Whoever cancels, there is an outcome for every call.
+            # However it is cancelled, there is an outcome for every call.
             self._settle_cancelled(call)
         finally:
             self._leave(call)

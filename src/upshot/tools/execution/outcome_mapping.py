@@ -74,7 +74,7 @@ def conclude(
         deadline_s: When that was over, unix seconds.
 
     Returns:
-        A result, a failure or a timeout; a large output is stored by somebody else.
+        A result, a failure or a timeout; a large output is stored later, by ``fit_output``.
     """
     tool = call.known_tool
     match ending:

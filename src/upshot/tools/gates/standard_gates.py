@@ -136,7 +136,7 @@ def _question(call: CallState, refused: Refused) -> str:
 
 
 def _json_in(text: str) -> str:
-    """The object in *text*, whatever words or fences stand round it; "" for none."""
+    """The object in *text*, whatever stands before and after it; "" for none."""
     begin, end = text.find("{"), text.rfind("}")
     return text[begin : end + 1] if 0 <= begin < end else ""
 
@@ -154,7 +154,7 @@ class ArgumentsGate(StandardGate):
         """Make the gate.
 
         Args:
-            repair: Who corrects arguments where a tool wants it; None for nobody.
+            repair: Who corrects arguments where a tool wants it; None for none.
         """
         self._repair = repair
 
@@ -177,7 +177,7 @@ class ArgumentsGate(StandardGate):
         return None
 
     def _refuse(self, call: CallState, refused: Refused) -> Denial | Awaitable[Denial | Rewind]:
-        # An edit is a hook's or a person's fault, and must not count against the model.
+        # An edit is a hook's or the user's fault, and must not count against the model.
         if call.source is call.call.arguments and not call.is_dry:
             call.turn.refuse_arguments(call.tool_name)
         if self._repair is not None and self._repair.is_due(call):
@@ -470,9 +470,9 @@ def standard_gates(
 
     Args:
         hook: The user's own hook, None for none.
-        approve: Who approves at once, None for nobody.
+        approve: Who approves at once, None for none.
         policy: The user's rules, None for none.
-        repair: Who corrects arguments, None for nobody.
+        repair: Who corrects arguments, None for none.
     """
     expires_s = None if policy is None else policy.approval_expires_s
     return (
@@ -518,7 +518,7 @@ def pipelines(
         approve: As there.
         policy: As there.
         repair: As there.
-        at_start: Asked at once before a body starts, None for nobody.
+        at_start: Asked at once before a body starts, None for none.
 
     Raises:
         Misuse: A gate is missing without which no call can be read.
