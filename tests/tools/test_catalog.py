@@ -1,6 +1,9 @@
 """Which tools a Toolbox offers."""
 
-from upshot.contract import ToolCall, ToolDenied
+import gc
+
+from upshot import Agent, ScriptedModel, run
+from upshot.contract import ModelRequest, ModelResponse, ToolCall, ToolDenied
 from upshot.tools import Toolbox, tool
 
 
@@ -35,15 +38,20 @@ async def test_a_name_in_another_case_is_near():
     assert outcome.hint == "Did you mean one?"
 
 
-def test_a_run_that_calls_no_tool_makes_no_toolbox():
+def toolboxes() -> int:
+    return sum(type(found) is Toolbox for found in gc.get_objects())
+
+
+async def test_a_run_that_calls_no_tool_makes_no_toolbox():
     seen: list[object] = []
 
     class Looking(ScriptedModel):
         async def call(self, request: ModelRequest) -> ModelResponse:
-            seen.append([spec.name for spec in request.tools])
-            seen.extend(one for one in gc.get_objects() if isinstance(one, Toolbox))
+            seen.extend(([spec.name for spec in request.tools], toolboxes()))
             return await super().call(request)
 
     gc.collect()
-    assert run_sync(Agent("a", model=Looking(["Done."]), tools=[alone]), "?").content == "Done."
-    assert seen == [["alone"]]
+    before = toolboxes()
+    result = await run(Agent("a", model=Looking(["Done."]), tools=[one, two]), "?")
+    assert result.content == "Done."
+    assert seen == [["one", "two"], before]
