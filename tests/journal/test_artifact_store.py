@@ -53,7 +53,7 @@ async def test_a_page_is_read_back(store: MemoryArtifactStore):
 
 async def test_lines_are_searched(store: MemoryArtifactStore):
     file = await store.put("r", "call-1", TEXT.encode(), "text/plain")
-    page = await store.read(file.id, run_id="r", pattern=r"\bs\w+ line")
+    page = await store.read(file.id, run_id="r", pattern="S*D LINE")
     assert page["text"] == "2: second line"
 
 
@@ -68,10 +68,10 @@ async def test_another_runs_id_and_an_unknown_one_give_the_same_answer(store: Me
     )
 
 
-async def test_an_invalid_pattern_is_a_value_error(store: MemoryArtifactStore):
+async def test_a_pattern_that_is_too_long_is_a_value_error(store: MemoryArtifactStore):
     file = await store.put("r", "call-1", b"x", "text/plain")
-    with pytest.raises(ValueError, match="not valid"):
-        await store.read(file.id, run_id="r", pattern="(")
+    with pytest.raises(ValueError, match="at most 1000"):
+        await store.read(file.id, run_id="r", pattern="x" * 1_001)
 
 
 async def test_large_data_are_kept_whole(store: MemoryArtifactStore):

@@ -43,8 +43,8 @@ async def test_pages_make_up_the_whole():
 
 async def test_lines_are_searched():
     box = Toolbox([lines])
-    page = (await read(box, id=await stored(box), pattern=r"line 49\d\d$")).output
-    assert page["text"].startswith("4901: line 4900\n")
+    page = (await read(box, id=await stored(box), pattern="LINE 49")).output
+    assert page["text"].startswith("50: line 49\n491: line 490\n")
 
 
 async def test_what_is_read_is_never_stored_again():
@@ -65,7 +65,9 @@ async def test_unknown_ids_and_those_of_other_runs_are_answered_alike():
     assert foreign.retryable
 
 
-@pytest.mark.parametrize("arguments", [{"offset": -1}, {"limit": 0}, {"pattern": "("}], ids=str)
+@pytest.mark.parametrize(
+    "arguments", [{"offset": -1}, {"limit": 0}, {"pattern": "x" * 1_001}], ids=str
+)
 async def test_arguments_that_make_no_sense_are_a_failure_to_try_again(arguments: Any):
     box = Toolbox([lines])
     outcome = await read(box, id=await stored(box), **arguments)
@@ -93,7 +95,7 @@ async def test_the_store_tells_what_it_stored():
 
 
 @pytest.mark.parametrize("text", ["\x01" * 30_000, "\n" * 30_000, '"\\' * 15_000], ids=len)
-@pytest.mark.parametrize("pattern", [None, "."])
+@pytest.mark.parametrize("pattern", [None, "*"])
 async def test_a_page_fits_into_a_message_whatever_is_in_it(text: str, pattern: str | None):
     @tool(effect="read")
     def tell() -> str:

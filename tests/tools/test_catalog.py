@@ -1,6 +1,9 @@
 """Which tools a Toolbox offers."""
 
-from upshot.contract import ToolCall, ToolDenied
+import gc
+
+from upshot import Agent, ScriptedModel, run
+from upshot.contract import ModelRequest, ModelResponse, ToolCall, ToolDenied
 from upshot.tools import Toolbox, tool
 
 
@@ -33,3 +36,22 @@ async def test_a_name_in_another_case_is_near():
     outcome = (await Toolbox([one]).dispatch([ToolCall("1", "ONE", {"a": 1})]))[0]
     assert isinstance(outcome, ToolDenied)
     assert outcome.hint == "Did you mean one?"
+
+
+def toolboxes() -> int:
+    return sum(type(found) is Toolbox for found in gc.get_objects())
+
+
+async def test_a_run_that_calls_no_tool_makes_no_toolbox():
+    seen: list[object] = []
+
+    class Looking(ScriptedModel):
+        async def call(self, request: ModelRequest) -> ModelResponse:
+            seen.extend(([spec.name for spec in request.tools], toolboxes()))
+            return await super().call(request)
+
+    gc.collect()
+    before = toolboxes()
+    result = await run(Agent("a", model=Looking(["Done."]), tools=[one, two]), "?")
+    assert result.content == "Done."
+    assert seen == [["one", "two"], before]

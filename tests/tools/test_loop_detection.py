@@ -164,18 +164,18 @@ async def test_equal_writes_in_one_reply_of_a_log_count_once():
 
 
 def test_stored_outputs_are_told_apart_by_what_is_known_of_them():
-    ladder = LoopDetector()
+    detector = LoopDetector()
     for size in (1, 2, 3, 4):
         stored = ToolArtifactReference("1", "look", artifact_id="a", summary="s", size_bytes=size)
-        ladder.climb(stored, key="k", repeatable=False)
-    assert not ladder.is_stuck()
+        detector.count(stored, key="k", repeatable=False)
+    assert not detector.is_stuck()
 
 
 def test_a_denial_for_another_reason_is_no_step():
-    ladder = LoopDetector()
+    detector = LoopDetector()
     for _ in range(3):
-        ladder.climb(result(1), key="k", repeatable=False)
+        detector.count(result(1), key="k", repeatable=False)
     for _ in range(9):
-        ladder.climb(ToolDenied("1", "look", reason="budget"), key="k", repeatable=False)  # type: ignore[arg-type]
-    assert ladder.is_fourth("k")
-    assert not ladder.stalled
+        detector.count(ToolDenied("1", "look", reason="budget"), key="k", repeatable=False)  # type: ignore[arg-type]
+    assert detector.is_fourth("k")
+    assert not detector.stalled

@@ -421,14 +421,14 @@ class ArtifactStore(Protocol):
         limit: int | None = None,
         pattern: str | None = None,
     ) -> JsonObject:
-        """Read a page, or the lines that match *pattern*.
+        """Read a page, or the lines that hold *pattern*.
 
         Args:
             id: Of the reference.
             run_id: The run that asks.
             offset: The first character, from 0.
             limit: How many characters at most; None leaves it to the store.
-            pattern: A regular expression; None reads the page as it is.
+            pattern: Text to look for, as ``read_page`` does; None reads the page as it is.
 
         Returns:
             ``{"text": ..., "next_offset": int | None}``; offsets in characters.

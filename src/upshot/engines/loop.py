@@ -224,7 +224,7 @@ class _Turns:
         return ModelRequest(
             self._order.of(self._board.messages()),
             system=self._run.instructions,
-            tools=self._run.tools.schemas(),
+            tools=self._run.schemas,
             output_schema=self._run.output.schema,
             settings=self._run.settings,
         )

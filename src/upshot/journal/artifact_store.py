@@ -207,14 +207,14 @@ class MemoryArtifactStore:
         limit: int | None = None,
         pattern: str | None = None,
     ) -> JsonObject:
-        """Read a page, or the lines that match *pattern*; see ``read_page``.
+        """Read a page, or the lines that hold *pattern*; see ``read_page``.
 
         Returns:
             ``{"text": ..., "next_offset": int | None}``; offsets in characters.
 
         Raises:
             KeyError: This run has no such artifact.
-            ValueError: *pattern* is not valid, or *offset* or *limit* is impossible.
+            ValueError: *pattern* is too long, or *offset* or *limit* is impossible.
         """
         artifact = self._kept.get(id)
         if artifact is None or artifact.run_id != run_id:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.enums import Origin
@@ -21,11 +20,10 @@ from upshot.runs.plan import ENGINE_OPTION, Plan
 from upshot.state.child_runs import Spent
 from upshot.state.run_state import CallAnswer, RunState
 from upshot.tools.artifacts import READER_NAME
-from upshot.tools.toolbox import Toolbox
+from upshot.tools.toolbox import KnownCall, KnownOutcomes
 
 __all__ = [
     "LoggedCalls",
-    "ToolsAgain",
     "changes_since",
     "is_asked",
     "is_under_way",
@@ -126,43 +124,14 @@ class LoggedCalls:
         found = self._outcomes.get((call.id, call.name))
         return found.popleft() if found else None
 
+    def known_outcomes(self) -> KnownOutcomes:
+        """What a Toolbox hands back in place of making calls again."""
 
-class ToolsAgain:
-    """A Toolbox that hands back the outcomes that the log has."""
+        def find(call: ToolCall) -> KnownCall | None:
+            outcome = self.outcome(call)
+            return None if outcome is None else KnownCall(outcome)
 
-    def __init__(self, tools: Toolbox, again: LoggedCalls) -> None:
-        self._tools = tools
-        self._again = again
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._tools, name)
-
-    async def dispatch(self, calls: Sequence[ToolCall], *, turn: int = 0) -> list[ToolOutcome]:
-        """See ``Toolbox.dispatch``; calls with an outcome in the log are not made again."""
-        known = [self._again.outcome(call) for call in calls]
-        fresh = [call for call, outcome in zip(calls, known, strict=True) if outcome is None]
-        made: dict[str, deque[ToolOutcome]] = {}
-        for outcome in await self._make(fresh, turn):
-            made.setdefault(outcome.call_id, deque()).append(outcome)
-        found: list[ToolOutcome] = []
-        for call, outcome in zip(calls, known, strict=True):
-            if outcome is not None:
-                found.append(outcome)
-            elif made.get(call.id):
-                found.append(made[call.id].popleft())
-        return found
-
-    async def _make(self, calls: list[ToolCall], turn: int) -> list[ToolOutcome]:
-        if not calls:
-            return []
-        ids, again = {call.id for call in calls}, self._again
-        return await self._tools.resume(
-            calls,
-            {call_id: start for call_id, start in again.started.items() if call_id in ids},
-            asked={call_id: asked for call_id, asked in again.asked.items() if call_id in ids},
-            answers={call_id: said for call_id, said in again.answers.items() if call_id in ids},
-            turn=turn,
-        )
+        return KnownOutcomes(find, started=self.started, asked=self.asked, answers=self.answers)
 
 
 def changes_since(past: RunState, plan: Plan) -> Iterator[RunWarning]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import hashlib
 import secrets
 from dataclasses import dataclass
-from typing import cast
 
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.paging import read_page
@@ -22,8 +20,7 @@ from upshot.contract.tool_calls import (
 from upshot.tools.definition.body import FunctionBody
 from upshot.tools.definition.signature import Signature
 from upshot.tools.definition.tool import Tool
-from upshot.tools.definition.tool_context import CancelToken, ToolError
-from upshot.tools.execution.executor import WORKERS, Raised, Returned, Stopped, run_thread
+from upshot.tools.definition.tool_context import ToolError
 
 __all__ = ["InMemoryArtifacts", "READER_NAME", "make_reader"]
 
@@ -90,21 +87,7 @@ class InMemoryArtifacts:
         stored = self._stored.get(id)
         if stored is None or stored.run_id != run_id:
             raise KeyError(id)
-        read = functools.partial(
-            read_page, stored.text, offset=offset, limit=limit, pattern=pattern
-        )
-        if pattern is None:
-            return read()
-        # A pattern of a model's may take seconds, and others must go on meanwhile.
-        ending = await run_thread(
-            read, timeout_s=None, token=CancelToken(), workers=WORKERS, late=lambda: None
-        )
-        if isinstance(ending, Stopped):
-            raise asyncio.CancelledError
-        if isinstance(ending, Raised):
-            raise ending.error
-        assert isinstance(ending, Returned), "a thread returns, raises or is stopped"
-        return cast("JsonObject", ending.value)
+        return read_page(stored.text, offset=offset, limit=limit, pattern=pattern)
 
 
 def make_reader(store: ArtifactStore, run_id: str) -> Tool:
@@ -123,13 +106,14 @@ class _Reader:
     async def read_artifact(
         self, id: str, offset: int = 0, limit: int | None = None, pattern: str | None = None
     ) -> JsonObject:
-        """Read a large tool output that was stored, by pages or only the lines that match.
+        """Read a large tool output that was stored, by pages or only the lines that hold a text.
 
         Args:
             id: The artifact_reference of the output.
             offset: Where to begin, in characters; go on with next_offset.
             limit: How many characters at most, up to 10000.
-            pattern: A regular expression; only lines that match it are given.
+            pattern: Text to look for, in upper or lower case; * stands for any characters. Only
+                lines that hold it are given.
         """
         limit = _MAX_PAGE_CHARS if limit is None else min(limit, _MAX_PAGE_CHARS)
         try:

@@ -1,4 +1,10 @@
-"""Parked and interrupted calls go on: answers, unknown effects."""
+"""Calls that go on: parked ones with their answers, and those that a crash interrupted.
+
+Parked in this process: ``reopen_all`` takes the answers and opens the calls anew, so that all
+gates are asked again. In a later process: ``restore_records`` tells the state what was settled,
+``take_up`` says of a call that had started whether it runs again or is a failure of unknown effect,
+and ``valid_answers`` finds the answers whose questions are still the same.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +27,13 @@ from upshot.contract.tool_calls import (
 from upshot.errors import Misuse
 from upshot.tools.call_state import CallState
 from upshot.tools.definition.tool import Tool
-from upshot.tools.execution.outcome_mapping import INTERRUPTED, effect_after
+from upshot.tools.execution.repeat_rules import (
+    INTERRUPTED,
+    effect_after,
+    may_repeat_interrupted,
+)
 from upshot.tools.gates.approval_gate import ANY_ARGUMENTS
-from upshot.tools.repetition import Flight, is_step
+from upshot.tools.repetition import is_step
 from upshot.tools.toolbox_state import ToolboxState
 
 __all__ = [
@@ -39,226 +49,202 @@ __all__ = [
 CallAnswer: TypeAlias = Approve | Deny | Edit
 
 _DECISIONS = {Approve: "approved", Deny: "denied", Edit: "edited"}
-# A person's no is final for the same arguments.
+# A no of the user is final for the same arguments.
 _SCOPE_OF_NO = "arguments"
 
 
-def reopen_all(desk: ToolboxState, answers: Iterable[AnyAnswer]) -> list[CallState]:
-    """Take the answers to parked calls.
-
-    Args:
-        desk: The Toolbox's.
-        answers: What people said; calls without one stay parked.
+def reopen_all(state: ToolboxState, answers: Iterable[AnyAnswer]) -> list[CallState]:
+    """Take the answers to parked calls; calls without one stay parked.
 
     Returns:
-        These calls, opened anew, in call order, each before those that waited for their equal.
+        These calls, opened anew, in call order, each before those that waited for it.
 
     Raises:
         Misuse: No such call is parked, it is answered twice, or the answer is of a kind that is
             not for calls; nothing is taken then.
     """
     given = [_read_answer(answer) for answer in answers]
-    unknown = [one.call_id for one in given if one.call_id not in desk.parked]
+    unknown = [one.call_id for one in given if one.call_id not in state.parked]
     if unknown:
         raise Misuse(f"no call {unknown[0]!r} waits for an answer")
     by_call = {one.call_id: one for one in given}
     if len(by_call) < len(given):
         raise Misuse("a call is answered twice: give one answer for each")
-    cases: list[CallState] = []
-    for call_id in [one for one in desk.parked if one in by_call]:
-        parked, *followers = desk.unpark(call_id)
-        cases.append(_reopen(desk, parked, by_call[call_id]))
-        cases += [_reopen_follower(desk, one) for one in followers]
-    return cases
+    calls: list[CallState] = []
+    for call_id in [one for one in state.parked if one in by_call]:
+        parked, *followers = state.unpark(call_id)
+        calls.append(_reopen(state, parked, by_call[call_id]))
+        calls += [_reopen_follower(state, one) for one in followers]
+    return calls
 
 
 def valid_answers(
-    desk: ToolboxState, asked: Mapping[str, PendingApproval], answers: Mapping[str, CallAnswer]
+    state: ToolboxState, asked: Mapping[str, PendingApproval], answers: Mapping[str, CallAnswer]
 ) -> list[CallAnswer]:
-    """The answers to parked calls whose questions still are what they were; others are told.
+    """The answers to parked calls whose questions still are what they were; warns of others.
 
     Args:
-        desk: The Toolbox's.
-        asked: What people were asked in an earlier process, by call id.
-        answers: What they said, by call id.
+        state: The Toolbox's.
+        asked: The questions of an earlier process, by call id.
+        answers: The answers since, by call id.
     """
     valid: list[CallAnswer] = []
-    for call_id, case in desk.parked.items():
+    for call_id, call in state.parked.items():
         if call_id not in answers:
             continue
-        # A no holds whatever has changed since: they do not want it.
-        if case.pending == asked.get(call_id) or isinstance(answers[call_id], Deny):
+        # A no holds whatever has changed since.
+        if call.pending == asked.get(call_id) or isinstance(answers[call_id], Deny):
             valid.append(answers[call_id])
         else:
-            _tell_outdated(desk, case)
+            _tell_outdated(state, call)
     return valid
 
 
 def recall(
-    desk: ToolboxState,
-    case: CallState,
+    state: ToolboxState,
+    call: CallState,
     started: ToolStarted,
     *,
     asked: Mapping[str, PendingApproval],
     answers: Mapping[str, CallAnswer],
 ) -> None:
-    """Keep what somebody said of a call that had started when its process ended.
+    """Keep the user's answer about a call that had started when its process ended.
 
     Args:
-        desk: The Toolbox's.
-        case: The call, taken up.
-        started: What the log says of its start.
-        asked: What people were asked, by call id.
-        answers: What they said, by call id.
+        state: The Toolbox's.
+        call: The call, taken up.
+        started: The event of its start.
+        asked: What the user was asked, by call id.
+        answers: The answers, by call id.
     """
-    # What was said of another version of the tool is not said of this one.
-    case.tool = tool = desk.catalog.known(case.tool_name)
+    # An answer about another version of the tool does not hold for this one.
+    call.tool = tool = state.known(call.tool_name)
     is_same = tool is not None and tool.version == started.tool_version
-    if tool is None or not is_same or case.call_id not in asked or case.call_id not in answers:
+    if tool is None or not is_same or call.call_id not in asked or call.call_id not in answers:
         return
-    case.approval = _record(desk, answers[case.call_id], asked[case.call_id].digest)
-    desk.turn.consent.learn(case.approval, tool_name=case.tool_name, tool_version=tool.version)
+    call.approval = _record(state, answers[call.call_id], asked[call.call_id].digest)
+    state.turn.remember(call.approval, tool_name=call.tool_name, tool_version=tool.version)
 
 
 def _read_answer(answer: AnyAnswer) -> CallAnswer:
-    """An answer that is for a call.
-
-    Raises:
-        Misuse: It is for something else.
-    """
+    """*answer*, if it is for a call; else raises Misuse."""
     if not isinstance(answer, Approve | Deny | Edit):
         raise Misuse(f"{type(answer).__name__} is no answer for a call: give Approve, Deny or Edit")
     return answer
 
 
-def _reopen(desk: ToolboxState, parked: CallState, answer: CallAnswer) -> CallState:
-    """Take an answer; a yes or an edit after its time is told and not taken.
-
-    Args:
-        desk: The Toolbox's.
-        parked: The call as it was when it was parked.
-        answer: What somebody said.
-
-    Returns:
-        The call, opened anew.
-    """
-    case, digest = desk.open(parked.call, parked.label), parked.digest
-    case.source, case.edited, case.asks = parked.source, parked.edited, parked.asks
-    case.refused, case.mended = parked.refused, parked.mended
-    expired = parked.pending is not None and desk.is_expired(parked.pending)
+def _reopen(state: ToolboxState, parked: CallState, answer: CallAnswer) -> CallState:
+    """Open a parked call anew with its answer; a late yes or edit is not taken, with a warning."""
+    call, digest = state.open(parked.call, parked.label), parked.digest
+    call.source, call.is_edited, call.asks = parked.source, parked.is_edited, parked.asks
+    call.refused, call.mended = parked.refused, parked.mended
+    expired = parked.pending is not None and state.is_expired(parked.pending)
     if expired and not isinstance(answer, Deny):
-        _tell_outdated(desk, case)
-        return case
+        _tell_outdated(state, call)
+        return call
     if isinstance(answer, Approve):
-        case.granted = digest
+        call.granted = digest
     elif isinstance(answer, Edit):
-        # They are the person's own words: there is nothing left to ask.
-        case.source, case.edited, case.granted = answer.arguments, True, ANY_ARGUMENTS
-    case.approval = _record(desk, answer, digest)
-    # Before the gates are asked again: it is them who refuse what a person refused.
+        # They are the user's own words: there is nothing left to ask.
+        call.source, call.is_edited, call.granted = answer.arguments, True, ANY_ARGUMENTS
+    call.approval = _record(state, answer, digest)
+    # Before the gates are asked again: the approval gate refuses what the user refused.
     version = parked.known_tool.version
-    desk.turn.consent.learn(case.approval, tool_name=case.tool_name, tool_version=version)
-    desk.ledger.emit(desk.secrets.mask(ApprovalAnswered(answer=answer, digest=digest)))
-    return case
+    state.turn.remember(call.approval, tool_name=call.tool_name, tool_version=version)
+    state.emit(state.mask(ApprovalAnswered(answer=answer, digest=digest)))
+    return call
 
 
-def _reopen_follower(desk: ToolboxState, follower: CallState) -> CallState:
+def _reopen_follower(state: ToolboxState, follower: CallState) -> CallState:
     """Open a call anew that has waited for its equal, now that this is answered."""
-    case = desk.open(follower.call, follower.label)
-    case.refused, case.mended = follower.refused, follower.mended
-    return case
+    call = state.open(follower.call, follower.label)
+    call.refused, call.mended = follower.refused, follower.mended
+    return call
 
 
-def _record(desk: ToolboxState, answer: CallAnswer, digest: str) -> ApprovalRecord:
+def _record(state: ToolboxState, answer: CallAnswer, digest: str) -> ApprovalRecord:
     return ApprovalRecord(
         decision=_DECISIONS[type(answer)],
         by=answer.by,
-        at=desk.clock.now(),
+        at=state.clock.now(),
         digest=digest,
         reason=answer.reason if isinstance(answer, Deny) else "",
         scope=_SCOPE_OF_NO if isinstance(answer, Deny) else getattr(answer, "always", ""),
     )
 
 
-def _tell_outdated(desk: ToolboxState, case: CallState) -> None:
+def _tell_outdated(state: ToolboxState, call: CallState) -> None:
     """Warn of an answer that cannot be taken."""
-    desk.warn(
+    state.warn(
         "answer_outdated",
-        f"the answer for call {case.call_id} of {case.tool_name} came too late, or was about "
+        f"the answer for call {call.call_id} of {call.tool_name} came too late, or was about "
         "something else than the call is now: it is asked anew",
     )
 
 
-def restore_records(desk: ToolboxState, records: Iterable[ToolRecord]) -> None:
-    """Have *desk* know what earlier calls of its turn came to.
-
-    Their successes deny repetitions, their final failures block, and they count.
-    """
-    climbed: set[Hashable] = set()
+def restore_records(state: ToolboxState, records: Iterable[ToolRecord]) -> None:
+    """Take in earlier calls: successes deny repetitions, final failures block, and all count."""
+    counted: set[Hashable] = set()
     for record in records:
-        desk.turn.consent.learn_record(record)
+        state.turn.remember(
+            record.approval, tool_name=record.tool_name, tool_version=record.tool_version
+        )
         if record.trust:
-            desk.distrust(record.outcome)
-        desk.turn.denials += isinstance(record.outcome, ToolDenied)
+            state.distrust(record.outcome)
+        state.turn.denials += isinstance(record.outcome, ToolDenied)
         if record.started_at is not None:
-            desk.turn.claim(record.tool_name)
-        tool = desk.catalog.known(record.tool_name)
+            state.turn.count_restored(record.tool_name)
+        tool = state.known(record.tool_name)
         if tool is None:
             continue
-        case = desk.open(ToolCall(record.call_id, tool.name), record.turn)
-        case.tool, case.arguments = tool, record.arguments_validated or {}
+        call = state.open(ToolCall(record.call_id, tool.name), record.turn)
+        call.tool, call.arguments = tool, record.arguments_validated or {}
         if not isinstance(record.outcome, ToolDenied):
-            _restore_outcome(desk, case, record.outcome)
+            _restore_outcome(state, call, record.outcome)
         if record.arguments_validated is not None and is_step(
-            record.outcome, (record.turn, case.digest), climbed, reads=not tool.may_write
+            record.outcome, (record.turn, call.digest), counted, reads=not tool.may_write
         ):
-            desk.turn.ladder.climb(record.outcome, key=case.digest, repeatable=tool.repeatable)
+            detector = state.turn.loop_detector
+            detector.count(record.outcome, key=call.digest, repeatable=tool.repeatable)
 
 
-def take_up(desk: ToolboxState, case: CallState, started: ToolStarted) -> None:
-    """Go on with a call that had started when its process ended.
-
-    It runs again where that is safe; else it is a failure, its effect unknown.
-    """
-    tool = desk.catalog.known(case.tool_name)
-    if tool is None or not _may_repeat(tool):
-        give_up(desk, case, started)
+def take_up(state: ToolboxState, call: CallState, started: ToolStarted) -> None:
+    """Run a call again that had started when its process ended, if that is safe, else fail it."""
+    tool = state.known(call.tool_name)
+    if tool is None or not may_repeat_interrupted(tool):
+        give_up(state, call, started)
         return
-    case.idempotency_key = started.idempotency_key
-    case.granted, case.mended = ANY_ARGUMENTS, started.arguments
+    call.idempotency_key = started.idempotency_key
+    call.granted, call.mended = ANY_ARGUMENTS, started.arguments
 
 
-def give_up(desk: ToolboxState, case: CallState, started: ToolStarted) -> None:
-    """Say of a call that had started when its process ended that it did not come to its end."""
-    tool = desk.catalog.known(case.tool_name)
-    case.idempotency_key = started.idempotency_key
-    case.tool, case.arguments, case.started_at = tool, started.arguments, started.time
+def give_up(state: ToolboxState, call: CallState, started: ToolStarted) -> None:
+    """Fail a call as interrupted that had started when its process ended."""
+    tool = state.known(call.tool_name)
+    call.idempotency_key = started.idempotency_key
+    call.tool, call.arguments, call.started_at = tool, started.arguments, started.time
     effect = Effect.UNKNOWN if tool is None else effect_after(tool, done=False)
     doubt = "; whether it took effect is unknown" if effect is Effect.UNKNOWN else ""
-    case.outcome = ToolFailure(
-        case.call_id,
-        case.tool_name,
+    call.outcome = ToolFailure(
+        call.call_id,
+        call.tool_name,
         error=f"The process ended while this call ran{doubt}.",
-        retryable=tool is not None and _may_repeat(tool),
+        retryable=tool is not None and may_repeat_interrupted(tool),
         effect=effect,
         code=INTERRUPTED,
     )
 
 
-def _may_repeat(tool: Tool) -> bool:
-    return not tool.may_write or tool.idempotent
-
-
-def _restore_outcome(desk: ToolboxState, case: CallState, outcome: ToolOutcome) -> None:
-    turn, tool = desk.turn, case.known_tool
+def _restore_outcome(state: ToolboxState, call: CallState, outcome: ToolOutcome) -> None:
+    turn, tool = state.turn, call.known_tool
     if outcome_blocks_tool(outcome):
-        turn.block(tool, case.digest)
-    desk.key_of(case)
-    resources = _resources_then(tool, case.arguments or {})
-    held = tool.idempotent and not tool.repeatable
-    found = turn.replay.enter(case.digest, resources) if held else None
-    flight = found if isinstance(found, Flight) else None
-    turn.replay.record(outcome, held=flight, resources=resources, may_write=tool.may_write)
+        turn.block(tool, call.digest)
+    state.key_of(call)
+    call.resources = _resources_then(tool, call.arguments or {})
+    if tool.is_deduplicated:
+        turn.deduplication.enter(call)
+    if tool.is_deduplicated or tool.may_write:
+        turn.deduplication.record(call, outcome, may_write=tool.may_write)
 
 
 def _resources_then(tool: Tool, arguments: JsonObject) -> frozenset[str] | None:

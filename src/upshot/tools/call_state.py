@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from datetime import datetime
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 from upshot.contract.base.enums import Effect
@@ -24,20 +25,18 @@ from upshot.contract.tool_calls import (
     ToolOutcome,
     ToolRecord,
 )
-from upshot.errors import Misuse
 from upshot.tools.arguments.argument_check import Refused
 from upshot.tools.arguments.schema_faults import canonical_json
 from upshot.tools.artifacts import READER_NAME
-from upshot.tools.catalog import OfferedTools
 from upshot.tools.definition.tool import Tool
 from upshot.tools.rate_limiter import ActiveTime, RateLimiter
-from upshot.tools.repetition import Deduplication, Flight, LoopDetector
+from upshot.tools.repetition import Deduplication, LoopDetector
 
-__all__ = ["CallState", "RememberedApprovals", "ReplayScope", "TurnState", "running_case"]
+__all__ = ["CallState", "RememberedApprovals", "ReplayScope", "TurnState", "running_call"]
 
 
 class RememberedApprovals:
-    """What people have refused, and what they let run always.
+    """What the user has refused for good, and what may run without asking again.
 
     It outlives turns, and is built anew from records when a run goes on.
     """
@@ -47,12 +46,12 @@ class RememberedApprovals:
         self._granted: dict[str, ApprovalRecord] = {}
 
     def learn(self, approval: ApprovalRecord, *, tool_name: str, tool_version: str) -> None:
-        """Keep what of an answer is for good.
+        """Keep an answer as far as its scope reaches beyond its own call.
 
         Args:
-            approval: The answer; yes or no, it holds within its scope.
+            approval: The answer.
             tool_name: The tool of the call.
-            tool_version: Its version; a yes for the tool does not hold for another one.
+            tool_version: Its version; a yes for the tool does not hold for another version.
         """
         if approval.decision == "denied":
             if approval.scope:
@@ -62,38 +61,18 @@ class RememberedApprovals:
         elif approval.scope == "tool":
             self._granted[_key_of_tool(tool_name, tool_version)] = approval
 
-    def learn_record(self, record: ToolRecord) -> None:
-        """Keep what the record of an earlier call says."""
-        if record.approval is not None:
-            self.learn(
-                record.approval, tool_name=record.tool_name, tool_version=record.tool_version
-            )
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nobody has said anything yet."""
-        return not self._refused and not self._granted
-
     def refusal(self, digest: str) -> str:
-        """What a person said when refusing the very same call, "" where nobody did."""
+        """What the user said when refusing the very same call, "" without a refusal."""
         refused = self._refused.get(digest)
         return "" if refused is None else refused.reason or "it was not approved"
 
-    def grant(
-        self, digest: str, *, tool_name: str, tool_version: str, distrusted: bool
-    ) -> ApprovalRecord | None:
-        """The standing yes that covers a call, None where there is none.
-
-        Args:
-            digest: Of the call.
-            tool_name: Its tool.
-            tool_version: The tool's version.
-            distrusted: Whether it is asked about because of untrusted results. A yes for any
-                arguments was not meant for those that strangers may have chosen.
-        """
-        found = self._granted.get(digest)
-        if found is None and not distrusted:
-            found = self._granted.get(_key_of_tool(tool_name, tool_version))
+    def grant(self, call: CallState) -> ApprovalRecord | None:
+        """The standing yes that covers a call, None where there is none."""
+        found = self._granted.get(call.digest)
+        # A yes for any arguments was not meant for those that untrusted results may have chosen.
+        if found is None and not call.is_distrusted:
+            tool = call.known_tool
+            found = self._granted.get(_key_of_tool(tool.name, tool.version))
         return found
 
 
@@ -108,24 +87,25 @@ _HAIR_S = 0.002
 
 
 class TurnState:
-    """The state of a tool turn; gates look at it.
+    """What is counted and remembered within a tool turn; gates look at it.
 
     Attributes:
         clock: Time.
         budget: The limits.
+        deadline: When the time is over, on the monotonic clock; None for no deadline.
+        active_time: The time that counts but for waiting for the user; None for no limit.
+        spent_elsewhere: Says which limit that is counted outside is reached, such as tokens of
+            the run, "" for none; None without such limits.
         cancelled: Whether nothing may start any more.
-        blocked: Tools that may not be called again, with the reason.
-        blocked_keys: Digests of calls that may not be made again.
         calls: How many bodies were started.
         calls_of: The same for each tool.
         denials: How many calls were denied.
-        outer_spent: Says which limit that others count is reached, "" for none; None asks nobody.
-        consent: What people said for good.
-        ladder: Whether the same call is made again and again.
-        meters: What is counted for rate limits and circuits of tools.
+        refusals: How often in a row the arguments for a tool were refused.
+        blocked: Tools that may not be called again, with the reason.
+        blocked_keys: Digests of calls that may not be made again.
+        parked: Ids of calls that wait for the user and are not to be made twice, by digest.
         tainted: The tool whose untrusted result is in the context, "" for none.
-        parked: Ids of calls that wait for people and are not to be made twice, by digest.
-        replay: Which calls succeeded already.
+        approvals: What the user said for good; None while nothing was.
     """
 
     def __init__(
@@ -134,81 +114,100 @@ class TurnState:
         budget: Budget,
         *,
         deadline: float | None = None,
-        working: ActiveTime | None = None,
+        active_time: ActiveTime | None = None,
         in_run: bool = False,
+        spent_elsewhere: Callable[[], str] | None = None,
     ) -> None:
-        """Begin.
+        """Begin a turn.
 
         Args:
             clock: Time.
             budget: The limits.
-            deadline: When the time is over, on the monotonic clock; None counts
-                ``budget.deadline_s`` from now.
-            working: The same but for what people take; None counts ``budget.working_s`` from now.
+            deadline: See the class; None counts ``budget.deadline_s`` from now.
+            active_time: See the class; None counts ``budget.working_s`` from now.
             in_run: Whether the budget is a run's and goes on in the turns that follow.
+            spent_elsewhere: See the class.
         """
-        self.outer_spent: Callable[[], str] | None = None
-        self._in_run = in_run
         self.clock = clock
         self.budget = budget
+        self.spent_elsewhere = spent_elsewhere
         self.cancelled = False
-        self.blocked: dict[str, str] = {}
-        self.blocked_keys: set[str] = set()
-        self.calls: int = 0
+        self.calls = 0
         self.calls_of: Counter[str] = Counter()
         self.denials = 0
+        self.refusals: dict[str, int] = {}
+        self.blocked: dict[str, str] = {}
+        self.blocked_keys: set[str] = set()
         self.parked: dict[str, str] = {}
-        self.consent: RememberedApprovals = RememberedApprovals()
-        self.ladder: LoopDetector = LoopDetector()
         self.tainted = ""
-        self.meters: RateLimiter = RateLimiter(clock)
-        self.replay: Deduplication = Deduplication()
-        self._refusals: Counter[str] = Counter()
+        self.approvals: RememberedApprovals | None = None
+        self._in_run = in_run
         if deadline is None and budget.deadline_s is not None:
             deadline = clock.monotonic() + budget.deadline_s
-        self._deadline = deadline
-        if working is None and budget.working_s is not None:
-            working = ActiveTime(clock, budget.working_s)
-        self._working: ActiveTime | None = working
+        self.deadline = deadline
+        if active_time is None and budget.working_s is not None:
+            active_time = ActiveTime(clock, budget.working_s)
+        self.active_time = active_time
+
+    @cached_property
+    def loop_detector(self) -> LoopDetector:
+        """Whether the same call is made again and again."""
+        return LoopDetector()
+
+    @cached_property
+    def deduplication(self) -> Deduplication:
+        """Which calls succeeded already."""
+        return Deduplication()
+
+    @cached_property
+    def rate_limiter(self) -> RateLimiter:
+        """What is counted for rate limits and circuits of tools."""
+        return RateLimiter(self.clock)
 
     def following(self, scope: ReplayScope) -> TurnState:
-        """The next turn.
-
-        Args:
-            scope: How long successes are remembered.
-        """
+        """The next turn; *scope* says how long successes are remembered."""
         in_run = self._in_run
         after = TurnState(
             self.clock,
             self.budget,
-            deadline=self._deadline if in_run else None,
-            working=self._working if in_run else None,
+            deadline=self.deadline if in_run else None,
+            active_time=self.active_time if in_run else None,
             in_run=in_run,
+            spent_elsewhere=self.spent_elsewhere,
         )
-        after.outer_spent = self.outer_spent
-        # What a person said is final, and what the model has read stays read.
-        after.consent, after.tainted, after.meters = self.consent, self.tainted, self.meters
+        # An answer of the user is final, and what the model has read stays read. Made here where
+        # it is not yet: calls of this turn that still run share it with those of the next.
+        self.approvals = after.approvals = self.approvals or RememberedApprovals()
+        after.tainted, after.rate_limiter = self.tainted, self.rate_limiter
         if in_run:
             after.calls, after.calls_of = self.calls, self.calls_of
             after.denials = self.denials
         if scope != "turn":
-            after.replay = self.replay
+            after.deduplication = self.deduplication
         return after
+
+    def remember(
+        self, approval: ApprovalRecord | None, *, tool_name: str, tool_version: str
+    ) -> None:
+        """Keep an answer of the user, where there is one, for later calls."""
+        if approval is not None:
+            self.approvals = self.approvals or RememberedApprovals()
+            self.approvals.learn(approval, tool_name=tool_name, tool_version=tool_version)
 
     def remaining_s(self) -> float | None:
         """Seconds that are left to work, below 0 when they are over; None without a limit."""
-        left, working = self.waiting_s(), self._working
-        if working is None:
+        left, active_time = self.waiting_s(), self.active_time
+        if active_time is None:
             return left
-        return working.left_s() if left is None else min(left, working.left_s())
+        return active_time.left_s() if left is None else min(left, active_time.left_s())
 
     def waiting_s(self) -> float | None:
-        """Seconds that are left to wait for people: until the deadline, None without one."""
-        return None if self._deadline is None else self._deadline - self.clock.monotonic()
+        """Seconds that are left to wait for the user: until the deadline, None without one."""
+        return None if self.deadline is None else self.deadline - self.clock.monotonic()
 
     def asking(self) -> AbstractContextManager[None]:
-        """What to be in while a person is asked."""
-        return nullcontext() if self._working is None else self._working.asking()
+        """What to be in while the user is asked."""
+        return nullcontext() if self.active_time is None else self.active_time.asking()
 
     @property
     def is_over(self) -> bool:
@@ -218,9 +217,9 @@ class TurnState:
 
     def spent(self, tool_name: str) -> str:
         """Which limit leaves no room for one more call, "" if none."""
-        working = self._working
-        if working is not None and working.left_s() <= 0:
-            return f"working_s: {working.limit_s:g} s of work are over"
+        active_time = self.active_time
+        if active_time is not None and active_time.left_s() <= 0:
+            return f"working_s: {active_time.limit_s:g} s of work are over"
         if tool_name == READER_NAME:
             # What was paid for already can be read to its end.
             return ""
@@ -233,19 +232,19 @@ class TurnState:
         most = self.budget.max_denials
         if most is not None and self.denials >= most:
             return f"max_denials: {self.denials} calls were denied"
-        return "" if self.outer_spent is None else self.outer_spent()
+        return "" if self.spent_elsewhere is None else self.spent_elsewhere()
 
-    def claim(self, tool_name: str) -> None:
-        """Count one call; one that reads a stored output does not count."""
-        if tool_name != READER_NAME:
-            self.calls += 1
-            self.calls_of[tool_name] += 1
+    def count(self, tool: Tool, *, by: Literal[1, -1] = 1) -> None:
+        """Count a call that is going to run; -1 takes it back, as its body did not start."""
+        self.count_restored(tool.name, by=by)
+        if tool.rate is not None or tool.circuit is not None:
+            self.rate_limiter.count(tool, by=by)
 
-    def unclaim(self, tool_name: str) -> None:
-        """Take back a count: the body did not start."""
+    def count_restored(self, tool_name: str, *, by: Literal[1, -1] = 1) -> None:
+        """Count a call against the budget; one that reads a stored output does not count."""
         if tool_name != READER_NAME:
-            self.calls -= 1
-            self.calls_of[tool_name] -= 1
+            self.calls += by
+            self.calls_of[tool_name] += by
 
     def block(self, tool: Tool, digest: str) -> None:
         """A call failed for good."""
@@ -254,99 +253,110 @@ class TurnState:
         else:
             self.blocked[tool.name] = "an earlier call failed for good"
 
-    def accept(self, tool_name: str) -> None:
-        """A call's arguments were valid."""
-        self._refusals.pop(tool_name, None)
-
-    def refuse(self, tool_name: str) -> None:
+    def refuse_arguments(self, tool_name: str) -> None:
         """A call's arguments were refused; the third time in a row blocks the tool."""
-        self._refusals[tool_name] += 1
-        if self._refusals[tool_name] >= _REFUSALS_TO_BLOCK:
-            self.blocked[tool_name] = (
-                f"its arguments were refused {self._refusals[tool_name]} times in a row"
-            )
-
-
-running_case: ContextVar[CallState | None] = ContextVar("upshot_case", default=None)
-"""The call whose body is running in this context."""
+        times = self.refusals[tool_name] = self.refusals.get(tool_name, 0) + 1
+        if times >= _REFUSALS_TO_BLOCK:
+            self.blocked[tool_name] = f"its arguments were refused {times} times in a row"
 
 
 class CallState:
-    """One call under way; what a gate looks at and what its record is made of.
+    """One call on its way through the gates to its outcome; what a gate sees.
 
-    A gate of your own may read all of it; only ``asks`` is for you to set.
+    A gate of the user may read all of it, and may set only ``asks``.
 
     Attributes:
         call: The call as the model made it.
+        call_id: The model's id of the call.
+        tool_name: The tool as the model named it.
         turn: The tool turn that it belongs to.
-        catalog: The tools.
+        names_on_offer: Gives the names of the tools on offer.
         label: What the caller of ``dispatch`` called the turn.
-        tool: The tool, None until the gate known_tool has found it.
-        source: What the arguments are read from: the model's, or a hook's or person's edit.
+        found: The tool of that name that is on offer, None for none.
+        tool: The same, None until the gate known_tool has let the call pass.
+        source: What the arguments are read from: the model's, or an edit of a hook or the user.
         given: The arguments as the body gets them: parsed, coerced and valid.
-        arguments: The same with the schema's defaults filled in.
+        arguments: The same with the schema's defaults filled in; None while they are not valid.
         values: The typed values of ``given``.
         coercions: What was changed to fit the schema.
         trace: What each gate said.
-        asks: Why people shall be asked whatever the tool declares; "" if they need not be.
-        answered: Whether somebody's answer is at hand, so that nobody else is asked.
-        distrusted: Whether that is because untrusted results are in the context.
-        edited: Whether a hook or a person has changed the arguments.
+        asks: Why the user shall be asked whatever the tool declares; "" for no reason.
         refused: What was wrong before a model corrected the arguments; None where none has.
         mended: What a model corrected them to; None where none has.
-        content: What the model reads of its outcome, None where nobody has written it yet.
-        dry: Whether nobody is asked and nothing is done: what would come of it is wanted.
-        granted: Digest of what a person let pass, "" for none.
+        is_answered: Whether an answer of the user is at hand, so that ``approve`` is not asked.
+        is_distrusted: Whether ``asks`` is set because untrusted results are in the context.
+        is_dry: Whether it is only tried: the user is not asked, and nothing is done.
+        is_edited: Whether a hook or the user has changed the arguments.
+        is_cancelled: Whether this one call was cancelled, and not the whole turn.
+        is_counted: Whether it has its count in the budget, and its place in line.
+        is_late: Whether its time ran out while it waited to start.
+        is_equal_of: Whether the reply holds so many of it that each waits for the ones before.
+        id_conflict: What is wrong with its id, which another call has; "" for nothing.
+        granted: Digest of what the user let pass, "" for none.
         approval: Who let it run, or did not.
-        pending: What is asked, where it is parked.
+        pending: What the user is asked, where it is parked.
         follows: The id of the parked call whose equal it is, and which it waits for; "" for none.
-        held: Its flight in replay control, None where it has none.
         resources: What it touches, None for anything.
+        is_deduplicated: Whether it was entered in the turn's deduplication and has not left it,
+            which also keeps ``is_stale``, ``is_overtaken`` and ``ended`` (see ``repetition``).
         idempotency_key: What the body is given to recognise a repetition.
-        mode: How the body runs: async or thread; "" before it does.
+        mode: How the body runs: async, thread or process; "" before it does.
         attempts: How often the body was started.
         started_at: When it was started first.
         run_started: The same on the monotonic clock.
         opened: When the call came in, on the monotonic clock.
-        paused_s: Seconds that people took.
-        lossy: Paths of output values that JSON cannot hold.
-        trust: "untrusted" where its body has brought in words of strangers, whatever the tool
-            declares; else "".
-        redactions: How many secrets were masked in its output.
+        paused_s: Seconds for which the user was asked.
         place: Which gate is next.
         wait: What a gate waits for, None for nothing.
-        outcome: What came of it, None while it is open.
+        outcome: Its outcome, None while it is open.
+        record: All facts of it, None until it is settled.
+        content: What the model reads of the outcome, None while it is not written.
+        lossy: Paths of output values that JSON cannot hold.
+        redactions: How many secrets were masked in its output.
+        trust: "untrusted" where its body has brought in untrusted content, whatever the tool
+            declares; else "".
     """
 
     # Slots: one is made for every call, and a misspelt attribute must not go unseen.
     __slots__ = (
         "_digest",
-        "answered",
         "approval",
         "arguments",
         "asks",
         "attempts",
         "call",
-        "catalog",
+        "call_id",
         "coercions",
         "content",
-        "distrusted",
-        "dry",
-        "edited",
+        "ended",
         "follows",
+        "found",
         "given",
         "granted",
-        "held",
+        "id_conflict",
         "idempotency_key",
+        "is_answered",
+        "is_cancelled",
+        "is_counted",
+        "is_deduplicated",
+        "is_distrusted",
+        "is_dry",
+        "is_edited",
+        "is_equal_of",
+        "is_late",
+        "is_overtaken",
+        "is_stale",
         "label",
         "lossy",
         "mended",
         "mode",
+        "names_on_offer",
         "opened",
         "outcome",
         "paused_s",
         "pending",
         "place",
+        "record",
         "redactions",
         "refused",
         "resources",
@@ -354,6 +364,7 @@ class CallState:
         "source",
         "started_at",
         "tool",
+        "tool_name",
         "trace",
         "trust",
         "turn",
@@ -362,15 +373,23 @@ class CallState:
     )
 
     def __init__(
-        self, call: ToolCall, *, turn: TurnState, catalog: OfferedTools, label: int, opened: float
+        self,
+        call: ToolCall,
+        *,
+        turn: TurnState,
+        found: Tool | None,
+        names_on_offer: Callable[[], tuple[str, ...]],
+        label: int,
+        opened: float,
     ) -> None:
-        if not isinstance(call, ToolCall):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
-            raise Misuse(f"calls are a list of ToolCalls, and {call!r:.60} is none")
         self.call: ToolCall = call
+        self.call_id: str = call.id
+        self.tool_name: str = call.name
         self.turn: TurnState = turn
-        self.catalog: OfferedTools = catalog
+        self.names_on_offer: Callable[[], tuple[str, ...]] = names_on_offer
         self.label: int = label
         self.opened: float = opened
+        self.found: Tool | None = found
         self.tool: Tool | None = None
         self.source: str | Mapping[str, Json] = call.arguments
         self.given: JsonObject = {}
@@ -381,14 +400,16 @@ class CallState:
         self.asks: str = ""
         self.refused: Refused | None = None
         self.mended: str | JsonObject | None = None
-        self.answered: bool = False
-        self.distrusted: bool = False
-        self.dry: bool = False
-        self.edited: bool = False
+        self.is_answered = self.is_distrusted = self.is_dry = self.is_edited = False
+        self.is_cancelled = self.is_counted = self.is_equal_of = self.is_late = False
+        self.is_deduplicated: bool = False
+        self.is_stale: bool = False
+        self.is_overtaken: bool = False
+        self.ended: asyncio.Future[None] | None = None
+        self.id_conflict: str = ""
         self.granted: str = ""
         self.approval: ApprovalRecord | None = None
         self.pending: PendingApproval | None = None
-        self.held: Flight | None = None
         self.follows: str = ""
         self.resources: frozenset[str] | None = None
         self.place: int = 0
@@ -400,6 +421,7 @@ class CallState:
         self.paused_s: float = 0.0
         self.lossy: tuple[str, ...] = ()
         self.outcome: ToolOutcome | None = None
+        self.record: ToolRecord | None = None
         self.content: str | None = None
         self.redactions: int = 0
         self.trust: str = ""
@@ -407,14 +429,9 @@ class CallState:
         self._digest = ""
 
     @property
-    def call_id(self) -> str:
-        """The model's id of the call."""
-        return self.call.id
-
-    @property
-    def tool_name(self) -> str:
-        """The tool as the model named it."""
-        return self.call.name
+    def is_open(self) -> bool:
+        """Whether nothing has been decided about it."""
+        return self.outcome is None and self.pending is None and not self.follows
 
     @property
     def effect(self) -> Effect:
@@ -437,7 +454,7 @@ class CallState:
             self._digest = hashlib.sha256(said).hexdigest()
         return self._digest
 
-    def settle_arguments(
+    def take_arguments(
         self,
         given: JsonObject,
         filled: JsonObject,
@@ -447,3 +464,12 @@ class CallState:
         """Take arguments that were found valid."""
         self.given, self.arguments, self.values = given, filled, values
         self.coercions, self._digest = coercions, ""
+
+    def release(self) -> None:
+        """Let equal calls go on that wait for this one, which does not run now."""
+        if self.is_deduplicated:
+            self.turn.deduplication.leave(self)
+
+
+running_call: ContextVar[CallState | None] = ContextVar("upshot_call", default=None)
+"""The call whose body is running in this context."""

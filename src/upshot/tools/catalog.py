@@ -1,34 +1,35 @@
-"""Validated tools, tool sets, and which of them are on offer."""
+"""The checked tools of an agent or a Toolbox, and sets of tools."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
 from types import FunctionType
-from typing import Literal, TypeAlias, cast
+from typing import Literal, cast
 
-from upshot.contract.base.checks import did_you_mean, nearest
+from upshot.contract.base.checks import did_you_mean
 from upshot.contract.tool_calls import ToolSpec
 from upshot.errors import Misuse
 from upshot.tools.artifacts import READER_NAME
 from upshot.tools.definition.tool import Tool, tool
 from upshot.tools.secrets import UNTRUSTED
 
-__all__ = ["OfferedTools", "ToolCatalog", "Offered", "ToolSet", "kit_of", "resolve_tools"]
+__all__ = ["ToolCatalog", "ToolSet", "catalog_of", "resolve_tools"]
 
 # Enough for the agents of a program; the tools of one that came before them are let go.
 _KEPT = 64
 
 
 class ToolCatalog:
-    """Tools by name; it never changes, so that runs of one agent share it.
+    """Tools by name, checked; it never changes, so that all runs of an agent share it.
 
     Attributes:
-        tools: They, in order.
+        tools: The tools by name, in order.
+        names: Their names, in order.
     """
 
     def __init__(self, tools: tuple[Tool, ...]) -> None:
-        """Look the tools over.
+        """Check the tools.
 
         Raises:
             Misuse: Two have one name, one has a name that is taken, or a parameter that JSON
@@ -44,21 +45,17 @@ class ToolCatalog:
             raise Misuse(
                 f"{READER_NAME} is the name of a tool of the Toolbox itself; choose another"
             )
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """Their names, in order."""
-        return tuple(self.tools)
+        self.names: tuple[str, ...] = tuple(self.tools)
 
     @cached_property
     def specs(self) -> tuple[ToolSpec, ...]:
-        """They as they are offered to a model, in order."""
+        """The tools as they are offered to a model, in order; always the same tuple."""
         return tuple(one.spec for one in self.tools.values())
 
 
 @lru_cache(maxsize=_KEPT)
-def kit_of(tools: tuple[Tool, ...]) -> ToolCatalog:
-    """The kit of these very tools, the same each time.
+def catalog_of(tools: tuple[Tool, ...]) -> ToolCatalog:
+    """The catalog of these very tools, the same each time.
 
     Raises:
         Misuse: See ``ToolCatalog``.
@@ -82,7 +79,7 @@ def resolve_tools(items: Iterable[object], *, named: Iterable[object] = ()) -> t
     """
     by_name = {one.name: one for one in _flatten(named, {})} if named else {}
     found = tuple(dict.fromkeys(_flatten(items, by_name)))
-    kit_of(found)
+    catalog_of(found)
     return found
 
 
@@ -130,79 +127,11 @@ def _tool_of(function: FunctionType) -> Tool:
     return tool(function)
 
 
-Offered: TypeAlias = Callable[[], Container[str]]
-
-
-class OfferedTools:
-    """Tools by name, ``read_artifact`` among them.
-
-    Args:
-        kit: The tools.
-        make_reader: Makes the tool ``read_artifact``; most runs never need it.
-        offered: The names that are on offer now; None offers all.
-
-    Attributes:
-        offers_reader: Whether ``read_artifact`` is offered: from the first stored output on.
-    """
-
-    def __init__(
-        self, kit: ToolCatalog, make_reader: Callable[[], Tool], offered: Offered | None
-    ) -> None:
-        self._kit = kit
-        self._make_reader = make_reader
-        self._reader: Tool | None = None
-        self._offered = offered
-        self._specs: tuple[tuple[str, ...], tuple[ToolSpec, ...]] = ((), ())
-        self.offers_reader = False
-
-    def find(self, name: str) -> Tool | None:
-        """The tool, None where there is none or it is not on offer."""
-        found = self.known(name)
-        if found is None or self._offered is None or name == READER_NAME:
-            return found
-        return found if name in self._offered() else None
-
-    def known(self, name: str) -> Tool | None:
-        """The tool, on offer or not."""
-        return self.reader if name == READER_NAME else self._kit.tools.get(name)
-
-    @property
-    def reader(self) -> Tool:
-        """The tool ``read_artifact``."""
-        if self._reader is None:
-            self._reader = self._make_reader()
-        return self._reader
-
-    def nearest(self, name: str) -> list[str]:
-        """Names on offer that look like *name*, the nearest first, at most 3."""
-        return nearest(name, self.names(), count=3)
-
-    def names(self) -> tuple[str, ...]:
-        """The names on offer, in order."""
-        names = self._kit.names
-        if self._offered is not None:
-            offered = self._offered()
-            names = tuple(name for name in names if name in offered)
-        # The reader comes last: what stands before it stays the same for prompt caches.
-        return (*names, READER_NAME) if self.offers_reader else names
-
-    def specs(self) -> tuple[ToolSpec, ...]:
-        """The tools on offer; the same tuple while nothing changes."""
-        if self._offered is None and not self.offers_reader:
-            return self._kit.specs
-        # The same object tells an encoder that its bytes of the tools are still right.
-        names = self.names()
-        if names != self._specs[0]:
-            found = (self.known(name) for name in names)
-            self._specs = (names, tuple(one.spec for one in found if one is not None))
-        return self._specs[1]
-
-
 class ToolSet:
     """Tools that are listed and trusted together; an item of ``Agent.tools`` and of Toolboxes.
 
     Attributes:
-        tools: They, in order.
+        tools: The tools, in order.
     """
 
     def __init__(
@@ -212,7 +141,7 @@ class ToolSet:
 
         Args:
             items: Tools, functions, and tool sets, such as those of ``open_mcp``.
-            trust: "untrusted" where the results of all of them may hold words of strangers,
+            trust: "untrusted" where the results of all of them may hold untrusted content,
                 "" where those of none do; None leaves it to each tool.
 
         Raises:

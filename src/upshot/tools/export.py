@@ -27,7 +27,7 @@ from upshot.contract.tool_calls import (
 )
 from upshot.errors import Misuse
 from upshot.tools.definition.tool import Tool
-from upshot.tools.execution.batch import Claim, Locks
+from upshot.tools.execution.locks import Claim, Locks
 
 __all__ = ["Box", "to_langchain", "to_openai_agents", "to_pydantic_ai"]
 
@@ -40,7 +40,7 @@ class Box(Protocol):
 
     @property
     def pending(self) -> Sequence[PendingApproval]:
-        """Calls that wait for people."""
+        """Calls that wait for the user."""
         ...
 
     def schemas(self) -> Sequence[ToolSpec]:
@@ -153,7 +153,7 @@ class _Desk:
     async def run(
         self, call_id: str, name: str, arguments: JsonObject | str, *, approved: bool = False
     ) -> ToolOutcome | None:
-        """The outcome of a call, None while it waits for people.
+        """The outcome of a call, None while it waits for the user.
 
         Args:
             call_id: The framework's id of it.
@@ -182,9 +182,9 @@ def _claim_of(tool: Tool | None, arguments: JsonObject | str) -> Claim:
     if tool is None:
         return Claim(writes=False, resources=frozenset())
     resources = None
-    # Nobody has read arguments that are still text: such a call may touch anything.
+    # Arguments that are still text were not read: such a call may touch anything.
     if not (isinstance(arguments, str) and callable(tool.resources)):
-        with suppress(Exception):  # its own function may not take arguments that nobody checked
+        with suppress(Exception):  # its own function may not take arguments that were not checked
             resources = tool.resources_of({} if isinstance(arguments, str) else arguments)
     return Claim(writes=tool.may_write, resources=resources)
 
@@ -202,7 +202,7 @@ def _make_langchain_kind(
     async def arun(
         self: Any, tool_input: Any, *args: Any, tool_call_id: Any = None, **kwargs: Any
     ) -> object:
-        # Its own way hands the call's id to nobody but the message that it makes.
+        # Its own way hands the call's id only to the message that it makes.
         _CALL_ID.set(tool_call_id or "")
         answer = await base.arun(self, tool_input, *args, tool_call_id=tool_call_id, **kwargs)
         outcome = getattr(answer, "artifact", None)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Literal
 
 from upshot.contract.base.enums import DeniedReason, ErrorCode
 from upshot.contract.protocols import Clock
@@ -63,23 +64,16 @@ class RateLimiter:
             return DeniedReason.RATE_LIMITED, f"{tool.name} was called too often; {_told(wait_s)}"
         return None
 
-    def claim(self, tool: Tool) -> None:
-        """Count a call that is going to run."""
+    def count(self, tool: Tool, *, by: Literal[1, -1] = 1) -> None:
+        """Count a call that is going to run; -1 takes it back, as its body did not start."""
         if tool.rate is not None:
-            self._bucket(tool, tool.rate).free -= 1
+            self._bucket(tool, tool.rate).free -= by
         breaker = self._breakers.get(tool.name)
-        if breaker is not None and breaker.opened_at is not None:
-            breaker.trying = True
-
-    def unclaim(self, tool: Tool) -> None:
-        """Take back a count: the body did not start."""
-        if tool.rate is not None:
-            self._bucket(tool, tool.rate).free += 1
-        if tool.name in self._breakers:
-            self._breakers[tool.name].trying = False
+        if breaker is not None and (by < 0 or breaker.opened_at is not None):
+            breaker.trying = by > 0
 
     def note(self, tool: Tool, outcome: ToolOutcome) -> None:
-        """Take in what came of a call that ran."""
+        """Take in the outcome of a call that ran."""
         if tool.circuit is None:
             return
         breaker = self._breakers.setdefault(tool.name, _Breaker())
@@ -117,13 +111,13 @@ def _told(wait_s: float) -> str:
 
 
 class ActiveTime:
-    """Counts time, but for that in which a person is asked.
+    """Counts time, except while the user is asked.
 
     Args:
         clock: Time.
         limit_s: How many seconds there are; with an *outer* one, the lesser of both counts.
         spent_s: How many of them were used before.
-        outer: That of the run round this one, which rests too while somebody is asked here.
+        outer: That of the parent run, which rests too while the user is asked here.
     """
 
     def __init__(
@@ -149,18 +143,18 @@ class ActiveTime:
         return left if self._outer is None else min(left, self._outer.left_s())
 
     def own_left_s(self) -> float:
-        """The same, but for what the run round this one has left."""
+        """The same, without what the parent run has left."""
         now = self._clock.monotonic() if self._rests_at is None else self._rests_at
         return self._over_at - now
 
     @property
     def rests(self) -> bool:
-        """Whether somebody is asked at the moment."""
+        """Whether the user is asked at the moment."""
         return self._rests_at is not None
 
     @contextmanager
     def asking(self) -> Generator[None]:
-        """Rest while somebody is asked."""
+        """Rest while the user is asked."""
         self._stop()
         try:
             yield
@@ -168,7 +162,7 @@ class ActiveTime:
             self._go_on()
 
     def watch(self, goes_on: Callable[[], None] | None) -> None:
-        """Call *goes_on* whenever it counts again, None calls nobody any more."""
+        """Call *goes_on* whenever it counts again; None ends that."""
         self._goes_on = goes_on
 
     def _stop(self) -> None:

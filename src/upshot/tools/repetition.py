@@ -1,10 +1,10 @@
-"""Equal calls: loop detection, and no second success."""
+"""Equal calls: loop detection, and no second call after a success."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Hashable
-from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 from upshot.contract.base.enums import DeniedReason, Effect
 from upshot.contract.tool_calls import (
@@ -14,7 +14,7 @@ from upshot.contract.tool_calls import (
     ToolOutcome,
 )
 
-__all__ = ["Flight", "LoopDetector", "NO_PROGRESS", "Deduplication", "TOLD_AT", "is_step"]
+__all__ = ["Deduplication", "LoopDetector", "NO_PROGRESS", "TOLD_AT", "is_step"]
 
 NO_PROGRESS = DeniedReason("no_progress")
 TOLD_AT = 3
@@ -26,8 +26,8 @@ class LoopDetector:
     """Counts how often in a row a call gave the same result.
 
     The third result carries a note, the fourth call is denied, and at the sixth ``stalled``
-    says why the run should end. Any other success begins anew. A failure is no result: it may
-    be tried again. A duplicate counts, for it would have given what is known already.
+    says why the run should end. Any other success starts the count anew. A failure is no result:
+    it may be tried again. A duplicate counts, for it would have given what is known already.
 
     Attributes:
         stalled: Why there is no progress, "" while there may be.
@@ -48,14 +48,8 @@ class LoopDetector:
         """Whether one more call would be the fourth or a later one."""
         return self.is_stuck() and key == self._key
 
-    def climb(self, outcome: ToolOutcome, *, key: str, repeatable: bool) -> None:
-        """Take note of what came of a call.
-
-        Args:
-            outcome: What came of it.
-            key: Digest of its tool and arguments.
-            repeatable: Whether repetitions of it make sense.
-        """
+    def count(self, outcome: ToolOutcome, *, key: str, repeatable: bool) -> None:
+        """Count the outcome of the call that *key*, its digest, stands for."""
         if isinstance(outcome, ToolDenied):
             if outcome.reason in (NO_PROGRESS, DeniedReason.DUPLICATE) and key == self._key:
                 self._step(outcome)
@@ -89,21 +83,21 @@ class LoopDetector:
             )
 
 
-def is_step(outcome: ToolOutcome, key: Hashable, climbed: set[Hashable], *, reads: bool) -> bool:
+def is_step(outcome: ToolOutcome, key: Hashable, counted: set[Hashable], *, reads: bool) -> bool:
     """Whether an outcome counts beside those of its equals in the same reply.
 
     Each read counts that ran. A write, a denial and the like count once a reply: the model has
     not seen yet what the first gave, and may have meant the write several times.
 
     Args:
-        outcome: What came of a call.
+        outcome: The outcome of a call.
         key: What it and its equals in the reply are known by.
-        climbed: What has counted in the reply; noted here.
+        counted: What has counted in the reply; noted here.
         reads: Whether its tool only reads.
     """
     ran = isinstance(outcome, ToolExecutionResult | ToolArtifactReference)
-    counts = key not in climbed or (reads and ran)
-    climbed.add(key)
+    counts = key not in counted or (reads and ran)
+    counted.add(key)
     return counts
 
 
@@ -118,31 +112,58 @@ def _is_same(one: ToolOutcome, other: ToolOutcome) -> bool:
             return False
 
 
-@dataclass(slots=True, eq=False)
-class Flight:
-    """A call that was let pass and has no outcome yet.
+class _Call(Protocol):
+    """What ``Deduplication`` needs of a call.
 
     Attributes:
-        key: What it is known by.
         resources: What it touches, None for anything.
-        ended: Done when it has ended; None while nobody waits for that.
-        began: Whether its body was started.
-        stale: Whether its resources were written to since it began.
-        overtaken: Whether a write that shares a resource is in line behind it.
+        is_deduplicated: Whether it was let pass by ``enter`` and has not ended.
+        is_stale: Whether its resources were written to since its body began.
+        is_overtaken: Whether a write that shares a resource is in line behind it.
+        ended: Done when it has ended; None while no equal call waits for that.
     """
 
-    key: str
     resources: frozenset[str] | None
-    ended: asyncio.Future[None] | None = None
-    began: bool = False
-    stale: bool = False
-    overtaken: bool = False
+    is_deduplicated: bool
+    is_stale: bool
+    is_overtaken: bool
+    ended: asyncio.Future[None] | None
+
+    @property
+    def digest(self) -> str: ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Done:
-    call_id: str
-    resources: frozenset[str] | None
+K = TypeVar("K", bound=Hashable)
+
+
+class _ByResource(Generic[K]):
+    """Items by what they touch, so that a write finds those it shares something with."""
+
+    def __init__(self) -> None:
+        self._items: dict[K, frozenset[str] | None] = {}
+        self._named: dict[str | None, dict[K, None]] = {}
+
+    def add(self, item: K, resources: frozenset[str] | None) -> None:
+        self._items[item] = resources
+        for name in (None,) if resources is None else resources:
+            self._named.setdefault(name, {})[item] = None
+
+    def discard(self, item: K) -> None:
+        if item in self._items:
+            resources = self._items.pop(item)
+            for name in (None,) if resources is None else resources:
+                del self._named[name][item]
+
+    def take(self, resources: frozenset[str] | None) -> list[K]:
+        """Remove the items that share a resource, and return them."""
+        if resources is None:
+            found = list(self._items)
+        else:
+            named = (self._named.get(name, ()) for name in (None, *resources))
+            found = list(dict.fromkeys(item for items in named for item in items))
+        for item in found:
+            self.discard(item)
+        return found
 
 
 class Deduplication:
@@ -152,117 +173,91 @@ class Deduplication:
     """
 
     def __init__(self) -> None:
-        self._done: dict[str, _Done] = {}
-        self._flights: dict[str, list[Flight]] = {}
+        # The ids of the calls that succeeded, by digest.
+        self._done: dict[str, str] = {}
+        self._under_way: dict[str, list[_Call]] = {}
+        # Indexes: a reply of thousands of calls must not compare each with each.
+        self._done_by: _ByResource[str] = _ByResource()
+        self._not_overtaken: _ByResource[_Call] = _ByResource()
+        self._running: _ByResource[_Call] = _ByResource()
 
-    def clear(self) -> None:
-        """Forget what succeeded; what is under way stays."""
-        self._done.clear()
-
-    def done_by(self, key: str) -> str | None:
+    def done_by(self, digest: str) -> str | None:
         """The id of the call that succeeded already, None where none has."""
-        done = self._done.get(key)
-        return None if done is None else done.call_id
+        return self._done.get(digest)
 
-    def enter(
-        self, key: str, resources: frozenset[str] | None
-    ) -> str | asyncio.Future[None] | Flight:
+    def enter(self, call: _Call) -> str | asyncio.Future[None] | None:
         """Ask to make a call.
 
         Returns:
-            A flight: it may be made, and ``leave`` or ``record`` has to follow. A string: it
-            succeeded already, as the call of that id. A future: its twin is under way; ask
+            None: it may be made, and ``leave`` or ``record`` has to follow. A string: it
+            succeeded already, as the call of that id. A future: an equal call is under way; ask
             again when it is done.
         """
-        if key in self._done:
-            return self._done[key].call_id
-        flights = self._flights.setdefault(key, [])
-        # After one that a write stands behind, it is a call of its own: it comes after the write.
-        if flights and not flights[-1].overtaken:
-            last = flights[-1]
+        if call.digest in self._done:
+            return self._done[call.digest]
+        equals = self._under_way.setdefault(call.digest, [])
+        # Behind one that a write overtook, it is a call of its own: it comes after the write.
+        if equals and not equals[-1].is_overtaken:
+            last = equals[-1]
             if last.ended is None:
                 last.ended = asyncio.get_running_loop().create_future()
             return last.ended
-        flight = Flight(key, resources)
-        flights.append(flight)
-        return flight
+        call.is_deduplicated, call.is_stale, call.is_overtaken = True, False, False
+        equals.append(call)
+        self._not_overtaken.add(call, call.resources)
+        return None
 
-    def leave(self, flight: Flight) -> bool:
+    def begin(self, call: _Call) -> None:
+        """Take note that the body of a call starts: it sees what was written until now."""
+        if call.is_deduplicated:
+            self._running.add(call, call.resources)
+
+    def leave(self, call: _Call) -> bool:
         """Take back ``enter``: the call is not made, or has ended.
 
         Returns:
-            Whether nothing wrote to its resources meanwhile, and nothing is about to.
+            Whether it had entered, nothing wrote to its resources meanwhile, and nothing is
+            about to.
         """
-        flights = self._flights.get(flight.key, [])
-        if flight not in flights:
+        if not call.is_deduplicated:
             return False
-        flights.remove(flight)
-        if not flights:
-            del self._flights[flight.key]
-        if flight.ended is not None and not flight.ended.done():
-            flight.ended.set_result(None)
-        return not flight.stale and not flight.overtaken
+        call.is_deduplicated = False
+        equals = self._under_way[call.digest]
+        equals.remove(call)
+        if not equals:
+            del self._under_way[call.digest]
+        self._not_overtaken.discard(call)
+        self._running.discard(call)
+        if call.ended is not None and not call.ended.done():
+            call.ended.set_result(None)
+        call.ended = None
+        return not call.is_stale and not call.is_overtaken
 
-    def expect_write(self, resources: frozenset[str] | None, *, held: Flight | None) -> None:
-        """Take note that a call that may write has its place in line.
+    def expect_write(self, call: _Call) -> None:
+        """Take note that *call*, which may write, has its place in line.
 
         What is asked for after it comes after it, and may find something else.
-
-        Args:
-            resources: What it touches, None for anything.
-            held: Its own flight, None where it is not held back from repetition.
         """
-        self._forget_done(resources)
-        for flight in self._sharing(resources):
-            flight.overtaken = flight.overtaken or flight is not held
+        self._forget_done(call.resources)
+        for other in self._not_overtaken.take(call.resources):
+            other.is_overtaken = other is not call
+        if call.is_deduplicated and not call.is_overtaken:
+            self._not_overtaken.add(call, call.resources)
 
-    def record(
-        self,
-        outcome: ToolOutcome,
-        *,
-        held: Flight | None,
-        resources: frozenset[str] | None,
-        may_write: bool,
-    ) -> None:
-        """Take note of what came of a call.
-
-        Args:
-            outcome: What came of it.
-            held: With which it entered, None if it is not held back from repetition.
-            resources: What it touched, None for anything.
-            may_write: Whether what it did may have changed them.
-        """
+    def record(self, call: _Call, outcome: ToolOutcome, *, may_write: bool) -> None:
+        """Take note of the outcome of a call; *may_write* says whether its tool may."""
         # A read that was overtaken by a write has seen what is no longer so.
-        fresh = held is not None and self.leave(held)
+        fresh = self.leave(call)
         if may_write and outcome.effect in (Effect.APPLIED, Effect.UNKNOWN):
-            self._forget_done(resources)
-            for flight in self._sharing(resources):
-                # What has not begun will see what was written.
-                flight.stale = flight.stale or flight.began
-        if (
-            fresh
-            and held is not None
-            and isinstance(outcome, ToolExecutionResult | ToolArtifactReference)
-        ):
-            self._done[held.key] = _Done(outcome.call_id, resources)
-
-    def restore(self, key: str, call_id: str, resources: frozenset[str] | None) -> None:
-        """Take note of an earlier success."""
-        self._done[key] = _Done(call_id, resources)
+            self._forget_done(call.resources)
+            # What has not begun will see what was written.
+            for other in self._running.take(call.resources):
+                other.is_stale = True
+        if fresh and isinstance(outcome, ToolExecutionResult | ToolArtifactReference):
+            self._done[call.digest] = outcome.call_id
+            self._done_by.add(call.digest, call.resources)
 
     def _forget_done(self, resources: frozenset[str] | None) -> None:
         """What shares a resource with a write may answer differently now."""
-        for key in [key for key, done in self._done.items() if _shared(done.resources, resources)]:
-            del self._done[key]
-
-    def _sharing(self, resources: frozenset[str] | None) -> list[Flight]:
-        return [
-            flight
-            for flights in self._flights.values()
-            for flight in flights
-            if _shared(flight.resources, resources)
-        ]
-
-
-def _shared(one: frozenset[str] | None, other: frozenset[str] | None) -> bool:
-    return one is None or other is None or not one.isdisjoint(other)
+        for digest in self._done_by.take(resources):
+            del self._done[digest]

@@ -1,4 +1,4 @@
-"""Masks secrets and marks the words of strangers."""
+"""Masks secrets, and marks untrusted content."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNTRUSTED = "untrusted"
 
 
 def is_fenced(message: Message) -> bool:
-    """Whether *message* is a tool's and holds what strangers may have written."""
+    """Whether *message* is a tool's and may hold untrusted content."""
     # Every other tool message is JSON.
     return message.role is Role.TOOL and message.text.startswith(FENCE_OPENING)
 
@@ -67,7 +67,8 @@ class Secrets:
         self, texts: Iterable[str], *, mark: Callable[[int, int], str] | None = None
     ) -> None:
         self._marks: dict[str, str] = {}
-        for number, text in enumerate((None,) if isinstance(texts, str) else texts, 1):
+        is_list = isinstance(texts, Iterable) and not isinstance(texts, str)  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        for number, text in enumerate(texts if is_list else (None,), 1):
             if not isinstance(text, str):
                 raise Misuse("secrets are a list of strings: secrets=[...]")
             for depth, form in _forms(text):

@@ -1,14 +1,14 @@
-"""Toolbox: runs tool calls to exactly one outcome each."""
+"""Toolbox: brings tool calls to exactly one outcome each."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import secrets as random
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any
 
 import msgspec
 
@@ -16,7 +16,7 @@ from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.agent_spec import RunInfo
 from upshot.contract.base.checks import is_amount, is_whole
 from upshot.contract.base.structs import JsonObject
-from upshot.contract.events import ToolStarted
+from upshot.contract.events import ArtifactStored, Event, ToolSettled, ToolStarted
 from upshot.contract.pending import AnyAnswer, PendingApproval
 from upshot.contract.protocols import ArtifactStore, Clock, Journal
 from upshot.contract.settings import Budget, Policy
@@ -30,8 +30,6 @@ from upshot.contract.tool_calls import (
     fence,
     outcome_to_model_content,
 )
-from upshot.errors import Misuse
-from upshot.tools.artifacts import InMemoryArtifacts, make_reader
 from upshot.tools.call_resumption import (
     CallAnswer,
     give_up,
@@ -41,31 +39,35 @@ from upshot.tools.call_resumption import (
     take_up,
     valid_answers,
 )
-from upshot.tools.call_state import CallState, ReplayScope, TurnState, running_case
-from upshot.tools.catalog import Offered, OfferedTools, kit_of, resolve_tools
+from upshot.tools.call_state import CallState, ReplayScope, TurnState, running_call
+from upshot.tools.catalog import catalog_of, resolve_tools
 from upshot.tools.definition.tool import Tool
 from upshot.tools.execution.batch import Batch
 from upshot.tools.execution.executor import WORKERS, Workers
 from upshot.tools.gates.approval_gate import Approver, PreToolHook
-from upshot.tools.gates.standard_gates import AskModel, GateChoice, Repair, passage_of
+from upshot.tools.gates.standard_gates import (
+    AskModel,
+    AtStart,
+    GateChoice,
+    Repair,
+    pipelines,
+)
+from upshot.tools.option_checks import (
+    Rules,
+    check_label,
+    check_list,
+    check_options,
+    has_methods,
+    is_flag,
+    is_of,
+    none_or,
+    one_of,
+)
 from upshot.tools.rate_limiter import ActiveTime
 from upshot.tools.secrets import UNTRUSTED, Secrets
-from upshot.tools.toolbox_state import AtStart, Barrier, Emit, ToolboxState, ledger_of
+from upshot.tools.toolbox_state import Barrier, Emit, JournalLog, Offered, ToolboxState
 
-if TYPE_CHECKING:
-    from upshot.tools.export import Box
-
-__all__ = [
-    "DryRun",
-    "GateChoice",
-    "Lending",
-    "Toolbox",
-    "check_choices",
-    "check_options",
-    "read_calls",
-    "read_list",
-    "settle_policy",
-]
+__all__ = ["DryRun", "GateChoice", "KnownCall", "KnownOutcomes", "Toolbox"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ class DryRun:
 
     Attributes:
         outcome: How it would be denied, None if it would not.
-        pending: What people would be asked first, None for nothing.
+        pending: What the user would be asked first, None for nothing.
         arguments: What it would be called with, valid and with defaults; None where they
             were refused or not looked at.
         trace: What each gate said, in order.
@@ -87,170 +89,92 @@ class DryRun:
 
     @property
     def would_run(self) -> bool:
-        """Whether it would run now, with nobody asked."""
+        """Whether it would run now, without a question to the user."""
         return self.outcome is None and self.pending is None
 
 
-class Lending:
-    """What a Toolbox does for other frameworks: their agents, our gates, outcomes and records."""
+@dataclass(frozen=True, slots=True)
+class KnownCall:
+    """The outcome of a call that is known already.
 
-    def for_pydantic_ai(self: Box) -> list[Any]:
-        """The tools on offer as Pydantic AI's own, each call through the gates to an outcome.
+    Attributes:
+        outcome: The outcome.
+        record: The record of the call, which the Toolbox then takes in; None where it has it.
+        events: What is emitted again.
+    """
 
-        The outcome is the metadata of what the tool returns. Call ``new_turn()`` for each
-        request. A call that needs approval is deferred by ``ApprovalRequired``.
-
-        Raises:
-            Misuse: The package is not installed.
-        """
-        from upshot.tools.export import to_pydantic_ai
-
-        return to_pydantic_ai(self)
-
-    def for_openai_agents(self: Box) -> list[Any]:
-        """The tools on offer as function tools of the OpenAI Agents SDK; see ``for_pydantic_ai``.
-
-        A tool that always needs approval interrupts the SDK's run; else the model is told that
-        the call waits, and ``pending`` has it.
-
-        Raises:
-            Misuse: The package is not installed.
-        """
-        from upshot.tools.export import to_openai_agents
-
-        return to_openai_agents(self)
-
-    def for_langchain(self: Box) -> list[Any]:
-        """The tools on offer as LangChain's own, for async calls; see ``for_pydantic_ai``.
-
-        The outcome is the artifact of the message. Of a call that needs approval the model is
-        told that it waits, and ``pending`` has it.
-
-        Raises:
-            Misuse: The package is not installed.
-        """
-        from upshot.tools.export import to_langchain
-
-        return to_langchain(self)
+    outcome: ToolOutcome
+    record: ToolRecord | None = None
+    events: Sequence[ToolStarted | ArtifactStored | ToolSettled] = ()
 
 
-T = TypeVar("T")
+@dataclass(frozen=True, slots=True)
+class KnownOutcomes:
+    """Calls whose outcomes are known, from a log that is re-executed or a record that is replayed.
 
-_SCOPES = ("turn", "run", "context")
-_KINDS: dict[str, tuple[type, str]] = {
-    "budget": (Budget, "a Budget"),
-    "policy": (Policy, "a Policy"),
-    "identity": (RunInfo, "a RunInfo"),
-    "workers": (Workers, "Workers"),
+    Attributes:
+        find: Gives what is known of a call, None for nothing; a replayed record may raise.
+        pending: Gives the questions that a replayed record left open. No other call is made
+            then: those without an outcome wait. None re-executes a log: calls without an
+            outcome are made.
+        started: What the log says of the start of calls without an outcome, by call id.
+        asked: What the user was asked about calls without an outcome, by call id.
+        answers: What the user answered since, by call id.
+    """
+
+    find: Callable[[ToolCall], KnownCall | None]
+    pending: Callable[[], tuple[PendingApproval, ...]] | None = None
+    started: Mapping[str, ToolStarted] | None = None
+    asked: Mapping[str, PendingApproval] | None = None
+    answers: Mapping[str, CallAnswer] | None = None
+
+
+def _is_parallel(value: object) -> bool:
+    return isinstance(value, bool) or is_whole(value, 1)
+
+
+def _is_gates(value: object) -> bool:
+    return callable(value) or (isinstance(value, Iterable) and not isinstance(value, str))
+
+
+def _is_moment(value: object) -> bool:
+    return is_amount(value, above=-math.inf)
+
+
+_FUNCTION = (none_or(callable), "a function")
+_STORE = none_or(has_methods("put", "read"))
+_JOURNAL = none_or(has_methods("append", "claim", "durable", "events"))
+_RULES: Rules = {
+    "budget": (none_or(is_of(Budget)), "a Budget"),
+    "policy": (none_or(is_of(Policy)), "a Policy"),
+    "identity": (none_or(is_of(RunInfo)), "a RunInfo"),
+    "workers": (none_or(is_of(Workers)), "Workers"),
+    "artifacts": (_STORE, "an artifact store, such as InMemoryArtifacts()"),
+    "journal": (_JOURNAL, "a journal, such as open_journal(...)"),
+    "clock": (none_or(has_methods("monotonic", "now", "sleep")), "a clock"),
+    "gates": (none_or(_is_gates), "a list of gates, or a function of the standard ones"),
+    "emit": _FUNCTION,
+    "barrier": _FUNCTION,
+    "offered": _FUNCTION,
+    "at_start": _FUNCTION,
+    "spent": _FUNCTION,
+    "approve": _FUNCTION,
+    "on_pre_tool_use": _FUNCTION,
+    "repair": _FUNCTION,
+    "replay_scope": (one_of("turn", "run", "context"), "turn, run, context"),
+    "parallel": (_is_parallel, "True, False, or how many at a time"),
+    "deadline": (none_or(_is_moment), "a moment of the clock, or None"),
+    "web_mode": (is_flag, "True or False"),
 }
-_CALLED = ("approve", "on_pre_tool_use", "repair", "emit", "barrier", "offered", "at_start")
-# What a thing must be able to do, for protocols are played by anybody's classes.
-_ROLES: dict[str, tuple[tuple[str, ...], str]] = {
-    "artifacts": (("put", "read"), "an artifact store, such as InMemoryArtifacts()"),
-    "journal": (("append", "claim", "durable", "events"), "a journal, such as open_journal(...)"),
-    "clock": (("monotonic", "now", "sleep"), "a clock"),
-}
+# Made once: checking its numbers costs more than all else of a Toolbox.
+_DEFAULT_BUDGET = Budget()
 
 
-def check_options(**options: object) -> None:
-    """Find what a Toolbox cannot work with.
-
-    Args:
-        **options: By name; None stands for what was not given.
-
-    Raises:
-        Misuse: One is of the wrong kind; the message says what to give.
-    """
-    for name, option in options.items():
-        if option is not None and (due := _due(name, option)):
-            raise Misuse(f"{name} is {option!r:.60}: give {due}")
+def _drop(event: Event) -> None:
+    """Where events go that are neither logged nor handed to a run."""
 
 
-def check_choices(
-    replay_scope: str, *, parallel: object, secrets: object, deadline: object
-) -> None:
-    """Find choices that there are not.
-
-    Raises:
-        Misuse: One is none; the message says which there are.
-    """
-    if replay_scope not in _SCOPES:
-        raise Misuse(f"replay_scope is {replay_scope!r}: give {', '.join(_SCOPES)}")
-    if not isinstance(parallel, bool) and not is_whole(parallel, 1):
-        raise Misuse(f"parallel is {parallel!r}: give True, False, or how many at a time")
-    if deadline is not None and not is_amount(deadline, above=-math.inf):
-        raise Misuse(f"deadline is {deadline!r:.60}: give a moment of the clock, or None")
-    if isinstance(secrets, str) or not isinstance(secrets, Iterable):
-        raise Misuse("secrets are a list of strings: secrets=[...]")
-
-
-def settle_policy(policy: Policy | None, *, web_mode: bool) -> Policy | None:
-    """The rules, the older switch of the network among them.
-
-    Raises:
-        Misuse: The switch is neither True nor False.
-    """
-    if not isinstance(web_mode, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
-        raise Misuse(f"web_mode is {web_mode!r}: give True or False")
-    if web_mode:
-        return policy
-    return msgspec.structs.replace(policy or Policy(), network=False)
-
-
-def read_calls(calls: Iterable[ToolCall], turn: int) -> Iterable[ToolCall]:
-    """The calls of a reply.
-
-    Raises:
-        Misuse: They are no list, or the label of the turn is no number.
-    """
-    if isinstance(turn, bool) or not isinstance(turn, int):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
-        raise Misuse(f"turn is {turn!r}: give a number")
-    return read_list(calls, "calls are", "a list of ToolCalls: dispatch([call])")
-
-
-def read_list(items: Iterable[T], what: str, due: str) -> Iterable[T]:
-    """*items*, where they are some.
-
-    Args:
-        items: As given.
-        what: They, for the message: "answers are".
-        due: What has to be given.
-
-    Raises:
-        Misuse: They are one thing, or nothing.
-    """
-    # A list is the usual case, and this is asked at every reply.
-    if isinstance(items, list | tuple):
-        return cast("Iterable[T]", items)
-    if isinstance(items, str | Mapping) or not isinstance(items, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
-        raise Misuse(f"{what} {items!r:.60}: give {due}")
-    return items
-
-
-def _due(name: str, option: object) -> str:
-    """What has to be given in place of *option*, "" where it is right."""
-    if name in _KINDS:
-        kind, due = _KINDS[name]
-        return "" if isinstance(option, kind) else due
-    if name in _ROLES:
-        deeds, due = _ROLES[name]
-        is_right = all(callable(getattr(option, deed, None)) for deed in deeds)
-        return "" if is_right and not isinstance(option, type) else due
-    if name in _CALLED:
-        return "" if callable(option) else "a function"
-    if name == "gates":
-        is_right = callable(option) or (
-            isinstance(option, Iterable) and not isinstance(option, str)
-        )
-        return "" if is_right else "a list of gates, or a function of the standard ones"
-    raise ValueError(f"{name} is no option that is looked over")
-
-
-# Made once: looking its numbers over costs more than all else of a Toolbox.
-_USUAL = Budget()
-
-
-class Toolbox(Lending):
+class Toolbox:
     """Runs tool calls: through the gates, within their time, to exactly one outcome each.
 
     Alone, it is a context of its own: its budget counts from ``new_turn()`` and large outputs
@@ -258,10 +182,11 @@ class Toolbox(Lending):
 
     Attributes:
         records: One record for every settled call, in call order.
+        known_outcomes: Outcomes that are handed back instead of making their calls, None for
+            none; a run that is re-executed sets it once its Toolbox is made.
     """
 
     records: list[ToolRecord]
-    _scope: ReplayScope
 
     def __init__(
         self,
@@ -292,13 +217,15 @@ class Toolbox(Lending):
         working: ActiveTime | None = None,
         spent: Callable[[], str] | None = None,
         workers: Workers | None = None,
+        known_outcomes: KnownOutcomes | None = None,
+        is_checked: bool = False,
     ) -> None:
         """Make a Toolbox.
 
         Args:
             tools: Tools, functions or tool sets.
             budget: Limits; None is the default budget.
-            gates: Your own gates, asked before people are; or a function of the standard
+            gates: Your own gates, asked before the user is; or a function of the standard
                 gates that gives all that shall be asked, in order.
             policy: Rules on tools; None is none.
             approve: Asked where a call needs approval: True, False, or None to leave it
@@ -325,91 +252,122 @@ class Toolbox(Lending):
             offered: Gives the names that are on offer now; None offers all.
             at_start: Asked at once before a body starts; it has to be quick and may not raise.
             deadline: When the time is over, monotonic; None counts ``budget.deadline_s``.
-            working: The same but for what people take; None counts ``budget.working_s``.
+            working: The same without the time for which the user is asked; None counts
+                ``budget.working_s``.
             spent: Says which limit that others count, such as tokens, is reached; "" for none.
             workers: Threads for plain tools; None is the process's own.
+            known_outcomes: Outcomes that are handed back instead of making their calls.
+            is_checked: Whether the options were checked already, as those of a run are.
 
         Raises:
             Misuse: A tool, a gate or an option cannot be used.
         """
-        check_options(budget=budget, policy=policy, identity=identity, workers=workers)
-        check_options(artifacts=artifacts, journal=journal, clock=clock, gates=gates, emit=emit)
-        check_options(approve=approve, on_pre_tool_use=on_pre_tool_use, repair=repair)
-        kit = kit_of(resolve_tools(tools))
-        check_choices(replay_scope, parallel=parallel, secrets=secrets, deadline=deadline)
-        policy, clock = settle_policy(policy, web_mode=web_mode), clock or SYSTEM_CLOCK
+        given = locals()  # The options by name, before there are other variables.
+        catalog = catalog_of(resolve_tools(tools))
+        if not is_checked:
+            check_options(_RULES, given)
+        if not web_mode:
+            policy = msgspec.structs.replace(policy or Policy(), network=False)
+        clock = clock or SYSTEM_CLOCK
         run_id = (identity.run_id if identity else "") or f"box-{random.token_hex(8)}"
-        self._scope, self._batches, self.records = replay_scope, set[Batch](), []
-        store, masks = InMemoryArtifacts() if artifacts is None else artifacts, Secrets(secrets)
         count = attempt if callable(attempt) else lambda: attempt
-        log = ledger_of(journal, emit, barrier, run_id=run_id, clock=clock, attempt=count)
-        mend = None if repair is None else Repair(repair, masks)
-        way = passage_of(gates, hook=on_pre_tool_use, approve=approve, policy=policy, repair=mend)
-        turn = _first_turn(clock, budget, deadline, working, in_run=bool(identity), spent=spent)
-        self._desk = ToolboxState(
+        log = None
+        if journal is not None and emit is None:
+            log = JournalLog(journal, run_id, clock=clock, attempt=count)
+            emit, barrier = log.emit, log.barrier
+        masks = None if secrets == () else Secrets(secrets) or None
+        pipeline_of = pipelines(
+            gates,
+            hook=on_pre_tool_use,
+            approve=approve,
+            policy=policy,
+            repair=None if repair is None else Repair(repair, masks),
+            at_start=at_start,
+        )
+        self.records, self.known_outcomes = [], known_outcomes
+        self._scope: ReplayScope = replay_scope
+        self._batches = set[Batch]()
+        self._state = ToolboxState(
             run_id=run_id,
             parent_run_id=parent_run_id,
             attempt=count,
-            catalog=OfferedTools(kit, partial(make_reader, store, run_id), offered),
-            passage=way,
+            catalog=catalog,
+            offered=offered,
+            pipeline_of=pipeline_of,
             clock=clock,
-            ledger=log,
+            emit=emit or _drop,
+            barrier=barrier,
+            journal_log=log,
             secrets=masks,
-            store=store,
+            store=artifacts,
             workers=workers or WORKERS,
             dependencies=dependencies,
             parallel=parallel,
-            turn=turn,
-            at_start=at_start,
+            turn=TurnState(
+                clock,
+                budget or _DEFAULT_BUDGET,
+                deadline=deadline,
+                active_time=working,
+                in_run=identity is not None,
+                spent_elsewhere=spent,
+            ),
         )
 
     def __repr__(self) -> str:
-        return f"Toolbox({list(self._desk.catalog.names())})"
+        return f"Toolbox({list(self._state.names_on_offer())})"
 
     @property
     def run_id(self) -> str:
         """The run whose calls they are; made up where none was given."""
-        return self._desk.run_id
+        return self._state.run_id
 
     @property
     def blocked_tool_names(self) -> frozenset[str]:
         """Tools that may not be called again in this turn."""
-        return frozenset(self._desk.turn.blocked)
+        return frozenset(self._state.turn.blocked)
 
     @property
     def stalled(self) -> str:
         """Why this turn leads nowhere: the same call with the same result; "" while it may."""
-        return self._desk.turn.ladder.stalled
+        return self._state.turn.loop_detector.stalled
 
     @property
     def pending(self) -> tuple[PendingApproval, ...]:
-        """What people are asked about parked calls, in call order."""
-        found = (case.pending for case in self._desk.parked.values())
+        """What the user is asked about parked calls, in call order."""
+        known = self.known_outcomes
+        if known is not None and known.pending is not None:
+            return known.pending()
+        found = (call.pending for call in self._state.parked.values())
         return tuple(pending for pending in found if pending is not None)
 
     @property
     def abandoned(self) -> int:
-        """How many threads of the process still run a call that nobody waits for."""
-        return self._desk.workers.lost
+        """How many threads of the process still run a call that was given up."""
+        return self._state.workers.lost
+
+    @property
+    def tainted(self) -> str:
+        """The tool whose untrusted result is in the context, "" for none."""
+        return self._state.turn.tainted
 
     def schemas(self) -> tuple[ToolSpec, ...]:
         """The tools on offer; the same tuple while nothing changes.
 
         ``read_artifact`` is among them from the first stored output on; it can always be called.
         """
-        return self._desk.catalog.specs()
+        return self._state.specs()
 
     def find(self, name: str) -> Tool | None:
         """The tool called *name*, on offer or not; None where there is none."""
-        return self._desk.catalog.known(name)
+        return self._state.known(name)
 
     def new_turn(self) -> None:
         """Begin a tool turn: what was blocked is free again, and calls may be repeated."""
-        self._desk.turn = self._desk.turn.following(self._scope)
+        self._state.turn = self._state.turn.following(self._scope)
 
     def cancel(self, *, running: bool = True) -> None:
         """Deny what has not started, until ``new_turn()``, and end bodies that are *running*."""
-        self._desk.turn.cancelled = True
+        self._state.turn.cancelled = True
         for batch in tuple(self._batches):
             batch.cancel(running=running)
 
@@ -426,8 +384,11 @@ class Toolbox(Lending):
         return any(batch.has_call(call_id) for batch in tuple(self._batches))
 
     def warn_of_leftovers(self) -> None:
-        """Tell which bodies go on though nobody waits for them."""
-        self._desk.warn_of_leftovers()
+        """Warn of bodies that go on after they were given up."""
+        for name, count in self._state.leftover.items():
+            if count > 0:
+                bodies = "1 call goes" if count == 1 else f"{count} calls go"
+                self._state.warn("leftover_calls", f"{bodies} on in {name}, unwatched")
 
     async def dispatch(self, calls: Sequence[ToolCall], *, turn: int = 0) -> list[ToolOutcome]:
         """Run the calls of one reply.
@@ -445,63 +406,63 @@ class Toolbox(Lending):
             JournalError: Events could not be logged.
             Misuse: *calls* is no list of ToolCalls.
         """
-        return await self._run([self._desk.open(call, turn) for call in read_calls(calls, turn)])
+        check_label(turn)
+        check_list(calls, "calls are", "a list of ToolCalls: dispatch([call])")
+        if self.known_outcomes is not None:
+            return await self._hand_back(calls, self.known_outcomes, turn)
+        return await self._run([self._state.open(call, turn) for call in calls])
 
     async def check(self, call: ToolCall) -> DryRun:
         """Find out what would come of a call, without making it.
 
-        Your hook and gates are asked; nobody who approves is, nothing is told or counted.
+        Your hook and gates are asked; ``approve`` is not, and nothing is emitted or counted.
 
         Args:
             call: What the model might ask for.
 
         Returns:
-            Why it would be denied, or what people would be asked first, with the gates' trace.
+            Why it would be denied, or what the user would be asked first, with the gates' trace.
         """
-        case = self._desk.open(call, 0)
-        case.dry = True
-        self._desk.passage.go(case)
-        await self._desk.passage.wait(case)
-        mask, outcome = self._desk.secrets.mask, case.outcome
+        opened = self._state.open(call, 0)
+        opened.is_dry = True
+        pipeline = self._state.pipeline_of(opened.found)
+        pipeline.ask(opened)
+        await pipeline.wait(opened)
+        mask, outcome = self._state.mask, opened.outcome
         return DryRun(
             outcome=mask(outcome) if isinstance(outcome, ToolDenied) else None,
-            pending=None if case.pending is None else mask(case.pending),
-            arguments=mask(case.arguments),
-            trace=tuple(mask(verdict) for verdict in case.trace),
+            pending=mask(opened.pending),
+            arguments=mask(opened.arguments),
+            trace=mask(tuple(opened.trace)),
         )
 
     def content_of(self, outcome: ToolOutcome) -> str:
         """What a tool message holds of an outcome of this Toolbox.
 
         Returns:
-            ``outcome_to_model_content``; fenced where strangers may have written it, and with a
-            note after it where the same call gave the same result again and again.
+            ``outcome_to_model_content``; between marks where it may hold untrusted content, and
+            with a note after it where the same call gave the same result again and again.
         """
         text = outcome_to_model_content(outcome)
-        if (outcome.call_id, outcome.tool_name) in self._desk.fenced:
+        if (outcome.call_id, outcome.tool_name) in self._state.fenced:
             text = fence(text, run_id=self.run_id, call_id=outcome.call_id)
-        note = self._desk.turn.ladder.note_of(outcome)
+        note = self._state.turn.loop_detector.note_of(outcome)
         return f"{text}\n\n{note}" if note else text
 
     def distrust(self, source: str) -> None:
-        """Tell that untrusted words of *source* are in the context already.
+        """Tell that untrusted content of *source* is in the context already.
 
-        Told by the body of a call, the result of that call is as untrusted as they are.
+        Told by the body of a call, the result of that call is as untrusted as that.
         """
-        turn, case = self._desk.turn, running_case.get()
+        turn, running = self._state.turn, running_call.get()
         turn.tainted = turn.tainted or source
-        if case is not None and case.turn is turn:
-            case.trust = UNTRUSTED
-
-    @property
-    def tainted(self) -> str:
-        """Whose untrusted words are in the context, "" for nobody's."""
-        return self._desk.turn.tainted
+        if running is not None and running.turn is turn:
+            running.trust = UNTRUSTED
 
     async def answer(self, answers: Iterable[AnyAnswer]) -> list[ToolOutcome]:
-        """Go on with parked calls that people have answered for.
+        """Go on with parked calls that the user has answered.
 
-        The gates are asked again, for what was right when a person was asked may not be now.
+        The gates are asked again, for what was right when the user was asked may not be now.
         A yes or an edit that comes after its question expired is not taken: it is asked anew.
 
         Args:
@@ -515,8 +476,8 @@ class Toolbox(Lending):
             Misuse: No such call is parked, it is answered twice, or the answer is of a kind
                 that is not for calls.
         """
-        answers = read_list(answers, "answers are", "a list of them: answer([Approve(...)])")
-        return await self._run(reopen_all(self._desk, answers))
+        check_list(answers, "answers are", "a list of them: answer([Approve(...)])")
+        return await self._run(reopen_all(self._state, answers))
 
     async def resume(
         self,
@@ -530,14 +491,14 @@ class Toolbox(Lending):
         """Run the calls of a reply at which an earlier process ended.
 
         A call that had started and only reads or is idempotent runs again, with its old
-        idempotency key; what people said then still holds. Any other that had started is a
+        idempotency key; the user's answer about it still holds. Any other that had started is a
         failure ``interrupted``, its effect unknown. What had not started is dispatched.
 
         Args:
             calls: Those of the reply that have no outcome.
             started: What the log says of the start of some of them, by call id.
-            asked: What people were asked about some of them, by call id.
-            answers: What they have answered since, by call id. A yes or an edit holds only
+            asked: What the user was asked about some of them, by call id.
+            answers: What the user has answered since, by call id. A yes or an edit holds only
                 for the very question that was asked, and while that has not expired.
             turn: A label for their records.
 
@@ -548,24 +509,28 @@ class Toolbox(Lending):
             asyncio.CancelledError: The caller was cancelled; every call has its record.
             JournalError: Events could not be logged.
         """
-        asked, answers = asked or {}, answers or {}
-        self._desk.asked.update(asked)
-        cases = [self._desk.open(call, turn) for call in calls]
-        for case in cases:
-            if case.call_id in started:
-                take_up(self._desk, case, started[case.call_id])
-                recall(self._desk, case, started[case.call_id], asked=asked, answers=answers)
-            elif case.call_id in asked:
-                # People were asked about these, whatever a model had to correct first.
-                case.mended = asked[case.call_id].arguments
-                case.answered = case.call_id in answers
+        known = self.known_outcomes
+        if known is not None and known.pending is not None:
+            # Nothing of a replayed record is left half done.
+            return await self._hand_back(calls, known, turn)
+        state, asked, answers = self._state, asked or {}, answers or {}
+        state.asked.update(asked)
+        opened = [state.open(call, turn) for call in calls]
+        for one in opened:
+            if one.call_id in started:
+                take_up(state, one, started[one.call_id])
+                recall(state, one, started[one.call_id], asked=asked, answers=answers)
+            elif one.call_id in asked:
+                # The user was asked about these, whatever a model had to correct first.
+                one.mended = asked[one.call_id].arguments
+                one.is_answered = one.call_id in answers
         try:
-            outcomes = await self._run(cases)
-            valid = valid_answers(self._desk, asked, answers)
+            outcomes = await self._run(opened)
+            valid = valid_answers(state, asked, answers) if answers else []
             return outcomes + (await self.answer(valid) if valid else [])
         except asyncio.CancelledError:
             # While answers are taken up, the calls without one wait outside of their batch.
-            self._settle_off([case for case in cases if self._desk.waiting(case.call_id) is case])
+            self._settle_off([one for one in opened if state.waiting(one.call_id) is one])
             raise
 
     async def call_off(
@@ -575,10 +540,10 @@ class Toolbox(Lending):
         *,
         turn: int = 0,
     ) -> list[ToolOutcome]:
-        """Settle calls of a reply that nobody will make any more, so that none is left open.
+        """Settle calls of a reply that will not be made any more, so that none is left open.
 
         One that had started in an earlier process is a failure ``interrupted``; all others are
-        denied as cancelled, those that wait for people too.
+        denied as cancelled, those that wait for the user too.
 
         Args:
             calls: Those of the reply that have no outcome.
@@ -591,18 +556,15 @@ class Toolbox(Lending):
         Raises:
             JournalError: Events could not be logged.
         """
-        await self._desk.ledger.open()
-        cases = [self._desk.waiting(call.id) or self._desk.open(call, turn) for call in calls]
-        for case in cases:
-            if started and case.call_id in started:
-                give_up(self._desk, case, started[case.call_id])
-        self._settle_off(cases)
-        return [case.outcome for case in cases if case.outcome is not None]
-
-    def _settle_off(self, cases: Sequence[CallState]) -> None:
-        batch = Batch(self._desk, cases)
-        batch.settle_off()
-        self._keep(batch)
+        state = self._state
+        if state.journal_log is not None:
+            await state.journal_log.open()
+        opened = [state.waiting(call.id) or state.open(call, turn) for call in calls]
+        for one in opened:
+            if started and one.call_id in started:
+                give_up(state, one, started[one.call_id])
+        self._settle_off(opened)
+        return [one.outcome for one in opened if one.outcome is not None]
 
     def restore(self, records: Iterable[ToolRecord]) -> None:
         """Take in what a log says of earlier calls of this turn.
@@ -610,38 +572,106 @@ class Toolbox(Lending):
         Their successes deny repetitions, their final failures block, and they count.
         """
         earlier = tuple(records)
-        self.records += earlier
-        self._note_untrusted(earlier)
-        restore_records(self._desk, earlier)
+        self._keep(earlier)
+        restore_records(self._state, earlier)
 
-    def _note_untrusted(self, records: Iterable[ToolRecord]) -> None:
-        self._desk.fenced |= {(one.call_id, one.tool_name) for one in records if one.trust}
+    # -- lent to other frameworks
 
-    async def _run(self, cases: Sequence[CallState]) -> list[ToolOutcome]:
-        batch = Batch(self._desk, cases)
+    def for_pydantic_ai(self) -> list[Any]:
+        """The tools on offer as Pydantic AI's own, each call through the gates to an outcome.
+
+        The outcome is the metadata of what the tool returns. Call ``new_turn()`` for each
+        request. A call that needs approval is deferred by ``ApprovalRequired``.
+
+        Raises:
+            Misuse: The package is not installed.
+        """
+        from upshot.tools.export import to_pydantic_ai
+
+        return to_pydantic_ai(self)
+
+    def for_openai_agents(self) -> list[Any]:
+        """The tools on offer as function tools of the OpenAI Agents SDK; see ``for_pydantic_ai``.
+
+        A tool that always needs approval interrupts the SDK's run; else the model is told that
+        the call waits, and ``pending`` has it.
+
+        Raises:
+            Misuse: The package is not installed.
+        """
+        from upshot.tools.export import to_openai_agents
+
+        return to_openai_agents(self)
+
+    def for_langchain(self) -> list[Any]:
+        """The tools on offer as LangChain's own, for async calls; see ``for_pydantic_ai``.
+
+        The outcome is the artifact of the message. Of a call that needs approval the model is
+        told that it waits, and ``pending`` has it.
+
+        Raises:
+            Misuse: The package is not installed.
+        """
+        from upshot.tools.export import to_langchain
+
+        return to_langchain(self)
+
+    # -- inside
+
+    async def _run(self, calls: Sequence[CallState]) -> list[ToolOutcome]:
+        batch = Batch(self._state, calls)
         self._batches.add(batch)
         try:
             await batch.run()
         finally:
             self._batches.discard(batch)
-            self._keep(batch)
-        return [case.outcome for case in cases if case.outcome is not None]
+            self._keep(batch.records)
+        return [call.outcome for call in calls if call.outcome is not None]
 
-    def _keep(self, batch: Batch) -> None:
-        self.records += batch.records
-        self._note_untrusted(batch.records)
+    def _settle_off(self, calls: Sequence[CallState]) -> None:
+        batch = Batch(self._state, calls)
+        batch.settle_off()
+        self._keep(batch.records)
 
+    def _keep(self, records: Sequence[ToolRecord]) -> None:
+        self.records += records
+        self._state.fenced.update((one.call_id, one.tool_name) for one in records if one.trust)
 
-def _first_turn(
-    clock: Clock,
-    budget: Budget | None,
-    deadline: float | None,
-    working: ActiveTime | None,
-    *,
-    in_run: bool,
-    spent: Callable[[], str] | None,
-) -> TurnState:
-    limits = budget or _USUAL
-    turn = TurnState(clock, limits, deadline=deadline, working=working, in_run=in_run)
-    turn.outer_spent = spent
-    return turn
+    async def _hand_back(
+        self, calls: Sequence[ToolCall], known: KnownOutcomes, turn: int
+    ) -> list[ToolOutcome]:
+        """Give the outcomes that are known, and make the other calls where that is wanted."""
+        found = [known.find(call) for call in calls]
+        taken = [one for one in found if one is not None and one.record is not None]
+        told = [event for one in taken for event in one.events]
+        for event in sorted(told, key=lambda event: event.seq):
+            # A copy, for the log stamps what is emitted.
+            self._state.emit(msgspec.structs.replace(event))
+        self.restore(one.record for one in taken if one.record is not None)
+        made: dict[str, deque[ToolOutcome]] = {}
+        if known.pending is None:
+            fresh = [call for call, one in zip(calls, found, strict=True) if one is None]
+            for outcome in await self._make_rest(fresh, known, turn):
+                made.setdefault(outcome.call_id, deque()).append(outcome)
+        outcomes: list[ToolOutcome] = []
+        for call, one in zip(calls, found, strict=True):
+            if one is not None:
+                outcomes.append(one.outcome)
+            elif made.get(call.id):
+                outcomes.append(made[call.id].popleft())
+        return outcomes
+
+    async def _make_rest(
+        self, calls: Sequence[ToolCall], known: KnownOutcomes, turn: int
+    ) -> list[ToolOutcome]:
+        """Make the calls of a re-executed log that have no outcome."""
+        if not calls:
+            return []
+        ids = {call.id for call in calls}
+        return await self.resume(
+            calls,
+            {id: start for id, start in (known.started or {}).items() if id in ids},
+            asked={id: asked for id, asked in (known.asked or {}).items() if id in ids},
+            answers={id: said for id, said in (known.answers or {}).items() if id in ids},
+            turn=turn,
+        )

@@ -1,4 +1,4 @@
-"""What all calls of a Toolbox share, and where their events go."""
+"""What all calls of a Toolbox share, and the log of a Toolbox that belongs to no run."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import asyncio
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Container
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
@@ -24,59 +24,40 @@ from upshot.contract.tool_calls import (
     ToolDenied,
     ToolOutcome,
     ToolRecord,
+    ToolSpec,
     ToolTimeout,
     outcome_to_model_content,
 )
-from upshot.tools.artifacts import READER_NAME
+from upshot.errors import Misuse
+from upshot.state.run_state import RunState
+from upshot.state.stored_events import read_event, to_stored
+from upshot.tools.artifacts import READER_NAME, InMemoryArtifacts, make_reader
 from upshot.tools.call_state import CallState, TurnState
-from upshot.tools.catalog import OfferedTools
+from upshot.tools.catalog import ToolCatalog
+from upshot.tools.definition.tool import Tool
 from upshot.tools.execution.executor import Workers
-from upshot.tools.gates.pipeline import Denial, GatePipeline
+from upshot.tools.gates.pipeline import GatePipeline
 from upshot.tools.secrets import UNTRUSTED, Secrets
 
-__all__ = [
-    "AtStart",
-    "Barrier",
-    "ToolboxState",
-    "Emit",
-    "JournalLedger",
-    "CallLog",
-    "MAX_PROCESSES",
-    "ledger_of",
-]
+__all__ = ["Barrier", "Emit", "JournalLog", "MAX_PROCESSES", "Offered", "ToolboxState"]
 
 Emit: TypeAlias = Callable[[Event], None]
 Barrier: TypeAlias = Callable[[], Awaitable[None]]
+Offered: TypeAlias = Callable[[], Container[str]]
+
+MAX_PROCESSES = max(4, 2 * (os.cpu_count() or 1))
+"""How many bodies of a Toolbox run in processes at a time."""
+
+_encode = msgspec.json.Encoder().encode
+V = TypeVar("V")
 
 
-class CallLog:
-    """Hands events on to a run, which stamps and logs them."""
-
-    def __init__(self, emit: Emit | None = None, barrier: Barrier | None = None) -> None:
-        self._emit = emit
-        self._barrier = barrier
-
-    async def open(self) -> None:
-        """Make it ready; called before each batch."""
-
-    def emit(self, event: Event) -> None:
-        """Tell *event*; run, attempt, time and place in the log are not its business."""
-        if self._emit is not None:
-            self._emit(event)
-
-    async def barrier(self) -> None:
-        """Wait until all that was told is safe."""
-        if self._barrier is not None:
-            await self._barrier()
-
-
-class JournalLedger(CallLog):
-    """Logs to a journal itself, for a Toolbox that no run surrounds."""
+class JournalLog:
+    """Logs the events of a Toolbox that belongs to no run."""
 
     def __init__(
         self, journal: Journal, run_id: str, *, clock: Clock, attempt: Callable[[], int]
     ) -> None:
-        super().__init__()
         self._journal = journal
         self._run_id = run_id
         self._clock = clock
@@ -84,6 +65,7 @@ class JournalLedger(CallLog):
         self._epoch: int | None = None
         self._opening: asyncio.Future[None] | None = None
         self._seq = 0
+        self._state = RunState()
 
     async def open(self) -> None:
         """Claim the run and find the end of its log, once."""
@@ -96,12 +78,13 @@ class JournalLedger(CallLog):
         self._epoch = await self._journal.claim(self._run_id)
         async for event in self._journal.events(self._run_id):
             self._seq = max(self._seq, getattr(event, "seq", 0))
+            read_event(self._state, event)
 
     def emit(self, event: Event) -> None:
-        """Append *event*; progress is for watchers, and there is none.
+        """Append *event*; progress is for subscribers, and there are none.
 
         Raises:
-            JournalError: The run was claimed by somebody else, or the journal is closed.
+            JournalError: Another process has claimed the run, or the journal is closed.
         """
         if isinstance(event, DELTAS) or not isinstance(event, RunEvent):
             return
@@ -113,7 +96,8 @@ class JournalLedger(CallLog):
             time=self._clock.now(),
             seq=self._seq,
         )
-        self._journal.append(stamped, epoch=self._epoch)
+        self._journal.append(to_stored(self._state, stamped), epoch=self._epoch)
+        self._state.add(stamped)
 
     async def barrier(self) -> None:
         """Wait until all that was appended is safe.
@@ -124,75 +108,56 @@ class JournalLedger(CallLog):
         await until_safe(self._journal, self._run_id, self._seq, epoch=self._epoch)
 
 
-def ledger_of(
-    journal: Journal | None,
-    emit: Emit | None,
-    barrier: Barrier | None,
-    *,
-    run_id: str,
-    clock: Clock,
-    attempt: Callable[[], int],
-) -> CallLog:
-    """The ledger of a Toolbox: a run's where it hands *emit* in, else the journal's own."""
-    if journal is None or emit is not None:
-        return CallLog(emit, barrier)
-    return JournalLedger(journal, run_id, clock=clock, attempt=attempt)
-
-
-MAX_PROCESSES = max(4, 2 * (os.cpu_count() or 1))
-"""How many bodies of a Toolbox run in processes at a time."""
-
-# Says why a body may not start after all, None where it may.
-AtStart: TypeAlias = Callable[[CallState], Denial | None]
-
-_encode = msgspec.json.Encoder().encode
-
-
 @dataclass(slots=True)
 class ToolboxState:
     """What all calls of a Toolbox share.
 
     Attributes:
-        run_id: Whose calls they are.
+        run_id: The run whose calls they are.
         parent_run_id: That run's parent, "" for none.
-        attempt: Which pass of the engine this is.
+        attempt: Gives the number of the engine's current pass.
         catalog: The tools.
-        passage: The gates that are asked before a body runs.
+        offered: Gives the names that are on offer now; None offers all.
+        pipeline_of: Gives the gates that concern a tool; None is a tool that is not known.
         clock: Time.
-        ledger: Where events go.
-        secrets: What is masked.
-        store: Where large outputs go.
+        emit: Takes events.
+        barrier: Waits until all that was emitted is safe; None where nothing is logged.
+        journal_log: The log of a Toolbox that belongs to no run; None in a run.
+        secrets: What is masked; None without secrets.
+        store: Where large outputs go; None until the first is stored.
         workers: Threads for plain tools.
-        dependencies: The caller's one object.
+        dependencies: The caller's one object for tools.
         parallel: Whether bodies may run together at all; a number, how many.
         turn: The tool turn.
-        at_start: Asked when a body is about to start.
+        offers_reader: Whether ``read_artifact`` is offered: from the first stored output on.
         told: Warnings that were given already.
         made: How often a call with the same id and arguments was made.
-        asked: What people were asked about calls that are not settled, by call id.
-        parked: Calls that wait for people, by id.
+        asked: What the user was asked about calls that are not settled, by call id.
+        parked: Calls that wait for the user, by id.
         followers: Calls that wait for an equal one that is parked.
-        fenced: Calls whose results are shown as words of strangers, by id and tool.
-        untrusted: Ids of artifacts that may hold words of strangers.
+        fenced: Calls whose results are shown as untrusted, by id and tool.
+        untrusted: Ids of artifacts that may hold untrusted content.
         slots: What limits how many bodies of a tool run at a time, "" for all tools.
-        processes: The same for bodies in processes of their own.
-        leftover: How often a body of a tool goes on that nobody waits for.
+        leftover: How many bodies of a tool go on after they were given up.
     """
 
     run_id: str
     parent_run_id: str
     attempt: Callable[[], int]
-    catalog: OfferedTools
-    passage: GatePipeline
+    catalog: ToolCatalog
+    offered: Offered | None
+    pipeline_of: Callable[[Tool | None], GatePipeline]
     clock: Clock
-    ledger: CallLog
-    secrets: Secrets
-    store: ArtifactStore
+    emit: Emit
+    barrier: Barrier | None
+    journal_log: JournalLog | None
+    secrets: Secrets | None
+    store: ArtifactStore | None
     workers: Workers
     dependencies: object
     parallel: bool | int
     turn: TurnState
-    at_start: AtStart | None = None
+    offers_reader: bool = False
     told: set[str] = field(default_factory=set[str])
     made: Counter[str] = field(default_factory=Counter[str])
     asked: dict[str, PendingApproval] = field(default_factory=dict[str, PendingApproval])
@@ -201,23 +166,72 @@ class ToolboxState:
     fenced: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     untrusted: set[str] = field(default_factory=set[str])
     slots: dict[str, asyncio.Semaphore] = field(default_factory=dict[str, asyncio.Semaphore])
-    processes: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_PROCESSES))
     leftover: Counter[str] = field(default_factory=Counter[str])
+    _processes: asyncio.Semaphore | None = None
+    _reader: Tool | None = None
+    _specs: tuple[tuple[str, ...], tuple[ToolSpec, ...]] = ((), ())
+
+    # -- tools on offer
+
+    def known(self, name: str) -> Tool | None:
+        """The tool called *name*, on offer or not."""
+        if name != READER_NAME:
+            return self.catalog.tools.get(name)
+        if self._reader is None:
+            self._reader = make_reader(self.artifact_store(), self.run_id)
+        return self._reader
+
+    def names_on_offer(self) -> tuple[str, ...]:
+        """The names on offer, in order."""
+        names = self.catalog.names
+        if self.offered is not None:
+            offered = self.offered()
+            names = tuple(name for name in names if name in offered)
+        # The reader comes last: what stands before it stays the same for prompt caches.
+        return (*names, READER_NAME) if self.offers_reader else names
+
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """The tools on offer; the same tuple while nothing changes."""
+        if self.offered is None and not self.offers_reader:
+            return self.catalog.specs
+        # The same object tells an encoder that its bytes of the tools are still right.
+        names = self.names_on_offer()
+        if names != self._specs[0]:
+            found = (self.known(name) for name in names)
+            self._specs = (names, tuple(one.spec for one in found if one is not None))
+        return self._specs[1]
+
+    def artifact_store(self) -> ArtifactStore:
+        """Where large outputs go."""
+        if self.store is None:
+            self.store = InMemoryArtifacts()
+        return self.store
+
+    # -- calls
 
     def open(self, call: ToolCall, label: int) -> CallState:
-        """Take a call in.
+        """Take a call in; *label* is what the caller of ``dispatch`` calls the turn.
 
-        Args:
-            call: As the model made it.
-            label: What the caller of ``dispatch`` calls the turn.
+        Raises:
+            Misuse: It is no ToolCall.
         """
+        if not isinstance(call, ToolCall):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+            raise Misuse(f"calls must be ToolCall objects, got {call!r:.60}")
+        found = self.known(call.name)
+        if found is not None and self.offered is not None and call.name != READER_NAME:
+            found = found if call.name in self.offered() else None
         return CallState(
             call,
             turn=self.turn,
-            catalog=self.catalog,
+            found=found,
+            names_on_offer=self.names_on_offer,
             label=label,
             opened=self.clock.monotonic(),
         )
+
+    def mask(self, value: V) -> V:
+        """*value*, JSON or a struct of the contract, with every secret in it replaced."""
+        return value if self.secrets is None else self.secrets.mask(value)
 
     def warn(self, code: str, message: str, *, once: str = "") -> None:
         """Tell that something went wrong without failing a call.
@@ -231,78 +245,64 @@ class ToolboxState:
             return
         if once:
             self.told.add(once)
-        text = self.secrets.mask_text(message)
-        self.ledger.emit(Warned(warning=RunWarning(code=code, message=text, origin=Origin.TOOL)))
+        warning = RunWarning(code=code, message=self.mask(message), origin=Origin.TOOL)
+        self.emit(Warned(warning=warning))
 
-    def warn_of_leftovers(self) -> None:
-        """Tell which bodies go on though nobody waits for them."""
-        for name, count in self.leftover.items():
-            if count > 0:
-                bodies = "1 call goes" if count == 1 else f"{count} calls go"
-                self.warn("leftover_calls", f"{bodies} on in {name}, unwatched")
-
-    def key_of(self, case: CallState) -> str:
+    def key_of(self, call: CallState) -> str:
         """The idempotency key of a call that is about to run: the same after a resume.
 
         Some models use one call id again and again; then the count of equal calls is in the
         key, for the second is meant as a second one.
         """
-        said = f"{self.run_id}\n{case.call_id}\n{case.digest}"
+        said = f"{self.run_id}\n{call.call_id}\n{call.digest}"
         earlier = self.made[said]
         self.made[said] += 1
         if earlier:
             said = f"{said}\n{earlier}"
         return hashlib.sha256(said.encode()).hexdigest()
 
-    def ask(self, case: CallState, pending: PendingApproval) -> PendingApproval:
-        """Put a call before people, unless the very same was asked before and still counts.
+    # -- calls that wait for the user
 
-        Returns:
-            What they are asked, secrets masked.
-        """
-        earlier = self.asked.get(case.call_id)
+    def park(self, call: CallState, pending: PendingApproval) -> None:
+        """Have *call* wait for the user, and its equals for it."""
+        call.pending = self._ask(call, pending)
+        self.parked[call.call_id] = call
+        if call.known_tool.is_deduplicated:
+            call.turn.parked[call.digest] = call.call_id
+
+    def _ask(self, call: CallState, pending: PendingApproval) -> PendingApproval:
+        """Ask the user, unless the very same was asked before and still counts."""
+        earlier = self.asked.get(call.call_id)
         if (
             earlier is not None
             and earlier.digest == pending.digest
             and not self.is_expired(earlier)
         ):
             return earlier
-        pending = self.secrets.mask(pending)
-        self.asked[case.call_id] = pending
-        self.ledger.emit(ApprovalRequested(pending=pending))
+        pending = self.mask(pending)
+        self.asked[call.call_id] = pending
+        self.emit(ApprovalRequested(pending=pending))
         return pending
-
-    def park(self, case: CallState, pending: PendingApproval) -> None:
-        """Have *case* wait for people, and its equals for it."""
-        case.pending = self.ask(case, pending)
-        self.parked[case.call_id] = case
-        tool = case.known_tool
-        if tool.idempotent and not tool.repeatable:
-            case.turn.parked[case.digest] = case.call_id
 
     def unpark(self, call_id: str) -> list[CallState]:
         """Take back a parked call; returns it, and those that wait for it after it."""
-        case = self.parked.pop(call_id)
-        case.turn.parked.pop(case.digest, None)
-        self.turn.parked.pop(case.digest, None)
+        call = self.parked.pop(call_id)
+        call.turn.parked.pop(call.digest, None)
+        self.turn.parked.pop(call.digest, None)
         followers = [one for one in self.followers if one.follows == call_id]
         self.followers = [one for one in self.followers if one.follows != call_id]
-        return [case, *followers]
+        return [call, *followers]
 
     def follow_on(self, followers: list[CallState], pending: PendingApproval) -> None:
-        """Have people asked about the first of *followers* instead of the one that is gone."""
-        for place, case in enumerate(followers):
-            case.follows = "" if place == 0 else followers[0].call_id
+        """Have the user asked about the first of *followers* instead of the one that is gone."""
+        for place, call in enumerate(followers):
+            call.follows = "" if place == 0 else followers[0].call_id
         if followers:
             first, *self.followers[len(self.followers) :] = followers
             self.park(first, msgspec.structs.replace(pending, call_id=first.call_id))
 
-    def waits(self, call_id: str) -> bool:
-        """Whether a call of this id waits for people, or for one that does."""
-        return self.waiting(call_id) is not None
-
     def waiting(self, call_id: str) -> CallState | None:
-        """The call of this id that waits for people, or for one that does; None without one."""
+        """The call of this id that waits for the user, or for one that does; None without one."""
         parked = self.parked.get(call_id)
         if parked is not None:
             return parked
@@ -312,24 +312,11 @@ class ToolboxState:
         """Whether it has to be asked anew."""
         return pending.expires_at is not None and self.clock.now() >= pending.expires_at
 
-    def trust_of(self, case: CallState) -> str:
-        """What is thought of an outcome: "untrusted" where strangers may have written it."""
-        outcome, tool = case.outcome, case.tool
-        if tool is None or isinstance(outcome, ToolDenied | ToolTimeout):
-            return ""
-        # What is read back is as it was when it was stored.
-        is_read_back = tool.name == READER_NAME and case.given.get("id") in self.untrusted
-        return UNTRUSTED if tool.trust or case.trust or is_read_back else ""
+    # -- bodies at a time
 
-    def distrust(self, outcome: ToolOutcome) -> None:
-        """Take note of an outcome that strangers may have written."""
-        self.turn.tainted = self.turn.tainted or outcome.tool_name
-        if isinstance(outcome, ToolArtifactReference):
-            self.untrusted.add(outcome.artifact_id)
-
-    def slots_of(self, case: CallState) -> tuple[asyncio.Semaphore, ...]:
+    def slots_of(self, call: CallState) -> tuple[asyncio.Semaphore, ...]:
         """What limits how many bodies run beside that of the call: its tool's limit, and all's."""
-        tool = case.known_tool
+        tool = call.known_tool
         found = () if tool.concurrency is None else (self._slot(tool.name, tool.concurrency),)
         # The one name that no tool can have; taken last by all, so that nobody waits in a ring.
         most = self.parallel
@@ -340,50 +327,73 @@ class ToolboxState:
             self.slots[name] = asyncio.Semaphore(most)
         return self.slots[name]
 
-    def record_of(self, case: CallState) -> ToolRecord:
+    def processes(self) -> asyncio.Semaphore:
+        """What limits how many bodies run in processes of their own at a time."""
+        if self._processes is None:
+            self._processes = asyncio.Semaphore(MAX_PROCESSES)
+        return self._processes
+
+    # -- settled calls
+
+    def trust_of(self, call: CallState) -> str:
+        """UNTRUSTED where the outcome may hold untrusted content, else ""."""
+        outcome, tool = call.outcome, call.tool
+        if tool is None or isinstance(outcome, ToolDenied | ToolTimeout):
+            return ""
+        # What is read back is as it was when it was stored.
+        is_read_back = tool.name == READER_NAME and call.given.get("id") in self.untrusted
+        return UNTRUSTED if tool.trust or call.trust or is_read_back else ""
+
+    def distrust(self, outcome: ToolOutcome) -> None:
+        """Take note of an outcome that may hold untrusted content."""
+        self.turn.tainted = self.turn.tainted or outcome.tool_name
+        if isinstance(outcome, ToolArtifactReference):
+            self.untrusted.add(outcome.artifact_id)
+
+    def record_of(self, call: CallState) -> ToolRecord:
         """All facts of a settled call, secrets masked."""
-        outcome, tool = case.outcome, case.tool
+        outcome, tool = call.outcome, call.tool
         if outcome is None:
-            raise RuntimeError(f"the call {case.call_id!r} is not settled")
-        masked_before = self.secrets.masked
+            raise RuntimeError(f"the call {call.call_id!r} is not settled")
         now = self.clock.monotonic()
-        ran = case.run_started is not None
-        until = now if case.run_started is None else case.run_started
+        ran = call.run_started is not None
+        until = now if call.run_started is None else call.run_started
         # What denies is always the last that was asked.
-        last = case.trace[-1] if case.trace else None
+        last = call.trace[-1] if call.trace else None
         record = ToolRecord(
             run_id=self.run_id,
             parent_run_id=self.parent_run_id,
-            turn=case.label,
-            call_id=case.call_id,
-            tool_name=case.tool_name,
+            turn=call.label,
+            call_id=call.call_id,
+            tool_name=call.tool_name,
             tool_version="" if tool is None else tool.version,
-            arguments_given=case.call.arguments,
-            arguments_validated=case.arguments,
-            arguments_executed=case.arguments if ran else None,
-            coercions=case.coercions,
-            lossy=case.lossy,
+            arguments_given=call.call.arguments,
+            arguments_validated=call.arguments,
+            arguments_executed=call.arguments if ran else None,
+            coercions=call.coercions,
+            lossy=call.lossy,
             gate=last.gate if last is not None and last.verdict == "deny" else "",
-            trace=tuple(case.trace),
-            approval=case.approval,
-            attempts=case.attempts,
-            queue_ms=_to_ms(until - case.opened - case.paused_s),
+            trace=tuple(call.trace),
+            approval=call.approval,
+            attempts=call.attempts,
+            queue_ms=_to_ms(until - call.opened - call.paused_s),
             run_ms=_to_ms(now - until) if ran else 0,
             declared_effect=None if tool is None else tool.declared_effect,
             effect=outcome.effect,
-            argument_bytes=len(_encode(case.arguments)) if ran else 0,
-            output_bytes=_output_bytes(case, outcome) if ran else 0,
+            argument_bytes=len(_encode(call.arguments)) if ran else 0,
+            output_bytes=_output_bytes(call, outcome) if ran else 0,
             artifact_id=outcome.artifact_id if isinstance(outcome, ToolArtifactReference) else "",
-            mode=case.mode,
-            idempotency_key=case.idempotency_key,
-            started_at=case.started_at,
-            trust=self.trust_of(case),
+            mode=call.mode,
+            idempotency_key=call.idempotency_key,
+            started_at=call.started_at,
+            trust=self.trust_of(call),
             outcome=outcome,
         )
-        if not self.secrets:
+        if self.secrets is None:
             return record
+        masked_before = self.secrets.masked
         record = self.secrets.mask(record)
-        count = case.redactions + self.secrets.masked - masked_before
+        count = call.redactions + self.secrets.masked - masked_before
         return msgspec.structs.replace(record, redactions=count)
 
 
@@ -391,6 +401,6 @@ def _to_ms(seconds: float) -> int:
     return max(0, round(seconds * 1000))
 
 
-def _output_bytes(case: CallState, outcome: ToolOutcome) -> int:
-    content = outcome_to_model_content(outcome) if case.content is None else case.content
+def _output_bytes(call: CallState, outcome: ToolOutcome) -> int:
+    content = outcome_to_model_content(outcome) if call.content is None else call.content
     return len(content) if content.isascii() else len(content.encode())

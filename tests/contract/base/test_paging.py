@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,7 +36,7 @@ def test_impossible_places_are_refused(offset: int, limit: int | None):
 
 def test_lines_that_match_come_with_their_numbers():
     text = "one\r\ntwo\nthree\ntwo again"
-    assert read_page(text, pattern="^two")["text"] == "2: two\n4: two again"
+    assert read_page(text, pattern="TWO")["text"] == "2: two\n4: two again"
 
 
 def test_line_numbers_hold_from_any_offset():
@@ -63,6 +65,45 @@ def test_a_very_long_line_is_cut_to_what_is_round_the_match():
 
 def test_a_large_text_is_searched_in_pieces():
     text = ("x" * 999 + "\n") * 2_500
-    page = read_page(text, pattern="needle")
-    assert page == {"text": "", "next_offset": 2_000_000}
-    assert read_page(text, pattern="needle", offset=2_000_000)["next_offset"] is None
+    offsets = [0]
+    while isinstance(
+        offset := read_page(text, pattern="n", offset=offsets[-1])["next_offset"], int
+    ):
+        offsets.append(offset)
+    assert offsets == [0, 500_000, 1_000_000, 1_500_000, 2_000_000]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("b", "ab aab xb"),
+        ("A*B", "ab aab"),
+        ("*", "ab aab xb . İa"),
+        ("", "ab aab xb . İa"),
+        ("a*a*b", "aab"),
+        ("b*a", ""),
+        (".", "."),
+        ("a\nb", ""),
+        ("ia", "İa"),
+    ],
+)
+def test_a_star_stands_for_any_characters_of_one_line(pattern: str, found: str):
+    page = read_page("ab\naab\nxb\n.\nİa", pattern=pattern)
+    assert [line.split(": ")[1] for line in str(page["text"]).splitlines()] == found.split()
+
+
+def test_a_pattern_that_is_too_long_is_refused():
+    with pytest.raises(ValueError, match="at most 1000"):
+        read_page("abc", pattern="x" * 1_001)
+
+
+@given(st.text("ab*\n", max_size=30), st.text("ab*", max_size=5), st.integers(0, 10))
+def test_it_finds_what_a_regular_expression_of_the_same_meaning_finds(
+    text: str, pattern: str, offset: int
+):
+    form = ".*".join(map(re.escape, pattern.split("*")))
+    lines = text[offset:].removesuffix("\n").split("\n") if text[offset:] else []
+    expected = [line for line in lines if re.search(form, line)]
+    page = read_page(text, pattern=pattern, offset=offset)
+    found = str(page["text"]).split("\n") if page["text"] else []
+    assert [line.split(": ", 1)[1] for line in found] == expected

@@ -461,3 +461,26 @@ async def test_a_tool_may_dispatch_on_its_own_box():
     outcome = (await box.dispatch([ToolCall("o", "outer")]))[0]
     assert isinstance(outcome, ToolExecutionResult)
     assert outcome.output == {"result": ["tool_execution_result"]}
+
+
+async def test_a_reply_of_a_thousand_calls_lets_other_tasks_run():
+    turns = [0]
+    seen: list[int] = []
+
+    @tool(effect="read")
+    async def note(a: int) -> None:
+        seen.append(turns[0])
+
+    async def tick() -> None:
+        while True:
+            turns[0] += 1
+            await asyncio.sleep(0)
+
+    ticking = asyncio.create_task(tick())
+    budget = Budget(max_tool_calls=None, max_calls_per_tool=None)
+    await Toolbox([note], budget=budget).dispatch(
+        [ToolCall(str(a), "note", {"a": a}) for a in range(1_000)]
+    )
+    ticking.cancel()
+    # While the gates were asked, before any body.
+    assert seen[0] >= 10

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upshot.tools.execution.batch import Claim, Locks
+from upshot.tools.execution.locks import Claim, Locks
 
 
 def claim(writes: bool, *resources: str, anything: bool = False) -> Claim:
@@ -85,3 +85,33 @@ async def test_no_order_of_ends_leaves_anybody_waiting_or_breaks_a_rule(
         ended = random.choice(running)
         waiting.remove(ended)
         locks.leave(ended)
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        [claim(True, anything=True)],
+        [claim(False, anything=True), claim(True, "a")],
+        [claim(True, "a"), claim(False, "a", "b"), claim(False, anything=True)],
+    ],
+    ids=["writes of anything", "reads of anything and writes", "mixed"],
+)
+async def test_a_line_of_a_thousand_compares_no_claim_with_all_others(kinds: list[Claim]):
+    locks = Locks()
+    line = [Claim(kind.writes, kind.resources) for kind in kinds * (1_000 // len(kinds))]
+    for one in line:
+        locks.enter(one)
+    assert sum(len(one.ahead) for one in line) < 4 * len(line)
+
+
+async def test_what_waited_behind_one_that_gives_up_still_waits_for_what_runs():
+    locks = Locks()
+    running, waiting, last = claim(True, "a"), claim(True, "a", "b"), claim(True, "a")
+    locks.enter(running)
+    locks.enter(waiting)
+    assert not locks.enter(last)
+    locks.leave(waiting)
+    assert last.free is not None
+    assert not last.free.done()
+    locks.leave(running)
+    assert last.free.done()

@@ -255,3 +255,20 @@ async def test_a_plain_hook_may_give_what_is_to_be_awaited():
         return True
 
     assert (await one(hung(lambda _: look()))).effect is Effect.APPLIED
+
+
+async def test_that_nothing_happened_is_not_believed_while_the_body_goes_on():
+    gate, bodies = threading.Event(), list[int]()
+
+    @tool(effect="write", timeout_s=0.05, retries=1, verify=lambda _: False)
+    def send() -> None:
+        bodies.append(1)
+        gate.wait(10)
+
+    try:
+        outcome = await one(send)
+    finally:
+        gate.set()
+    assert isinstance(outcome, ToolTimeout)
+    assert (outcome.stopped, outcome.effect, outcome.retryable) == (False, Effect.UNKNOWN, False)
+    assert len(bodies) == 1

@@ -42,9 +42,8 @@ def result(output: Any) -> ToolExecutionResult:
 
 
 async def fit(output: Any, store: InMemoryArtifacts | None = None, timeout_s: float = 1) -> Fitted:
-    return await fit_output(
-        result(output), store or InMemoryArtifacts(), "run", timeout_s=timeout_s
-    )
+    find_store = InMemoryArtifacts if store is None else lambda: store
+    return await fit_output(result(output), find_store, "run", timeout_s=timeout_s)
 
 
 @pytest.mark.parametrize("letter", ["a", "é", "😀"])

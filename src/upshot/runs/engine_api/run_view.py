@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -21,18 +21,19 @@ from upshot.contract.protocols import Engine, Model
 from upshot.contract.result import AgentResult
 from upshot.contract.run_control import Checkpoint
 from upshot.contract.settings import Budget, ModelSettings, Retry
-from upshot.contract.tool_calls import ToolOutcome
+from upshot.contract.tool_calls import ToolOutcome, ToolSpec
 from upshot.errors import Misuse
 from upshot.models.registry import name_of
 from upshot.runs.engine_api.steps import ChildKeys, SharedWork, body_of
 from upshot.runs.plan import OutputType
-from upshot.runs.resumption import LoggedCalls, ToolsAgain, is_asked, point_of
+from upshot.runs.resumption import LoggedCalls, is_asked, point_of
 from upshot.runs.run_context import RunContext
 from upshot.runs.services.model_caller import call_model
 from upshot.runs.services.run_tools import toolbox_of
 from upshot.state.board import Board
 from upshot.state.child_runs import child_id, origins_of, pending_in
 from upshot.state.run_state import CallAnswer
+from upshot.tools.catalog import catalog_of
 from upshot.tools.toolbox import Toolbox
 
 __all__ = ["Run"]
@@ -210,10 +211,18 @@ class Run:
     @property
     def tools(self) -> Toolbox:
         """The tools on offer, and the way to call them."""
-        tools = toolbox_of(self._context)
-        if self._logged is not None:
-            return cast("Toolbox", ToolsAgain(tools, self._logged))
+        context, tools = self._context, toolbox_of(self._context)
+        if context.recording is None:
+            tools.known_outcomes = None if self._logged is None else self._logged.known_outcomes()
         return tools
+
+    @property
+    def schemas(self) -> tuple[ToolSpec, ...]:
+        """The tools on offer; cheaper than ``tools.schemas()``, as it needs no Toolbox."""
+        context = self._context
+        if context.toolbox is None and not context.handoffs.are_filtered:
+            return catalog_of(context.plan.tools).specs
+        return toolbox_of(context).schemas()
 
     @property
     def handoff(self) -> HandoffEvent | None:

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, cast
 
 import msgspec
-from msgspec.structs import replace
 
 from upshot.contract.base.enums import Effect, ErrorCode, Status
 from upshot.contract.base.structs import Json
@@ -28,7 +27,7 @@ from upshot.contract.events import (
 from upshot.contract.model_calls import ModelReplied, ModelResponse, ModelStarted
 from upshot.contract.pending import PendingApproval
 from upshot.contract.result import AttemptLine
-from upshot.contract.tool_calls import ToolCall, ToolOutcome, ToolRecord
+from upshot.contract.tool_calls import ToolCall
 from upshot.runs.engine_api.exceptions import Aborted, Failed
 from upshot.runs.engine_api.steps import Steps
 from upshot.runs.recorder import Recorder
@@ -36,21 +35,9 @@ from upshot.runs.redaction import MARKS_OPTION, lift
 from upshot.state.child_runs import child_of
 from upshot.state.run_state import RunState
 from upshot.tools.secrets import MASK, Secrets
-from upshot.tools.toolbox import Toolbox
+from upshot.tools.toolbox import KnownCall, KnownOutcomes
 
-__all__ = ["CallRecord", "RecordedTools", "Recording"]
-
-
-class CallRecord(msgspec.Struct):
-    """A tool call that was recorded.
-
-    Attributes:
-        events: What was logged of it, in order.
-        record: What came of it.
-    """
-
-    events: list[Event]
-    record: ToolRecord
+__all__ = ["Recording"]
 
 
 class _Attempt:
@@ -62,8 +49,8 @@ class _Attempt:
         self.bodies: dict[int, str] = {}
         self.replies: dict[int, ModelResponse] = {}
         self.asked_at: dict[int, int] = {}
-        self.open: dict[str, list[Event]] = {}
-        self.calls: dict[tuple[str, str], deque[CallRecord]] = {}
+        self.open: dict[str, list[ToolStarted | ArtifactStored]] = {}
+        self.calls: dict[tuple[str, str], deque[KnownCall]] = {}
         self.asked: dict[str, PendingApproval] = {}
         self.line: AttemptLine | None = None
 
@@ -194,7 +181,7 @@ class Recording:
             self.miss(f"a reply of {model}")
         return replies.popleft()[1]
 
-    def call(self, call: ToolCall) -> CallRecord | None:
+    def call(self, call: ToolCall) -> KnownCall | None:
         """What came of *call*; None where it waits for somebody's word.
 
         Raises:
@@ -204,12 +191,17 @@ class Recording:
         # order.
         found = self._now.calls.get((call.id, call.name))
         said = self._shown(call.arguments)
-        if found and self._shown(found[0].record.arguments_given) == said:
+        record = found[0].record if found else None
+        if found and record is not None and self._shown(record.arguments_given) == said:
             return found.popleft()
         if call.id not in self._now.asked:
             self.miss(f"a call {call.id!r} of {call.name} with {said}")
         self.waiting = (*self.waiting, self._now.asked[call.id])
         return None
+
+    def known_outcomes(self) -> KnownOutcomes:
+        """What a Toolbox hands back in place of making calls."""
+        return KnownOutcomes(self.call, pending=lambda: self.waiting)
 
     def child(self, run_id: str) -> str:
         """The run that was started inside: the one of that id, else the next one.
@@ -318,7 +310,7 @@ class Recording:
         now.asked.pop(record.call_id, None)
         events = [*now.open.pop(record.call_id, []), event]
         key = record.call_id, record.tool_name
-        now.calls.setdefault(key, deque()).append(CallRecord(events, record))
+        now.calls.setdefault(key, deque()).append(KnownCall(record.outcome, record, events))
 
     def _add_other(self, event: Event) -> None:
         match event:
@@ -355,46 +347,3 @@ def _said(arguments: Json | Mapping[str, Json]) -> Json:
         return cast("Json", msgspec.json.decode(arguments or "{}"))
     except msgspec.DecodeError:
         return arguments
-
-
-class RecordedTools:
-    """Hands out outcomes as they were recorded; all else is the Toolbox itself.
-
-    Args:
-        tools: It.
-        record: What was recorded.
-        emit: Tells the recorded events again.
-    """
-
-    def __init__(self, tools: Toolbox, record: Recording, emit: Callable[[Event], None]) -> None:
-        self._tools = tools
-        self._record = record
-        self._emit = emit
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._tools, name)
-
-    @property
-    def pending(self) -> tuple[PendingApproval, ...]:
-        """Calls that waited for somebody's word when the record ended."""
-        return self._record.waiting
-
-    async def dispatch(self, calls: Sequence[ToolCall], *, turn: int = 0) -> list[ToolOutcome]:
-        """See ``Toolbox.dispatch``.
-
-        Raises:
-            Failed: A call was not recorded so.
-        """
-        del turn  # A label of records, and these have theirs.
-        found = [one for one in map(self._record.call, calls) if one is not None]
-        events = [event for one in found for event in one.events]
-        for event in sorted(events, key=lambda event: event.seq):
-            self._emit(replace(event))
-        self._tools.restore(tuple(one.record for one in found))
-        return [one.record.outcome for one in found]
-
-    async def resume(
-        self, calls: Sequence[ToolCall], *_: object, **__: object
-    ) -> list[ToolOutcome]:
-        """See ``Toolbox.resume``; nothing of the record is left half done."""
-        return await self.dispatch(calls)

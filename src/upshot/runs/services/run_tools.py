@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import msgspec
 
 from upshot.contract.base.enums import DeniedReason
 from upshot.contract.events import Event, ToolSettled, ToolStarted, Warned
 from upshot.contract.model_calls import ModelRequest, ModelResponse
 from upshot.errors import Misuse
-from upshot.runs.replay.recording import RecordedTools
 from upshot.runs.run_context import RunContext
 from upshot.runs.services.model_caller import call_model
 from upshot.tools.artifacts import READER_NAME
@@ -31,16 +28,13 @@ def toolbox_of(context: RunContext) -> Toolbox:
             tools.cancel(running=False)
         if context.untrusted:
             tools.distrust(context.untrusted)
-    if context.recording is not None:
-        emit = _RunLog(context).emit
-        return cast("Toolbox", RecordedTools(tools, context.recording, emit))
     return tools
 
 
 def _make(context: RunContext) -> Toolbox:
     plan, budget, handoffs = context.plan, context.budget, context.handoffs
-    log = _RunLog(context)
-    has_judgement = bool(handoffs) or budget.limits_tools or context.recording is not None
+    log, recording = _RunLog(context), context.recording
+    has_judgement = bool(handoffs) or budget.limits_tools or recording is not None
     return Toolbox(
         plan.tools,
         budget=plan.budget,
@@ -62,6 +56,8 @@ def _make(context: RunContext) -> Toolbox:
         at_start=log.judge if has_judgement else None,
         repair=log.repair if any(tool.repair for tool in plan.tools) else None,
         spent=log.spent,
+        known_outcomes=None if recording is None else recording.known_outcomes(),
+        is_checked=True,
     )
 
 

@@ -54,7 +54,7 @@ class Defaults:
             else item
             for key, item in _properties(schema).items()
         }
-        # Most schemas have none inside, and then nobody has to look for where they apply.
+        # Most schemas have none inside, and then it need not be found where they apply.
         self._inside = _has_defaults({**schema, "properties": bare}) or (
             bool(self._own) and _comes_back(schema)
         )

@@ -127,7 +127,7 @@ def floats_in(value: Json, place: Place = ()) -> Iterator[tuple[Place, float]]:
 
 def is_too_deep(text: str, value: object) -> bool:
     """Whether *value*, read from *text*, is nested deeper than ``MAX_DEPTH``."""
-    # Most texts have fewer brackets than that, and then nobody has to look.
+    # Most texts have fewer brackets than that, and then no further look is needed.
     if text.count("[") + text.count("{") <= MAX_DEPTH:
         return False
     level = [value]
@@ -186,7 +186,7 @@ def join_faults(texts: Iterable[str]) -> str:
 
 
 def pointer(path: Sequence[str | int]) -> str:
-    """*path* as a JSON pointer; the root is "/" for people's sake."""
+    """*path* as a JSON pointer; the root is "/", for readers."""
     return "/" + "/".join(str(step).replace("~", "~0").replace("/", "~1") for step in path)
 
 

@@ -1,3 +1,18 @@
-"""What a tool is: its options, its signature as a schema, and its body."""
+"""What a tool is: the function, its schema and its options.
+
+``tool.Tool`` is the frozen value: a name, a body and options. ``@tool`` makes one of a function,
+``Tool.from_schema`` of a JSON Schema. ``tool_options`` holds the option types (Rate, Circuit,
+ProcessLimits), the table that checks options, and where another process finds a function.
+
+``signature`` reads a function's parameters and docstring, ``annotations`` turns each annotation
+into a JSON Schema and into a builder that makes the typed value of JSON, and ``body`` puts both
+together: a schema, ``build`` (arguments to values) and ``start`` (run it).
+
+``tool_context`` is what a body is given (ToolContext, CancelToken) and may raise (ToolError).
+
+What always holds: a tool is checked where it is defined, so that no run fails because of a
+signature; and what only some annotations need (pydantic, pathlib, jsonschema-rs) is loaded only
+for them. The schema is made at its first use and never changed, for all runs share it.
+"""
 
 __all__: list[str] = []

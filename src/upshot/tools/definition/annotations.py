@@ -183,7 +183,7 @@ def _read_plain(annotations: Mapping[str, object]) -> tuple[dict[str, JsonObject
 def _constrained(annotation: object) -> object:
     """*annotation* with the limits that msgspec does not read by itself."""
     if "annotated_types" not in sys.modules:
-        # Who annotates with them has loaded them; nobody else pays for a look.
+        # Who annotates with them has loaded them; no other tool pays for a look.
         return annotation
 
     return with_constraints(annotation)
@@ -273,7 +273,7 @@ def _fault_text(fault: Any) -> str:
 
 
 def _is_path(kind: type) -> bool:
-    # Who annotates with a path has loaded pathlib; nobody else has to.
+    # Who annotates with a path has loaded pathlib; no other tool has to.
     pathlib = sys.modules.get("pathlib")
     return pathlib is not None and issubclass(kind, pathlib.PurePath)
 
@@ -318,7 +318,7 @@ def holds_constraints(annotation: object) -> bool:
 
 
 def _module() -> ModuleType | None:
-    # Who annotates with them has loaded them; nobody else has to.
+    # Who annotates with them has loaded them; no other tool has to.
     return sys.modules.get("annotated_types")
 
 

@@ -195,7 +195,7 @@ def read_body(name: str, description: object, parameters: object, call: object) 
 
 
 def usable_schema(name: str, parameters: object) -> JsonObject:
-    """A schema that somebody else wrote, or that of any object where it cannot be used.
+    """A schema from outside, or that of any object where it cannot be used.
 
     Args:
         name: The tool's name.
@@ -204,7 +204,7 @@ def usable_schema(name: str, parameters: object) -> JsonObject:
     try:
         return _read_schema(name, parameters)
     except Misuse:
-        # Whoever wrote it reads the arguments anyway; one bad tool must not cost all others,
+        # Its author reads the arguments anyway; one bad tool must not cost all others,
         # and a provider would refuse the whole request.
         return {"type": "object"}
 

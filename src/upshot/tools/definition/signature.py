@@ -35,7 +35,7 @@ def parse_docstring(text: str | None) -> tuple[str, dict[str, str]]:
 
     Returns:
         The text before the first section, and the description of each parameter. Sections
-        on results and errors are for people who read code and are left out. Never raises.
+        on results and errors are for readers of the code and are left out. Never raises.
     """
     if not text:
         return "", {}
@@ -272,7 +272,7 @@ def _is_required(parameter: inspect.Parameter) -> bool:
 
 
 def _text_in(annotation: object) -> str:
-    """The first plain text in an ``Annotated``, where people like to put descriptions."""
+    """The first plain text in an ``Annotated``, where many put descriptions."""
     extras = get_args(annotation)[1:] if hasattr(annotation, "__metadata__") else ()
     return next((item for item in extras if isinstance(item, str)), "")
 

@@ -16,7 +16,7 @@ from upshot.tools.definition.body import Body, FunctionBody, SchemaBody
 from upshot.tools.definition.signature import Signature
 from upshot.tools.definition.tool_options import (
     check_known,
-    check_options,
+    check_tool,
     read_resources,
     to_effect,
 )
@@ -54,7 +54,7 @@ class Tool:
         network: Whether it reaches the network.
         resources: What it touches: names, or a function of the arguments that gives them.
             None is undeclared and counts as everything.
-        approval: Whether people are asked before it runs; None asks for destructive ones.
+        approval: Whether the user is asked before it runs; None asks for destructive ones.
         timeout_s: Seconds for one run of the body; None is ``Budget.tool_timeout_s``.
         retry_on_timeout: Whether it may be called again after a timeout; None concludes
             that from the effect.
@@ -62,14 +62,14 @@ class Tool:
         isolation: "process" runs each call in a process of its own, which is ended with all
             that it has started, and where ``ToolContext.dependencies`` is None; else None.
         limits: What such a process may use; None is no limit.
-        verify: Asked whether a call whose effect is unknown took effect, before anybody
-            decides to repeat it; see ``VerifyHook``. None leaves it unknown.
+        verify: Asked whether a call whose effect is unknown took effect, before it
+            is repeated; see ``VerifyHook``. None leaves it unknown.
         repair: Whether a model is asked once to correct arguments that do not fit.
         retries: How often a failed body is run again at once, where nothing is unknown.
         error_key: A returned mapping with something truthy under it is a failure; None
             switches that off.
         concurrency: How many bodies of it run at a time; None is no limit of its own.
-        trust: "untrusted" where its results may hold words of strangers, else "".
+        trust: "untrusted" where its results may hold untrusted content, else "".
         approval_expires_s: Seconds after which an unanswered approval is asked anew; None is
             what the policy says.
         rate: How often a run may call it; None is no limit of its own.
@@ -105,7 +105,7 @@ class Tool:
     block_scope: Literal["tool", "key"] = "tool"
 
     def __post_init__(self) -> None:
-        check_options(vars(self))
+        check_tool(vars(self))
         if self.effect is not None:
             object.__setattr__(self, "effect", to_effect(self.name, self.effect))
         if self.resources is not None:
@@ -176,6 +176,11 @@ class Tool:
     def may_write(self) -> bool:
         """Whether it may change something outside."""
         return self.effect is not Effect.READ
+
+    @property
+    def is_deduplicated(self) -> bool:
+        """Whether its repetitions are held back: once is as good as twice, and none makes sense."""
+        return self.idempotent and not self.repeatable
 
     @property
     def is_unbound(self) -> bool:

@@ -47,7 +47,7 @@ _MAKING = threading.Lock()
 
 
 class CancelToken:
-    """Tells a body that nobody waits for it any more; safe to look at from any thread.
+    """Tells a body that it was given up; safe to look at from any thread.
 
     It is true once it is set, so ``if context.cancelled: return`` works.
     """
@@ -100,7 +100,7 @@ class ToolContext(msgspec.Struct, Generic[Deps], frozen=True, eq=False):
         deadline: When the body's time is over, unix seconds; None for no limit.
         idempotency_key: The same for the same call of the same run, also after a retry or a
             resume; hand it to a service that recognises repetitions.
-        cancelled: Set when nobody waits for the result any more.
+        cancelled: Set when the call was given up.
         dependencies: The caller's one object.
     """
 
@@ -119,7 +119,7 @@ class ToolContext(msgspec.Struct, Generic[Deps], frozen=True, eq=False):
         """Tell watchers how far the work is; safe from any thread, never fails.
 
         Args:
-            text: For people.
+            text: For the user.
             data: For programs.
         """
         if not self.cancelled:
@@ -223,7 +223,7 @@ def named(error: BaseException) -> str:
     name = type(error).__name__
     try:
         text = str(error)
-    except Exception:  # somebody else's exception may fail even here, and has to be told
+    except Exception:  # a foreign exception may fail even here, and has to be told
         text = ""
     text = without_traceback(text)
     return f"{name}: {text}" if text.strip() else name

@@ -9,10 +9,20 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from upshot.contract.base.checks import check_amount, check_whole, is_amount, is_whole, nearest
+from upshot.contract.base.checks import check_amount, check_whole, nearest
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import JsonObject
 from upshot.errors import Misuse
+from upshot.tools.option_checks import (
+    Rules,
+    check_options,
+    is_count,
+    is_flag,
+    is_of,
+    is_seconds,
+    none_or,
+    one_of,
+)
 
 if TYPE_CHECKING:
     from upshot.contract.tool_calls import ToolFailure, ToolTimeout
@@ -27,7 +37,7 @@ __all__ = [
     "VerifyHook",
     "address_of",
     "check_known",
-    "check_options",
+    "check_tool",
     "read_resources",
     "to_effect",
 ]
@@ -128,12 +138,6 @@ def address_of(function: Callable[..., object], tool_name: str) -> Address:
 # Some providers take no dots; what is sent to those is settled where it is sent.
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _DECLARABLE = (Effect.READ, Effect.WRITE, Effect.DESTRUCTIVE)
-_FLAGS = ("idempotent", "repeatable", "network", "repair")
-_ANSWERS = ("approval", "retry_on_timeout")
-_TEXTS = ("about", "error_key")
-_NUMBERS = ("timeout_s", "min_useful_s", "approval_expires_s")
-_COUNTS = {"retries": 0, "concurrency": 1}
-_OPTIONAL = ("timeout_s", "approval_expires_s", "concurrency")
 # Words of other libraries, and fields that are set otherwise.
 _SYNONYMS = {"about": "description", "timeout": "timeout_s", "doc": "description"}
 
@@ -153,7 +157,7 @@ def check_known(options: Iterable[str], known: Iterable[str]) -> None:
         raise Misuse(f"@tool has no option {option!r}{hint}")
 
 
-def check_options(fields: Mapping[str, object]) -> None:
+def check_tool(fields: Mapping[str, object]) -> None:
     """Check what was declared of a tool.
 
     Args:
@@ -168,21 +172,9 @@ def check_options(fields: Mapping[str, object]) -> None:
             f"{name!r:.100} cannot be the name of a tool: give name= with 1 to 64 of "
             "a-z, A-Z, 0-9, _, - and dots"
         )
-    for field in _FLAGS:
-        _check(fields, field, isinstance(fields[field], bool), "True or False")
-    for field in _ANSWERS:
-        _check(fields, field, isinstance(fields[field], bool | None), "True, False or None")
-    for field in _TEXTS:
-        _check(fields, field, isinstance(fields[field], str | None), "a text or None")
-    for field in _NUMBERS:
-        _check_number(fields, field)
-    for field, least in _COUNTS.items():
-        _check_count(fields, field, least)
-    verify = fields["verify"]
-    _check(fields, "verify", verify is None or callable(verify), "a function or None")
-    _check(fields, "trust", fields["trust"] in ("", "untrusted"), '"untrusted" or ""')
-    _check(fields, "block_scope", fields["block_scope"] in ("tool", "key"), '"tool" or "key"')
-    _check_structs(fields)
+    check_options(_RULES, {**fields, "description": fields["about"]}, whose=f"tool {name!r}: ")
+    if fields["limits"] is not None and fields["isolation"] is None:
+        raise Misuse(f"tool {name!r}: limits are kept only with isolation='process'")
 
 
 def read_resources(
@@ -196,7 +188,7 @@ def read_resources(
     if resources is None or callable(resources):
         return cast("Callable[..., Iterable[str]] | None", resources)
     wrong = Misuse(
-        f"tool {name!r}: resources is {resources!r:.100}; give a list of names, or a function of "
+        f"tool {name!r}: resources is {resources!r:.100}: give a list of names, or a function of "
         "the arguments"
     )
     if isinstance(resources, str | bytes | Mapping) or not isinstance(resources, Iterable):
@@ -214,41 +206,8 @@ def to_effect(name: str, word: object) -> Effect:
         Misuse: It is none that can be declared.
     """
     if not isinstance(word, str) or word not in _DECLARABLE:
-        raise Misuse(f"tool {name!r}: effect is {word!r}; give read, write or destructive")
+        raise Misuse(f"tool {name!r}: effect is {word!r}: give read, write or destructive")
     return Effect(word)
-
-
-def _check(fields: Mapping[str, object], field: str, right: object, wanted: str) -> None:
-    if not right:
-        told = "description" if field == "about" else field
-        value = repr(fields[field])[:100]
-        raise Misuse(f"tool {fields['name']!r}: {told} is {value}; give {wanted}")
-
-
-def _check_number(fields: Mapping[str, object], field: str) -> None:
-    value = fields[field]
-    if value is None and field in _OPTIONAL:
-        return
-    _check(fields, field, is_amount(value), "at least 0, in seconds")
-
-
-def _check_count(fields: Mapping[str, object], field: str, least: int) -> None:
-    value = fields[field]
-    if value is None and field in _OPTIONAL:
-        return
-    _check(fields, field, is_whole(value, least), f"at least {least}, a whole number")
-
-
-def _check_structs(fields: Mapping[str, object]) -> None:
-    # Loaded only where somebody uses them.
-    rate, circuit, limits = fields["rate"], fields["circuit"], fields["limits"]
-    if rate is not None or circuit is not None:
-        _check(fields, "rate", isinstance(rate, Rate | None), "a Rate or None")
-        _check(fields, "circuit", isinstance(circuit, Circuit | None), "a Circuit or None")
-    if limits is not None:
-        _check(fields, "limits", isinstance(limits, ProcessLimits), "ProcessLimits or None")
-        if fields["isolation"] is None:
-            raise Misuse(f"tool {fields['name']!r}: limits are kept only with isolation='process'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,3 +248,30 @@ class Circuit:
     def __post_init__(self) -> None:
         check_whole("Circuit.failures", self.failures, least=1)
         check_amount("Circuit.open_s", self.open_s, above=0)
+
+
+_FLAG = (is_flag, "True or False")
+_ANSWER = (none_or(is_flag), "True, False or None")
+_TEXT = (none_or(is_of(str)), "a text or None")
+_SECONDS = (none_or(is_seconds), "at least 0, in seconds")
+_RULES: Rules = {
+    "idempotent": _FLAG,
+    "repeatable": _FLAG,
+    "network": _FLAG,
+    "repair": _FLAG,
+    "approval": _ANSWER,
+    "retry_on_timeout": _ANSWER,
+    "description": _TEXT,
+    "error_key": _TEXT,
+    "timeout_s": _SECONDS,
+    "min_useful_s": (is_seconds, "at least 0, in seconds"),
+    "approval_expires_s": _SECONDS,
+    "retries": (is_count(0), "at least 0, a whole number"),
+    "concurrency": (none_or(is_count(1)), "at least 1, a whole number"),
+    "verify": (none_or(callable), "a function or None"),
+    "trust": (one_of("", "untrusted"), '"untrusted" or ""'),
+    "block_scope": (one_of("tool", "key"), '"tool" or "key"'),
+    "rate": (none_or(is_of(Rate)), "a Rate or None"),
+    "circuit": (none_or(is_of(Circuit)), "a Circuit or None"),
+    "limits": (none_or(is_of(ProcessLimits)), "ProcessLimits or None"),
+}

@@ -1,125 +1,55 @@
-"""The calls of one reply, and their locks."""
+"""The calls of one reply, from their gates to an outcome each."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import cast
 
-from upshot.contract.base.enums import DeniedReason
 from upshot.contract.events import ToolSettled
 from upshot.contract.tool_calls import ToolDenied, ToolOutcome, ToolRecord, outcome_blocks_tool
 from upshot.tools.call_state import CallState
-from upshot.tools.execution.call_execution import Work, is_doubtful, verify_effect
+from upshot.tools.execution.call_execution import run_call, verify_effect
 from upshot.tools.execution.executor import GRACE_S, Stopped
+from upshot.tools.execution.locks import Claim, Locks
 from upshot.tools.execution.outcome_mapping import conclude
-from upshot.tools.gates.pipeline import Denial, deny, is_open, release
-from upshot.tools.gates.standard_gates import why_stuck
+from upshot.tools.execution.repeat_rules import is_in_doubt
 from upshot.tools.repetition import TOLD_AT, is_step
 from upshot.tools.toolbox_state import ToolboxState
 
-__all__ = ["Batch", "Claim", "Locks"]
+__all__ = ["Batch"]
 
-
-@dataclass(eq=False, slots=True)
-class Claim:
-    """One body's wish to run.
-
-    Attributes:
-        writes: Whether it may change what it touches.
-        resources: What it touches, None for anything.
-        free: Done when it may run; None where it never had to wait.
-    """
-
-    writes: bool
-    resources: frozenset[str] | None
-    free: asyncio.Future[None] | None = field(default=None, init=False)
-
-    def conflicts(self, other: Claim) -> bool:
-        """Whether the two must not run together: one writes what the other touches."""
-        if not (self.writes or other.writes):
-            return False
-        if self.resources is None or other.resources is None:
-            return True
-        return not self.resources.isdisjoint(other.resources)
-
-
-class Locks:
-    """Lets bodies run in the order of their claims where they conflict, else together.
-
-    A body takes all it touches at once and never waits while it holds something, so there is
-    no deadlock.
-    """
-
-    def __init__(self) -> None:
-        self._claims: list[Claim] = []
-        self._writers = 0
-        self._waiting = 0
-
-    def enter(self, claim: Claim) -> bool:
-        """Stand in line; returns whether the body may run now, else ``wait`` has to follow."""
-        free = self._is_free(claim, len(self._claims))
-        self._claims.append(claim)
-        self._writers += claim.writes
-        if not free:
-            claim.free = asyncio.get_running_loop().create_future()
-            self._waiting += 1
-        return free
-
-    async def wait(self, claim: Claim) -> None:
-        """Wait until the body may run."""
-        if claim.free is not None:
-            await claim.free
-
-    def leave(self, claim: Claim) -> None:
-        """The body has ended, or does not want to run any more."""
-        self._claims.remove(claim)
-        self._writers -= claim.writes
-        if claim.free is not None:
-            self._waiting -= 1
-        if not self._waiting:
-            return
-        for place, other in enumerate(self._claims):
-            free = other.free
-            if free is not None and not free.done() and self._is_free(other, place):
-                free.set_result(None)
-
-    def _is_free(self, claim: Claim, place: int) -> bool:
-        # Spares a hundred parallel reads the comparison of each with each.
-        if not claim.writes and self._writers == 0:
-            return True
-        return not any(claim.conflicts(earlier) for earlier in self._claims[:place])
+# After so many calls of one reply, other tasks of the loop get their turn.
+_SLICE = 100
 
 
 class Batch:
-    """Calls that came together.
+    """Brings the calls of one reply to an outcome each, and cancels them.
 
     Their gates are asked in call order; a body starts as soon as its own gates have let it
-    pass and what it touches is free. One failure cancels nobody.
+    pass and what it touches is free. One failure cancels no other call.
     """
 
-    def __init__(self, desk: ToolboxState, cases: Sequence[CallState]) -> None:
-        self._desk = desk
-        self._passage = desk.passage
-        self._cases = tuple(cases)
+    def __init__(self, state: ToolboxState, calls: Sequence[CallState]) -> None:
+        self._state = state
+        self._calls = tuple(calls)
         self._locks = Locks()
-        self._claims: dict[int, Claim] = {}
-        self._tasks: dict[asyncio.Task[None], CallState] = {}
-        self._alone: asyncio.Task[Any] | None = None
-        self._lone: CallState | None = None
-        self._taken_back = False
-        self._records: dict[int, ToolRecord] = {}
-        self._climbed: set[Hashable] = set()
+        self._claims: dict[CallState, Claim] = {}
+        self._tasks: dict[CallState, asyncio.Task[None]] = {}
+        # Where the only call is driven in the caller's task, that, and whether it was cancelled
+        # for the sake of the call alone.
+        self._caller: asyncio.Task[None] | None = None
+        self._is_taken_back = False
+        self._counted: set[Hashable] = set()
+        # Reads that came often in this reply, by digest, and which ones each waits for.
         self._equals: dict[str, list[CallState]] = {}
-        self._called_off: set[str] = set()
+        self._before: dict[CallState, tuple[CallState, ...]] = {}
 
     @property
     def records(self) -> list[ToolRecord]:
         """The records of the settled calls, in call order."""
-        found = (self._records.get(id(case)) for case in self._cases)
-        return [record for record in found if record is not None]
+        return [call.record for call in self._calls if call.record is not None]
 
     async def run(self) -> None:
         """Settle or park every call.
@@ -129,25 +59,20 @@ class Batch:
             JournalError: The log refuses events; calls may be open.
         """
         try:
-            await self._desk.ledger.open()
-            waiting = self._start()
-            if len(waiting) == 1:
-                await self._drive_here(waiting[0])
-            elif waiting:
-                self._tasks = {asyncio.create_task(self._drive(case)): case for case in waiting}
-                await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
+            if self._state.journal_log is not None:
+                await self._state.journal_log.open()
+            await self._drive_all(await self._start())
         except asyncio.CancelledError:
             await self._finish()
             self._settle_open(parked=True)
+            raise
+        except GeneratorExit:
+            # The loop was closed under it: there is nothing left to wait with.
             raise
         except BaseException:
             # Bodies must not go on when nothing more can be logged.
             await self._finish()
             raise
-        failed = [error for task in self._tasks if (error := _error_of(task)) is not None]
-        if failed:
-            await self._finish()
-            raise failed[0]
         self._settle_open(parked=False)
 
     def cancel(self, *, running: bool = True) -> None:
@@ -156,71 +81,141 @@ class Batch:
         Args:
             running: Whether those are ended whose bodies run; else they come to their end.
         """
-        if self._alone is not None and not self._taken_back and _ends(self._lone, running):
-            self._taken_back = True
-            self._alone.cancel()
-        for task, case in self._tasks.items():
-            if _ends(case, running):
-                task.cancel()
+        for call, task in self._tasks.items():
+            if running or call.run_started is None:
+                self._end(task)
 
     def has_call(self, call_id: str) -> bool:
         """Whether there is such a call to end; may be asked in any thread."""
-        lone = self._lone
-        if lone is not None and lone.call_id == call_id:
-            return True
         # A copy, for the thread of the loop may begin and end calls meanwhile.
         tasks = list(self._tasks.items())
-        return any(case.call_id == call_id and not task.done() for task, case in tasks)
+        return any(call.call_id == call_id and not task.done() for call, task in tasks)
 
     def cancel_call(self, call_id: str) -> bool:
         """End one call; returns whether there was one to end."""
-        if self._lone is not None and self._lone.call_id == call_id:
-            self._called_off.add(call_id)
-            self.cancel()
-            return True
         found = False
-        for task, case in self._tasks.items():
-            if case.call_id == call_id and not task.done():
-                # A task that never began does not get to its own end.
-                task.add_done_callback(lambda _, case=case: self._leave(case))
-                self._called_off.add(call_id)
-                found = task.cancel()
+        for call, task in self._tasks.items():
+            if call.call_id == call_id and not task.done():
+                if task is not self._caller:
+                    # A task that never began does not get to its own end.
+                    task.add_done_callback(lambda _, call=call: self._leave(call))
+                call.is_cancelled = found = True
+                self._end(task)
         return found
 
-    def _start(self) -> list[CallState]:
+    def _end(self, task: asyncio.Task[None]) -> None:
+        if task is self._caller:
+            if self._is_taken_back:
+                return
+            self._is_taken_back = True
+        task.cancel()
+
+    def settle_off(self) -> None:
+        """Settle every call that is still open, without making it."""
+        self._settle_open(parked=True)
+
+    # -- on the way to the body
+
+    async def _start(self) -> list[CallState]:
         """Ask the gates in call order; returns the calls that have something to wait for."""
         seen: set[str] = set()
         waiting: list[CallState] = []
-        for case in self._cases:
-            if case.call_id and case.call_id in seen:
-                text = f"the call id {case.call_id!r} stands twice in one reply"
-                deny(case, "call_id", Denial(DeniedReason.DUPLICATE, text))
-            seen.add(case.call_id)
-            # Not in the task, so that gates are asked in call order for the whole batch: who
-            # comes first in the reply gets what is left of the budget, and is the one that
-            # its twin waits for.
-            self._passage.go(case)
-            doubtful = is_doubtful(case)
-            if case.wait is None and not doubtful:
-                self._line_up(case)
-            if doubtful or is_open(case):
-                waiting.append(case)
+        for number, call in enumerate(self._calls, 1):
+            if call.call_id and call.call_id in seen:
+                call.id_conflict = "stands twice in one reply"
+            seen.add(call.call_id)
+            # Not in the task, so that gates are asked in call order for the whole batch: the call
+            # that comes first in the reply gets what is left of the budget, and its equals wait
+            # for it.
+            self._state.pipeline_of(call.found).ask(call)
+            in_doubt = is_in_doubt(call)
+            if call.wait is None and not in_doubt:
+                self._line_up(call)
+            if in_doubt or call.is_open:
+                waiting.append(call)
+            if number % _SLICE == 0:
+                await asyncio.sleep(0)
         return waiting
 
-    async def _drive_here(self, case: CallState) -> None:
-        """Drive a single call in the caller's own task: most replies ask for one.
+    def _line_up(self, call: CallState) -> None:
+        """What follows when all gates were asked: the last count, and a place in line."""
+        if call.is_open:
+            self._state.pipeline_of(call.found).ask_count(call)
+        elif call.outcome is None:
+            self._set_aside(call)
+        if call.outcome is not None:
+            self._settle(call)
+        elif call.is_open:
+            call.turn.count(call.known_tool)
+            call.is_counted = True
+            self._claim_resources(call)
+
+    def _set_aside(self, call: CallState) -> None:
+        """Have the call wait for the user; denied where another of its id does so already."""
+        pending, call.pending = call.pending, None
+        if self._state.waiting(call.call_id) is not None:
+            call.follows = ""
+            call.id_conflict = "is that of a call that waits for an answer"
+            self._state.pipeline_of(call.found).deny_id(call)
+        elif pending is None:
+            self._state.followers.append(call)
+        else:
+            self._state.park(call, pending)
+
+    def _claim_resources(self, call: CallState) -> None:
+        tool, count = call.known_tool, len(self._calls)
+        alone = not self._state.parallel
+        claim = Claim(tool.may_write or alone, None if alone else call.resources)
+        self._claims[call] = claim
+        self._locks.enter(claim)
+        if count > TOLD_AT and not tool.may_write and not tool.repeatable:
+            call.is_equal_of = True
+            equals = self._equals.setdefault(call.digest, [])
+            if len(equals) >= TOLD_AT:
+                # The one before has itself waited for those between.
+                self._before[call] = (*equals[:TOLD_AT], equals[-1])
+            equals.append(call)
+        if tool.may_write:
+            call.turn.deduplication.expect_write(call)
+        if tool.effect is None and count > 1:
+            self._state.warn(
+                "undeclared_effect",
+                f"{tool.name} declares no effect, so it ran alone; if it only reads, say so: "
+                'effect="read"',
+                once=f"undeclared_effect {tool.name}",
+            )
+
+    async def _drive_all(self, waiting: list[CallState]) -> None:
+        if len(waiting) == 1:
+            await self._drive_here(waiting[0])
+            return
+        for number, call in enumerate(waiting, 1):
+            self._tasks[call] = asyncio.create_task(self._drive(call))
+            if number % _SLICE == 0:
+                await asyncio.sleep(0)
+        if self._tasks:
+            await asyncio.wait(self._tasks.values(), return_when=asyncio.FIRST_EXCEPTION)
+        for task in self._tasks.values():
+            error = None if not task.done() or task.cancelled() else task.exception()
+            if error is not None:
+                raise error
+
+    async def _drive_here(self, call: CallState) -> None:
+        """Drive a single call in the caller's own task.
+
+        Most replies ask for one call, and a task for it took an eighth of the CPU of a step.
 
         Raises:
             asyncio.CancelledError: The caller was cancelled, and not only the batch.
         """
-        self._alone = task = cast("asyncio.Task[Any]", asyncio.current_task())
-        self._lone = case
+        self._caller = task = cast("asyncio.Task[None]", asyncio.current_task())
+        self._tasks = {call: task}
         before = task.cancelling()
         try:
-            await self._drive(case)
+            await self._drive(call)
         finally:
-            self._alone = self._lone = None
-        if self._taken_back:
+            self._tasks, self._caller = {}, None
+        if self._is_taken_back:
             # Asked for from within the task itself, the cancel may still be on its way, and
             # would meet the caller at its next await.
             with contextlib.suppress(asyncio.CancelledError):
@@ -229,108 +224,57 @@ class Batch:
         if task.cancelling() > before:
             raise asyncio.CancelledError
 
-    async def _drive(self, case: CallState) -> None:
+    async def _drive(self, call: CallState) -> None:
         # From here on the call is on its own: whatever it waits for, the others go on.
         try:
-            if is_doubtful(case) and case.outcome is not None:
-                case.outcome = await verify_effect(self._desk, case, case.outcome)
-                self._settle(case)
-            if case.wait is not None:
-                await self._passage.wait(case)
-                self._line_up(case)
-            if is_open(case):
-                await self._run(case)
+            if is_in_doubt(call) and call.outcome is not None:
+                call.outcome = await verify_effect(self._state, call, call.outcome)
+                self._settle(call)
+            if call.wait is not None:
+                await self._state.pipeline_of(call.found).wait(call)
+                self._line_up(call)
+            if call.is_open:
+                await self._run(call)
         except asyncio.CancelledError:
-            # Whoever cancels, there is an outcome for every call.
-            self._settle_cancelled(case)
+            # However it is cancelled, there is an outcome for every call.
+            self._settle_cancelled(call)
         finally:
-            self._leave(case)
+            self._leave(call)
 
-    def _leave(self, case: CallState) -> None:
-        claim = self._claims.pop(id(case), None)
+    def _leave(self, call: CallState) -> None:
+        claim = self._claims.pop(call, None)
         if claim is not None:
             self._locks.leave(claim)
 
-    def _line_up(self, case: CallState) -> None:
-        """What follows when all gates were asked: the last count, and a place in line."""
-        if is_open(case):
-            # Looked at again, for calls before it in the batch have been counted meanwhile.
-            spent = case.turn.spent(case.tool_name)
-            limited = case.turn.meters.refusal(case.known_tool)
-            if spent:
-                deny(case, "claim", Denial(DeniedReason.BUDGET, spent))
-            elif limited is not None:
-                deny(case, "claim", Denial(*limited))
-        if not is_open(case) and case.outcome is None:
-            self._set_aside(case)
-        if case.outcome is not None:
-            self._settle(case)
-        elif is_open(case):
-            case.turn.claim(case.tool_name)
-            case.turn.meters.claim(case.known_tool)
-            self._claim_resources(case)
-
-    def _set_aside(self, case: CallState) -> None:
-        """Have the call wait for people; denied where another of its id does so already."""
-        pending, case.pending = case.pending, None
-        if self._desk.waits(case.call_id):
-            case.follows = ""
-            text = f"the call id {case.call_id!r} is that of a call that waits for an answer"
-            deny(case, "call_id", Denial(DeniedReason.DUPLICATE, text))
-        elif pending is None:
-            self._desk.followers.append(case)
-        else:
-            self._desk.park(case, pending)
-
-    def _claim_resources(self, case: CallState) -> None:
-        tool = case.known_tool
-        alone = not self._desk.parallel
-        claim = Claim(tool.may_write or alone, None if alone else case.resources)
-        self._claims[id(case)] = claim
-        self._locks.enter(claim)
-        if len(self._cases) > TOLD_AT and not tool.may_write and not tool.repeatable:
-            self._equals.setdefault(case.digest, []).append(case)
-        if tool.may_write:
-            case.turn.replay.expect_write(case.resources, held=case.held)
-        if tool.effect is None and len(self._cases) > 1:
-            self._desk.warn(
-                "undeclared_effect",
-                f"{tool.name} declares no effect, so it ran alone; if it only reads, say so: "
-                'effect="read"',
-                once=f"undeclared_effect {tool.name}",
-            )
-
-    async def _run(self, case: CallState) -> None:
+    async def _run(self, call: CallState) -> None:
         held: list[asyncio.Semaphore] = []
-        if self._equals:
-            await self._wait_for_equals(case)
-        if not await self._wait_for_room(case, held):
-            text = "the deadline passed while it waited"
-            self._refuse(case, Denial(DeniedReason.DEADLINE, text))
-            return
+        if call in self._before:
+            tasks = [self._tasks[one] for one in self._before[call] if one in self._tasks]
+            await asyncio.wait(tasks, timeout=call.turn.remaining_s())
+        await self._wait_for_room(call, held)
         try:
-            denial = self._objection(case)
-            if denial is not None:
-                self._refuse(case, denial)
-            else:
-                if case.held is not None:
-                    case.held.began = True
-                outcome = await Work(self._desk, case).run()
+            self._state.pipeline_of(call.found).ask_start(call)
+            if call.outcome is None:
+                if call.is_deduplicated:
+                    call.turn.deduplication.begin(call)
+                outcome = await run_call(self._state, call)
                 # Settled already where a cancelled batch could not wait for it.
-                if id(case) not in self._records:
-                    case.outcome = outcome
-                self._settle(case)
+                if call.record is None:
+                    call.outcome = outcome
+            else:
+                call.turn.count(call.known_tool, by=-1)
+            self._settle(call)
         finally:
             for slot in held:
                 slot.release()
 
-    async def _wait_for_room(self, case: CallState, held: list[asyncio.Semaphore]) -> bool:
-        """Wait until the body may run; what it then holds is in *held*."""
-        claim, slots = self._claims[id(case)], self._desk.slots_of(case)
+    async def _wait_for_room(self, call: CallState, held: list[asyncio.Semaphore]) -> None:
+        """Wait until the body may run or its time is over; what it then holds is in *held*."""
+        claim, slots = self._claims[call], self._state.slots_of(call)
         if claim.free is None and not slots:
-            return True
+            return
         try:
-            async with asyncio.timeout(case.turn.remaining_s()):
+            async with asyncio.timeout(call.turn.remaining_s()):
                 await self._locks.wait(claim)
                 for slot in slots:
                     await slot.acquire()
@@ -339,146 +283,97 @@ class Batch:
             for slot in held:
                 slot.release()
             held.clear()
-            if isinstance(error, TimeoutError):
-                return False
-            raise
-        return True
+            if not isinstance(error, TimeoutError):
+                raise
+            # The gate on time, which is asked next, denies it.
+            call.is_late = True
 
-    async def _wait_for_equals(self, case: CallState) -> None:
-        """Have a read that came often in this reply wait for what its equals give."""
-        equals = self._equals.get(case.digest, ())
-        if len(equals) <= TOLD_AT or case in equals[:TOLD_AT]:
-            return
-        earlier = equals[: equals.index(case)]
-        tasks = [task for task, other in self._tasks.items() if other in earlier]
-        await asyncio.wait(tasks, timeout=case.turn.remaining_s())
+    # -- at the outcome
 
-    def _objection(self, case: CallState) -> Denial | None:
-        """Why a body may not start after all."""
-        left = case.turn.remaining_s()
-        if case.turn.cancelled:
-            return Denial(DeniedReason.CANCELLED, "the turn was cancelled")
-        if left is not None and left <= 0:
-            return Denial(DeniedReason.DEADLINE, "the turn's deadline has passed")
-        if self._equals and case.digest in self._equals and self._passage.asks("progress"):
-            stuck = why_stuck(case)
-            if stuck is not None:
-                return stuck
-        return None if self._desk.at_start is None else self._desk.at_start(case)
-
-    def _refuse(self, case: CallState, denial: Denial) -> None:
-        """Deny a call whose gates had let it pass, before its body started."""
-        self._unclaim(case)
-        deny(case, "start", denial)
-        self._settle(case)
-
-    def _unclaim(self, case: CallState) -> None:
-        case.turn.unclaim(case.tool_name)
-        case.turn.meters.unclaim(case.known_tool)
-
-    def _settle(self, case: CallState) -> None:
+    def _settle(self, call: CallState) -> None:
         """Draw the consequences of an outcome and tell it, once."""
-        outcome = case.outcome
-        if outcome is None or id(case) in self._records:
+        outcome = call.outcome
+        if outcome is None or call.record is not None:
             return
-        turn, tool = case.turn, case.tool
+        state, turn, tool = self._state, call.turn, call.tool
         # First the consequences, then the event: who reads it may already dispatch again.
         if isinstance(outcome, ToolDenied) or tool is None:
             turn.denials += isinstance(outcome, ToolDenied)
-            release(case)
+            call.release()
         else:
-            turn.replay.record(
-                outcome, held=case.held, resources=case.resources, may_write=tool.may_write
-            )
-            case.held = None
-            turn.meters.note(tool, outcome)
+            if call.is_deduplicated or tool.may_write:
+                turn.deduplication.record(call, outcome, may_write=tool.may_write)
+            if tool.circuit is not None:
+                turn.rate_limiter.note(tool, outcome)
             if outcome_blocks_tool(outcome):
-                turn.block(tool, case.digest)
-        self._learn(case)
-        case.outcome = self._desk.secrets.mask(outcome)
-        self._climb(case, case.outcome)
-        record = self._desk.record_of(case)
-        self._records[id(case)] = record
+                turn.block(tool, call.digest)
+        state.asked.pop(call.call_id, None)
+        version = "" if tool is None else tool.version
+        turn.remember(call.approval, tool_name=call.tool_name, tool_version=version)
+        call.outcome = outcome = state.mask(outcome)
+        self._count_step(call, outcome)
+        call.record = record = state.record_of(call)
         if record.trust:
-            self._desk.distrust(record.outcome)
-        self._desk.ledger.emit(ToolSettled(record=record))
+            state.distrust(record.outcome)
+        state.emit(ToolSettled(record=record))
 
-    def _climb(self, case: CallState, outcome: ToolOutcome) -> None:
+    def _count_step(self, call: CallState, outcome: ToolOutcome) -> None:
+        tool = call.tool
         # Denied before its arguments were read, a call has no digest.
-        if case.tool is None or case.arguments is None:
+        if tool is None or call.arguments is None:
             return
-        if not is_step(outcome, case.digest, self._climbed, reads=not case.tool.may_write):
-            return
-        case.turn.ladder.climb(outcome, key=case.digest, repeatable=case.tool.repeatable)
+        if is_step(outcome, call.digest, self._counted, reads=not tool.may_write):
+            call.turn.loop_detector.count(outcome, key=call.digest, repeatable=tool.repeatable)
 
-    def _learn(self, case: CallState) -> None:
-        """Keep what a person said of the call for good."""
-        self._desk.asked.pop(case.call_id, None)
-        if case.approval is not None:
-            version = "" if case.tool is None else case.tool.version
-            case.turn.consent.learn(case.approval, tool_name=case.tool_name, tool_version=version)
-
-    def _settle_cancelled(self, case: CallState, *, ended: bool = True) -> None:
-        if id(case) in self._records:
+    def _settle_cancelled(self, call: CallState, *, ended: bool = True) -> None:
+        if call.record is not None:
             return
-        if case.outcome is not None:
+        if call.outcome is not None:
             # It was being verified, and what was known stands.
-            self._settle(case)
+            self._settle(call)
             return
-        if case.run_started is None:
-            if id(case) in self._claims:
-                self._unclaim(case)
-            deny(case, "cancelled", self._why_not(case))
+        if call.run_started is None:
+            if call.is_counted:
+                call.turn.count(call.known_tool, by=-1)
+            self._state.pipeline_of(call.found).deny_cancelled(call)
         else:
-            elapsed = self._desk.clock.monotonic() - case.run_started
-            # Who is stopped at the turn's deadline has run past it, whoever noticed first.
-            ending = Stopped(cancelled=not case.turn.is_over, ended=ended)
-            case.outcome = conclude(
-                case,
+            elapsed = self._state.clock.monotonic() - call.run_started
+            # A call that is stopped at the turn's deadline has run past it, whoever noticed first.
+            ending = Stopped(cancelled=not call.turn.is_over, ended=ended)
+            call.outcome = conclude(
+                call,
                 ending,
                 elapsed_ms=round(elapsed * 1000),
                 timeout_s=elapsed,
-                deadline_s=self._desk.clock.now().timestamp(),
+                deadline_s=self._state.clock.now().timestamp(),
             )
-        self._settle(case)
-
-    def _why_not(self, case: CallState) -> Denial:
-        """Why a call is denied that was stopped before its body started."""
-        if case.call_id in self._called_off:
-            return Denial(DeniedReason.CANCELLED, "the call was cancelled")
-        if case.turn.is_over:
-            return Denial(DeniedReason.DEADLINE, "the turn's deadline has passed")
-        return Denial(DeniedReason.CANCELLED, "the turn was cancelled")
-
-    def settle_off(self) -> None:
-        """Settle every call that is still open, without making it."""
-        self._settle_open(parked=True)
+        self._settle(call)
 
     def _settle_open(self, *, parked: bool) -> None:
         """Settle what was cancelled before it could do so itself.
 
         Args:
-            parked: Whether calls that wait for people are given up too.
+            parked: Whether calls that wait for the user are given up too.
         """
-        for case in self._cases:
-            if case.wait is not None:
-                case.wait.cancel()
-                case.wait = None
-            waits = case.pending is not None or bool(case.follows)
-            if waits and not (parked and self._give_up(case)):
+        for call in self._calls:
+            if call.wait is not None:
+                call.wait.cancel()
+                call.wait = None
+            waits = call.pending is not None or bool(call.follows)
+            if waits and not (parked and self._give_up(call)):
                 continue
-            self._settle_cancelled(case, ended=False)
+            self._settle_cancelled(call, ended=False)
 
-    def _give_up(self, case: CallState) -> bool:
+    def _give_up(self, call: CallState) -> bool:
         """Have a parked call wait no longer; returns whether it still did."""
-        desk = self._desk
-        if desk.parked.get(case.call_id) is case and case.pending is not None:
-            desk.follow_on(desk.unpark(case.call_id)[1:], case.pending)
-        elif case in desk.followers:
-            desk.followers.remove(case)
+        state = self._state
+        if state.parked.get(call.call_id) is call and call.pending is not None:
+            state.follow_on(state.unpark(call.call_id)[1:], call.pending)
+        elif call in state.followers:
+            state.followers.remove(call)
         else:
             return False
-        case.pending, case.follows = None, ""
+        call.pending, call.follows = None, ""
         return True
 
     async def _finish(self) -> None:
@@ -486,18 +381,10 @@ class Batch:
         loop = asyncio.get_running_loop()
         until = loop.time() + GRACE_S
         self.cancel()
-        left = {task for task in self._tasks if not task.done()}
+        left = {task for task in self._tasks.values() if not task.done()}
         while left and (delay := until - loop.time()) > 0:
             try:
                 _, left = await asyncio.wait(left, timeout=delay)
             except asyncio.CancelledError:
                 # The caller is cancelled already, and that is what it will be told.
                 continue
-
-
-def _ends(case: CallState | None, running: bool) -> bool:  # noqa: FBT001
-    return running or case is None or case.run_started is None
-
-
-def _error_of(task: asyncio.Task[None]) -> BaseException | None:
-    return task.exception() if task.done() and not task.cancelled() else None

@@ -46,7 +46,7 @@ def work(order: bytes) -> NoReturn:
     mouth = _Mouth()
     try:
         _obey(msgspec.json.decode(order, type=Order), mouth)
-    except BaseException as error:  # this process has nobody above it who could be told
+    except BaseException as error:  # this process has no caller that could be told
         mouth.say(_raised(error))
     for stream in (sys.stdout, sys.stderr):
         stream.flush()

@@ -1,13 +1,8 @@
-"""Runs a body on the loop or in a thread, within its time.
+"""Runs a body on the event loop or in a thread, within its time.
 
-Running a body: on the event loop or in a thread, within its time, and no longer.
-
-How it runs in a process of its own stands in ``process``.
-
-Workers: reused daemon threads of our own for plain tools.
-
-Never the loop's default executor, whose shutdown joins: one hung tool would keep the
-interpreter from exiting.
+``process_runner`` runs one in a process of its own. Plain tools run in daemon threads of our own,
+``Workers``, which are reused. Never in the loop's default executor, whose shutdown joins: one hung
+tool would keep the interpreter from exiting.
 """
 
 from __future__ import annotations
@@ -93,7 +88,7 @@ class Workers:
 
     @property
     def lost(self) -> int:
-        """How many of them still run a call that nobody waits for."""
+        """How many of them still run a call that was given up."""
         return self._lost
 
     def submit(self, job: Job) -> None:
@@ -357,10 +352,10 @@ def discard(value: object) -> None:
     """Close *value* if it is a coroutine or generator; it would warn when it is collected.
 
     Args:
-        value: What a body gave and nobody will wait for.
+        value: What a body returned after it was given up.
     """
     if inspect.iscoroutine(value) or inspect.isgenerator(value):
-        # Its last block may raise, or it may refuse to end: of that nobody is left to be told.
+        # Its last block may raise, or it may refuse to end: there is nobody left to tell.
         with contextlib.suppress(Exception):
             value.close()
 
@@ -423,7 +418,7 @@ async def _until(future: asyncio.Future[Ending | None], delay_s: float | None) -
 async def _stop(task: asyncio.Task[Ending], grace_s: float) -> bool:
     """Cancel *task*; returns whether it ended within the grace."""
     task.cancel()
-    # Cancelled again, nobody has time for the grace any more.
+    # Cancelled again, the caller has no time for the grace any more.
     with contextlib.suppress(asyncio.CancelledError):
         await asyncio.wait((task,), timeout=grace_s)
     if not task.done():

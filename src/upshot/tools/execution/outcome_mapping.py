@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import cast, get_args
 
 import msgspec
@@ -23,7 +24,6 @@ from upshot.contract.tool_calls import (
     outcome_to_model_content,
 )
 from upshot.tools.call_state import CallState
-from upshot.tools.definition.tool import Tool
 from upshot.tools.definition.tool_context import (
     ToolError,
     named,
@@ -40,118 +40,101 @@ from upshot.tools.execution.executor import (
     Unusable,
     discard,
 )
+from upshot.tools.execution.repeat_rules import (
+    CANCELLED,
+    effect_after,
+    may_repeat,
+    may_repeat_timeout,
+)
 
 __all__ = [
-    "CANCELLED",
     "Fitted",
-    "INTERRUPTED",
     "UNSERIALIZABLE",
     "conclude",
     "conclude_defect",
     "cut_output",
-    "effect_after",
     "fit_output",
 ]
 
-CANCELLED = ErrorCode("cancelled")
-INTERRUPTED = ErrorCode.INTERRUPTED
 UNSERIALIZABLE = ErrorCode("unserializable_output")
 # They stand under "result" with their kind, so that a reader knows what they are.
 _PARTS = get_args(Part)
 
 
 def conclude(
-    case: CallState, ending: Ending, *, elapsed_ms: int, timeout_s: float | None, deadline_s: float
+    call: CallState, ending: Ending, *, elapsed_ms: int, timeout_s: float | None, deadline_s: float
 ) -> ToolOutcome:
     """The outcome of a call whose body ended.
 
     Args:
-        case: The call; what could not be kept of its value is noted in ``lossy``.
+        call: The call; what could not be kept of its value is noted in ``lossy``.
         ending: How the body ended.
         elapsed_ms: How long it ran.
         timeout_s: How long it was allowed.
         deadline_s: When that was over, unix seconds.
 
     Returns:
-        A result, a failure or a timeout; a large output is stored by somebody else.
+        A result, a failure or a timeout; a large output is stored later, by ``fit_output``.
     """
-    tool = case.known_tool
+    tool = call.known_tool
     match ending:
         case Returned(value=value, lossy=lossy):
-            outcome = _conclude_value(case, value, elapsed_ms)
-            case.lossy += lossy
+            outcome = _conclude_value(call, value, elapsed_ms)
+            call.lossy += lossy
             return outcome
         case Unusable(message=message):
-            return _unserializable(case, message, elapsed_ms)
+            return _unserializable(call, message, elapsed_ms)
         case Died():
-            return _conclude_death(case, ending, elapsed_ms)
+            return _conclude_death(call, ending, elapsed_ms)
         case Raised(error=error):
-            return _conclude_error(case, error, elapsed_ms)
+            return _conclude_error(call, error, elapsed_ms)
         case Stopped(cancelled=True, started=started):
             effect = effect_after(tool, done=False) if started else Effect.NONE
             return ToolFailure(
-                case.call_id,
-                case.tool_name,
+                call.call_id,
+                call.tool_name,
                 error="The call was cancelled while it ran.",
-                retryable=_may_repeat(tool, effect),
+                retryable=may_repeat(tool, effect),
                 elapsed_ms=elapsed_ms,
                 effect=effect,
                 code=CANCELLED,
             )
         case Stopped(started=started, ended=ended):
             effect = effect_after(tool, done=False) if started else Effect.NONE
-            override = tool.retry_on_timeout
             return ToolTimeout(
-                case.call_id,
-                case.tool_name,
+                call.call_id,
+                call.tool_name,
                 deadline_s=deadline_s,
                 timeout_s=timeout_s or 0.0,
                 elapsed_ms=elapsed_ms,
-                retryable=_may_repeat(tool, effect) if override is None else override,
+                retryable=may_repeat_timeout(tool, effect),
                 stopped=ended,
                 effect=effect,
             )
 
 
-def conclude_defect(case: CallState, error: Exception, *, elapsed_ms: int) -> ToolFailure:
+def conclude_defect(call: CallState, error: Exception, *, elapsed_ms: int) -> ToolFailure:
     """The outcome of a call at which we failed ourselves, once its body may have started."""
     return ToolFailure(
-        case.call_id,
-        case.tool_name,
+        call.call_id,
+        call.tool_name,
         error=one_line(f"The call could not be brought to its end: {named(error)}"),
         retryable=False,
         elapsed_ms=elapsed_ms,
-        effect=effect_after(case.known_tool, done=False),
+        effect=effect_after(call.known_tool, done=False),
         code=ErrorCode.INTERNAL,
     )
 
 
-def effect_after(tool: Tool, *, done: bool) -> Effect:
-    """What a body that ran did outside.
-
-    Args:
-        tool: Whose body.
-        done: Whether it did its work; else what may write has done nobody knows what.
-    """
-    if not tool.may_write:
-        return Effect.NONE
-    return Effect.APPLIED if done else Effect.UNKNOWN
-
-
-# An unknown effect may have happened: to do it again is safe only if twice is as good as once.
-def _may_repeat(tool: Tool, effect: Effect) -> bool:
-    return effect is not Effect.UNKNOWN or tool.idempotent
-
-
-def _conclude_value(case: CallState, value: object, elapsed_ms: int) -> ToolOutcome:
-    tool = case.known_tool
+def _conclude_value(call: CallState, value: object, elapsed_ms: int) -> ToolOutcome:
+    tool = call.known_tool
     try:
-        converted, case.lossy = to_free_json(value)
+        converted, call.lossy = to_free_json(value)
     except UnserializableError as error:
         discard(value)
-        return _unserializable(case, str(error), elapsed_ms)
+        return _unserializable(call, str(error), elapsed_ms)
     except Exception as error:  # objects of a tool's own may fail at any of their methods
-        return _unserializable(case, named(error), elapsed_ms)
+        return _unserializable(call, named(error), elapsed_ms)
     # A struct or dataclass that was returned is a mapping by now, and stays one.
     output: JsonObject = (
         converted
@@ -159,46 +142,46 @@ def _conclude_value(case: CallState, value: object, elapsed_ms: int) -> ToolOutc
         else {"result": converted}
     )
     if tool.error_key is not None and output.get(tool.error_key):
-        return _returned_error(case, output, elapsed_ms)
+        return _returned_error(call, output, elapsed_ms)
     return ToolExecutionResult(
-        case.call_id,
-        case.tool_name,
+        call.call_id,
+        call.tool_name,
         output=output,
         elapsed_ms=elapsed_ms,
-        was_coerced=bool(case.coercions),
+        was_coerced=bool(call.coercions),
         effect=effect_after(tool, done=True),
     )
 
 
-def _unserializable(case: CallState, text: str, elapsed_ms: int) -> ToolFailure:
+def _unserializable(call: CallState, text: str, elapsed_ms: int) -> ToolFailure:
     return ToolFailure(
-        case.call_id,
-        case.tool_name,
+        call.call_id,
+        call.tool_name,
         error=one_line(f"The tool ran, and its output cannot be used: {text}"),
         retryable=False,
         elapsed_ms=elapsed_ms,
-        effect=effect_after(case.known_tool, done=True),
+        effect=effect_after(call.known_tool, done=True),
         code=UNSERIALIZABLE,
     )
 
 
-def _returned_error(case: CallState, output: JsonObject, elapsed_ms: int) -> ToolFailure:
-    said = output[cast("str", case.known_tool.error_key)]
+def _returned_error(call: CallState, output: JsonObject, elapsed_ms: int) -> ToolFailure:
+    said = output[cast("str", call.known_tool.error_key)]
     code = output.get("code")
     return ToolFailure(
-        case.call_id,
-        case.tool_name,
+        call.call_id,
+        call.tool_name,
         error=one_line(said if isinstance(said, str) else _told(said)),
         retryable=output.get("retryable") is not False,
         elapsed_ms=elapsed_ms,
         retry_after_s=seconds(output.get("retry_after_s")),
-        effect=effect_after(case.known_tool, done=False),
+        effect=effect_after(call.known_tool, done=False),
         code=ErrorCode(clean_text(code)) if isinstance(code, str) and code else None,
     )
 
 
-def _conclude_error(case: CallState, error: BaseException, elapsed_ms: int) -> ToolFailure:
-    effect = effect_after(case.known_tool, done=False)
+def _conclude_error(call: CallState, error: BaseException, elapsed_ms: int) -> ToolFailure:
+    effect = effect_after(call.known_tool, done=False)
     said = error if isinstance(error, ToolError) else None
     retryable, code = True, None
     if said is not None:
@@ -206,10 +189,10 @@ def _conclude_error(case: CallState, error: BaseException, elapsed_ms: int) -> T
         effect = effect if said.effect is None else said.effect
     elif not isinstance(error, Exception):
         # It ended itself, by a cancel or an exit: as unfinished as if it had been stopped.
-        retryable, code = _may_repeat(case.known_tool, effect), CANCELLED
+        retryable, code = may_repeat(call.known_tool, effect), CANCELLED
     return ToolFailure(
-        case.call_id,
-        case.tool_name,
+        call.call_id,
+        call.tool_name,
         error=one_line(str(error) if said else named(error)),
         retryable=retryable,
         elapsed_ms=elapsed_ms,
@@ -220,13 +203,13 @@ def _conclude_error(case: CallState, error: BaseException, elapsed_ms: int) -> T
 
 
 # Cut off in the middle, it is as unfinished as if it had been stopped.
-def _conclude_death(case: CallState, death: Died, elapsed_ms: int) -> ToolFailure:
-    effect = effect_after(case.known_tool, done=False) if death.started else Effect.NONE
+def _conclude_death(call: CallState, death: Died, elapsed_ms: int) -> ToolFailure:
+    effect = effect_after(call.known_tool, done=False) if death.started else Effect.NONE
     return ToolFailure(
-        case.call_id,
-        case.tool_name,
+        call.call_id,
+        call.tool_name,
         error=one_line(death.message),
-        retryable=_may_repeat(case.known_tool, effect),
+        retryable=may_repeat(call.known_tool, effect),
         elapsed_ms=elapsed_ms,
         effect=effect,
         code=ErrorCode(death.code),
@@ -272,13 +255,17 @@ class Fitted(msgspec.Struct, frozen=True):
 
 
 async def fit_output(
-    result: ToolExecutionResult, store: ArtifactStore, run_id: str, *, timeout_s: float
+    result: ToolExecutionResult,
+    find_store: Callable[[], ArtifactStore],
+    run_id: str,
+    *,
+    timeout_s: float,
 ) -> Fitted:
     """Store a result whose text is longer than ``TOOL_MESSAGE_MAX_CHARS`` code points.
 
     Args:
         result: What the tool returned, secrets masked.
-        store: Where it goes: one string field as it is, else indented JSON.
+        find_store: Gives the store: of one string field as it is, else of indented JSON.
         run_id: Whose artifact it is.
         timeout_s: A store that takes longer counts as one that refuses.
 
@@ -293,7 +280,7 @@ async def fit_output(
     data = text.encode()
     try:
         async with asyncio.timeout(timeout_s):
-            stored = await store.put(run_id, result.call_id, data, media_type)
+            stored = await find_store().put(run_id, result.call_id, data, media_type)
     except Exception as error:  # a store is foreign, and its refusal must not lose the result
         warning = RunWarning(
             code="artifact_refused",

@@ -70,7 +70,7 @@ class Progressed(_Line, frozen=True):
     """The function tells how far it is.
 
     Attributes:
-        text: For people.
+        text: For the user.
         data: For programs.
     """
 

@@ -1,4 +1,4 @@
-"""Approval by people and by a hook."""
+"""Approval by a hook and by the user."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from upshot.contract.base.enums import DeniedReason, Effect
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.pending import PendingApproval
 from upshot.contract.tool_calls import ApprovalRecord
-from upshot.tools.call_state import CallState
+from upshot.tools.call_state import CallState, RememberedApprovals
 from upshot.tools.definition.tool_context import is_stop, named
-from upshot.tools.gates.pipeline import Denial, Parked, Rewind
+from upshot.tools.gates.pipeline import Denial, Parked, Rewind, StandardGate
 
 __all__ = [
     "ANY_ARGUMENTS",
@@ -32,7 +32,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """A call that is put before a hook or a person, who may stop it.
+    """A call that a hook or the user is asked about.
 
     Attributes:
         call_id: The model's id of the call.
@@ -40,7 +40,7 @@ class ApprovalRequest:
         arguments: What it would be called with, valid and with defaults.
         effect: What the tool says it may do.
         digest: SHA-256 over the tool, its version and the arguments.
-        reason: Why somebody is asked, "" if by rule.
+        reason: Why the question is asked, "" if by rule.
     """
 
     call_id: str
@@ -51,11 +51,11 @@ class ApprovalRequest:
     reason: str = ""
 
     @staticmethod
-    def of(case: CallState) -> ApprovalRequest:
-        """What is put before them of *case*."""
-        arguments = case.arguments or {}
+    def of(call: CallState) -> ApprovalRequest:
+        """The question about *call*."""
+        arguments = call.arguments or {}
         return ApprovalRequest(
-            case.call_id, case.tool_name, arguments, case.effect, case.digest, case.asks
+            call.call_id, call.tool_name, arguments, call.effect, call.digest, call.asks
         )
 
 
@@ -77,10 +77,10 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A hook's answer: people have to be asked.
+    """A hook's answer: the user has to be asked.
 
     Attributes:
-        reason: What they are told.
+        reason: What the user is told.
     """
 
     reason: str = ""
@@ -101,7 +101,7 @@ _Answer: TypeAlias = Allow | Refuse | Ask | EditArguments | None
 PreToolHook: TypeAlias = Callable[[ApprovalRequest], _Answer | Awaitable[_Answer]]
 
 
-class HookGate:
+class HookGate(StandardGate):
     """Asks the caller's hook; one that raises denies."""
 
     name = "pre_hook"
@@ -109,40 +109,40 @@ class HookGate:
     def __init__(self, hook: PreToolHook) -> None:
         self._hook = hook
 
-    def check(self, case: CallState) -> Denial | Rewind | Awaitable[Denial | Rewind | None] | None:
+    def check(self, call: CallState) -> Denial | Rewind | Awaitable[Denial | Rewind | None] | None:
         """Ask the hook, unless it has just changed the arguments."""
-        # Asked once: a hook that always edits would send the call round for ever.
-        if case.edited:
+        # Asked once: a hook that always edits would send the call round forever.
+        if call.is_edited:
             return None
         try:
-            answer = self._hook(ApprovalRequest.of(case))
+            answer = self._hook(ApprovalRequest.of(call))
         except BaseException as error:  # a hook that raises denies the call, even a cancel
             if is_stop(error):
                 raise
             return self._failed(error)
         if inspect.isawaitable(answer):
-            return self._wait(case, answer)
-        return self._judge(case, answer)
+            return self._wait(call, answer)
+        return self._judge(call, answer)
 
-    async def _wait(self, case: CallState, answer: Awaitable[_Answer]) -> Denial | Rewind | None:
+    async def _wait(self, call: CallState, answer: Awaitable[_Answer]) -> Denial | Rewind | None:
         try:
-            return self._judge(case, await answer)
+            return self._judge(call, await answer)
         except BaseException as error:  # a hook that raises denies the call, even a cancel
             if is_stop(error):
                 raise
             return self._failed(error)
 
-    def _judge(self, case: CallState, answer: object) -> Denial | Rewind | None:
+    def _judge(self, call: CallState, answer: object) -> Denial | Rewind | None:
         match answer:
             case None | Allow():
                 return None
             case Refuse(reason=reason):
                 return Denial(DeniedReason.PRE_HOOK, reason or "refused by a hook")
             case Ask(reason=reason):
-                case.asks = reason or "a hook asks for approval"
+                call.asks = reason or "a hook asks for approval"
                 return None
             case EditArguments(arguments=arguments):
-                case.source, case.edited = dict(arguments), True
+                call.source, call.is_edited = dict(arguments), True
                 return Rewind("arguments")
             case other:
                 kind = type(other).__name__
@@ -155,14 +155,14 @@ class HookGate:
         return Denial(DeniedReason.PRE_HOOK, f"on_pre_tool_use failed: {named(error)}")
 
 
-# In ``CallState.granted``: a person has let the call pass whatever its arguments are found to be.
+# In ``CallState.granted``: the user has let the call pass whatever its arguments turn out to be.
 ANY_ARGUMENTS = "any"
 
 Approver: TypeAlias = Callable[[ApprovalRequest], bool | Awaitable[bool | None] | None]
 
 
-class ApprovalGate:
-    """Asks people where the tool or a hook wants it; one who raises denies.
+class ApprovalGate(StandardGate):
+    """Asks the user where the tool or a hook wants it; an approver that raises denies.
 
     The answer is bound to the digest of the final arguments.
     """
@@ -180,101 +180,81 @@ class ApprovalGate:
         self._approve = approve
         self._expires_s = expires_s
 
-    def check(self, case: CallState) -> Denial | Parked | Awaitable[Denial | Parked | None] | None:
-        """Ask, or park the call where nobody answers."""
-        if case.granted and case.granted in (case.digest, ANY_ARGUMENTS):
+    def check(self, call: CallState) -> Denial | Parked | Awaitable[Denial | Parked | None] | None:
+        """Ask, or park the call where there is no answer at once."""
+        if call.granted and call.granted in (call.digest, ANY_ARGUMENTS):
             return None
-        if case.answered:
-            return self._park(case)
-        consent = case.turn.consent
-        if not consent.is_empty:
-            # Asked once: a model that repeats itself must not wear people down.
-            said = consent.refusal(case.digest)
+        if call.is_answered:
+            return self._park(call)
+        approvals = call.turn.approvals
+        if approvals is not None:
+            # Asked once: a model that repeats itself must not wear the user down.
+            said = approvals.refusal(call.digest)
             if said:
                 return Denial(DeniedReason.WRITE_DENIED, said)
-            if _is_asked(case) and self._is_granted(case):
+            if _is_asked(call) and _is_granted(call, approvals):
                 return None
-        if not _is_asked(case):
+        if not _is_asked(call):
             return None
-        if self._approve is None or case.dry:
-            return self._park(case)
-        return self._ask(case, self._approve)
+        if self._approve is None or call.is_dry:
+            return self._park(call)
+        return self._ask(call, self._approve)
 
     def _ask(
-        self, case: CallState, approve: Approver
+        self, call: CallState, approve: Approver
     ) -> Denial | Parked | Awaitable[Denial | Parked | None] | None:
         try:
-            answer = approve(ApprovalRequest.of(case))
+            answer = approve(ApprovalRequest.of(call))
         except BaseException as error:  # an approver that raises denies the call, even a cancel
             if is_stop(error):
                 raise
             return self._failed(error)
         if inspect.isawaitable(answer):
-            return self._wait(case, answer)
-        return self._judge(case, answer)
+            return self._wait(call, answer)
+        return self._judge(call, answer)
 
     async def _wait(
-        self, case: CallState, answer: Awaitable[bool | None]
+        self, call: CallState, answer: Awaitable[bool | None]
     ) -> Denial | Parked | None:
-        clock = case.turn.clock
+        clock = call.turn.clock
         began = clock.monotonic()
         try:
-            with case.turn.asking():
-                return self._judge(case, await answer)
+            with call.turn.asking():
+                return self._judge(call, await answer)
         except BaseException as error:  # an approver that raises denies the call, even a cancel
             if is_stop(error):
                 raise
             return self._failed(error)
         finally:
-            case.paused_s += clock.monotonic() - began
+            call.paused_s += clock.monotonic() - began
 
-    def _judge(self, case: CallState, answer: object) -> Denial | Parked | None:
+    def _judge(self, call: CallState, answer: object) -> Denial | Parked | None:
         if answer is None:
-            return self._park(case)
+            return self._park(call)
         if not isinstance(answer, bool):
             kind = type(answer).__name__
             return Denial(
                 DeniedReason.WRITE_DENIED, f"approve returned {kind}; True, False or None is due"
             )
-        case.approval = ApprovalRecord(
+        call.approval = ApprovalRecord(
             decision="approved" if answer else "denied",
             by="approve",
-            at=case.turn.clock.now(),
-            digest=case.digest,
+            at=call.turn.clock.now(),
+            digest=call.digest,
         )
         return None if answer else Denial(DeniedReason.WRITE_DENIED, "it was not approved")
 
-    def _is_granted(self, case: CallState) -> bool:
-        """Whether somebody has let such calls run always."""
-        tool = case.known_tool
-        grant = case.turn.consent.grant(
-            case.digest,
-            tool_name=tool.name,
-            tool_version=tool.version,
-            distrusted=case.distrusted,
-        )
-        if grant is None:
-            return False
-        case.approval = ApprovalRecord(
-            decision="always",
-            by=grant.by,
-            at=case.turn.clock.now(),
-            digest=case.digest,
-            scope=grant.scope,
-        )
-        return True
-
-    def _park(self, case: CallState) -> Parked:
-        now, expires_s = case.turn.clock.now(), case.known_tool.approval_expires_s
+    def _park(self, call: CallState) -> Parked:
+        now, expires_s = call.turn.clock.now(), call.known_tool.approval_expires_s
         expires_s = self._expires_s if expires_s is None else expires_s
         return Parked(
             PendingApproval(
-                call_id=case.call_id,
-                tool_name=case.tool_name,
-                arguments=case.arguments or {},
-                effect=case.effect,
-                digest=case.digest,
-                reason=case.asks,
+                call_id=call.call_id,
+                tool_name=call.tool_name,
+                arguments=call.arguments or {},
+                effect=call.effect,
+                digest=call.digest,
+                reason=call.asks,
                 asked_at=now,
                 expires_at=None if expires_s is None else now + timedelta(seconds=expires_s),
             )
@@ -284,8 +264,23 @@ class ApprovalGate:
         return Denial(DeniedReason.WRITE_DENIED, f"approve failed: {named(error)}")
 
 
-def _is_asked(case: CallState) -> bool:
-    tool = case.known_tool
-    if case.asks or tool.approval is not None:
-        return bool(case.asks or tool.approval)
+def _is_granted(call: CallState, approvals: RememberedApprovals) -> bool:
+    """Whether the user has let such calls run always; notes it then."""
+    grant = approvals.grant(call)
+    if grant is None:
+        return False
+    call.approval = ApprovalRecord(
+        decision="always",
+        by=grant.by,
+        at=call.turn.clock.now(),
+        digest=call.digest,
+        scope=grant.scope,
+    )
+    return True
+
+
+def _is_asked(call: CallState) -> bool:
+    tool = call.known_tool
+    if call.asks or tool.approval is not None:
+        return bool(call.asks or tool.approval)
     return tool.declared_effect is Effect.DESTRUCTIVE

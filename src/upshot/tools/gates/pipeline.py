@@ -1,4 +1,4 @@
-"""Gate, its verdicts, and a call on its way through the gates."""
+"""Gate, its verdicts, and the pipeline that asks gates about a call and alone denies it."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol, TypeAlias, cast
 
 from upshot.contract.base.enums import DeniedReason, ErrorCode
 from upshot.contract.pending import PendingApproval
 from upshot.contract.tool_calls import GateVerdict, ToolDenied
 from upshot.tools.call_state import CallState
+from upshot.tools.definition.tool import Tool
 from upshot.tools.definition.tool_context import is_stop, named
 
 __all__ = [
     "Denial",
     "Following",
     "Gate",
-    "Parked",
     "GatePipeline",
+    "Parked",
     "Rewind",
+    "StandardGate",
     "Verdict",
-    "deny",
-    "is_open",
-    "release",
 ]
 
 
@@ -34,7 +34,7 @@ class Denial:
 
     Attributes:
         reason: A word for it; an open list.
-        details: What is told, in one line.
+        details: One line for the model.
         hint: What to do instead, "" for nothing.
         code: A word for programs, None for none; internal is a gate that broke.
     """
@@ -47,10 +47,10 @@ class Denial:
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """The call waits for people, and holds nothing meanwhile.
+    """The call waits for an answer of the user, and holds nothing meanwhile.
 
     Attributes:
-        pending: What they are asked.
+        pending: The question.
     """
 
     pending: PendingApproval
@@ -58,7 +58,7 @@ class Parked:
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """The call waits for its equal, which people are asked about.
+    """The call waits for an equal one, about which the user is asked.
 
     Attributes:
         call_id: The id of that one.
@@ -83,14 +83,14 @@ Verdict: TypeAlias = Denial | Parked | Following | Rewind | None
 
 
 class Gate(Protocol):
-    """One question; a small object without state of its own."""
+    """One question about a call; a small object without state of its own."""
 
     @property
     def name(self) -> str:
         """What the trace calls it."""
         ...
 
-    def check(self, case: CallState) -> Verdict | Awaitable[Verdict]:
+    def check(self, call: CallState) -> Verdict | Awaitable[Verdict]:
         """Judge a call.
 
         It must have no side effect, for a later gate may still deny. While it is awaited,
@@ -99,96 +99,154 @@ class Gate(Protocol):
         ...
 
 
+class StandardGate:
+    """What the gates of upshot can say beside ``check``; a gate of the user needs none of it."""
+
+    name = ""
+
+    def concerns(self, tool: Tool) -> bool:
+        """Whether the gate could ever say anything about a call of *tool*."""
+        return True
+
+    def check_count(self, call: CallState) -> Denial | None:
+        """Judge a call that is about to be counted; earlier calls were counted meanwhile."""
+        return None
+
+    def check_start(self, call: CallState) -> Denial | None:
+        """Judge a call whose body is about to start; it may have waited since."""
+        return None
+
+
 class GatePipeline:
-    """Asks gates in order; the first that denies decides, later ones are not asked."""
+    """Asks the gates that concern a tool, in order, and denies; nothing else denies a call.
 
-    def __init__(self, gates: Sequence[Gate]) -> None:
-        self._gates = tuple(gates)
-        # One for all calls: most verdicts are a pass and say no more.
-        self._passes = tuple(GateVerdict(gate=gate.name) for gate in gates)
-        self._places = {gate.name: place for place, gate in enumerate(self._gates)}
+    The first gate that denies decides, and later ones are not asked. Gates are asked thrice:
+    all of them when the call comes in (``ask``, ``wait``), those on limits when it is counted
+    (``ask_count``), and those on time and cancellation before its body starts (``ask_start``).
 
-    def asks(self, name: str) -> bool:
-        """Whether a gate of this name is among them."""
-        return name in self._places
+    Args:
+        gates: All gates of the Toolbox.
+        again: The gates that are asked again before the count and the start, even where the
+            user has chosen gates that leave them out.
+        tool: The tool of the calls; None for a tool that is not known.
+    """
 
-    def go(self, case: CallState) -> None:
+    def __init__(
+        self, gates: Sequence[Gate], again: Sequence[StandardGate], tool: Tool | None
+    ) -> None:
+        kept: list[Gate] = []
+        # A rewind to a gate that does not concern this tool goes to the next one that does.
+        self._places: dict[str, int] = {}
+        for gate in gates:
+            self._places[gate.name] = len(kept)
+            if tool is None or not isinstance(gate, StandardGate) or gate.concerns(tool):
+                kept.append(gate)
+        self._gates = tuple(kept)
+        self._passes = tuple(_pass_of(gate.name) for gate in kept)
+        self._again = tuple(gate for gate in again if tool is None or gate.concerns(tool))
+
+    def ask(self, call: CallState) -> None:
         """Ask on until a gate denies, parks or has to wait, or all let the call pass."""
-        gates, trace = self._gates, case.trace
-        goes_on = is_open(case)
-        while goes_on and case.place < len(gates):
-            gate = gates[case.place]
+        gates, trace = self._gates, call.trace
+        if call.id_conflict:
+            self.deny_id(call)
+        goes_on = call.is_open
+        while goes_on and call.place < len(gates):
+            gate = gates[call.place]
             try:
-                verdict = gate.check(case)
+                verdict = gate.check(call)
             except BaseException as error:  # a gate that raises denies the call, even a cancel
                 if is_stop(error):
                     raise
                 verdict = _failed(gate, error)
             # Most gates let most calls pass: that is told first, and at once.
             if verdict is None:
-                trace.append(self._passes[case.place])
-                case.place += 1
+                trace.append(self._passes[call.place])
+                call.place += 1
                 continue
             if inspect.isawaitable(verdict):
-                case.wait = asyncio.ensure_future(cast("Awaitable[object]", verdict))
+                call.wait = asyncio.ensure_future(cast("Awaitable[object]", verdict))
                 return
-            self._note(case, gate, verdict)
-            goes_on = is_open(case)
+            self._note(call, gate, verdict)
+            goes_on = call.is_open
 
-    async def wait(self, case: CallState) -> None:
+    async def wait(self, call: CallState) -> None:
         """Wait for the gate that has to wait, within the turn's time, and ask on."""
-        while case.wait is not None:
-            waiting, gate = case.wait, self._gates[case.place]
+        while call.wait is not None:
+            waiting, gate = call.wait, self._gates[call.place]
             try:
                 # Not wait_for: a hook that ignores its cancel must not hold the call.
-                await asyncio.wait((waiting,), timeout=case.turn.waiting_s())
+                await asyncio.wait((waiting,), timeout=call.turn.waiting_s())
                 ended = waiting.done()
             finally:
                 waiting.cancel()
-                case.wait = None
-            self._note(case, gate, _verdict_of(waiting, gate, ended=ended))
-            self.go(case)
+                call.wait = None
+            self._note(call, gate, _verdict_of(waiting, gate, ended=ended))
+            self.ask(call)
 
-    def _note(self, case: CallState, gate: Gate, verdict: Verdict) -> None:
+    def ask_count(self, call: CallState) -> None:
+        """Ask the gates on limits again, at the moment at which the call is counted."""
+        for gate in self._again:
+            denial = gate.check_count(call)
+            if denial is not None:
+                _deny(call, gate.name, denial)
+                return
+
+    def ask_start(self, call: CallState) -> None:
+        """Ask the gates again whose answer may have changed while the call waited to start."""
+        for gate in self._again:
+            denial = gate.check_start(call)
+            if denial is not None:
+                _deny(call, gate.name, denial)
+                return
+
+    def deny_id(self, call: CallState) -> None:
+        """Deny a call whose id another call of the Toolbox has."""
+        text = f"the call id {call.call_id!r} {call.id_conflict}"
+        _deny(call, "call_id", Denial(DeniedReason.DUPLICATE, text))
+
+    def deny_cancelled(self, call: CallState) -> None:
+        """Deny a call that was stopped before its body started."""
+        denial = Denial(DeniedReason.CANCELLED, "the turn was cancelled")
+        if call.is_cancelled:
+            denial = Denial(DeniedReason.CANCELLED, "the call was cancelled")
+        elif call.turn.is_over:
+            denial = Denial(DeniedReason.DEADLINE, "the turn's deadline has passed")
+        _deny(call, "cancelled", denial)
+
+    def _note(self, call: CallState, gate: Gate, verdict: Verdict) -> None:
         match verdict:
             case None:
-                case.trace.append(self._passes[case.place])
-                case.place += 1
+                call.trace.append(self._passes[call.place])
+                call.place += 1
+                return
             case Denial():
-                deny(case, gate.name, verdict)
+                _deny(call, gate.name, verdict)
             case Parked(pending=pending):
-                _trace(case, gate.name, "wait", "somebody is asked")
-                case.pending = pending
+                _trace(call, gate.name, "wait", "the user is asked")
+                call.pending = pending
             case Following(call_id=call_id):
-                _trace(case, gate.name, "wait", f"its equal, {call_id}, waits for people")
-                case.follows = call_id
+                _trace(call, gate.name, "wait", f"the user is asked about {call_id}, its equal")
+                call.follows = call_id
             case Rewind(gate=target) if target in self._places:
-                _trace(case, gate.name, "edit", "the arguments were changed")
-                case.place = self._places[target]
+                _trace(call, gate.name, "edit", "the arguments were changed")
+                call.place = self._places[target]
             case other:
-                deny(case, gate.name, _no_verdict(gate, other))
-        if verdict is not None:
-            release(case)
+                _deny(call, gate.name, _no_verdict(gate, other))
+        call.release()
 
 
-def is_open(case: CallState) -> bool:
-    """Whether nothing has been decided about *case*."""
-    return case.outcome is None and case.pending is None and not case.follows
+@cache
+def _pass_of(gate: str) -> GateVerdict:
+    # Shared: most verdicts are a pass and say no more.
+    return GateVerdict(gate=gate)
 
 
-def release(case: CallState) -> None:
-    """Let the twins of a call go on that does not run now."""
-    if case.held is not None:
-        case.turn.replay.leave(case.held)
-        case.held = None
-
-
-def deny(case: CallState, gate: str, denial: Denial) -> None:
-    """Settle *case* as denied by *gate*."""
-    _trace(case, gate, "deny", denial.details)
-    case.outcome = ToolDenied(
-        case.call_id,
-        case.tool_name,
+def _deny(call: CallState, gate: str, denial: Denial) -> None:
+    _trace(call, gate, "deny", denial.details)
+    call.outcome = ToolDenied(
+        call.call_id,
+        call.tool_name,
         reason=DeniedReason(denial.reason),
         details=denial.details,
         hint=denial.hint,
@@ -196,8 +254,8 @@ def deny(case: CallState, gate: str, denial: Denial) -> None:
     )
 
 
-def _trace(case: CallState, gate: str, verdict: str, detail: str) -> None:
-    case.trace.append(GateVerdict(gate=gate, verdict=verdict, detail=detail))
+def _trace(call: CallState, gate: str, verdict: str, detail: str) -> None:
+    call.trace.append(GateVerdict(gate=gate, verdict=verdict, detail=detail))
 
 
 def _verdict_of(waiting: asyncio.Future[object], gate: Gate, *, ended: bool) -> Verdict:
@@ -216,6 +274,6 @@ def _no_verdict(gate: Gate, said: object) -> Denial:
 
 
 def _failed(gate: Gate, error: BaseException) -> Denial:
-    # Nobody's rule said so: the code tells it from a policy that denies.
+    # No rule said so: the code tells it from a policy that denies.
     text = f"the gate {gate.name} failed: {named(error)}"
     return Denial(DeniedReason.POLICY, text, code=ErrorCode.INTERNAL)

@@ -1,11 +1,11 @@
-"""The gates that ship but for approval, and their order."""
+"""The standard gates (approval has its own module), and their order."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from functools import cache
 from typing import TypeAlias, cast
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -17,12 +17,20 @@ from upshot.contract.settings import Policy
 from upshot.contract.tool_calls import Coercion
 from upshot.errors import Misuse
 from upshot.tools.arguments.argument_check import Refused
-from upshot.tools.arguments.schema_faults import cut_text
+from upshot.tools.arguments.schema_faults import cut_text, nearest
 from upshot.tools.artifacts import READER_NAME
 from upshot.tools.call_state import CallState
 from upshot.tools.definition.annotations import BuildError
+from upshot.tools.definition.tool import Tool
 from upshot.tools.gates.approval_gate import ApprovalGate, Approver, HookGate, PreToolHook
-from upshot.tools.gates.pipeline import Denial, Following, Gate, GatePipeline, Rewind
+from upshot.tools.gates.pipeline import (
+    Denial,
+    Following,
+    Gate,
+    GatePipeline,
+    Rewind,
+    StandardGate,
+)
 from upshot.tools.repetition import NO_PROGRESS
 from upshot.tools.secrets import Secrets
 
@@ -41,10 +49,12 @@ __all__ = [
     "RateGate",
     "Repair",
     "ReplayGate",
+    "StartGate",
+    "AtStart",
     "coercion_of",
-    "passage_of",
+    "FindPipeline",
+    "pipelines",
     "standard_gates",
-    "why_stuck",
 ]
 
 # ``Model.call`` is one.
@@ -64,39 +74,41 @@ class Repair:
 
     Args:
         ask: Calls the model; what it raises leaves the call denied.
-        secrets: Arguments that hold one are not sent anywhere.
+        secrets: Arguments that hold one are not sent anywhere; None for none.
     """
 
-    def __init__(self, ask: AskModel, secrets: Secrets) -> None:
+    def __init__(self, ask: AskModel, secrets: Secrets | None) -> None:
         self._ask = ask
         self._secrets = secrets
 
-    def is_due(self, case: CallState) -> bool:
+    def is_due(self, call: CallState) -> bool:
         """Whether the model is to be asked: once a call, and only about its own words."""
-        wanted = case.known_tool.repair and not case.dry
-        return wanted and case.source is case.call.arguments and case.refused is None
+        wanted = call.known_tool.repair and not call.is_dry
+        return wanted and call.source is call.call.arguments and call.refused is None
 
-    async def mend(self, case: CallState, refused: Refused) -> Rewind | None:
+    async def mend(self, call: CallState, refused: Refused) -> Rewind | None:
         """Ask for better arguments.
 
         Args:
-            case: The call.
+            call: The call.
             refused: What is wrong with them.
 
         Returns:
             The way back to the gate on arguments; None where there are none.
         """
-        if case.mended is None:
-            said = await self._answer(case, refused)
+        if call.mended is None:
+            said = await self._answer(call, refused)
             if not said:
                 return None
-            case.mended = said
-        case.source, case.refused = case.mended, refused
+            call.mended = said
+        call.source, call.refused = call.mended, refused
         return Rewind("arguments")
 
-    async def _answer(self, case: CallState, refused: Refused) -> str:
-        asked = _question(case, refused)
-        if len(asked) > _MAX_REPAIR_CHARS or self._secrets.mask_text(asked) != asked:
+    async def _answer(self, call: CallState, refused: Refused) -> str:
+        asked, secrets = _question(call, refused), self._secrets
+        if len(asked) > _MAX_REPAIR_CHARS:
+            return ""
+        if secrets is not None and secrets.mask_text(asked) != asked:
             return ""
         try:
             response = await self._ask(ModelRequest((Message(Role.USER, asked),), system=_SYSTEM))
@@ -105,26 +117,26 @@ class Repair:
         return _json_in(response.content or "") if response.success else ""
 
 
-def coercion_of(case: CallState) -> Coercion:
+def coercion_of(call: CallState) -> Coercion:
     """What the record of a call says of the repair that it went through."""
-    before, _ = to_free_json(case.call.arguments)
-    return Coercion(path="", rule=_RULE, before=before, after=case.given)
+    before, _ = to_free_json(call.call.arguments)
+    return Coercion(path="", rule=_RULE, before=before, after=call.given)
 
 
-def _question(case: CallState, refused: Refused) -> str:
-    tool = case.known_tool
+def _question(call: CallState, refused: Refused) -> str:
+    tool = call.known_tool
     told = {
         "tool": tool.name,
         "description": tool.description,
         "schema": tool.parameters,
-        "arguments": to_free_json(case.call.arguments)[0],
+        "arguments": to_free_json(call.call.arguments)[0],
         "faults": refused.details,
     }
     return msgspec.json.encode(told).decode()
 
 
 def _json_in(text: str) -> str:
-    """The object in *text*, whatever words or fences stand round it; "" for none."""
+    """The object in *text*, whatever stands before and after it; "" for none."""
     begin, end = text.find("{"), text.rfind("}")
     return text[begin : end + 1] if 0 <= begin < end else ""
 
@@ -133,7 +145,7 @@ def _json_in(text: str) -> str:
 _MAX_CHARS = 4_000
 
 
-class ArgumentsGate:
+class ArgumentsGate(StandardGate):
     """Arguments have to fit the tool's schema and types."""
 
     name = "arguments"
@@ -142,43 +154,43 @@ class ArgumentsGate:
         """Make the gate.
 
         Args:
-            repair: Who corrects arguments where a tool wants it; None for nobody.
+            repair: Who corrects arguments where a tool wants it; None for none.
         """
         self._repair = repair
 
-    def check(self, case: CallState) -> Denial | Awaitable[Denial | Rewind] | None:
+    def check(self, call: CallState) -> Denial | Awaitable[Denial | Rewind] | None:
         """Parse, coerce and validate; deny with every fault and its path."""
-        tool = case.known_tool
-        found = tool.check.read(case.source)
+        tool = call.known_tool
+        found = tool.check.read(call.source)
         if isinstance(found, Refused):
-            return self._refuse(case, found)
+            return self._refuse(call, found)
         try:
             values = tool.body.build(found.given)
         except BuildError as error:
-            return self._refuse(case, Refused(cut_text(str(error), _MAX_CHARS), tool.check.hint))
-        case.settle_arguments(found.given, found.filled, values, found.coercions)
-        if _is_mended(case):
-            case.coercions = (coercion_of(case), *case.coercions)
-        case.resources = tool.resources_of(found.filled)
-        if not case.dry:
-            case.turn.accept(case.tool_name)
+            return self._refuse(call, Refused(cut_text(str(error), _MAX_CHARS), tool.check.hint))
+        call.take_arguments(found.given, found.filled, values, found.coercions)
+        if _is_mended(call):
+            call.coercions = (coercion_of(call), *call.coercions)
+        call.resources = tool.resources_of(found.filled)
+        if not call.is_dry:
+            call.turn.refusals.pop(call.tool_name, None)
         return None
 
-    def _refuse(self, case: CallState, refused: Refused) -> Denial | Awaitable[Denial | Rewind]:
-        # An edit is a hook's or a person's fault, and must not count against the model.
-        if case.source is case.call.arguments and not case.dry:
-            case.turn.refuse(case.tool_name)
-        if self._repair is not None and self._repair.is_due(case):
-            return self._mend(case, self._repair, refused)
+    def _refuse(self, call: CallState, refused: Refused) -> Denial | Awaitable[Denial | Rewind]:
+        # An edit is a hook's or the user's fault, and must not count against the model.
+        if call.source is call.call.arguments and not call.is_dry:
+            call.turn.refuse_arguments(call.tool_name)
+        if self._repair is not None and self._repair.is_due(call):
+            return self._mend(call, self._repair, refused)
         # What a model made of them is no better, and the caller's model knows only its own.
-        return _denial(case.refused if case.refused and _is_mended(case) else refused)
+        return _denial(call.refused if call.refused and _is_mended(call) else refused)
 
-    async def _mend(self, case: CallState, repair: Repair, refused: Refused) -> Denial | Rewind:
-        return await repair.mend(case, refused) or _denial(refused)
+    async def _mend(self, call: CallState, repair: Repair, refused: Refused) -> Denial | Rewind:
+        return await repair.mend(call, refused) or _denial(refused)
 
 
-def _is_mended(case: CallState) -> bool:
-    return case.mended is not None and case.source is case.mended
+def _is_mended(call: CallState) -> bool:
+    return call.mended is not None and call.source is call.mended
 
 
 def _denial(refused: Refused) -> Denial:
@@ -188,30 +200,34 @@ def _denial(refused: Refused) -> Denial:
 _WHY = "an earlier call failed for good"
 
 
-class BlockGate:
+class BlockGate(StandardGate):
     """A tool whose failure was final is not called again in the turn."""
 
     name = "blocked"
 
-    def check(self, case: CallState) -> Denial | None:
+    def check(self, call: CallState) -> Denial | None:
         """Deny a blocked tool."""
-        why = case.turn.blocked.get(case.tool_name)
+        why = call.turn.blocked.get(call.tool_name)
         if why is None:
             return None
-        return Denial(DeniedReason.BLOCKED, f"{case.tool_name} is blocked for this turn: {why}")
+        return Denial(DeniedReason.BLOCKED, f"{call.tool_name} is blocked for this turn: {why}")
 
 
-class BlockKeyGate:
+class BlockKeyGate(StandardGate):
     """A call whose failure was final is not made again in the turn, where its tool says so."""
 
     name = "blocked_key"
 
-    def check(self, case: CallState) -> Denial | None:
+    def concerns(self, tool: Tool) -> bool:
+        """Whether a failure of the tool blocks only equal calls."""
+        return tool.block_scope == "key"
+
+    def check(self, call: CallState) -> Denial | None:
         """Deny what failed for good with the same arguments."""
-        blocked = case.turn.blocked_keys
-        if not blocked or case.digest not in blocked:
+        blocked = call.turn.blocked_keys
+        if not blocked or call.digest not in blocked:
             return None
-        text = f"{case.tool_name} is blocked for these arguments for this turn: {_WHY}"
+        text = f"{call.tool_name} is blocked for these arguments for this turn: {_WHY}"
         return Denial(DeniedReason.BLOCKED, text, "Call it with other arguments, or do without.")
 
 
@@ -219,171 +235,219 @@ _SHOWN = 20
 _NAME_CHARS = 100
 
 
-class KnownGate:
+class KnownGate(StandardGate):
     """A tool has to be known, and on offer in this step."""
 
     name = "known_tool"
 
-    def check(self, case: CallState) -> Denial | None:
+    def check(self, call: CallState) -> Denial | None:
         """Find the tool, or deny with the nearest names."""
-        case.tool = case.catalog.find(case.tool_name)
-        if case.tool is not None:
+        call.tool = call.found
+        if call.tool is not None:
             return None
         # A model gone astray may write pages where a name is due.
-        name = case.tool_name[:_NAME_CHARS]
-        near = case.catalog.nearest(name)
-        names = ", ".join(case.catalog.names()[:_SHOWN]) or "none"
+        name = call.tool_name[:_NAME_CHARS]
+        on_offer = call.names_on_offer()
+        # In the wrong case it is most often the same name all the same.
+        by_lower = {one.lower(): one for one in on_offer}
+        near = [by_lower[one] for one in nearest(name.lower(), by_lower, count=3)]
+        names = ", ".join(on_offer[:_SHOWN]) or "none"
         hint = f"Did you mean {' or '.join(near)}?" if near else f"Tools: {names}."
         details = f"there is no tool {name!r}"
         return Denial(DeniedReason.UNKNOWN_TOOL, f"{details}. {hint}", hint)
 
 
-class CancelledGate:
+class CancelledGate(StandardGate):
     """Nothing starts after a cancel."""
 
     name = "cancelled"
 
-    def check(self, case: CallState) -> Denial | None:
+    def check(self, call: CallState) -> Denial | None:
         """Deny once the turn is cancelled."""
-        if case.turn.cancelled:
+        if call.turn.cancelled:
             return Denial(DeniedReason.CANCELLED, "the turn was cancelled before this call ran")
         return None
 
+    def check_start(self, call: CallState) -> Denial | None:
+        """Deny where the cancel came while the call waited."""
+        return self.check(call)
 
-class DeadlineGate:
+
+class DeadlineGate(StandardGate):
     """A call needs time."""
 
     def __init__(self, name: str = "deadline") -> None:
         self.name = name
 
-    def check(self, case: CallState) -> Denial | None:
+    def check(self, call: CallState) -> Denial | None:
         """Deny without time left, or with less than the tool can use."""
-        left = case.turn.remaining_s()
+        left = call.turn.remaining_s()
         if left is None:
             return None
-        until = case.turn.waiting_s()
+        until = call.turn.waiting_s()
         if until is not None and until <= 0:
             return Denial(DeniedReason.DEADLINE, "the turn's deadline has passed")
-        least = 0.0 if case.tool is None else case.tool.min_useful_s
+        least = 0.0 if call.tool is None else call.tool.min_useful_s
         # Spent working time is told by the budget.
         if 0 < left < least:
             return Denial(DeniedReason.DEADLINE, f"{left:.3g} s are left, {least:g} are needed")
         return None
 
+    def check_start(self, call: CallState) -> Denial | None:
+        """Deny where the time ran out while the call waited, whatever the tool can use."""
+        if call.is_late:
+            return Denial(DeniedReason.DEADLINE, "the deadline passed while it waited")
+        left = call.turn.remaining_s()
+        if left is None or left > 0:
+            return None
+        return Denial(DeniedReason.DEADLINE, "the turn's deadline has passed")
 
-class BudgetGate:
+
+class BudgetGate(StandardGate):
     """A call counts."""
 
     name = "budget"
 
-    def check(self, case: CallState) -> Denial | None:
+    def check(self, call: CallState) -> Denial | None:
         """Deny when calls in all, of this tool, denials, tokens or money are used up."""
-        spent = case.turn.spent(case.tool_name)
+        spent = call.turn.spent(call.tool_name)
         return Denial(DeniedReason.BUDGET, spent) if spent else None
 
+    def check_count(self, call: CallState) -> Denial | None:
+        """Look again: calls before it in the reply have been counted meanwhile."""
+        return self.check(call)
 
-class PolicyGate:
-    """What the policy denies does not run; what it doubts is put before people."""
+
+class PolicyGate(StandardGate):
+    """What the policy denies does not run; what it doubts is put before the user."""
 
     name = "policy"
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
 
-    def check(self, case: CallState) -> Denial | None:
-        """Deny by the rules, or have people asked once strangers' words are in the context."""
-        tool, policy = case.known_tool, self._policy
-        refusal = policy.refusal(
+    def concerns(self, tool: Tool) -> bool:
+        """Whether a rule denies the tool, or it may write where tainted writes are asked about."""
+        return bool(self._refusal(tool)) or (self._policy.taint and tool.may_write)
+
+    def check(self, call: CallState) -> Denial | None:
+        """Deny by the rules, or have the user asked once untrusted results are in the context."""
+        tool = call.known_tool
+        refusal = self._refusal(tool)
+        if refusal:
+            return Denial(DeniedReason.POLICY, refusal)
+        if self._policy.taint and call.turn.tainted and tool.may_write:
+            call.is_distrusted = True
+            call.asks = call.asks or (
+                f"the context holds an untrusted result of {call.turn.tainted}"
+            )
+        return None
+
+    def _refusal(self, tool: Tool) -> str:
+        return self._policy.refusal(
             tool.name,
             effect=tool.declared_effect,
             network=tool.network,
             own=tool.name == READER_NAME,
         )
-        if refusal:
-            return Denial(DeniedReason.POLICY, refusal)
-        if policy.taint and case.turn.tainted and tool.may_write:
-            case.distrusted = True
-            case.asks = case.asks or (
-                f"the context holds an untrusted result of {case.turn.tainted}"
-            )
-        return None
 
 
-class ProgressGate:
+class ProgressGate(StandardGate):
     """What gave the same result three times in a row is not done a fourth time."""
 
     name = "progress"
 
-    def check(self, case: CallState) -> Denial | None:
+    def concerns(self, tool: Tool) -> bool:
+        """Whether repetitions of the tool are counted."""
+        return not tool.repeatable
+
+    def check(self, call: CallState) -> Denial | None:
         """Deny the same call with the same arguments after three equal results."""
-        return why_stuck(case)
+        detector = call.turn.loop_detector
+        if not detector.is_stuck() or not detector.is_fourth(call.digest):
+            return None
+        return Denial(
+            NO_PROGRESS,
+            f"{call.tool_name} gave the same result to these arguments three times in a row",
+            "Use what it said, or do something else.",
+        )
+
+    def check_start(self, call: CallState) -> Denial | None:
+        """Look again where the call has waited for its equals in the same reply."""
+        return self.check(call) if call.is_equal_of else None
 
 
-def why_stuck(case: CallState) -> Denial | None:
-    """Why a call leads nowhere, None where it may."""
-    ladder = case.turn.ladder
-    if not ladder.is_stuck() or case.known_tool.repeatable:
-        return None
-    if not ladder.is_fourth(case.digest):
-        return None
-    return Denial(
-        NO_PROGRESS,
-        f"{case.tool_name} gave the same result to these arguments three times in a row",
-        "Use what it said, or do something else.",
-    )
-
-
-class RateGate:
+class RateGate(StandardGate):
     """A tool's own rate limit and circuit."""
 
     name = "rate"
 
-    def check(self, case: CallState) -> Denial | None:
+    def concerns(self, tool: Tool) -> bool:
+        """Whether the tool declares one of them."""
+        return tool.rate is not None or tool.circuit is not None
+
+    def check(self, call: CallState) -> Denial | None:
         """Deny while the rate is used up or the circuit is open."""
-        refused = case.turn.meters.refusal(case.known_tool)
+        refused = call.turn.rate_limiter.refusal(call.known_tool)
         return None if refused is None else Denial(*refused)
+
+    def check_count(self, call: CallState) -> Denial | None:
+        """Look again: calls before it in the reply have been counted meanwhile."""
+        return self.check(call)
+
+
+# Says why a body may not start after all, None where it may.
+AtStart: TypeAlias = Callable[[CallState], Denial | None]
+
+
+class StartGate(StandardGate):
+    """Asks the run, at once before a body starts, about limits that it shares with other runs."""
+
+    name = "start"
+
+    def __init__(self, at_start: AtStart) -> None:
+        self._at_start = at_start
+
+    def check_start(self, call: CallState) -> Denial | None:
+        """Deny what the run denies."""
+        return self._at_start(call)
 
 
 _Verdict: TypeAlias = Denial | Following | None
 
 
-class ReplayGate:
+class ReplayGate(StandardGate):
     """A call of an idempotent tool that succeeded is not made again."""
 
     name = "replay"
 
-    def check(self, case: CallState) -> _Verdict | Awaitable[_Verdict]:
-        """Deny a repetition; a call whose twin is under way, or parked, waits for it."""
-        tool = case.known_tool
-        if not tool.idempotent or tool.repeatable:
-            return None
-        if case.dry:
-            done = case.turn.replay.done_by(case.digest)
-            return None if done is None else _duplicate(done)
-        found = self._enter(case)
-        return self._wait(case, found) if isinstance(found, asyncio.Future) else found
+    def concerns(self, tool: Tool) -> bool:
+        """Whether its repetitions are held back."""
+        return tool.is_deduplicated
 
-    async def _wait(self, case: CallState, twin: asyncio.Future[None]) -> _Verdict:
-        found: _Verdict | asyncio.Future[None] = twin
+    def check(self, call: CallState) -> _Verdict | Awaitable[_Verdict]:
+        """Deny a repetition; a call whose equal is under way, or parked, waits for it."""
+        if call.is_dry:
+            done = call.turn.deduplication.done_by(call.digest)
+            return None if done is None else _duplicate(done)
+        found = self._enter(call)
+        return self._wait(call, found) if isinstance(found, asyncio.Future) else found
+
+    async def _wait(self, call: CallState, equal: asyncio.Future[None]) -> _Verdict:
+        found: _Verdict | asyncio.Future[None] = equal
         while isinstance(found, asyncio.Future):
-            # Shielded: others wait for the same twin.
+            # Shielded: other calls wait for the same one.
             await asyncio.shield(found)
-            found = self._enter(case)
+            found = self._enter(call)
         return found
 
-    def _enter(self, case: CallState) -> _Verdict | asyncio.Future[None]:
-        key, turn = case.digest, case.turn
-        leader = turn.parked.get(key)
+    def _enter(self, call: CallState) -> _Verdict | asyncio.Future[None]:
+        leader = call.turn.parked.get(call.digest)
         if leader is not None:
-            # People are asked once; what they say of the first decides about the others.
+            # The user is asked once; the answer about the first decides about the others.
             return Following(leader)
-        found = turn.replay.enter(key, case.resources)
-        if isinstance(found, str):
-            return _duplicate(found)
-        if isinstance(found, asyncio.Future):
-            return found
-        case.held = found
-        return None
+        found = call.turn.deduplication.enter(call)
+        return _duplicate(found) if isinstance(found, str) else found
 
 
 def _duplicate(call_id: str) -> Denial:
@@ -402,67 +466,107 @@ def standard_gates(
     policy: Policy | None,
     repair: Repair | None = None,
 ) -> tuple[Gate, ...]:
-    """The gates that are asked unless somebody chooses others, in order.
+    """The gates that are asked unless the user chooses others, in order.
 
     Args:
-        hook: The caller's own hook, None for none.
-        approve: Who approves at once, None for nobody.
-        policy: The caller's rules, None for none.
-        repair: Who corrects arguments, None for nobody.
+        hook: The user's own hook, None for none.
+        approve: Who approves at once, None for none.
+        policy: The user's rules, None for none.
+        repair: Who corrects arguments, None for none.
     """
-    found: list[Gate | None] = [
-        CancelledGate(),
-        DeadlineGate(),
-        BudgetGate(),
-        KnownGate(),
-        None if policy is None else PolicyGate(policy),
-        BlockGate(),
-        RateGate(),
-        ArgumentsGate(repair),
-        BlockKeyGate(),
-        ReplayGate(),
-        ProgressGate(),
-        None if hook is None else HookGate(hook),
-        ApprovalGate(approve, expires_s=None if policy is None else policy.approval_expires_s),
-        DeadlineGate("deadline_again"),
-    ]
-    return tuple(gate for gate in found if gate is not None)
+    expires_s = None if policy is None else policy.approval_expires_s
+    return (
+        *_FIRST,
+        *(() if policy is None else (PolicyGate(policy),)),
+        *_ON_TOOL,
+        _ARGUMENTS if repair is None else ArgumentsGate(repair),
+        *_ON_ARGUMENTS,
+        *(() if hook is None else (HookGate(hook),)),
+        ApprovalGate(approve, expires_s=expires_s),
+        _DEADLINE_AGAIN,
+    )
 
 
-def passage_of(
+# Made once: they hold no state.
+_CANCELLED, _DEADLINE, _BUDGET = CancelledGate(), DeadlineGate(), BudgetGate()
+_RATE, _PROGRESS = RateGate(), ProgressGate()
+_FIRST = (_CANCELLED, _DEADLINE, _BUDGET, KnownGate())
+_ON_TOOL = (BlockGate(), _RATE)
+_ARGUMENTS = ArgumentsGate()
+_ON_ARGUMENTS = (BlockKeyGate(), ReplayGate(), _PROGRESS)
+_DEADLINE_AGAIN = DeadlineGate("deadline_again")
+
+
+FindPipeline: TypeAlias = Callable[[Tool | None], GatePipeline]
+
+
+def pipelines(
     chosen: GateChoice | None,
     *,
     hook: PreToolHook | None,
     approve: Approver | None,
     policy: Policy | None,
     repair: Repair | None,
-) -> GatePipeline:
-    """The way through the gates that a caller wants.
+    at_start: AtStart | None,
+) -> FindPipeline:
+    """What gives the pipeline of a tool, None for a tool that is not known.
 
     Args:
-        chosen: Gates that are asked before people are, or a function of the standard ones
+        chosen: Gates that are asked before the user is, or a function of the standard ones
             that gives all; None is the standard ones.
         hook: As for ``standard_gates``, like the others.
         approve: As there.
         policy: As there.
         repair: As there.
+        at_start: Asked at once before a body starts, None for none.
 
     Raises:
         Misuse: A gate is missing without which no call can be read.
     """
-    if all(one is None for one in (chosen, hook, approve, policy, repair)):
-        return _standard_passage()
+    if all(one is None for one in (chosen, hook, approve, policy, repair, at_start)):
+        return _find_plain
+    gates = _gates_of(chosen, hook=hook, approve=approve, policy=policy, repair=repair)
+    # No choice of gates lifts a cancel or a limit.
+    again: tuple[StandardGate, ...] = (_CANCELLED, _DEADLINE, _BUDGET, _RATE)
+    if any(gate.name == _PROGRESS.name for gate in gates):
+        again += (_PROGRESS,)
+    if at_start is not None:
+        again += (StartGate(at_start),)
+    return _finder(gates, again)
+
+
+def _finder(gates: tuple[Gate, ...], again: tuple[StandardGate, ...]) -> FindPipeline:
+    # Weak, for the reader of stored outputs is a tool that belongs to one run.
+    kept = WeakKeyDictionary[Tool, GatePipeline]()
+
+    def find(tool: Tool | None) -> GatePipeline:
+        if tool is None:
+            return GatePipeline(gates, again, None)
+        found = kept.get(tool)
+        if found is None:
+            found = kept[tool] = GatePipeline(gates, again, tool)
+        return found
+
+    return find
+
+
+# Gates hold no state, so that one set of pipelines serves all runs that bring nothing of their own.
+_find_plain = _finder(
+    standard_gates(hook=None, approve=None, policy=None),
+    (_CANCELLED, _DEADLINE, _BUDGET, _RATE, _PROGRESS),
+)
+
+
+def _gates_of(
+    chosen: GateChoice | None,
+    *,
+    hook: PreToolHook | None,
+    approve: Approver | None,
+    policy: Policy | None,
+    repair: Repair | None,
+) -> tuple[Gate, ...]:
+    """The gates that the user wants, in order; raises Misuse."""
     standard = standard_gates(hook=hook, approve=approve, policy=policy, repair=repair)
-    return GatePipeline(_choose(chosen, standard))
-
-
-@cache
-def _standard_passage() -> GatePipeline:
-    # Gates hold no state, so that one way serves all who bring nothing of their own.
-    return GatePipeline(standard_gates(hook=None, approve=None, policy=None))
-
-
-def _choose(chosen: GateChoice | None, standard: tuple[Gate, ...]) -> tuple[Gate, ...]:
     if chosen is None:
         return standard
     if callable(chosen):
@@ -477,7 +581,7 @@ def _choose(chosen: GateChoice | None, standard: tuple[Gate, ...]) -> tuple[Gate
         if not isinstance(getattr(gate, "name", None), str) or not callable(
             getattr(gate, "check", None)
         ):
-            raise Misuse(f"gates hold {gate!r:.60}: a gate has a name, and check(case)")
+            raise Misuse(f"gates hold {gate!r:.60}: a gate has a name, and check(call)")
     for name in _NEEDED:
         if name not in [gate.name for gate in gates]:
             raise Misuse(f"the gate {name} is missing: without it no call can be read")

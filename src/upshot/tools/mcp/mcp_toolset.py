@@ -197,7 +197,7 @@ class McpTools:
             await self._compare(line)
         if name in self._changed:
             raise not_done(
-                f"the server has changed {name} since it was listed; somebody has to look "
+                f"the server has changed {name} since it was listed; it has to be looked at "
                 "at it and open the tool set anew before it is called",
                 code=TOOL_CHANGED,
                 retryable=False,

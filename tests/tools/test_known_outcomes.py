@@ -1,0 +1,81 @@
+"""Outcomes that are known already are handed back instead of making their calls."""
+
+from upshot.contract import (
+    Event,
+    PendingApproval,
+    ToolCall,
+    ToolDenied,
+    ToolExecutionResult,
+    ToolFailure,
+    ToolRecord,
+    ToolSettled,
+    ToolStarted,
+)
+from upshot.tools import Toolbox, tool
+from upshot.tools.toolbox import KnownCall, KnownOutcomes
+
+ran: list[int] = []
+
+
+@tool(effect="write", idempotent=True)
+async def put(a: int) -> int:
+    ran.append(a)
+    return a
+
+
+def call(a: int) -> ToolCall:
+    return ToolCall(f"c{a}", "put", {"a": a})
+
+
+def result(a: int) -> ToolExecutionResult:
+    return ToolExecutionResult(f"c{a}", "put", output={"result": a})
+
+
+async def test_a_log_that_is_re_executed_gives_its_outcomes_and_the_rest_is_made():
+    ran.clear()
+    known = KnownOutcomes(lambda one: KnownCall(result(1)) if one.id == "c1" else None)
+    box = Toolbox([put], known_outcomes=known)
+    outcomes = await box.dispatch([call(2), call(1)])
+    assert [one.call_id for one in outcomes] == ["c2", "c1"]
+    assert ran == [2]
+
+
+async def test_a_call_that_had_started_is_taken_up_and_not_made_anew():
+    ran.clear()
+    start = ToolStarted(call=call(1), arguments={"a": 1}, effect="write")  # type: ignore[arg-type]
+    known = KnownOutcomes(lambda _: None, started={"c1": start, "c9": start})
+    box = Toolbox([put.but(idempotent=False)], known_outcomes=known)
+    (outcome,) = await box.dispatch([call(1)])
+    assert isinstance(outcome, ToolFailure)
+    assert (outcome.code, ran) == ("interrupted", [])
+
+
+async def test_a_record_that_is_replayed_makes_no_call_and_tells_its_events_again():
+    ran.clear()
+    record = ToolRecord(
+        run_id="r",
+        call_id="c1",
+        tool_name="put",
+        arguments_given={"a": 1},
+        arguments_validated={"a": 1},
+        outcome=result(1),
+    )
+    waiting = PendingApproval(call_id="c2", tool_name="put")
+    told: list[Event] = []
+    known = KnownOutcomes(
+        lambda one: (
+            KnownCall(result(1), record, [ToolSettled(record=record, seq=7)])
+            if one.id == "c1"
+            else None
+        ),
+        pending=lambda: (waiting,),
+    )
+    box = Toolbox([put], known_outcomes=known, emit=told.append)
+    assert await box.dispatch([call(1), call(2)]) == [result(1)]
+    assert await box.resume([call(2)], {}) == []
+    assert (ran, box.pending, box.records) == ([], (waiting,), [record])
+    assert [event.kind for event in told] == ["tool_settled"]
+    # What was handed back counts as done, and may be asked for no second time.
+    box.known_outcomes = None
+    (again,) = await box.dispatch([ToolCall("c3", "put", {"a": 1})])
+    assert isinstance(again, ToolDenied)
