@@ -74,7 +74,7 @@ class Text(Tagged, frozen=True, kw_only=False):
         # A call costs more than a look, and nearly every text passes.
         if not (type(self.text) is str and self.text.isascii()):
             clean_fields(self, "text")
-        if type(self.citations) is list:
+        if self.citations:
             freeze(self, "citations")
 
 

@@ -26,7 +26,7 @@ from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.enums import ErrorCode, FinishReason, Origin
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.error import AgentError
-from upshot.contract.message import Conversation
+from upshot.contract.message import Conversation, Part
 from upshot.contract.model_calls import ModelInput, ModelRequest, ModelResponse, ToolCallDelta
 from upshot.contract.protocols import Clock, StreamItem
 from upshot.contract.settings import ModelSettings
@@ -348,12 +348,13 @@ class Renamed:
         if isinstance(item, ToolCallDelta):
             return replace(item, name=self._names.get(item.name, item.name))
         if isinstance(item, ModelResponse) and item.tool_calls:
-            return replace(item, tool_calls=tuple(map(self._rename, item.tool_calls)))
+            return replace(item, parts=tuple(map(self._rename, item.parts)))
         return item
 
-    def _rename(self, call: ToolCall) -> ToolCall:
-        name = self._names.get(call.name)
-        return call if name is None else replace(call, name=name)
+    def _rename(self, part: Part) -> Part:
+        if not isinstance(part, ToolCall) or part.name not in self._names:
+            return part
+        return replace(part, name=self._names[part.name])
 
 
 _Fields: TypeAlias = dict[str, str] | list[tuple[str, str]]

@@ -115,6 +115,7 @@ class _Block:
         text: What was said.
         thought: What was thought.
         inputs: What a call was given.
+        results: What a tool of the provider's own gave.
         call: Which call it is, if it is one.
     """
 
@@ -122,6 +123,7 @@ class _Block:
     text: list[str] = field(default_factory=list[str])
     thought: list[str] = field(default_factory=list[str])
     inputs: list[str] = field(default_factory=list[str])
+    results: list[Json] = field(default_factory=list[Json])
     signature: str = ""
     redacted: str = ""
     call: int = 0
@@ -158,6 +160,7 @@ class _Block:
             events.append(ReasoningDelta(text=text))
         self.signature += as_text(thought.get("signature"))
         self.redacted += as_text(thought.get("redactedContent"))
+        self.results += as_list(delta.get("toolResult"))
         text = as_text(as_object(delta.get("toolUse")).get("input"))
         if text:
             self.inputs.append(text)
@@ -177,6 +180,16 @@ class _Block:
             return None
         return Reasoning(text=text, signature=self.signature or None, provider=provider)
 
+    def to_raw(self) -> JsonObject:
+        """The block of the provider's own tool as it would have come whole."""
+        if self.inputs:
+            value = parse_object("".join(self.inputs)) or {}
+            return {**self.start, "toolUse": {**self.use, "input": value}}
+        if self.results:
+            result = as_object(self.start.get("toolResult"))
+            return {**self.start, "toolResult": {**result, "content": self.results}}
+        return self.start
+
     def to_call(self, fallback_id: str) -> ToolCall:
         """The call; input that came in pieces stays the text that it was."""
         arguments = "".join(self.inputs) or as_object(self.use.get("input"))
@@ -192,13 +205,14 @@ def _cited(delta: JsonObject) -> str:
 def _add_blocks(blocks: Iterable[_Block], draft: ReplyAccumulator) -> None:
     for block in blocks:
         block.add({name: block.start[name] for name in _TEXTS if name in block.start})
-        draft.text += block.text
         if (thought := block.to_reasoning(draft.provider)) is not None:
-            draft.reasoning.append(thought)
+            draft.parts.append(thought)
+        draft.add_text("".join(block.text))
         if block.is_call:
-            draft.calls.append(block.to_call(f"call_{draft.id or 'reply'}_{len(draft.calls)}"))
-        else:
-            draft.server_tools += _server_tools(block.start)
+            draft.add_call(block.to_call(draft.next_call_id()))
+        elif kinds := _server_tools(block.start):
+            draft.add_server_block(kinds[0], block.to_raw())
+            draft.server_tools += kinds[1:]
 
 
 def _server_tools(start: JsonObject) -> list[str]:
@@ -270,9 +284,9 @@ def read_invoke(document: JsonObject, draft: ReplyAccumulator) -> None:
     elif _is_chat(document):
         read_chat(document, draft)
     else:
-        _read_completion(document, draft)
+        draft.add_text(_read_completion(document, draft))
         _add_calls(document, draft)
-        if not draft.text and not draft.calls and not draft.finish_raw:
+        if not draft.parts and not draft.finish_raw:
             # What is none of these is an exception, or nothing at all.
             read_converse(document, draft)
     if draft.usage is None:
@@ -325,24 +339,26 @@ class InvokeStream:
 class _CompletionStream:
     """Reads the chunks of a maker whose models only complete text."""
 
-    __slots__ = ("_draft",)
+    __slots__ = ("_draft", "_text")
 
     def __init__(self, draft: ReplyAccumulator) -> None:
         self._draft = draft
+        self._text: list[str] = []
 
     def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
         """Take one chunk and give the deltas in it."""
         del name
-        known = len(self._draft.text)
         if document.get("is_finished") is True:
             # Cohere's last event repeats the whole answer.
             self._draft.finish_raw = as_text(document.get("finish_reason"))
             return []
-        _read_completion(document, self._draft)
-        return [TextDelta(text=text) for text in self._draft.text[known:]]
+        text = _read_completion(document, self._draft)
+        self._text.append(text)
+        return [TextDelta(text=text)] if text else []
 
     def finish(self) -> None:
-        """There is nothing left to put into the draft."""
+        """Put the text into the draft."""
+        self._draft.add_text("".join(self._text))
 
 
 def _open_stream(first: JsonObject, draft: ReplyAccumulator) -> SurfaceStream:
@@ -371,11 +387,9 @@ def _is_chat(document: JsonObject) -> bool:
     return "choices" in document and ("message" in first or "delta" in first)
 
 
-def _read_completion(document: JsonObject, draft: ReplyAccumulator) -> None:
+def _read_completion(document: JsonObject, draft: ReplyAccumulator) -> str:
+    """Read finish and usage into *draft*, and give the text."""
     sample = _sample(document)
-    text = next((text for name in _INVOKE_TEXTS if (text := as_text(sample.get(name)))), "")
-    if text:
-        draft.text.append(text)
     words = (as_text(source.get(name)) for source in (sample, document) for name in _FINISHES)
     draft.finish_raw = next(filter(None, words), draft.finish_raw)
     usage = _to_usage({**document, **sample})
@@ -384,6 +398,7 @@ def _read_completion(document: JsonObject, draft: ReplyAccumulator) -> None:
         names = (*_TAKEN, *_GIVEN)
         counts = {name: v for name in names if (v := {**document, **sample}.get(name)) is not None}
         draft.usage_raw = {**(draft.usage_raw or {}), **counts}
+    return next((text for name in _INVOKE_TEXTS if (text := as_text(sample.get(name)))), "")
 
 
 def _sample(document: JsonObject) -> JsonObject:
@@ -404,9 +419,9 @@ def _to_usage(counts: JsonObject) -> Usage:
 
 def _add_calls(document: JsonObject, draft: ReplyAccumulator) -> None:
     """Add calls in the form of Cohere, which gives them no ids."""
-    for place, item in enumerate(map(as_object, as_list(document.get("tool_calls")))):
+    for item in map(as_object, as_list(document.get("tool_calls"))):
         name, arguments = as_text(item.get("name")), as_object(item.get("parameters"))
-        draft.calls.append(ToolCall(f"call_{draft.id or 'reply'}_{place}", name, arguments))
+        draft.add_call(ToolCall(draft.next_call_id(), name, arguments))
 
 
 def _read_counts(draft: ReplyAccumulator) -> None:

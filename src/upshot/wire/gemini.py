@@ -34,6 +34,7 @@ from upshot.contract.message import (
     Message,
     Part,
     Reasoning,
+    ServerToolBlock,
     Text,
     Unknown,
 )
@@ -232,11 +233,12 @@ def read_generate(document: JsonObject, draft: ReplyAccumulator) -> None:
 class GenerateStream:
     """Reads the chunks of one streamed reply into a draft; each is a reply of its own form."""
 
-    __slots__ = ("_calls", "_draft", "_thoughts")
+    __slots__ = ("_calls", "_draft", "_parts")
 
     def __init__(self, draft: ReplyAccumulator) -> None:
         self._draft = draft
-        self._thoughts: list[_Thought] = []
+        # In the order in which they began; a call stands in both.
+        self._parts: list[_Words | _Call | JsonObject] = []
         self._calls: list[_Call] = []
 
     def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
@@ -253,40 +255,50 @@ class GenerateStream:
         return events
 
     def finish(self) -> None:
-        """Put thoughts and calls into the draft."""
-        _read_usage(self._draft.usage_raw or {}, self._draft)
-        provider = self._draft.provider
-        self._draft.reasoning += [thought.to_reasoning(provider) for thought in self._thoughts]
-        for call in self._calls:
-            # The service gives no ids as a rule; outcomes are told apart by them.
-            fallback = f"call_{self._draft.id or 'reply'}_{len(self._draft.calls)}"
-            self._draft.calls.append(call.to_call(fallback, provider))
+        """Put the parts into the draft."""
+        draft = self._draft
+        _read_usage(draft.usage_raw or {}, draft)
+        for part in self._parts:
+            match part:
+                case _Call():
+                    # The service gives no ids as a rule.
+                    draft.add_call(part.to_call(draft.next_call_id(), draft.provider))
+                case _Words():
+                    draft.parts.append(part.to_part(draft.provider))
+                case _:
+                    draft.parts.append(ServerToolBlock(part, draft.provider))
 
     def _read_part(self, part: JsonObject) -> list[StreamEvent]:
         call = part.get("functionCall")
         signature = as_text(part.get("thoughtSignature"))
         if isinstance(call, dict):
             return self._read_call(call, signature)
-        self._draft.server_tools += [name for name in _SERVER_PARTS if as_object(part.get(name))]
+        if kinds := [name for name in _SERVER_PARTS if as_object(part.get(name))]:
+            self._draft.server_tools += kinds
+            self._parts.append(part)
+            return []
         text = as_text(part.get("text"))
-        if part.get("thought") is True:
-            return self._read_thought(text, signature)
-        if signature:
-            # It is about what is said, so it stands apart from what was thought.
-            self._thoughts.append(_Thought([], signature))
+        is_thought = part.get("thought") is True
+        if not text and not signature:
+            return []
+        self._add_words(text, signature, is_thought=is_thought)
         if not text:
             return []
-        self._draft.text.append(text)
-        return [TextDelta(text=text)]
+        return [ReasoningDelta(text=text) if is_thought else TextDelta(text=text)]
 
-    def _read_thought(self, text: str, signature: str) -> list[StreamEvent]:
-        # A thought comes in as many parts as the server likes, until one is signed.
-        if not self._thoughts or self._thoughts[-1].signature:
-            self._thoughts.append(_Thought())
-        thought = self._thoughts[-1]
-        thought.pieces.append(text)
-        thought.signature = signature
-        return [ReasoningDelta(text=text)] if text else []
+    def _add_words(self, text: str, signature: str, *, is_thought: bool) -> None:
+        """Begin a thought or a text, or go on with the last one.
+
+        The server cuts them as it likes. A signature ends a thought; a text that is signed stands
+        apart from what was said before it without a signature.
+        """
+        last = self._parts[-1] if self._parts else None
+        goes_on = isinstance(last, _Words) and last.is_thought is is_thought and not last.signature
+        if not isinstance(last, _Words) or not goes_on or (signature and not is_thought):
+            last = _Words(is_thought)
+            self._parts.append(last)
+        last.pieces.append(text)
+        last.signature = signature
 
     def _read_call(self, piece: JsonObject, signature: str) -> list[StreamEvent]:
         """Begin a call, or go on with the one that is open."""
@@ -298,6 +310,7 @@ class GenerateStream:
         if not goes_on:
             call = _Call(len(self._calls), as_text(piece.get("id")), name, signature)
             self._calls.append(call)
+            self._parts.append(call)
             events.append(call.to_delta(""))
         call = self._calls[-1]
         call.signature = call.signature or signature
@@ -313,13 +326,18 @@ def _count_searches(queries: list[Json], model: str) -> int:
 
 
 @dataclass(slots=True)
-class _Thought:
+class _Words:
+    """A thought or a text, while its pieces come."""
+
+    is_thought: bool
     pieces: list[str] = field(default_factory=list[str])
     signature: str = ""
 
-    def to_reasoning(self, provider: str) -> Reasoning:
+    def to_part(self, provider: str) -> Text | Reasoning:
         text = "".join(self.pieces)
         signature = self.signature or None
+        if not self.is_thought:
+            return Text(text, signature=signature, provider=provider if signature else "")
         redacted = signature is not None and not text
         return Reasoning(text=text, signature=signature, provider=provider, redacted=redacted)
 
@@ -568,23 +586,27 @@ class GenerateTranscript:
         if message.role is Role.TOOL:
             yield from self._to_result(message)
             return
-        signature = ""
         for part in message.parts:
-            if isinstance(part, Reasoning):
-                kept = part.provider == self._provider and part.signature
-                if kept and part.text:
-                    yield {"text": part.text, "thought": True, "thoughtSignature": part.signature}
-                elif kept and message.role is Role.ASSISTANT:
-                    # The signature of what was said, not of a thought.
-                    signature = part.signature or ""
-            elif (item := _to_part(part)) is not None:
-                if signature:
-                    item["thoughtSignature"], signature = signature, ""
+            if (item := self._to_own_part(part)) is not None:
                 yield item
-        if signature:
-            yield {"text": "", "thoughtSignature": signature}
-        for call in message.tool_calls:
-            yield self._to_call(call)
+
+    def _to_own_part(self, part: Part) -> dict[str, object] | None:
+        """One part of a turn, with what only this provider is sent."""
+        match part:
+            case ToolCall():
+                return self._to_call(part)
+            case ServerToolBlock(raw=raw, provider=provider):
+                return {**raw} if provider == self._provider else None
+            case Reasoning(signature=str(signature), provider=provider) if signature:
+                if provider != self._provider:
+                    return None
+                return {"text": part.text, "thought": True, "thoughtSignature": signature}
+            case Text(text=text, signature=str(signature), provider=provider) if signature:
+                if provider == self._provider:
+                    return {"text": text, "thoughtSignature": signature}
+            case _:
+                pass
+        return _to_part(part)
 
     def _to_call(self, call: ToolCall) -> dict[str, object]:
         self._names[call.id] = call.name
@@ -710,7 +732,7 @@ def _to_part(part: Part) -> dict[str, object] | None:
         case Unknown(raw=raw):
             own: dict[str, object] = {key: value for key, value in raw.items() if key != "kind"}
             return None if _OWN_PARTS.isdisjoint(own) else own
-        case Reasoning():
+        case Reasoning() | ToolCall() | ServerToolBlock():
             return None
 
 

@@ -26,6 +26,7 @@ from upshot.contract.message import (
     Message,
     Part,
     Reasoning,
+    ServerToolBlock,
     Text,
     Unknown,
 )
@@ -35,7 +36,14 @@ from upshot.contract.tool_calls import ToolCall, ToolSpec
 from upshot.contract.usage import Usage
 from upshot.wire.accumulator import ReplyAccumulator, StreamEvent, to_reported_cost
 from upshot.wire.chat import CUSTOM_INPUT
-from upshot.wire.decoding import as_count, as_list, as_object, as_text
+from upshot.wire.decoding import (
+    as_count,
+    as_list,
+    as_object,
+    as_text,
+    encode_json,
+    parse_object,
+)
 from upshot.wire.encoding import (
     SCHEMA_PROMPT,
     Asked,
@@ -50,8 +58,6 @@ from upshot.wire.encoding import (
 )
 
 __all__ = ["MessagesStream", "MessagesTranscript", "read_messages"]
-
-_OWN_BLOCKS = frozenset({"text", "thinking", "redacted_thinking", "tool_use"})
 
 
 def read_messages(document: JsonObject, draft: ReplyAccumulator) -> None:
@@ -120,13 +126,16 @@ class MessagesStream:
         if block is None:
             return []
         delta = as_object(document.get("delta"))
-        # Deltas of citations and of the provider's own blocks are no text.
         kind = as_text(delta.get("type")).removesuffix("_delta")
         if kind == "input_json":
             return self._read_input(index, block, as_text(delta.get("partial_json")))
         if kind == "signature":
             block.signature += as_text(delta.get("signature"))
             return []
+        if kind == "citations":
+            block.citations.append(delta.get("citation"))
+            return []
+        # Deltas of the provider's own blocks are no text.
         if kind not in ("text", "thinking"):
             return []
         text = as_text(delta.get(kind))
@@ -157,6 +166,7 @@ class _Block:
     start: JsonObject
     pieces: list[str] = field(default_factory=list[str])
     inputs: list[str] = field(default_factory=list[str])
+    citations: list[Json] = field(default_factory=list[Json])
     signature: str = ""
 
     @property
@@ -182,10 +192,32 @@ class _Block:
         signature = as_text(self.start.get("signature")) + self.signature
         return Reasoning(text=self.text("thinking"), signature=signature or None, provider=provider)
 
-    def to_call(self) -> ToolCall:
+    @property
+    def caller(self) -> JsonObject:
+        return as_object(self.start.get("caller"))
+
+    def to_text(self, provider: str) -> Text:
+        """The text, with the sources that it names."""
+        citations = (*as_list(self.start.get("citations")), *self.citations)
+        text = self.text("text")
+        if not citations:
+            return Text(text)
+        return Text(text, citations=tuple(map(as_object, citations)), provider=provider)
+
+    def to_call(self, provider: str) -> ToolCall:
         """The call; input that came in pieces stays the text that it was."""
-        text = "".join(self.inputs)
-        return ToolCall(self.id, self.name, text or as_object(self.start.get("input")))
+        arguments = "".join(self.inputs) or as_object(self.start.get("input"))
+        if self.caller.get("type", "direct") == "direct":
+            return ToolCall(self.id, self.name, arguments)
+        # Made by code that the provider runs, which is told so when the call goes back.
+        caller = encode_json(self.caller).decode()
+        return ToolCall(self.id, self.name, arguments, caller, provider)
+
+    def to_raw(self) -> JsonObject:
+        """The block as it would have come whole."""
+        if not self.inputs:
+            return self.start
+        return {**self.start, "input": parse_object("".join(self.inputs)) or {}}
 
 
 def _add_blocks(blocks: Iterable[_Block], draft: ReplyAccumulator) -> None:
@@ -194,14 +226,15 @@ def _add_blocks(blocks: Iterable[_Block], draft: ReplyAccumulator) -> None:
     for block in blocks:
         match block.kind:
             case "text":
-                draft.text.append(block.text("text"))
+                if (said := block.to_text(draft.provider)).text:
+                    draft.parts.append(said)
             case "thinking" | "redacted_thinking":
-                draft.reasoning.append(block.to_reasoning(draft.provider))
+                draft.parts.append(block.to_reasoning(draft.provider))
             case "tool_use":
-                draft.calls.append(block.to_call())
-                callers.append(as_text(as_object(block.start.get("caller")).get("tool_id")))
+                draft.add_call(block.to_call(draft.provider))
+                callers.append(as_text(block.caller.get("tool_id")))
             case kind:
-                draft.server_tools.append(kind)
+                draft.add_server_block(kind, block.to_raw())
                 results.add(as_text(block.start.get("tool_use_id")))
     # A call that the provider's own code made is settled when that code's result is there.
     draft.settled_calls = sum(1 for caller in callers if caller and caller in results)
@@ -253,6 +286,8 @@ _MIN_BUDGET: Final = 1024
 _ADAPTIVE_FROM: Final = (4, 6)
 _SCHEMA_FROM: Final = (4, 5)
 _CHOICES: Final = {"auto": "auto", "required": "any", "none": "none"}
+# A paused reply may end with one, and it takes no mark.
+_THOUGHTS: Final = (b'{"type":"thinking"', b'{"type":"redacted_thinking"')
 _MARK: Final = b',"cache_control":{"type":"ephemeral"}}'
 
 
@@ -339,7 +374,7 @@ class MessagesTranscript:
 
     def _open_turn(self, *, marked: bool) -> bytes:
         content = b",".join(self._open)
-        if marked:
+        if marked and not self._open[-1].startswith(_THOUGHTS):
             # Spliced into the last block's bytes, so that the kept ones stay without a mark.
             content = content[:-1] + _MARK
         return b'{"role":"%s","content":[%s]}' % (self._role.encode(), content)
@@ -355,19 +390,38 @@ class MessagesTranscript:
             return [result]
         if message.role is not Role.ASSISTANT:
             return _to_parts(message.parts)
-        # The surface wants thoughts before what came of them.
-        blocks = [
-            block
-            for part in message.parts
-            if isinstance(part, Reasoning) and (block := self._to_thought(part)) is not None
-        ]
-        blocks += _to_parts(message.parts)
-        for call in message.tool_calls:
-            arguments = msgspec.Raw(arguments_of(call, stray_key=CUSTOM_INPUT))
-            ident = to_wire_id(call.id, _CALL_ID)
-            name = to_wire_name(call.name)
-            blocks.append({"type": "tool_use", "id": ident, "name": name, "input": arguments})
-        return blocks
+        blocks = (self._to_reply_block(part) for part in message.parts)
+        return [block for block in blocks if block is not None]
+
+    def _to_reply_block(self, part: Part) -> object:
+        """One block of an earlier reply, None for what is not sent."""
+        match part:
+            case Reasoning():
+                return self._to_thought(part)
+            case ToolCall():
+                return self._to_call(part)
+            case ServerToolBlock(raw=raw, provider=provider):
+                return raw if provider == self._provider else None
+            case Text(text=text, citations=citations) if text.strip() and citations:
+                block: dict[str, object] = {"type": "text", "text": text}
+                if part.provider == self._provider:
+                    block["citations"] = citations
+                return block
+            case _:
+                return _to_block(part)
+
+    def _to_call(self, call: ToolCall) -> object:
+        block: dict[str, object] = {
+            "type": "tool_use",
+            "id": to_wire_id(call.id, _CALL_ID),
+            "name": to_wire_name(call.name),
+            "input": msgspec.Raw(arguments_of(call, stray_key=CUSTOM_INPUT)),
+        }
+        if call.signature and call.provider == self._provider:
+            caller = parse_object(call.signature)
+            if caller is not None:
+                block["caller"] = caller
+        return block
 
     def _to_thought(self, part: Reasoning) -> object:
         """A thought as it came; None where it is unsigned or another provider's."""
@@ -484,7 +538,7 @@ def _to_block(part: Part) -> object:
             return {"type": "text", "text": encode_wire(data).decode()}
         case Unknown(raw=raw):
             return to_own_part(raw)
-        case Reasoning():
+        case Reasoning() | ToolCall() | ServerToolBlock():
             return None
 
 

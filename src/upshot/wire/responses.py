@@ -25,6 +25,7 @@ from upshot.contract.message import (
     Message,
     Part,
     Reasoning,
+    ServerToolBlock,
     Text,
     Unknown,
 )
@@ -343,17 +344,17 @@ def _add_items(items: Iterable[JsonObject], draft: ReplyAccumulator) -> None:
         kind = as_text(item.get("type"))
         match kind:
             case _ if _OWN_CALLS.get(draft.provider) == kind:
-                draft.server_tools.append(kind)
+                draft.add_server_block(kind, item)
             case "message":
                 _add_message(item, draft)
             case "reasoning":
-                draft.reasoning.append(_to_reasoning(item, draft.provider))
+                draft.parts.append(_to_reasoning(item, draft.provider))
             case "function_call" | "custom_tool_call":
-                draft.calls.append(_to_call(item, draft))
+                draft.add_call(_to_call(item, draft))
             case "":
                 pass
             case _:
-                draft.server_tools.append(kind)
+                draft.add_server_block(kind, item)
                 draft.searches += _is_search(item)
 
 
@@ -366,12 +367,12 @@ def _is_search(item: JsonObject) -> bool:
 def _add_message(item: JsonObject, draft: ReplyAccumulator) -> None:
     content = item.get("content")
     if isinstance(content, str):
-        draft.text.append(content)
+        draft.add_text(content)
     for part in map(as_object, as_list(content)):
         if part.get("type") == "refusal":
             draft.refusal.append(as_text(part.get("refusal")))
         else:
-            draft.text.append(as_text(part.get("text")))
+            draft.add_text(as_text(part.get("text")))
 
 
 def _to_reasoning(item: JsonObject, provider: str) -> Reasoning:
@@ -393,8 +394,7 @@ def _to_reasoning(item: JsonObject, provider: str) -> Reasoning:
 
 def _to_call(item: JsonObject, draft: ReplyAccumulator) -> ToolCall:
     ident = as_text(item.get("call_id")) or as_text(item.get("id"))
-    # Outcomes are told apart by ids, so a call without one gets one.
-    ident = ident or f"call_{draft.id or 'reply'}_{len(draft.calls)}"
+    ident = ident or draft.next_call_id()
     name = as_text(item.get("name"))
     if item.get("type") == "custom_tool_call":
         return ToolCall(ident, name, {CUSTOM_INPUT: as_text(item.get("input"))})
@@ -406,6 +406,8 @@ _CALL_ID: Final = re.compile(r".{1,64}", re.DOTALL)
 _CHOICES: Final = frozenset({"auto", "none", "required"})
 # Whose thoughts go back only in their encrypted form.
 _SIGNED_ONLY: Final = frozenset({"openai", "azure", "xai"})
+# What asks for something that is not sent: it is refused without the answer to it.
+_FOR_CLIENT: Final = frozenset({"computer_call", "local_shell_call", "apply_patch_call"})
 # Which models think, and so can be asked for their thoughts in encrypted form; others refuse that.
 _THINKING: Final = re.compile(
     r"(?:^|[/.])(?:o[1-9]|codex|gpt-[5-9](?!.*-chat)|grok-(?:[4-9]|3-mini)(?!.*-non-reasoning))"
@@ -516,20 +518,35 @@ class ResponsesTranscript:
                 return [{"role": role, "content": _to_content(message)}]
 
     def _to_assistant_items(self, message: Message) -> list[object]:
-        # Each thought, text and call is an item of its own.
+        # Each thought, text, call and block is an item of its own, in the order of the parts.
         items: list[object] = []
+        texts: list[str] = []
+        is_whole = True
         for part in message.parts:
-            if isinstance(part, Reasoning):
-                items += self._to_thought(part)
-        if text := message.text:
-            items.append({"role": "assistant", "content": text})
-        items += [_to_call_item(call) for call in message.tool_calls]
-        return items
+            match part:
+                case Text(text=text):
+                    texts.append(text)
+                    continue
+                case Reasoning():
+                    item = self._to_thought(part)
+                    # A block is refused without the thought that it came of.
+                    is_whole = is_whole and item is not None
+                case ToolCall():
+                    item = _to_call_item(part)
+                case ServerToolBlock(raw=raw, provider=provider):
+                    is_sent = is_whole and provider == self._provider
+                    item = raw if is_sent and raw.get("type") not in _FOR_CLIENT else None
+                case _:
+                    item = None
+            if item is not None:
+                items += _to_said(texts)
+                items.append(item)
+        return items + _to_said(texts)
 
-    def _to_thought(self, part: Reasoning) -> list[object]:
-        """A thought as it came; none where it is another provider's, or worth nothing unsigned."""
+    def _to_thought(self, part: Reasoning) -> object:
+        """A thought as it came; None where it is another provider's, or worth nothing unsigned."""
         if part.provider != self._provider:
-            return []
+            return None
         item: dict[str, object] = {"type": "reasoning", "summary": []}
         if part.id:
             item["id"] = part.id
@@ -538,10 +555,17 @@ class ResponsesTranscript:
             if part.text:
                 item["summary"] = [{"type": "summary_text", "text": part.text}]
         elif not part.text or self._provider in _SIGNED_ONLY:
-            return []
+            return None
         else:
             item["content"] = [{"type": "reasoning_text", "text": part.text}]
-        return [item]
+        return item
+
+
+def _to_said(texts: list[str]) -> list[object]:
+    """The texts so far as one item, none where nothing was said; they are taken off the list."""
+    said = "".join(texts)
+    texts.clear()
+    return [{"role": "assistant", "content": said}] if said else []
 
 
 def _set_sampling(fields: dict[str, object], settings: ModelSettings, model: str) -> None:
@@ -611,7 +635,7 @@ def _to_part(part: Part) -> object:
             return {"type": "input_text", "text": encode_wire(data).decode()}
         case Unknown(raw=raw):
             return to_own_part(raw)
-        case Reasoning():
+        case Reasoning() | ToolCall() | ServerToolBlock():
             return None
 
 

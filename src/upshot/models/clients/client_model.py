@@ -13,7 +13,7 @@ from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.enums import ErrorCode, FinishReason
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.error import AgentError
-from upshot.contract.message import Message
+from upshot.contract.message import Message, Reasoning
 from upshot.contract.model_calls import (
     ModelInput,
     ModelRequest,
@@ -150,10 +150,12 @@ class LibraryModel(ABC):
         """Read a whole reply."""
         response = read_completion(native)
         owned = (
-            part if part.provider else replace(part, provider=upstream)
-            for part in response.reasoning
+            replace(part, provider=upstream)
+            if isinstance(part, Reasoning) and not part.provider
+            else part
+            for part in response.parts
         )
-        return replace(response, reasoning=tuple(owned))
+        return replace(response, parts=tuple(owned))
 
     def _thoughts_in(self, document: Json) -> list[Json]:
         """Pieces of thoughts in a chunk of a stream that the wire does not know."""

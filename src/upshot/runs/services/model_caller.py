@@ -11,6 +11,7 @@ import msgspec
 
 from upshot.contract.base.enums import Origin
 from upshot.contract.error import RunWarning
+from upshot.contract.message import Text
 from upshot.contract.model_calls import (
     ModelReplied,
     ModelRequest,
@@ -214,7 +215,8 @@ class _Asking:
             whole, seen = "".join(self._shown), self._shown_text()
             if response.content in (None, whole):
                 # What people saw of a reply that broke off is kept.
-                response = msgspec.structs.replace(response, content=seen)
+                parts = (*response.reasoning, Text(seen), *response.tool_calls)
+                response = msgspec.structs.replace(response, parts=parts)
         caller.recorder.end_pieces(self)
         return response
 
