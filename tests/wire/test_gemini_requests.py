@@ -91,8 +91,7 @@ def test_signatures_go_back_where_they_were():
         "assistant",
         (
             Reasoning(text="hm", signature="s1", provider="gemini"),
-            Reasoning(signature="s2", provider="gemini", redacted=True),
-            Text("x"),
+            Text("x", signature="s2", provider="gemini"),
         ),
         tool_calls=(ToolCall("c", "f", {}, "s3", "gemini"),),
     )
@@ -103,7 +102,7 @@ def test_signatures_go_back_where_they_were():
 
 
 def test_a_signature_without_a_text_has_a_part_of_its_own():
-    said = Message("assistant", (Reasoning(signature="s", provider="gemini"),))
+    said = Message("assistant", (Text("", signature="s", provider="gemini"),))
     assert turns(said)[0]["parts"] == [{"text": "", "thoughtSignature": "s"}]
 
 

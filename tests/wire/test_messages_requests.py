@@ -77,17 +77,17 @@ def test_ids_of_other_providers_are_made_to_fit():
     assert asked["content"][0]["id"].isalnum()
 
 
-def test_signed_thoughts_go_back_first():
+def test_signed_thoughts_go_back_where_they_were():
     parts = (
-        Text("x"),
         Reasoning(text="hm", signature="s", provider="anthropic"),
+        Text("x"),
         Reasoning(signature="d", provider="anthropic", redacted=True),
     )
     (turn,) = turns(Message("assistant", parts))
     assert turn["content"] == [
         {"type": "thinking", "thinking": "hm", "signature": "s"},
-        {"type": "redacted_thinking", "data": "d"},
         {"type": "text", "text": "x"},
+        {"type": "redacted_thinking", "data": "d"},
     ]
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from upshot.contract.base.enums import Origin
 from upshot.contract.error import RunWarning
-from upshot.contract.message import Text
+from upshot.contract.message import ServerToolBlock, Text
 from upshot.contract.model_calls import (
     ModelReplied,
     ModelRequest,
@@ -68,6 +68,7 @@ class ModelCaller:
         self._record = record
         self.is_stopped = is_stopped
         self.cut: list[str] = []
+        self._provider = ""
 
     async def call(
         self,
@@ -136,7 +137,26 @@ class ModelCaller:
         if response.refusal and not purpose:
             refused = response.refusal
             self.recorder.warn(RunWarning(code="refusal", message=refused, origin=Origin.MODEL))
+        provider = str(response.provider_data.get("provider", ""))
+        if provider and provider != self._provider:
+            self._provider = provider
+            self._warn_of_left_out(request, provider)
         return response
+
+    def _warn_of_left_out(self, request: ModelRequest, provider: str) -> None:
+        """Warn of what another provider's own tools did, which *provider* was not sent."""
+        owners = {
+            part.provider
+            for message in request.messages
+            if not isinstance(message.content, str)
+            for part in message.content
+            if isinstance(part, ServerToolBlock) and part.provider != provider
+        }
+        if owners:
+            message = f"{provider} was not sent what the tools of {', '.join(sorted(owners))} did"
+            self.recorder.warn(
+                RunWarning(code="parts_left_out", message=message, origin=Origin.MODEL)
+            )
 
 
 class _Asking:
