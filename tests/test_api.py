@@ -162,7 +162,7 @@ VALUES = {
         "DeciderContract EngineContract FakeClock HostContract JournalContract ModelContract "
         "ObserverContract ScriptedModel ToolContract"
     ),
-    "upshot.wire": "RateLimitInfo Transcript",
+    "upshot.wire": "RateLimitInfo RequestEncoder",
     "upshot.models": "Model Transport",
     "upshot.tools": (
         "ArtifactStore TOOL_MESSAGE_MAX_CHARS outcome_blocks_tool outcome_is_error "

@@ -1,5 +1,6 @@
 """The parts of a reply: their order as it came, sent back as it came, whole and streamed alike."""
 
+import itertools
 import json
 
 import pytest
@@ -139,11 +140,13 @@ def test_generate_is_sent_the_parts_as_they_came(parts):
 
 
 @given(
-    sequences(st.builds(Text, words) | st.builds(Reasoning, text=words, provider=st.just("mistral")))
+    sequences(
+        st.builds(Text, words) | st.builds(Reasoning, text=words, provider=st.just("mistral"))
+    )
 )
 def test_the_content_of_mistral_keeps_its_order(parts):
     assume(any(isinstance(part, Reasoning) for part in parts))
-    for one, other in zip(parts, parts[1:], strict=False):
+    for one, other in itertools.pairwise(parts):
         assume(type(one) is not type(other))
     (item,) = sent("chat", "mistral", parts)["messages"]
     again = read("chat", "mistral", {"choices": [{"message": item}]})
@@ -159,7 +162,9 @@ def test_another_provider_is_sent_texts_and_calls_alone(surface, parts):
     @given(sequences(parts))
     def check(parts):
         reduced = [
-            Text(part.text) if isinstance(part, Text) else ToolCall(part.id, part.name, part.arguments)
+            Text(part.text)
+            if isinstance(part, Text)
+            else ToolCall(part.id, part.name, part.arguments)
             for part in parts
             if isinstance(part, Text | ToolCall)
         ]
@@ -311,7 +316,9 @@ def test_a_stream_of_chat_gives_the_parts_of_the_whole(thought, content, calls):
 BLOCKS = st.one_of(
     words.map(lambda text: {"text": text}),
     st.builds(
-        lambda text, mark: {"reasoningContent": {"reasoningText": {"text": text, "signature": mark}}},
+        lambda text, mark: {
+            "reasoningContent": {"reasoningText": {"text": text, "signature": mark}}
+        },
         words,
         idents,
     ),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast, overload
 import msgspec
 
 from upshot.contract.base.checks import kind_of
-from upshot.contract.base.enums import Role, RoleField
+from upshot.contract.base.enums import Role, RoleField, RoleWord
 from upshot.contract.base.json_values import clean_fields, clean_text, force_json
 from upshot.contract.base.structs import (
     Formed,
@@ -28,6 +28,9 @@ from upshot.contract.base.structs import (
 )
 from upshot.contract.tool_calls import ToolCall
 from upshot.errors import Misuse
+
+if TYPE_CHECKING:
+    from inspect import Signature
 
 __all__ = [
     "Artifact",
@@ -45,6 +48,7 @@ __all__ = [
     "UNKNOWN_TAG",
     "Unknown",
     "is_plain",
+    "with_views",
 ]
 
 MAIN_CHANNEL = "main"
@@ -238,6 +242,14 @@ Part: TypeAlias = (
 )
 
 
+def with_views(known: Signature, *names: str) -> Signature:
+    """The signature *known* with *names*, for help and editors: what may be given as views."""
+    from inspect import Parameter
+
+    views = [Parameter(name, Parameter.KEYWORD_ONLY, default=()) for name in names]
+    return known.replace(parameters=[*known.parameters.values(), *views])
+
+
 # Looked up once: messages are made often.
 _make = msgspec.StructMeta.__call__
 
@@ -254,6 +266,10 @@ class _MessageMeta(msgspec.StructMeta):
             if tool_calls:
                 set_field(message, "content", (*message.parts, *_checked_calls(tool_calls)))
             return message
+
+        @property
+        def __signature__(cls):
+            return with_views(super().__signature__, "tool_calls")
 
 
 class _Said(Tagged, frozen=True, kw_only=False):
@@ -284,7 +300,7 @@ class Message(_Said, frozen=True, kw_only=True, gc=False, metaclass=_MessageMeta
 
         def __init__(
             self,
-            role: Role | str,
+            role: RoleWord,
             content: str | Sequence[Part] | None = "",
             *,
             tool_calls: Sequence[ToolCall] = (),

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import msgspec
 
-from upshot.contract.base.enums import FinishReason, FinishReasonField, Role, Status, word
+from upshot.contract.base.enums import (
+    FinishReason,
+    FinishReasonField,
+    FinishReasonWord,
+    Role,
+    Status,
+    word,
+)
 from upshot.contract.base.json_values import clean_fields
 from upshot.contract.base.structs import (
     Json,
@@ -24,7 +31,15 @@ from upshot.contract.base.structs import (
     set_field,
 )
 from upshot.contract.error import AgentError
-from upshot.contract.message import Conversation, Message, Part, Reasoning, Text, is_plain
+from upshot.contract.message import (
+    Conversation,
+    Message,
+    Part,
+    Reasoning,
+    Text,
+    is_plain,
+    with_views,
+)
 from upshot.contract.settings import ModelSettings
 from upshot.contract.tool_calls import ToolCall, ToolSpec
 from upshot.contract.usage import Cost, RateLimitState, Usage
@@ -66,6 +81,10 @@ class _ResponseMeta(msgspec.StructMeta):
                 said = (Text(content),) if content else ()
                 fields["parts"] = (*reasoning, *said, *tool_calls)
             return _make(cls, **fields)
+
+        @property
+        def __signature__(cls):
+            return with_views(super().__signature__, "content", "tool_calls", "reasoning")
 
 
 class ModelResponse(Root, frozen=True, kw_only=True, metaclass=_ResponseMeta):
@@ -116,7 +135,7 @@ class ModelResponse(Root, frozen=True, kw_only=True, metaclass=_ResponseMeta):
             refusal: str | None = None,
             usage: Usage = ...,
             cost: Cost | None = None,
-            finish_reason: FinishReason | str | None = None,
+            finish_reason: FinishReasonWord | None = None,
             paused: bool = False,
             error: AgentError | None = None,
             rate_limit: RateLimitState | None = None,
