@@ -130,6 +130,7 @@ def message_to_a2a(message: Message, *, task_id: str = "", context_id: str = "")
         name=message.name,
         tool_call_id=message.tool_call_id,
         tool_calls=[plain(call) for call in message.tool_calls],
+        paused=message.paused,
     )
 
 
@@ -211,7 +212,7 @@ def message_of(data: JsonObject) -> Message:
     is_text = isinstance(only, Text) and bool(only.text) and not only.trust
     content = only.text if isinstance(only, Text) and is_text else ""
     form: JsonObject = {"kind": "message", "role": role, "metadata": metadata, "content": content}
-    for name in ("name", "tool_call_id"):
+    for name in ("name", "tool_call_id", "paused"):
         if name in facts:
             form[name] = facts[name]
     message = read_as(form, Message)
