@@ -12,7 +12,7 @@ from tests.wire.talk import body_of
 from upshot.contract.message import Message, Reasoning, ServerToolBlock, Text
 from upshot.contract.model_calls import ModelResponse
 from upshot.contract.tool_calls import ToolCall
-from upshot.wire import StreamReader, make_transcript, read_response
+from upshot.wire import StreamReader, make_request_encoder, read_response
 
 words = st.text("abc é", min_size=1, max_size=6).filter(str.strip)
 idents = st.text("abcdef0123", min_size=1, max_size=8)
@@ -92,9 +92,9 @@ def sequences(parts):
 
 def sent(surface, provider, parts):
     """What a request says of a reply with *parts*."""
-    transcript = make_transcript(surface, provider=provider)
-    transcript.append(ModelResponse(parts=parts).to_message())
-    return body_of(transcript)
+    encoder = make_request_encoder(surface, provider=provider)
+    encoder.append(ModelResponse(parts=parts).to_message())
+    return body_of(encoder)
 
 
 def read(surface, provider, document):
@@ -190,12 +190,12 @@ def test_what_asks_the_client_for_something_is_not_sent_without_the_answer():
 def test_a_paused_turn_and_what_follows_are_one_turn():
     use = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}}
     result = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []}
-    transcript = make_transcript("messages", provider="anthropic")
-    transcript.append(Message("user", "Look."))
+    encoder = make_request_encoder("messages", provider="anthropic")
+    encoder.append(Message("user", "Look."))
     for raw in (use, result):
         block = ServerToolBlock(raw, "anthropic")
-        transcript.append(Message("assistant", (block,), paused=raw is use))
-    _, turn = body_of(transcript)["messages"]
+        encoder.append(Message("assistant", (block,), paused=raw is use))
+    _, turn = body_of(encoder)["messages"]
     assert turn == {"role": "assistant", "content": [use, result]}
 
 

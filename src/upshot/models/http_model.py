@@ -40,7 +40,7 @@ from upshot.wire.accumulator import StreamEvent
 from upshot.wire.decoding import with_output
 from upshot.wire.encoding import RequestEncoder, to_wire_name
 from upshot.wire.error_classification import classify_error
-from upshot.wire.reader import StreamReader, make_transcript
+from upshot.wire.reader import StreamReader, make_request_encoder
 
 __all__ = [
     "ApiKey",
@@ -474,16 +474,16 @@ class HttpModel:
 
     def _encode(self, request: ModelRequest, *, stream: bool) -> bytes:
         messages = request.messages
-        transcript: RequestEncoder | None = None
+        encoder: RequestEncoder | None = None
         if isinstance(messages, Conversation):
-            transcript = cast("RequestEncoder | None", messages.encoded.get(self._form))
-        if transcript is None or transcript.count > len(messages):
-            transcript = make_transcript(self._surface, provider=self._provider)
+            encoder = cast("RequestEncoder | None", messages.encoded.get(self._form))
+        if encoder is None or encoder.count > len(messages):
+            encoder = make_request_encoder(self._surface, provider=self._provider)
             if isinstance(messages, Conversation):
-                messages.encoded.setdefault(self._form, transcript)
-        for place in range(transcript.count, len(messages)):
-            transcript.append(messages[place])
-        return transcript.body(
+                messages.encoded.setdefault(self._form, encoder)
+        for place in range(encoder.count, len(messages)):
+            encoder.append(messages[place])
+        return encoder.body(
             model=self._model,
             system=request.system,
             tools=request.tools,

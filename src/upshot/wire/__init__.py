@@ -17,7 +17,7 @@ from upshot.wire.rate_limits import (
     extract_cerebras_rate_limits,
     extract_openai_rate_limits,
 )
-from upshot.wire.reader import Mode, StreamReader, make_transcript, read_response
+from upshot.wire.reader import Mode, StreamReader, make_request_encoder, read_response
 
 __all__ = [
     "AnthropicRateLimits",
@@ -39,7 +39,7 @@ __all__ = [
     "extract_anthropic_rate_limits",
     "extract_cerebras_rate_limits",
     "extract_openai_rate_limits",
-    "make_transcript",
+    "make_request_encoder",
     "parse_duration",
     "parse_finish_reason",
     "parse_json",

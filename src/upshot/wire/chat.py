@@ -42,7 +42,15 @@ from upshot.contract.settings import ModelSettings
 from upshot.contract.tool_calls import ToolCall, ToolSpec
 from upshot.contract.usage import Usage
 from upshot.wire.accumulator import ReplyAccumulator, StreamEvent, to_reported_cost
-from upshot.wire.decoding import as_count, as_list, as_object, as_text, encode_json, parse_json
+from upshot.wire.decoding import (
+    as_count,
+    as_list,
+    as_object,
+    as_text,
+    encode_json,
+    first_count,
+    parse_json,
+)
 from upshot.wire.encoding import (
     SCHEMA_PROMPT,
     Asked,
@@ -62,7 +70,7 @@ __all__ = [
     "CUSTOM_INPUT",
     "ChatDialect",
     "ChatStream",
-    "ChatTranscript",
+    "ChatEncoder",
     "DIALECTS",
     "PLAIN",
     "find_dialect",
@@ -76,31 +84,31 @@ _GROWING = frozenset({"text", "summary", "data"})
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
 
 
-def read_chat(document: JsonObject, draft: ReplyAccumulator) -> None:
-    """Read a whole reply into *draft*."""
+def read_chat(document: JsonObject, reply: ReplyAccumulator) -> None:
+    """Read a whole reply into *reply*."""
     choice = _first_choice(document)
-    _read_frame(document, choice, draft)
-    if not choice and draft.error is None:
-        draft.fail_unreadable("the reply has no choices")
+    _read_frame(document, choice, reply)
+    if not choice and reply.error is None:
+        reply.fail_unreadable("the reply has no choices")
     said = _Said()
     message = as_object(choice.get("message"))
     said.take(message.get("content"), _reasoning_text(message))
     if refusal := as_text(message.get("refusal")):
-        draft.refusal.append(refusal)
+        reply.refusal.append(refusal)
     calls = list(map(_PartialCall.of, as_list(message.get("tool_calls"))))
     if legacy := as_object(message.get("function_call")):
         calls.append(_PartialCall.of({"function": legacy}))
     details = list(map(as_object, as_list(message.get("reasoning_details"))))
-    _add_parts(said, details, calls, draft)
+    _add_parts(said, details, calls, reply)
 
 
 class ChatStream:
-    """Reads the chunks of one streamed reply into a draft."""
+    """Reads the chunks of one streamed reply into an accumulator."""
 
-    __slots__ = ("_calls", "_details", "_draft", "_open", "_said")
+    __slots__ = ("_calls", "_details", "_open", "_reply", "_said")
 
-    def __init__(self, draft: ReplyAccumulator) -> None:
-        self._draft = draft
+    def __init__(self, reply: ReplyAccumulator) -> None:
+        self._reply = reply
         self._said = _Said()
         self._details: dict[tuple[object, object], JsonObject] = {}
         self._calls: list[_PartialCall] = []
@@ -109,16 +117,16 @@ class ChatStream:
     def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
         """Take one chunk and give the deltas in it."""
         choice = _first_choice(document)
-        _read_frame(document, choice, self._draft)
-        if name == "error" and self._draft.error is None:
-            self._draft.fail(document)
+        _read_frame(document, choice, self._reply)
+        if name == "error" and self._reply.error is None:
+            self._reply.fail(document)
         # Some servers send the message so far beside the delta: only the delta is read.
         delta = choice.get("delta")
         return self._read_delta(delta) if isinstance(delta, dict) else []
 
     def finish(self) -> None:
-        """Put what was said and called into the draft."""
-        _add_parts(self._said, list(self._details.values()), self._calls, self._draft)
+        """Put what was said and called into the accumulator."""
+        _add_parts(self._said, list(self._details.values()), self._calls, self._reply)
 
     def _read_delta(self, delta: JsonObject) -> list[StreamEvent]:
         events: list[StreamEvent] = []
@@ -128,7 +136,7 @@ class ChatStream:
         if text:
             events.append(TextDelta(text=text))
         if refusal := as_text(delta.get("refusal")):
-            self._draft.refusal.append(refusal)
+            self._reply.refusal.append(refusal)
         for item in as_list(delta.get("reasoning_details")):
             self._merge_detail(as_object(item))
         for call in as_list(delta.get("tool_calls")):
@@ -226,25 +234,25 @@ def _first_choice(document: JsonObject) -> JsonObject:
     return {}
 
 
-def _read_frame(document: JsonObject, choice: JsonObject, draft: ReplyAccumulator) -> None:
+def _read_frame(document: JsonObject, choice: JsonObject, reply: ReplyAccumulator) -> None:
     """Read what stands round the message: ids, usage, finish and errors."""
     # Azure begins a stream with a chunk whose model and id are empty.
-    if not draft.model:
-        draft.model = as_text(document.get("model"))
-    if not draft.id:
-        draft.id = as_text(document.get("id"))
+    if not reply.model:
+        reply.model = as_text(document.get("model"))
+    if not reply.id:
+        reply.id = as_text(document.get("id"))
     if finish := as_text(choice.get("finish_reason")):
-        draft.finish_raw = finish
+        reply.finish_raw = finish
     if tier := document.get("service_tier"):
-        draft.service_tier = as_text(tier)
+        reply.service_tier = as_text(tier)
     # The choice has it at Moonshot, and a stream of Groq repeats it in a field of its own.
     usage = document.get("usage") or choice.get("usage") or _groq_usage(document)
     if isinstance(usage, dict):
-        _read_usage(usage, draft)
+        _read_usage(usage, reply)
     if document.get("error") or document.get("object") == "error":
-        draft.fail(document)
+        reply.fail(document)
     elif error := choice.get("error"):
-        draft.fail({"error": error})
+        reply.fail({"error": error})
 
 
 def _groq_usage(document: JsonObject) -> Json:
@@ -252,13 +260,13 @@ def _groq_usage(document: JsonObject) -> Json:
     return groq.get("usage") if isinstance(groq, dict) else None
 
 
-def _read_usage(usage: JsonObject, draft: ReplyAccumulator) -> None:
+def _read_usage(usage: JsonObject, reply: ReplyAccumulator) -> None:
     prompt = as_object(usage.get("prompt_tokens_details"))
     completion = as_object(usage.get("completion_tokens_details"))
     taken = as_count(usage.get("prompt_tokens"))
     given = as_count(usage.get("completion_tokens"))
     total = as_count(usage.get("total_tokens"))
-    reasoning = _count(completion, "reasoning_tokens", usage, "reasoning_tokens")
+    reasoning = first_count(completion.get("reasoning_tokens"), usage.get("reasoning_tokens"))
     audio = as_count(prompt.get("audio_tokens"))
     if taken is not None and given is not None and total is not None and taken + given != total:
         # xAI leaves reasoning out of the completion and Mistral audio out of the prompt; it is
@@ -267,31 +275,25 @@ def _read_usage(usage: JsonObject, draft: ReplyAccumulator) -> None:
             given += reasoning
         elif audio and taken + audio + given == total:
             taken += audio
-    draft.usage_raw = usage
-    draft.total_tokens_reported = total
-    draft.cost = to_reported_cost(usage) or draft.cost
-    draft.usage = Usage(
+    reply.usage_raw = usage
+    reply.total_tokens_reported = total
+    reply.cost = to_reported_cost(usage) or reply.cost
+    reply.usage = Usage(
         input_tokens=taken,
         output_tokens=given,
-        cache_read_tokens=_count(
-            prompt, "cached_tokens", usage, "prompt_cache_hit_tokens", "cached_tokens"
+        cache_read_tokens=first_count(
+            prompt.get("cached_tokens"),
+            usage.get("prompt_cache_hit_tokens"),
+            usage.get("cached_tokens"),
         ),
-        cache_write_tokens=_count(
-            prompt, "cache_write_tokens", usage, "cache_creation_input_tokens"
+        cache_write_tokens=first_count(
+            prompt.get("cache_write_tokens"), usage.get("cache_creation_input_tokens")
         ),
         reasoning_tokens=reasoning,
         input_audio_tokens=audio,
         output_audio_tokens=as_count(completion.get("audio_tokens")),
         api_calls=1,
     )
-
-
-def _count(inner: JsonObject, name: str, outer: JsonObject, *names: str) -> int | None:
-    found = as_count(inner.get(name))
-    for other in names:
-        if found is None and other in outer:
-            found = as_count(outer[other])
-    return found
 
 
 class _Said(msgspec.Struct):
@@ -355,19 +357,19 @@ def _reasoning_text(message: JsonObject) -> str:
 
 
 def _add_parts(
-    said: _Said, details: list[JsonObject], calls: list[_PartialCall], draft: ReplyAccumulator
+    said: _Said, details: list[JsonObject], calls: list[_PartialCall], reply: ReplyAccumulator
 ) -> None:
     """Add thoughts, text and calls; a gateway's details stand for the thoughts they are of."""
-    draft.parts += [_to_detail(detail, draft.provider) for detail in details]
+    reply.parts += [_to_detail(detail, reply.provider) for detail in details]
     if said.beside and not details:
-        draft.parts.append(Reasoning(text="".join(said.beside), provider=draft.provider))
+        reply.parts.append(Reasoning(text="".join(said.beside), provider=reply.provider))
     for is_thought, pieces in said.runs:
         if not is_thought:
-            draft.add_text("".join(pieces))
+            reply.add_text("".join(pieces))
         elif not details:
-            draft.parts.append(Reasoning(text="".join(pieces), provider=draft.provider))
+            reply.parts.append(Reasoning(text="".join(pieces), provider=reply.provider))
     for call in calls:
-        draft.add_call(call.to_call(draft.next_call_id(), draft.provider))
+        reply.add_call(call.to_call(reply.next_call_id(), reply.provider))
 
 
 def _to_detail(detail: JsonObject, provider: str) -> Reasoning:
@@ -460,7 +462,7 @@ def find_dialect(provider: str) -> ChatDialect:
 _CHOICES: Final = frozenset({"auto", "none", "required"})
 
 
-class ChatTranscript:
+class ChatEncoder:
     """A conversation in the form of Chat Completions.
 
     Args:
@@ -496,7 +498,7 @@ class ChatTranscript:
         settings: ModelSettings,
         stream: bool,
     ) -> bytes:
-        """Join what is kept to the body of one request; see :class:`Transcript`."""
+        """Join what is kept to the body of one request; see :class:`RequestEncoder`."""
         asked = Asked(model, system, tools, output_schema, settings, stream)
         # Turns are mostly asked alike. Only the free fields may have been changed in place.
         if settings.extra or asked != self._asked:

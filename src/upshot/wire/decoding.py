@@ -31,6 +31,7 @@ __all__ = [
     "as_object",
     "as_text",
     "encode_json",
+    "first_count",
     "parse_json",
     "parse_object",
     "replace_surrogates",
@@ -109,6 +110,15 @@ def as_count(value: object) -> int | None:
     if not 0 <= value < _MAX_COUNT or value != int(value):
         return None
     return int(value)
+
+
+def first_count(*values: object) -> int | None:
+    """The first of *values* that is a count, None where none is."""
+    for value in values:
+        count = as_count(value)
+        if count is not None:
+            return count
+    return None
 
 
 def replace_surrogates(value: object) -> Json:

@@ -57,7 +57,7 @@ from upshot.wire.encoding import (
 __all__ = [
     "AUDIO",
     "GenerateStream",
-    "GenerateTranscript",
+    "GenerateEncoder",
     "NOT_BLOCKED",
     "PartialArguments",
     "parse_block_reason",
@@ -220,23 +220,23 @@ _CHARGED_BY_PROMPT: Final = re.compile(r"gemini-[12]\b")
 _SERVER_PARTS: Final = ("executableCode", "codeExecutionResult", "toolCall", "toolResponse")
 
 
-def read_generate(document: JsonObject, draft: ReplyAccumulator) -> None:
-    """Read a whole reply into *draft*."""
-    stream = GenerateStream(draft)
+def read_generate(document: JsonObject, reply: ReplyAccumulator) -> None:
+    """Read a whole reply into *reply*."""
+    stream = GenerateStream(reply)
     stream.read("", document)
     stream.finish()
-    draft.done = None
-    if not as_list(document.get("candidates")) and not draft.blocked and draft.error is None:
-        draft.fail_unreadable("the reply has no candidates")
+    reply.done = None
+    if not as_list(document.get("candidates")) and not reply.blocked and reply.error is None:
+        reply.fail_unreadable("the reply has no candidates")
 
 
 class GenerateStream:
-    """Reads the chunks of one streamed reply into a draft; each is a reply of its own form."""
+    """Reads one streamed reply into an accumulator; each chunk has the form of a whole reply."""
 
-    __slots__ = ("_calls", "_draft", "_parts")
+    __slots__ = ("_calls", "_parts", "_reply")
 
-    def __init__(self, draft: ReplyAccumulator) -> None:
-        self._draft = draft
+    def __init__(self, reply: ReplyAccumulator) -> None:
+        self._reply = reply
         # In the order in which they began; a call stands in both.
         self._parts: list[_Words | _Call | JsonObject] = []
         self._calls: list[_Call] = []
@@ -244,29 +244,29 @@ class GenerateStream:
     def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
         """Take one chunk and give the deltas in it."""
         candidate = _first_candidate(document)
-        _read_frame(document, candidate, self._draft)
-        if name == "error" and self._draft.error is None:
-            self._draft.fail(document)
+        _read_frame(document, candidate, self._reply)
+        if name == "error" and self._reply.error is None:
+            self._reply.fail(document)
         if queries := as_object(candidate.get("groundingMetadata")).get("webSearchQueries"):
-            self._draft.searches = _count_searches(as_list(queries), self._draft.model)
+            self._reply.searches = _count_searches(as_list(queries), self._reply.model)
         events: list[StreamEvent] = []
         for part in as_list(as_object(candidate.get("content")).get("parts")):
             events += self._read_part(as_object(part))
         return events
 
     def finish(self) -> None:
-        """Put the parts into the draft."""
-        draft = self._draft
-        _read_usage(draft.usage_raw or {}, draft)
+        """Put the parts into the accumulator."""
+        reply = self._reply
+        _read_usage(reply.usage_raw or {}, reply)
         for part in self._parts:
             match part:
                 case _Call():
                     # The service gives no ids as a rule.
-                    draft.add_call(part.to_call(draft.next_call_id(), draft.provider))
+                    reply.add_call(part.to_call(reply.next_call_id(), reply.provider))
                 case _Words():
-                    draft.parts.append(part.to_part(draft.provider))
+                    reply.parts.append(part.to_part(reply.provider))
                 case _:
-                    draft.parts.append(ServerToolBlock(part, draft.provider))
+                    reply.parts.append(ServerToolBlock(part, reply.provider))
 
     def _read_part(self, part: JsonObject) -> list[StreamEvent]:
         call = part.get("functionCall")
@@ -274,7 +274,7 @@ class GenerateStream:
         if isinstance(call, dict):
             return self._read_call(call, signature)
         if kinds := [name for name in _SERVER_PARTS if as_object(part.get(name))]:
-            self._draft.server_tools += kinds
+            self._reply.server_tools += kinds
             self._parts.append(part)
             return []
         text = as_text(part.get("text"))
@@ -378,37 +378,37 @@ def _first_candidate(document: JsonObject) -> JsonObject:
     return {}
 
 
-def _read_frame(document: JsonObject, candidate: JsonObject, draft: ReplyAccumulator) -> None:
+def _read_frame(document: JsonObject, candidate: JsonObject, reply: ReplyAccumulator) -> None:
     """Read what stands round the parts: model, usage, finish, blocks and errors."""
-    draft.model = as_text(document.get("modelVersion")) or draft.model
-    draft.id = as_text(document.get("responseId")) or draft.id
+    reply.model = as_text(document.get("modelVersion")) or reply.model
+    reply.id = as_text(document.get("responseId")) or reply.id
     finish = candidate.get("finishReason")
-    if finish is not None and (finish := parse_finish(finish, provider=draft.provider)):
-        _end(finish, as_text(candidate.get("finishMessage")), draft)
+    if finish is not None and (finish := parse_finish(finish, provider=reply.provider)):
+        _end(finish, as_text(candidate.get("finishMessage")), reply)
     feedback = as_object(document.get("promptFeedback"))
-    block = parse_block_reason(feedback.get("blockReason"), provider=draft.provider)
+    block = parse_block_reason(feedback.get("blockReason"), provider=reply.provider)
     if block not in NOT_BLOCKED:
-        draft.blocked = True
-        _end(block, as_text(feedback.get("blockReasonMessage")), draft)
+        reply.blocked = True
+        _end(block, as_text(feedback.get("blockReasonMessage")), reply)
     usage = as_object(document.get("usageMetadata"))
     # Vertex says with every chunk what kind of traffic it is, and counts with the last only.
     told = any(usage.get(name) is not None for name in _COUNTS)
-    if told or (usage and draft.usage_raw is None):
-        draft.usage_raw = usage
+    if told or (usage and reply.usage_raw is None):
+        reply.usage_raw = usage
     if document.get("error"):
-        draft.fail(document)
+        reply.fail(document)
 
 
-def _end(word: str, message: str, draft: ReplyAccumulator) -> None:
+def _end(word: str, message: str, reply: ReplyAccumulator) -> None:
     reason = parse_finish_reason(word)
-    draft.finish_raw = word
+    reply.finish_raw = word
     # A word for "not over" may come with every chunk.
-    draft.done = draft.done or draft.blocked or reason is not None
-    if message and (draft.blocked or reason is FinishReason.CONTENT_FILTER):
-        draft.refusal[:] = [message]
+    reply.done = reply.done or reply.blocked or reason is not None
+    if message and (reply.blocked or reason is FinishReason.CONTENT_FILTER):
+        reply.refusal[:] = [message]
 
 
-def _read_usage(usage: JsonObject, draft: ReplyAccumulator) -> None:
+def _read_usage(usage: JsonObject, reply: ReplyAccumulator) -> None:
     taken = as_count(usage.get("promptTokenCount"))
     given = as_count(usage.get("candidatesTokenCount"))
     thought = as_count(usage.get("thoughtsTokenCount"))
@@ -416,8 +416,8 @@ def _read_usage(usage: JsonObject, draft: ReplyAccumulator) -> None:
     if (taken, given, thought, total) == (None, None, None, None):
         return
     for_tools = as_count(usage.get("toolUsePromptTokenCount"))
-    draft.total_tokens_reported = total
-    draft.usage = Usage(
+    reply.total_tokens_reported = total
+    reply.usage = Usage(
         input_tokens=None if taken is None else taken + (for_tools or 0),
         output_tokens=given if thought is None else thought + (given or 0),
         cache_read_tokens=as_count(usage.get("cachedContentTokenCount")),
@@ -465,7 +465,7 @@ _OWN_PARTS: Final = frozenset(
 )
 
 
-class GenerateTranscript:
+class GenerateEncoder:
     """A conversation in the form of generateContent.
 
     Turns of one role that follow one another, such as several tool results, are one turn on the
@@ -526,7 +526,7 @@ class GenerateTranscript:
         settings: ModelSettings,
         stream: bool,
     ) -> bytes:
-        """Join what is kept to the body of one request; see :class:`Transcript`."""
+        """Join what is kept to the body of one request; see :class:`RequestEncoder`."""
         asked = Asked(model, system, tools, output_schema, settings, stream)
         # Turns are mostly asked alike. Only the free fields may have been changed in place.
         if settings.extra or asked != self._asked:

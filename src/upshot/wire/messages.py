@@ -57,28 +57,28 @@ from upshot.wire.encoding import (
     to_wire_name,
 )
 
-__all__ = ["MessagesStream", "MessagesTranscript", "read_messages"]
+__all__ = ["MessagesStream", "MessagesEncoder", "read_messages"]
 
 
-def read_messages(document: JsonObject, draft: ReplyAccumulator) -> None:
-    """Read a whole reply into *draft*."""
+def read_messages(document: JsonObject, reply: ReplyAccumulator) -> None:
+    """Read a whole reply into *reply*."""
     if document.get("error"):
-        draft.fail(document)
+        reply.fail(document)
     elif not isinstance(document.get("content"), list):
-        draft.fail_unreadable("the reply has no content")
-    _read_head(document, draft)
-    _read_usage(as_object(document.get("usage")), draft)
-    draft.finish_raw = as_text(document.get("stop_reason"))
-    _add_blocks((_Block(as_object(item)) for item in as_list(document.get("content"))), draft)
+        reply.fail_unreadable("the reply has no content")
+    _read_head(document, reply)
+    _read_usage(as_object(document.get("usage")), reply)
+    reply.finish_raw = as_text(document.get("stop_reason"))
+    _add_blocks((_Block(as_object(item)) for item in as_list(document.get("content"))), reply)
 
 
 class MessagesStream:
-    """Reads the events of one streamed reply into a draft."""
+    """Reads the events of one streamed reply into an accumulator."""
 
-    __slots__ = ("_blocks", "_calls", "_draft", "_usage")
+    __slots__ = ("_blocks", "_calls", "_reply", "_usage")
 
-    def __init__(self, draft: ReplyAccumulator) -> None:
-        self._draft = draft
+    def __init__(self, reply: ReplyAccumulator) -> None:
+        self._reply = reply
         self._blocks: dict[int, _Block] = {}
         self._calls: dict[int, int] = {}
         self._usage: JsonObject = {}
@@ -92,24 +92,24 @@ class MessagesStream:
                 return self._start_block(document)
             case "message_start":
                 message = as_object(document.get("message"))
-                _read_head(message, self._draft)
+                _read_head(message, self._reply)
                 self._merge_usage(message.get("usage"))
             case "message_delta":
                 delta = as_object(document.get("delta"))
-                self._draft.finish_raw = as_text(delta.get("stop_reason")) or self._draft.finish_raw
+                self._reply.finish_raw = as_text(delta.get("stop_reason")) or self._reply.finish_raw
                 self._merge_usage(document.get("usage"))
             case "message_stop":
-                self._draft.done = True
+                self._reply.done = True
             case "error":
-                self._draft.fail(document)
+                self._reply.fail(document)
             case _:
                 pass
         return []
 
     def finish(self) -> None:
-        """Put usage and blocks into the draft."""
-        _read_usage(self._usage, self._draft)
-        _add_blocks(self._blocks.values(), self._draft)
+        """Put usage and blocks into the accumulator."""
+        _read_usage(self._usage, self._reply)
+        _add_blocks(self._blocks.values(), self._reply)
 
     def _start_block(self, document: JsonObject) -> list[StreamEvent]:
         index = self._index(document)
@@ -220,24 +220,24 @@ class _Block:
         return {**self.start, "input": parse_object("".join(self.inputs)) or {}}
 
 
-def _add_blocks(blocks: Iterable[_Block], draft: ReplyAccumulator) -> None:
+def _add_blocks(blocks: Iterable[_Block], reply: ReplyAccumulator) -> None:
     callers: list[str] = []
     results: set[str] = set()
     for block in blocks:
         match block.kind:
             case "text":
-                if (said := block.to_text(draft.provider)).text:
-                    draft.parts.append(said)
+                if (said := block.to_text(reply.provider)).text:
+                    reply.parts.append(said)
             case "thinking" | "redacted_thinking":
-                draft.parts.append(block.to_reasoning(draft.provider))
+                reply.parts.append(block.to_reasoning(reply.provider))
             case "tool_use":
-                draft.add_call(block.to_call(draft.provider))
+                reply.add_call(block.to_call(reply.provider))
                 callers.append(as_text(block.caller.get("tool_id")))
             case kind:
-                draft.add_server_block(kind, block.to_raw())
+                reply.add_server_block(kind, block.to_raw())
                 results.add(as_text(block.start.get("tool_use_id")))
     # A call that the provider's own code made is settled when that code's result is there.
-    draft.settled_calls = sum(1 for caller in callers if caller and caller in results)
+    reply.settled_calls = sum(1 for caller in callers if caller and caller in results)
 
 
 def _to_deltas(kind: str, text: str) -> list[StreamEvent]:
@@ -246,21 +246,21 @@ def _to_deltas(kind: str, text: str) -> list[StreamEvent]:
     return [TextDelta(text=text) if kind == "text" else ReasoningDelta(text=text)]
 
 
-def _read_head(message: JsonObject, draft: ReplyAccumulator) -> None:
-    draft.model = as_text(message.get("model")) or draft.model
-    draft.id = as_text(message.get("id")) or draft.id
+def _read_head(message: JsonObject, reply: ReplyAccumulator) -> None:
+    reply.model = as_text(message.get("model")) or reply.model
+    reply.id = as_text(message.get("id")) or reply.id
 
 
-def _read_usage(usage: JsonObject, draft: ReplyAccumulator) -> None:
+def _read_usage(usage: JsonObject, reply: ReplyAccumulator) -> None:
     if not usage:
         return
     uncached = as_count(usage.get("input_tokens"))
     read = as_count(usage.get("cache_read_input_tokens"))
     written = as_count(usage.get("cache_creation_input_tokens"))
     details = as_object(usage.get("output_tokens_details"))
-    draft.usage_raw = usage
-    draft.cost = to_reported_cost(usage)
-    draft.usage = Usage(
+    reply.usage_raw = usage
+    reply.cost = to_reported_cost(usage)
+    reply.usage = Usage(
         # The wire counts what was neither read from the cache nor written to it.
         input_tokens=None if uncached is None else uncached + (read or 0) + (written or 0),
         output_tokens=as_count(usage.get("output_tokens")),
@@ -291,7 +291,7 @@ _THOUGHTS: Final = (b'{"type":"thinking"', b'{"type":"redacted_thinking"')
 _MARK: Final = b',"cache_control":{"type":"ephemeral"}}'
 
 
-class MessagesTranscript:
+class MessagesEncoder:
     """A conversation in the form of Messages.
 
     Turns of one role that follow one another, such as several tool results, are one turn on the
@@ -344,7 +344,7 @@ class MessagesTranscript:
         settings: ModelSettings,
         stream: bool,
     ) -> bytes:
-        """Join what is kept to the body of one request; see :class:`Transcript`."""
+        """Join what is kept to the body of one request; see :class:`RequestEncoder`."""
         asked = Asked(model, system, tools, output_schema, settings, stream)
         # Turns are mostly asked alike. Only the free fields may have been changed in place.
         if settings.extra or asked != self._asked:

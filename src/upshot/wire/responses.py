@@ -51,7 +51,7 @@ from upshot.wire.encoding import (
     to_wire_name,
 )
 
-__all__ = ["ResponsesStream", "ResponsesTranscript", "read_responses"]
+__all__ = ["ResponsesStream", "ResponsesEncoder", "read_responses"]
 
 # Event -> what grows, and in an item of which type. What the provider's own tools write while they
 # work is not followed.
@@ -84,23 +84,23 @@ _THOUGHTS: Final = ("summary", "content")
 _PARAGRAPH: Final = "\n\n"
 
 
-def read_responses(document: JsonObject, draft: ReplyAccumulator) -> None:
-    """Read a whole reply into *draft*."""
-    _read_head(document, draft)
-    _read_end(document, draft)
+def read_responses(document: JsonObject, reply: ReplyAccumulator) -> None:
+    """Read a whole reply into *reply*."""
+    _read_head(document, reply)
+    _read_end(document, reply)
     told = isinstance(document.get("output"), list) or as_text(document.get("status"))
-    if not told and draft.error is None:
-        draft.fail_unreadable("the reply has no output")
-    _add_items(map(as_object, as_list(document.get("output"))), draft)
+    if not told and reply.error is None:
+        reply.fail_unreadable("the reply has no output")
+    _add_items(map(as_object, as_list(document.get("output"))), reply)
 
 
 class ResponsesStream:
-    """Reads the events of one streamed reply into a draft."""
+    """Reads the events of one streamed reply into an accumulator."""
 
-    __slots__ = ("_calls", "_draft", "_items", "_output")
+    __slots__ = ("_calls", "_items", "_output", "_reply")
 
-    def __init__(self, draft: ReplyAccumulator) -> None:
-        self._draft = draft
+    def __init__(self, reply: ReplyAccumulator) -> None:
+        self._reply = reply
         self._items: dict[int, _Item] = {}
         self._calls = 0
         self._output: list[Json] = []
@@ -120,9 +120,9 @@ class ResponsesStream:
             case "response.output_item.done":
                 return self._end_item(document)
             case "error":
-                self._draft.fail(_error_of(document))
+                self._reply.fail(_error_of(document))
             case _ if response := as_object(document.get("response")):
-                _read_head(response, self._draft)
+                _read_head(response, self._reply)
                 if ending := _ENDS.get(kind):
                     return self._end(response, ending)
             case _:
@@ -130,11 +130,11 @@ class ResponsesStream:
         return []
 
     def finish(self) -> None:
-        """Put the items into the draft: those of the last event, else what was gathered."""
+        """Put the items into the accumulator: those of the last event, else what was gathered."""
         items = [as_object(item) for item in self._output]
         if not items:
             items = [item.to_document() for _, item in sorted(self._items.items())]
-        _add_items(items, self._draft)
+        _add_items(items, self._reply)
 
     def _read_delta(self, document: JsonObject, channel: str, item_type: str) -> list[StreamEvent]:
         index, item = self._find(document, item_type)
@@ -159,8 +159,8 @@ class ResponsesStream:
         return events
 
     def _end(self, response: JsonObject, ending: str) -> list[StreamEvent]:
-        self._draft.done = True
-        _read_end({**response, "status": ending}, self._draft)
+        self._reply.done = True
+        _read_end({**response, "status": ending}, self._reply)
         self._output = as_list(response.get("output"))
         events: list[StreamEvent] = []
         if not self._items:
@@ -196,7 +196,7 @@ class ResponsesStream:
 
     def _new_item(self, document: JsonObject) -> _Item:
         kind = as_text(document.get("type"))
-        if kind not in _CALLS or _OWN_CALLS.get(self._draft.provider) == kind:
+        if kind not in _CALLS or _OWN_CALLS.get(self._reply.provider) == kind:
             return _Item(document)
         # A delta's index counts calls; the output counts items of all types.
         self._calls += 1
@@ -291,19 +291,19 @@ def _texts_of(document: JsonObject) -> Iterable[tuple[str, int, str]]:
                 yield "text", index, as_text(part.get("text"))
 
 
-def _read_head(response: JsonObject, draft: ReplyAccumulator) -> None:
-    draft.model = as_text(response.get("model")) or draft.model
-    draft.id = as_text(response.get("id")) or draft.id
-    draft.service_tier = as_text(response.get("service_tier")) or draft.service_tier
+def _read_head(response: JsonObject, reply: ReplyAccumulator) -> None:
+    reply.model = as_text(response.get("model")) or reply.model
+    reply.id = as_text(response.get("id")) or reply.id
+    reply.service_tier = as_text(response.get("service_tier")) or reply.service_tier
 
 
-def _read_end(response: JsonObject, draft: ReplyAccumulator) -> None:
+def _read_end(response: JsonObject, reply: ReplyAccumulator) -> None:
     status = as_text(response.get("status"))
     why = as_text(as_object(response.get("incomplete_details")).get("reason"))
-    draft.finish_raw = why if status == "incomplete" and why else status
-    _read_usage(as_object(response.get("usage")), draft)
+    reply.finish_raw = why if status == "incomplete" and why else status
+    _read_usage(as_object(response.get("usage")), reply)
     if response.get("error"):
-        draft.fail(_error_of(response))
+        reply.fail(_error_of(response))
 
 
 def _error_of(document: JsonObject) -> JsonObject:
@@ -312,7 +312,7 @@ def _error_of(document: JsonObject) -> JsonObject:
     return {name: value for name in names if (value := document.get(name)) is not None}
 
 
-def _read_usage(usage: JsonObject, draft: ReplyAccumulator) -> None:
+def _read_usage(usage: JsonObject, reply: ReplyAccumulator) -> None:
     if not usage:
         return
     taken_of = as_object(usage.get("input_tokens_details"))
@@ -324,10 +324,10 @@ def _read_usage(usage: JsonObject, draft: ReplyAccumulator) -> None:
     if taken is not None and given is not None and reasoning and taken + given != total:
         # As on the chat surface: reasoning that was left out is put back where that makes the sum.
         given += reasoning if taken + given + reasoning == total else 0
-    draft.usage_raw = usage
-    draft.total_tokens_reported = total
-    draft.cost = to_reported_cost(usage)
-    draft.usage = Usage(
+    reply.usage_raw = usage
+    reply.total_tokens_reported = total
+    reply.cost = to_reported_cost(usage)
+    reply.usage = Usage(
         input_tokens=taken,
         output_tokens=given,
         cache_read_tokens=as_count(taken_of.get("cached_tokens")),
@@ -339,23 +339,23 @@ def _read_usage(usage: JsonObject, draft: ReplyAccumulator) -> None:
     )
 
 
-def _add_items(items: Iterable[JsonObject], draft: ReplyAccumulator) -> None:
+def _add_items(items: Iterable[JsonObject], reply: ReplyAccumulator) -> None:
     for item in items:
         kind = as_text(item.get("type"))
         match kind:
-            case _ if _OWN_CALLS.get(draft.provider) == kind:
-                draft.add_server_block(kind, item)
+            case _ if _OWN_CALLS.get(reply.provider) == kind:
+                reply.add_server_block(kind, item)
             case "message":
-                _add_message(item, draft)
+                _add_message(item, reply)
             case "reasoning":
-                draft.parts.append(_to_reasoning(item, draft.provider))
+                reply.parts.append(_to_reasoning(item, reply.provider))
             case "function_call" | "custom_tool_call":
-                draft.add_call(_to_call(item, draft))
+                reply.add_call(_to_call(item, reply))
             case "":
                 pass
             case _:
-                draft.add_server_block(kind, item)
-                draft.searches += _is_search(item)
+                reply.add_server_block(kind, item)
+                reply.searches += _is_search(item)
 
 
 def _is_search(item: JsonObject) -> bool:
@@ -364,15 +364,15 @@ def _is_search(item: JsonObject) -> bool:
     return item.get("type") == "web_search_call" and action in (None, "search")
 
 
-def _add_message(item: JsonObject, draft: ReplyAccumulator) -> None:
+def _add_message(item: JsonObject, reply: ReplyAccumulator) -> None:
     content = item.get("content")
     if isinstance(content, str):
-        draft.add_text(content)
+        reply.add_text(content)
     for part in map(as_object, as_list(content)):
         if part.get("type") == "refusal":
-            draft.refusal.append(as_text(part.get("refusal")))
+            reply.refusal.append(as_text(part.get("refusal")))
         else:
-            draft.add_text(as_text(part.get("text")))
+            reply.add_text(as_text(part.get("text")))
 
 
 def _to_reasoning(item: JsonObject, provider: str) -> Reasoning:
@@ -392,9 +392,9 @@ def _to_reasoning(item: JsonObject, provider: str) -> Reasoning:
     )
 
 
-def _to_call(item: JsonObject, draft: ReplyAccumulator) -> ToolCall:
+def _to_call(item: JsonObject, reply: ReplyAccumulator) -> ToolCall:
     ident = as_text(item.get("call_id")) or as_text(item.get("id"))
-    ident = ident or draft.next_call_id()
+    ident = ident or reply.next_call_id()
     name = as_text(item.get("name"))
     if item.get("type") == "custom_tool_call":
         return ToolCall(ident, name, {CUSTOM_INPUT: as_text(item.get("input"))})
@@ -414,7 +414,7 @@ _THINKING: Final = re.compile(
 )
 
 
-class ResponsesTranscript:
+class ResponsesEncoder:
     """A conversation in the form of Responses.
 
     It is sent whole each time, and the server is asked to store nothing. The surface has no field
@@ -452,7 +452,7 @@ class ResponsesTranscript:
         settings: ModelSettings,
         stream: bool,
     ) -> bytes:
-        """Join what is kept to the body of one request; see :class:`Transcript`."""
+        """Join what is kept to the body of one request; see :class:`RequestEncoder`."""
         asked = Asked(model, system, tools, output_schema, settings, stream)
         # Turns are mostly asked alike. Only the free fields may have been changed in place.
         if settings.extra or asked != self._asked:

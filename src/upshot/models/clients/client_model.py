@@ -29,7 +29,7 @@ from upshot.models.http_model import Renamed, close_reader
 from upshot.models.prices import Prices
 from upshot.native.completion import read_completion
 from upshot.native.objects import as_json, find_headers, find_rate_limit
-from upshot.wire.chat import ChatDialect, ChatTranscript
+from upshot.wire.chat import ChatDialect, ChatEncoder
 from upshot.wire.decoding import as_list, as_object, encode_json, parse_json, with_output
 from upshot.wire.error_classification import classify_error
 from upshot.wire.pricing import Price
@@ -181,10 +181,10 @@ class LibraryModel(ABC):
         return arguments
 
     def _arguments(self, request: ModelRequest, upstream: str, *, stream: bool) -> JsonObject:
-        transcript = ChatTranscript(provider=upstream, dialect=self._dialect)
+        encoder = ChatEncoder(provider=upstream, dialect=self._dialect)
         for message in request.messages:
-            transcript.append(message)
-        body = transcript.body(
+            encoder.append(message)
+        body = encoder.body(
             model=self._model,
             system=request.system,
             tools=request.tools,
