@@ -47,7 +47,6 @@ __all__ = [
     "Text",
     "UNKNOWN_TAG",
     "Unknown",
-    "is_plain",
     "with_views",
 ]
 
@@ -80,11 +79,6 @@ class Text(Tagged, frozen=True, kw_only=False):
             clean_fields(self, "text")
         if self.citations:
             freeze(self, "citations")
-
-
-def is_plain(part: Text) -> bool:
-    """Whether there is nothing to it but the text."""
-    return not (part.trust or part.citations or part.signature)
 
 
 class Image(Tagged, frozen=True, kw_only=True):
@@ -316,7 +310,9 @@ class Message(_Said, frozen=True, kw_only=True, gc=False, metaclass=_MessageMeta
         if self.metadata:
             force_json(self, "metadata")
         content = self.content
-        if type(content) is not str:
+        if type(content) is tuple:
+            _check_parts(content)
+        elif type(content) is not str:
             set_field(self, "content", _settled_content(content))
         elif not content.isascii():
             clean_fields(self, "content")
@@ -342,8 +338,12 @@ class Message(_Said, frozen=True, kw_only=True, gc=False, metaclass=_MessageMeta
         content = self.content
         if type(content) is str:
             return ()
-        # Asked often; a comprehension and the type itself are the cheapest.
-        return tuple([part for part in content if type(part) is ToolCall])
+        # Asked often: a loop, since a comprehension is a call of its own.
+        calls: list[ToolCall] = []
+        for part in content:
+            if type(part) is ToolCall:
+                calls.append(part)
+        return tuple(calls)
 
 
 def _checked_calls(calls: object) -> Sequence[ToolCall]:
@@ -363,11 +363,15 @@ def _settled_content(content: object) -> object:
     if not isinstance(content, tuple | list):
         raise Misuse(f"the content of a message is a string or parts, not {kind_of(content)}")
     parts = tuple(cast("Sequence[object]", content))
+    _check_parts(parts)
+    return parts
+
+
+def _check_parts(parts: tuple[object, ...]) -> None:
     for part in parts:
         if not isinstance(part, Tagged):
             hint = f": give Text({part!r})" if isinstance(part, str) else ""
             raise Misuse(f"a part of a message is {kind_of(part)}{hint}")
-    return parts
 
 
 class Conversation(Formed, Sequence[Message]):

@@ -37,7 +37,6 @@ from upshot.contract.message import (
     Part,
     Reasoning,
     Text,
-    is_plain,
     with_views,
 )
 from upshot.contract.settings import ModelSettings
@@ -199,9 +198,9 @@ class ModelResponse(Root, frozen=True, kw_only=True, metaclass=_ResponseMeta):
     def to_message(self) -> Message:
         """The assistant message that this reply adds to the conversation, with all its parts."""
         parts: str | tuple[Part, ...] = self.parts
-        if len(parts) == 1 and type(only := parts[0]) is Text and is_plain(only):
-            # The usual answer, which a message keeps as it is.
-            parts = only.text
+        if len(parts) == 1 and type(only := parts[0]) is Text:
+            # The usual answer is a text with nothing else to it, which a message keeps as it is.
+            parts = parts if only.trust or only.citations or only.signature else only.text
         if self.paused:
             return Message(Role.ASSISTANT, parts, paused=True)
         return Message(Role.ASSISTANT, parts)

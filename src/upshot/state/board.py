@@ -255,10 +255,12 @@ class Board:
         first = self._seeded.get(MAIN_CHANNEL, 0)
         for place in range(len(main) - 1, first - 1, -1):
             if main[place].role is Role.ASSISTANT:
+                text = main[place].text
                 begun = place
                 while begun > first and main[begun - 1].paused:
                     begun -= 1
-                return "".join([said.text for said in main[begun : place + 1]]) or None
+                    text = main[begun].text + text
+                return text or None
         return None
 
     def open_calls(self) -> list[ToolCall]:

@@ -140,7 +140,8 @@ class ModelCaller:
         provider = str(response.provider_data.get("provider", ""))
         if provider and provider != self._provider:
             self._provider = provider
-            self._warn_of_left_out(request, provider)
+            if len(request.messages) > 1:
+                self._warn_of_left_out(request, provider)
         return response
 
     def _warn_of_left_out(self, request: ModelRequest, provider: str) -> None:
