@@ -1,12 +1,12 @@
-"""Amazon Bedrock: Converse and InvokeModel replies and streams.
+"""Amazon Bedrock: replies and streams of Converse and of InvokeModel; both are only read.
 
-The Converse surface: replies of Amazon Bedrock, whole and streamed.
+Converse has one form for all models.
 
 Source:
     https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html and
     .../API_runtime_ConverseStream.html, read November 2025, and recorded replies.
 
-The InvokeModel surface: each maker's own reply, handed through by Amazon Bedrock.
+InvokeModel hands through each maker's own reply.
 
 Source:
     https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters.html and the pages for

@@ -1,16 +1,15 @@
 """Chat Completions: requests, replies, streams and server dialects.
 
-The Chat Completions surface: replies of OpenAI and of all that follow it, whole and streamed.
+A message of this surface has fields and no order: what it says is read as thoughts, text, calls.
+Only a content that is a list of parts, as Mistral sends it, keeps its order.
+
+How the servers differ in what they take is data, in ``DIALECTS``. What a server does not know it
+either ignores or refuses with a 400, so a field is only sent in the form that its dialect names.
 
 Source:
     https://platform.openai.com/docs/api-reference/chat, and recorded replies of Azure, Cerebras,
     DeepSeek, Gemini, Groq, Hugging Face, Mistral, Ollama, OpenRouter, Perplexity, Together,
     Vercel, xAI, Z.ai and others.
-
-How the servers of the Chat Completions surface differ in what they take, as data.
-
-What a server does not know it either ignores or refuses with a 400, so a field is only sent in the
-form that its dialect names.
 """
 
 from __future__ import annotations

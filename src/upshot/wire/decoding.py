@@ -1,7 +1,5 @@
 """Lenient JSON parsing and safe access to its parts.
 
-JSON as providers really send it, and its safe dissection.
-
 A document is read by msgspec first. What that refuses is read again leniently,
 for providers do send raw control characters, NaN, byte-order marks and halves
 of surrogate pairs. The ``as_`` functions give an empty value where the wire has

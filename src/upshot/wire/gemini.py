@@ -1,13 +1,14 @@
-"""Gemini generateContent: requests, replies and streams.
+"""Gemini generateContent: requests, replies and streams, also of Vertex AI.
 
-The generateContent surface: replies of Gemini and Vertex AI, whole and streamed.
+A reply is a list of parts, and each may have a ``thoughtSignature``, which goes back on the same
+part. A stream cuts texts as it likes; pieces without a signature are put together again.
 
 Source:
     https://ai.google.dev/api/generate-content and
     https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/inference, read
     November 2025, and recorded replies.
 
-The words of Google's enumerations, by the numbers that some clients ask for instead.
+Some clients ask for numbers in place of words; they are read by tables of the enumerations.
 
 Source:
     The protocol buffers of the Gemini API (v1beta) and of Vertex AI (v1beta1), as published with

@@ -1,9 +1,14 @@
 """Anthropic Messages: requests, replies and streams.
 
-The Messages surface: replies of Anthropic, whole and streamed.
+A reply is a list of content blocks, and goes back as the same list: thoughts with their signatures,
+calls, and the blocks of the server's own tools in their places. A turn that ends with
+``pause_turn`` is gone on with when it is sent back as the last message.
 
 Source:
-    https://docs.anthropic.com/en/api/messages and .../messages-streaming, and recorded replies.
+    https://docs.anthropic.com/en/api/messages, .../messages-streaming,
+    https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking and
+    .../agents-and-tools/tool-use/web-search-tool, and recorded replies;
+    https://platform.claude.com/docs/build-with-claude/handling-stop-reasons, read November 2026.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""The one reader of rate-limit headers: windows, and provider names for them.
-
-Rate-limit headers of all providers, read as windows.
+"""The one reader of rate-limit headers, of all providers: they become windows.
 
 Every family names its headers by one of two patterns, ``<family>-<part>-<what>`` (OpenAI and
 those that follow it, Cerebras, Mistral) and ``<family>-<what>-<part>`` (Anthropic), where the part

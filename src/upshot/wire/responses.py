@@ -1,6 +1,7 @@
-"""OpenAI Responses: requests, replies and streams.
+"""OpenAI Responses: requests, replies and streams, also of those who follow it.
 
-The Responses surface: replies of OpenAI and of all that follow it, whole and streamed.
+A reply is a list of items: messages, thoughts, calls, and what the server's own tools did. They go
+back in the same order, since a call or a search is refused without the thought it came of.
 
 Source:
     https://platform.openai.com/docs/api-reference/responses and .../responses-streaming, read
