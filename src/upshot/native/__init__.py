@@ -9,12 +9,12 @@ form are read alike, and a version that lacks a field is no error:
   becomes the JSON that it came from, and ``upshot.wire`` reads that, by one set of rules.
 - ``framework_messages`` reads the messages of smolagents and pi.
 
-Each gives a ``ModelResponse`` with the parts in the order in which the object has them. Nothing here
-raises on what an object holds: a property that raises says nothing, and what has no JSON form is
-the text that it prints as. Rate limits are read by ``upshot.wire.rate_limits`` alone.
+Each gives a ``ModelResponse`` with the parts in the order in which the object has them. Nothing
+here raises on what an object holds: a property that raises says nothing, and what has no JSON form
+is the text that it prints as. Rate limits are read by ``upshot.wire.rate_limits`` alone.
 
-Traps: LiteLLM copies a provider's limits to headers with OpenAI's names, and pi counts cached tokens
-beside the input, except where Google counts them.
+Traps: LiteLLM copies a provider's limits to headers with OpenAI's names, and pi counts cached
+tokens beside the input, except where Google counts them.
 """
 
 from upshot.native.completion import read_completion, read_completion_message
