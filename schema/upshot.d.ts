@@ -1421,13 +1421,8 @@ export interface Message {
   kind: "message";
   /** Who speaks; tool output always has the role tool. */
   role: Role;
-  /** Text, or parts in order. */
+  /** Text, or parts in order, the calls of an assistant among them. */
   content: string | Part[];
-  /**
-   * What an assistant asks to be done.
-   * @defaultValue `[]`
-   */
-  tool_calls?: ToolCall[];
   /** Which call a tool message answers, null for other roles. */
   tool_call_id?: string | null;
   /**
@@ -1435,6 +1430,11 @@ export interface Message {
    * @defaultValue `""`
    */
   name?: string;
+  /**
+   * Whether the provider paused this reply, and goes on with it when it is sent back.
+   * @defaultValue `false`
+   */
+  paused?: boolean;
   /**
    * Free JSON; it is not sent to a model.
    * @defaultValue `{}`
@@ -1507,20 +1507,13 @@ export interface ModelResponse {
   kind: "model_response";
   /** The version of the form it was written in; always written. */
   schema_version: number;
-  /** All visible text, joined with nothing between; null where there is none. */
-  content?: string | null;
+  /**
+   * Thoughts, text, calls and blocks of the provider's own tools, in the order in which they came.
+   * @defaultValue `[]`
+   */
+  parts?: Part[];
   /** The answer read as JSON where a schema was asked for, else null. */
   output?: Json;
-  /**
-   * What the model asks to be done, in order.
-   * @defaultValue `[]`
-   */
-  tool_calls?: ToolCall[];
-  /**
-   * What it thought, with the provider's signatures.
-   * @defaultValue `[]`
-   */
-  reasoning?: Reasoning[];
   /** Why it would not answer, null if it did. */
   refusal?: string | null;
   /**
@@ -1532,6 +1525,11 @@ export interface ModelResponse {
   cost?: Cost | null;
   /** Why it stopped; null while it was not over, or unknown. */
   finish_reason?: FinishReason | null;
+  /**
+   * Whether the provider paused, and goes on when the reply is sent back to it.
+   * @defaultValue `false`
+   */
+  paused?: boolean;
   /** What went wrong, null if nothing did. */
   error?: AgentError | null;
   /** The provider's windows, null where it told none. */
@@ -1724,6 +1722,8 @@ export type Part =
   | Audio
   | Data
   | Reasoning
+  | ToolCall
+  | ServerToolBlock
   | Unknown;
 
 /** What a parked run waits for. */
@@ -2402,6 +2402,21 @@ export interface RunWarning {
   origin: Origin;
 }
 
+/** What a provider's own tool did, such as a web search: its call, its result, or both. */
+export interface ServerToolBlock {
+  kind: "server_tool_block";
+  /**
+   * The block as the provider sent it, and as it is sent back.
+   * @defaultValue `{}`
+   */
+  raw?: JsonObject;
+  /**
+   * Whose block it is; it is left out for any other provider.
+   * @defaultValue `""`
+   */
+  provider?: string;
+}
+
 /** One thing that an agent can do. */
 export interface Skill {
   /**
@@ -2471,6 +2486,7 @@ export type Standalone =
   | Audio
   | Data
   | Reasoning
+  | ServerToolBlock
   | RunStarted
   | RunResumed
   | AttemptStarted
@@ -2615,6 +2631,18 @@ export interface Text {
    * @defaultValue `""`
    */
   trust?: string;
+  /**
+   * The sources that the provider names for it, in its own form.
+   * @defaultValue `[]`
+   */
+  citations?: JsonObject[];
+  /** The provider's opaque proof of the reasoning behind it, to be sent back. */
+  signature?: string | null;
+  /**
+   * Whose citations and signature these are; no other provider is sent them.
+   * @defaultValue `""`
+   */
+  provider?: string;
 }
 
 /** A piece of the visible text. */

@@ -6,377 +6,237 @@ Every name is loaded at its first use, so that importing upshot costs next to no
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from upshot.lazy import lazy_names
+from upshot.lazy import lazy_names, names_in
 
 if TYPE_CHECKING:
-    from upshot.contract.agent import Agent
+    from upshot.contract.agent import Agent as Agent
     from upshot.contract.agent_spec import (
-        HANDOFF_FINALIZE_REASON,
-        HANDOFF_STATE_KEY,
-        AgentCapabilities,
-        AgentCard,
-        AgentSpec,
-        Handoff,
-        HandoffEvent,
-        RunInfo,
-        Skill,
-        handoff_tool_name,
+        HANDOFF_FINALIZE_REASON as HANDOFF_FINALIZE_REASON,
+        HANDOFF_STATE_KEY as HANDOFF_STATE_KEY,
+        AgentCapabilities as AgentCapabilities,
+        AgentCard as AgentCard,
+        AgentSpec as AgentSpec,
+        Handoff as Handoff,
+        HandoffEvent as HandoffEvent,
+        RunInfo as RunInfo,
+        Skill as Skill,
+        handoff_tool_name as handoff_tool_name,
     )
     from upshot.contract.base.enums import (
-        DeniedReason,
-        Effect,
-        ErrorCode,
-        FinishReason,
-        InterruptCause,
-        Origin,
-        Resource,
-        Role,
-        Status,
+        DeniedReason as DeniedReason,
+        Effect as Effect,
+        ErrorCode as ErrorCode,
+        FinishReason as FinishReason,
+        InterruptCause as InterruptCause,
+        Origin as Origin,
+        Resource as Resource,
+        Role as Role,
+        Status as Status,
     )
-    from upshot.contract.base.structs import RunEvent
-    from upshot.contract.codec import decode, encode
-    from upshot.contract.error import AgentError, RunWarning
+    from upshot.contract.base.structs import RunEvent as RunEvent
+    from upshot.contract.codec import decode as decode, encode as encode
+    from upshot.contract.error import AgentError as AgentError, RunWarning as RunWarning
     from upshot.contract.events import (
-        ApprovalAnswered,
-        ApprovalRequested,
-        ArtifactStored,
-        AttemptEnded,
-        AttemptStarted,
-        BoardChanged,
-        CheckpointSaved,
-        Committed,
-        Decided,
-        Event,
-        Lagged,
-        QuestionAnswered,
-        QuestionAsked,
-        RunInterrupted,
-        RunResumed,
-        RunSettled,
-        RunStarted,
-        StepSettled,
-        StepStarted,
-        ToolProgress,
-        ToolSettled,
-        ToolStarted,
-        UsageReported,
-        Warned,
+        ApprovalAnswered as ApprovalAnswered,
+        ApprovalRequested as ApprovalRequested,
+        ArtifactStored as ArtifactStored,
+        AttemptEnded as AttemptEnded,
+        AttemptStarted as AttemptStarted,
+        BoardChanged as BoardChanged,
+        CheckpointSaved as CheckpointSaved,
+        Committed as Committed,
+        Decided as Decided,
+        Event as Event,
+        Lagged as Lagged,
+        QuestionAnswered as QuestionAnswered,
+        QuestionAsked as QuestionAsked,
+        RunInterrupted as RunInterrupted,
+        RunResumed as RunResumed,
+        RunSettled as RunSettled,
+        RunStarted as RunStarted,
+        StepSettled as StepSettled,
+        StepStarted as StepStarted,
+        ToolProgress as ToolProgress,
+        ToolSettled as ToolSettled,
+        ToolStarted as ToolStarted,
+        UsageReported as UsageReported,
+        Warned as Warned,
     )
-    from upshot.contract.forms.a2a_form import from_a2a, to_a2a
-    from upshot.contract.forms.execution_form import to_execution_result
+    from upshot.contract.forms.a2a_form import from_a2a as from_a2a, to_a2a as to_a2a
+    from upshot.contract.forms.execution_form import to_execution_result as to_execution_result
     from upshot.contract.forms.flat_form import (
-        ResultView,
-        coerce_result,
-        from_contract,
-        to_contract,
+        ResultView as ResultView,
+        coerce_result as coerce_result,
+        from_contract as from_contract,
+        to_contract as to_contract,
     )
     from upshot.contract.message import (
-        MAIN_CHANNEL,
-        Artifact,
-        Audio,
-        Conversation,
-        Data,
-        File,
-        Image,
-        Message,
-        Part,
-        Reasoning,
-        Text,
-        Unknown,
+        MAIN_CHANNEL as MAIN_CHANNEL,
+        Artifact as Artifact,
+        Audio as Audio,
+        Conversation as Conversation,
+        Data as Data,
+        File as File,
+        Image as Image,
+        Message as Message,
+        Part as Part,
+        Reasoning as Reasoning,
+        ServerToolBlock as ServerToolBlock,
+        Text as Text,
+        Unknown as Unknown,
     )
     from upshot.contract.model_calls import (
-        ModelInput,
-        ModelReplied,
-        ModelRequest,
-        ModelResponse,
-        ModelRetried,
-        ModelStarted,
-        ReasoningDelta,
-        Request,
-        RequestConfig,
-        TextDelta,
-        ToolCallDelta,
+        ModelInput as ModelInput,
+        ModelReplied as ModelReplied,
+        ModelRequest as ModelRequest,
+        ModelResponse as ModelResponse,
+        ModelRetried as ModelRetried,
+        ModelStarted as ModelStarted,
+        ReasoningDelta as ReasoningDelta,
+        Request as Request,
+        RequestConfig as RequestConfig,
+        TextDelta as TextDelta,
+        ToolCallDelta as ToolCallDelta,
     )
     from upshot.contract.pending import (
-        Answer,
-        Approve,
-        Deny,
-        Edit,
-        Pending,
-        PendingApproval,
-        PendingExternal,
-        PendingQuestion,
+        Answer as Answer,
+        Approve as Approve,
+        Deny as Deny,
+        Edit as Edit,
+        Pending as Pending,
+        PendingApproval as PendingApproval,
+        PendingExternal as PendingExternal,
+        PendingQuestion as PendingQuestion,
     )
     from upshot.contract.protocols import (
-        AnyResult,
-        ArtifactStore,
-        Clock,
-        Decider,
-        Engine,
-        Host,
-        Journal,
-        Model,
-        Observer,
-        RunSummary,
+        AnyResult as AnyResult,
+        ArtifactStore as ArtifactStore,
+        Clock as Clock,
+        Decider as Decider,
+        Engine as Engine,
+        Host as Host,
+        Journal as Journal,
+        Model as Model,
+        Observer as Observer,
+        RunSummary as RunSummary,
     )
-    from upshot.contract.result import OUTPUT_VAR, AgentResult, AttemptLine
-    from upshot.contract.run_control import BoardSnapshot, Checkpoint, FinalizeDecision, Interrupt
-    from upshot.contract.settings import Budget, ModelSettings, Policy, Retry
+    from upshot.contract.result import (
+        OUTPUT_VAR as OUTPUT_VAR,
+        AgentResult as AgentResult,
+        AttemptLine as AttemptLine,
+    )
+    from upshot.contract.run_control import (
+        BoardSnapshot as BoardSnapshot,
+        Checkpoint as Checkpoint,
+        FinalizeDecision as FinalizeDecision,
+        Interrupt as Interrupt,
+    )
+    from upshot.contract.settings import (
+        Budget as Budget,
+        ModelSettings as ModelSettings,
+        Policy as Policy,
+        Retry as Retry,
+    )
     from upshot.contract.tool_calls import (
-        TOOL_MESSAGE_MAX_CHARS,
-        ToolArtifactReference,
-        ToolCall,
-        ToolDenied,
-        ToolExecutionResult,
-        ToolFailure,
-        ToolOutcome,
-        ToolRecord,
-        ToolSpec,
-        ToolTimeout,
-        outcome_blocks_tool,
-        outcome_is_error,
-        outcome_is_retryable,
-        outcome_to_model_content,
+        TOOL_MESSAGE_MAX_CHARS as TOOL_MESSAGE_MAX_CHARS,
+        ToolArtifactReference as ToolArtifactReference,
+        ToolCall as ToolCall,
+        ToolDenied as ToolDenied,
+        ToolExecutionResult as ToolExecutionResult,
+        ToolFailure as ToolFailure,
+        ToolOutcome as ToolOutcome,
+        ToolRecord as ToolRecord,
+        ToolSpec as ToolSpec,
+        ToolTimeout as ToolTimeout,
+        outcome_blocks_tool as outcome_blocks_tool,
+        outcome_is_error as outcome_is_error,
+        outcome_is_retryable as outcome_is_retryable,
+        outcome_to_model_content as outcome_to_model_content,
     )
-    from upshot.contract.usage import Cost, RateLimitState, RateLimitWindow, Usage
-    from upshot.engines.graph.graph import Graph
-    from upshot.engines.graph.graph_engine import GraphEngine
-    from upshot.engines.graph.nodes import AgentTask, ForEach, Node, Parallel, Question, ToolTask
-    from upshot.engines.loop import LoopEngine
-    from upshot.engines.machine.document import BrokenMachine, MachineFault
-    from upshot.engines.machine.loader import load_machine
-    from upshot.engines.machine.machine import Machine
-    from upshot.engines.machine.machine_engine import MachineEngine
-    from upshot.engines.script import ScriptEngine
+    from upshot.contract.usage import (
+        Cost as Cost,
+        RateLimitState as RateLimitState,
+        RateLimitWindow as RateLimitWindow,
+        Usage as Usage,
+    )
+    from upshot.engines.graph.graph import Graph as Graph
+    from upshot.engines.graph.graph_engine import GraphEngine as GraphEngine
+    from upshot.engines.graph.nodes import (
+        AgentTask as AgentTask,
+        ForEach as ForEach,
+        Node as Node,
+        Parallel as Parallel,
+        Question as Question,
+        ToolTask as ToolTask,
+    )
+    from upshot.engines.loop import LoopEngine as LoopEngine
+    from upshot.engines.machine.document import (
+        BrokenMachine as BrokenMachine,
+        MachineFault as MachineFault,
+    )
+    from upshot.engines.machine.loader import load_machine as load_machine
+    from upshot.engines.machine.machine import Machine as Machine
+    from upshot.engines.machine.machine_engine import MachineEngine as MachineEngine
+    from upshot.engines.script import ScriptEngine as ScriptEngine
     from upshot.entry.api import (
-        fork,
-        reopen,
-        replay,
-        resume,
-        run,
-        run_sync,
-        run_with_handoffs,
-        start,
+        fork as fork,
+        reopen as reopen,
+        replay as replay,
+        resume as resume,
+        run as run,
+        run_sync as run_sync,
+        run_with_handoffs as run_with_handoffs,
+        start as start,
     )
-    from upshot.entry.replay_run import Replay
-    from upshot.errors import JournalError, Misuse, RunFailed, UpshotError
-    from upshot.journal.open_journal import open_journal
-    from upshot.models.fallback import Fallback
-    from upshot.models.prices import Prices
-    from upshot.models.registry import resolve
-    from upshot.models.scripted import ScriptedModel
-    from upshot.models.transport import TransportError
-    from upshot.runs.engine_api.exceptions import Aborted, Failed, Interrupted, Parked
-    from upshot.runs.engine_api.run_host import RunHost
-    from upshot.runs.engine_api.run_view import Run
-    from upshot.runs.live_run import LiveRun
-    from upshot.runs.plan import ResumeOptions, RunOptions
-    from upshot.runs.replay.comparison import Difference
-    from upshot.runs.services.handoff_tools import handoff_tools
-    from upshot.runs.services.hooks import DiscardOnInterruptCauses
-    from upshot.state.board import Board
-    from upshot.state.stored_events import states
-    from upshot.tools.catalog import ToolSet
-    from upshot.tools.definition.tool import Tool, tool
-    from upshot.tools.definition.tool_context import ToolContext, ToolError
-    from upshot.tools.definition.tool_options import Circuit, ProcessLimits, Rate
-    from upshot.tools.gates.approval_gate import Allow, ApprovalRequest, Ask, EditArguments, Refuse
-    from upshot.tools.mcp.open_mcp import open_mcp
-    from upshot.tools.toolbox import Toolbox
-    from upshot.wire.pricing import Price
-
-__all__ = [
-    "Aborted",
-    "Agent",
-    "AgentCapabilities",
-    "AgentCard",
-    "AgentError",
-    "AgentResult",
-    "AgentSpec",
-    "AgentTask",
-    "Allow",
-    "Answer",
-    "AnyResult",
-    "ApprovalAnswered",
-    "ApprovalRequest",
-    "ApprovalRequested",
-    "Approve",
-    "Artifact",
-    "ArtifactStore",
-    "ArtifactStored",
-    "Ask",
-    "AttemptEnded",
-    "AttemptLine",
-    "AttemptStarted",
-    "Audio",
-    "Board",
-    "BoardChanged",
-    "BoardSnapshot",
-    "BrokenMachine",
-    "Budget",
-    "Checkpoint",
-    "CheckpointSaved",
-    "Circuit",
-    "Clock",
-    "Committed",
-    "Conversation",
-    "Cost",
-    "Data",
-    "Decided",
-    "Decider",
-    "DeniedReason",
-    "Deny",
-    "Difference",
-    "DiscardOnInterruptCauses",
-    "Edit",
-    "EditArguments",
-    "Effect",
-    "Engine",
-    "ErrorCode",
-    "Event",
-    "Failed",
-    "Fallback",
-    "File",
-    "FinalizeDecision",
-    "FinishReason",
-    "ForEach",
-    "Graph",
-    "GraphEngine",
-    "HANDOFF_FINALIZE_REASON",
-    "HANDOFF_STATE_KEY",
-    "Handoff",
-    "HandoffEvent",
-    "Host",
-    "Image",
-    "Interrupt",
-    "InterruptCause",
-    "Interrupted",
-    "Journal",
-    "JournalError",
-    "Lagged",
-    "LiveRun",
-    "LoopEngine",
-    "MAIN_CHANNEL",
-    "Machine",
-    "MachineEngine",
-    "MachineFault",
-    "Message",
-    "Misuse",
-    "Model",
-    "ModelInput",
-    "ModelReplied",
-    "ModelRequest",
-    "ModelResponse",
-    "ModelRetried",
-    "ModelSettings",
-    "ModelStarted",
-    "Node",
-    "OUTPUT_VAR",
-    "Observer",
-    "Origin",
-    "Parallel",
-    "Parked",
-    "Part",
-    "Pending",
-    "PendingApproval",
-    "PendingExternal",
-    "PendingQuestion",
-    "Policy",
-    "Price",
-    "Prices",
-    "ProcessLimits",
-    "Question",
-    "QuestionAnswered",
-    "QuestionAsked",
-    "Rate",
-    "RateLimitState",
-    "RateLimitWindow",
-    "Reasoning",
-    "ReasoningDelta",
-    "Refuse",
-    "Replay",
-    "Request",
-    "RequestConfig",
-    "Resource",
-    "ResultView",
-    "ResumeOptions",
-    "Retry",
-    "Role",
-    "Run",
-    "RunEvent",
-    "RunFailed",
-    "RunHost",
-    "RunInfo",
-    "RunInterrupted",
-    "RunOptions",
-    "RunResumed",
-    "RunSettled",
-    "RunStarted",
-    "RunSummary",
-    "RunWarning",
-    "ScriptEngine",
-    "ScriptedModel",
-    "Skill",
-    "Status",
-    "StepSettled",
-    "StepStarted",
-    "TOOL_MESSAGE_MAX_CHARS",
-    "Text",
-    "TextDelta",
-    "Tool",
-    "ToolArtifactReference",
-    "ToolCall",
-    "ToolCallDelta",
-    "ToolContext",
-    "ToolDenied",
-    "ToolError",
-    "ToolExecutionResult",
-    "ToolFailure",
-    "ToolOutcome",
-    "ToolProgress",
-    "ToolRecord",
-    "ToolSet",
-    "ToolSettled",
-    "ToolSpec",
-    "ToolStarted",
-    "ToolTask",
-    "ToolTimeout",
-    "Toolbox",
-    "TransportError",
-    "Unknown",
-    "UpshotError",
-    "Usage",
-    "UsageReported",
-    "Warned",
-    "coerce_result",
-    "decode",
-    "encode",
-    "fork",
-    "from_a2a",
-    "from_contract",
-    "handoff_tool_name",
-    "handoff_tools",
-    "load_machine",
-    "open_journal",
-    "open_mcp",
-    "outcome_blocks_tool",
-    "outcome_is_error",
-    "outcome_is_retryable",
-    "outcome_to_model_content",
-    "reopen",
-    "replay",
-    "resolve",
-    "resume",
-    "run",
-    "run_sync",
-    "run_with_handoffs",
-    "start",
-    "states",
-    "to_a2a",
-    "to_contract",
-    "to_execution_result",
-    "tool",
-]
+    from upshot.entry.replay_run import Replay as Replay
+    from upshot.errors import (
+        JournalError as JournalError,
+        Misuse as Misuse,
+        RunFailed as RunFailed,
+        UpshotError as UpshotError,
+    )
+    from upshot.journal.open_journal import open_journal as open_journal
+    from upshot.models.fallback import Fallback as Fallback
+    from upshot.models.prices import Prices as Prices
+    from upshot.models.registry import resolve as resolve
+    from upshot.models.transport import TransportError as TransportError
+    from upshot.models.scripted import ScriptedModel as ScriptedModel
+    from upshot.runs.engine_api.exceptions import (
+        Aborted as Aborted,
+        Failed as Failed,
+        Interrupted as Interrupted,
+        Parked as Parked,
+    )
+    from upshot.runs.engine_api.run_host import RunHost as RunHost
+    from upshot.runs.engine_api.run_view import Run as Run
+    from upshot.runs.live_run import LiveRun as LiveRun
+    from upshot.runs.plan import ResumeOptions as ResumeOptions, RunOptions as RunOptions
+    from upshot.runs.replay.comparison import Difference as Difference
+    from upshot.runs.services.handoff_tools import handoff_tools as handoff_tools
+    from upshot.runs.services.hooks import DiscardOnInterruptCauses as DiscardOnInterruptCauses
+    from upshot.state.board import Board as Board
+    from upshot.state.stored_events import states as states
+    from upshot.tools.catalog import ToolSet as ToolSet
+    from upshot.tools.definition.tool import Tool as Tool, tool as tool
+    from upshot.tools.definition.tool_context import (
+        ToolContext as ToolContext,
+        ToolError as ToolError,
+    )
+    from upshot.tools.definition.tool_options import (
+        Circuit as Circuit,
+        ProcessLimits as ProcessLimits,
+        Rate as Rate,
+    )
+    from upshot.tools.gates.approval_gate import (
+        Allow as Allow,
+        ApprovalRequest as ApprovalRequest,
+        Ask as Ask,
+        EditArguments as EditArguments,
+        Refuse as Refuse,
+    )
+    from upshot.tools.mcp.open_mcp import open_mcp as open_mcp
+    from upshot.tools.toolbox import Toolbox as Toolbox
+    from upshot.wire.pricing import Price as Price
 
 _HOMES = {
     "contract.agent": "Agent",
@@ -400,8 +260,8 @@ _HOMES = {
     "contract.forms.execution_form": "to_execution_result",
     "contract.forms.flat_form": "ResultView coerce_result from_contract to_contract",
     "contract.message": (
-        "Artifact Audio Conversation Data File Image MAIN_CHANNEL Message Part Reasoning Text "
-        "Unknown"
+        "Artifact Audio Conversation Data File Image MAIN_CHANNEL Message Part Reasoning "
+        "ServerToolBlock Text Unknown"
     ),
     "contract.model_calls": (
         "ModelInput ModelReplied ModelRequest ModelResponse ModelRetried ModelStarted "
@@ -461,7 +321,10 @@ _HOMES = {
 }
 
 __getattr__: Callable[[str], object] = lazy_names(__name__, globals(), _HOMES)
+# A type checker takes the names from the imports above, and knows no list that is worked out.
+if not TYPE_CHECKING:
+    __all__ = names_in(_HOMES)
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return names_in(_HOMES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from importlib import import_module
 
-__all__ = ["lazy_names"]
+__all__ = ["lazy_names", "names_in"]
 
 
 def lazy_names(
@@ -33,6 +33,11 @@ def lazy_names(
         return value
 
     return load
+
+
+def names_in(homes: dict[str, str]) -> list[str]:
+    """All names in *homes*, sorted: what the package exports."""
+    return sorted(name for names in homes.values() for name in names.split())
 
 
 def _missing(package: str, name: str, known: Iterable[str]) -> str:

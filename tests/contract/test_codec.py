@@ -430,8 +430,17 @@ def test_absent_means_unknown() -> None:
     assert as_json(ModelResponse(content="x")) == {
         "kind": "model_response",
         "schema_version": 1,
-        "content": "x",
+        "parts": [{"kind": "text", "text": "x"}],
     }
+
+
+def test_each_part_of_a_reply_is_written_once() -> None:
+    call = ToolCall("c1", "look")
+    response = ModelResponse(content="x", tool_calls=(call,), reasoning=(Reasoning(text="hm"),))
+    written = encode(response)
+    for word in (b'"x"', b"c1", b"hm"):
+        assert written.count(word) == 1
+    assert decode(written) == response
 
 
 def test_an_empty_output_of_a_tool_is_written_all_the_same() -> None:

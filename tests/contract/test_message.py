@@ -53,7 +53,7 @@ def test_a_bare_text_among_parts_is_told_how_to_write_it() -> None:
 
 def test_content_of_another_type_is_misuse() -> None:
     content: Any = 5
-    with pytest.raises(Misuse, match="not int"):
+    with pytest.raises(Misuse, match="not an int"):
         Message("user", content)
 
 
@@ -61,7 +61,7 @@ def test_lists_are_frozen() -> None:
     content: Any = [Text("a"), Data(1)]
     calls: Any = [ToolCall("c1", "look")]
     message = Message("assistant", content, tool_calls=calls)
-    assert message.content == (Text("a"), Data(1))
+    assert message.content == (Text("a"), Data(1), ToolCall("c1", "look"))
     assert message.tool_calls == (ToolCall("c1", "look"),)
     bundle: Any = Artifact("report", content)
     assert bundle.parts == (Text("a"), Data(1))
@@ -71,7 +71,14 @@ def test_no_content_is_no_text() -> None:
     nothing: Any = None
     calls: Any = [ToolCall("c1", "look")]
     message = Message("assistant", nothing, tool_calls=calls)
-    assert (message.content, message.tool_calls) == ("", tuple(calls))
+    assert (message.content, message.tool_calls) == (tuple(calls), tuple(calls))
+    assert (message.text, Message("assistant", nothing).content) == ("", "")
+
+
+@pytest.mark.parametrize("calls", [5, "look", [{"name": "look"}], ToolCall])
+def test_calls_that_are_none_are_misuse(calls: Any) -> None:
+    with pytest.raises(Misuse, match="tool_calls must be ToolCall objects, got"):
+        Message("assistant", "", tool_calls=calls)
 
 
 @given(st.lists(parts(), max_size=5))

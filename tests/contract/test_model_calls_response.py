@@ -1,5 +1,6 @@
 """ModelResponse: what came of one model call."""
 
+import inspect
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from upshot.contract import (
     Message,
     ModelResponse,
     Reasoning,
+    ServerToolBlock,
     Status,
     Text,
     ToolCall,
@@ -65,6 +67,31 @@ def test_the_message_of_a_reply_keeps_reasoning_before_the_text() -> None:
     silent = ModelResponse(reasoning=(thought,)).to_message()
     assert said.content == (thought, Text("Yes."))
     assert silent.content == (thought,)
+
+
+def test_a_message_holds_what_a_reply_said_in_its_order() -> None:
+    block = ServerToolBlock({"type": "server_tool_use"}, "anthropic")
+    call = ToolCall("c1", "look")
+    parts = (Text("I look."), block, call, Reasoning(text="hm"), Text("And so on."))
+    message = ModelResponse(parts=parts, paused=True).to_message()
+    assert (message.content, message.paused) == (parts, True)
+    assert (message.text, message.tool_calls) == ("I look.And so on.", (call,))
+
+
+def test_a_text_with_more_to_it_stays_a_part() -> None:
+    cited = Text("x", citations=({"url": "https://example.org"},), provider="anthropic")
+    assert ModelResponse(parts=(cited,)).to_message().content == (cited,)
+    assert ModelResponse(parts=(Text("x"),)).to_message().content == "x"
+
+
+def test_parts_and_their_views_at_once_are_misuse() -> None:
+    with pytest.raises(Misuse, match="views of the parts"):
+        ModelResponse(parts=(Text("x"),), content="x")
+
+
+def test_a_reply_says_what_it_takes() -> None:
+    taken = inspect.signature(ModelResponse).parameters
+    assert {"parts", "content", "tool_calls", "reasoning", "usage"} <= taken.keys()
 
 
 def test_lists_are_frozen() -> None:

@@ -56,6 +56,7 @@ from upshot.contract import (
     RequestConfig,
     Retry,
     RunWarning,
+    ServerToolBlock,
     Skill,
     Text,
     ToolArtifactReference,
@@ -153,6 +154,16 @@ LIMITED = AgentError(
 )
 THOUGHT = Reasoning(text="Orders are looked up.", signature="c2lnbmVk", provider="anthropic")
 ASSISTANT = Message("assistant", (THOUGHT, Text("Let me look.")), tool_calls=(CALL,))
+SEARCHED = Message(
+    "assistant",
+    (
+        ServerToolBlock(
+            {"type": "server_tool_use", "id": "s-1", "name": "web_search", "input": {}}, "anthropic"
+        ),
+        Text("It left ", citations=({"type": "web_search_result_location"},), provider="anthropic"),
+    ),
+    paused=True,
+)
 SPOKEN = (
     ASSISTANT,
     Message("tool", '{"status":"shipped"}', tool_call_id="call-1", name="order_status"),
@@ -350,6 +361,8 @@ GOLDEN: dict[str, Any] = {
         original_started_at=START,
     ),
     "message.assistant": ASSISTANT,
+    "message.paused": SEARCHED,
+    "server_tool_block": SEARCHED.parts[0],
     "message.tool": SPOKEN[1],
     "message.user": REQUEST.to_message(),
     "message.unknown_part": Message("user", (Text("Look:"), TOMORROW)),

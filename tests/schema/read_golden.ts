@@ -58,15 +58,23 @@ function saysPart(part: Part): string {
       return `data ${JSON.stringify(part.data)}`;
     case "reasoning":
       return part.redacted ? "a thought that was withheld" : `thought: ${part.text}`;
+    case "tool_call":
+      return `calls ${part.name}`;
+    case "server_tool_block":
+      return `a tool of ${part.provider}'s own`;
     default:
       return saysUnknown(part);
   }
 }
 
+function saysParts(parts: readonly Part[] | undefined): string {
+  return (parts ?? []).map(saysPart).join(" | ") || "nothing";
+}
+
 function saysMessage(message: Message): string {
-  const { content, role, tool_calls } = message;
+  const { content, role } = message;
   const said = typeof content === "string" ? content : content.map(saysPart).join(" | ");
-  return [`${role}: ${said}`, ...(tool_calls ?? []).map((call) => `calls ${call.name}`)].join("; ");
+  return `${role}: ${said}`;
 }
 
 function saysOutcome(outcome: ToolOutcome): string {
@@ -157,7 +165,7 @@ function saysEvent(event: Event): string {
     case "tool_call_delta":
       return `${event.name} ${event.arguments}`;
     case "model_replied":
-      return `${event.tries} tries: ${event.response?.content}`;
+      return `${event.tries} tries: ${saysParts(event.response?.parts)}`;
     case "tool_started":
       return `${event.call?.name} is started`;
     case "tool_progress":
@@ -216,7 +224,7 @@ function says(value: Exclude<Standalone, Event>): string {
     case "agent_result":
       return saysResult(value);
     case "model_response":
-      return `${value.content ?? value.refusal ?? "nothing"}; ${saysError(value.error)}`;
+      return `${value.refusal ?? saysParts(value.parts)}; ${saysError(value.error)}`;
     case "request":
       return saysAsked(value.message);
     case "agent_card":
@@ -254,6 +262,7 @@ function says(value: Exclude<Standalone, Event>): string {
     case "audio":
     case "data":
     case "reasoning":
+    case "server_tool_block":
       return saysPart(value);
     default:
       return assertNever(value);

@@ -39,7 +39,7 @@ from upshot.wire import (
     extract_anthropic_rate_limits,
     extract_cerebras_rate_limits,
     extract_openai_rate_limits,
-    make_transcript,
+    make_request_encoder,
     parse_duration,
     parse_finish_reason,
     parse_json,
@@ -71,7 +71,7 @@ def reading(body: bytes) -> None:
 
 
 def writing(messages: list[Message]) -> bytes:
-    transcript: RequestEncoder = make_transcript("chat", provider="groq")
+    transcript: RequestEncoder = make_request_encoder("chat", provider="groq")
     for message in messages:
         transcript.append(message)
     return transcript.body(

@@ -1,4 +1,4 @@
-"""What the transcript tests share: a body as JSON, and messages of every make."""
+"""What the encoder tests share: a body as JSON, and messages of every make."""
 
 import json
 
@@ -17,8 +17,8 @@ from upshot.contract import (
 )
 
 
-def body_of(transcript, **more):
-    """The body of a request with *transcript*, decoded."""
+def body_of(encoder, **more):
+    """The body of a request with *encoder*, decoded."""
     asked = {
         "model": "m",
         "system": None,
@@ -28,7 +28,7 @@ def body_of(transcript, **more):
         "stream": False,
         **more,
     }
-    return json.loads(transcript.body(**asked))
+    return json.loads(encoder.body(**asked))
 
 
 texts = st.text(st.characters(), max_size=5)

@@ -19,7 +19,7 @@ from upshot.contract import (
     ToolSpec,
     Unknown,
 )
-from upshot.wire.chat import ChatTranscript
+from upshot.wire.chat import ChatEncoder
 
 TOOL = ToolSpec(name="f", description="does", parameters={"type": "object"})
 CLOSED = {
@@ -31,23 +31,23 @@ CLOSED = {
 }
 
 
-def transcript(*said, provider="openai"):
-    made = ChatTranscript(provider=provider)
+def encoder(*said, provider="openai"):
+    made = ChatEncoder(provider=provider)
     for message in said:
         made.append(message)
     return made
 
 
 def item(message, provider="openai"):
-    return body_of(transcript(message, provider=provider))["messages"][0]
+    return body_of(encoder(message, provider=provider))["messages"][0]
 
 
 def fields(provider="openai", **settings):
-    return body_of(transcript(provider=provider), tools=(TOOL,), settings=ModelSettings(**settings))
+    return body_of(encoder(provider=provider), tools=(TOOL,), settings=ModelSettings(**settings))
 
 
 def test_system_comes_first_and_messages_in_order():
-    made = transcript(Message("user", "a"), Message("assistant", "b"))
+    made = encoder(Message("user", "a"), Message("assistant", "b"))
     assert body_of(made, system="be kind")["messages"] == [
         {"role": "system", "content": "be kind"},
         {"role": "user", "content": "a"},
@@ -58,7 +58,7 @@ def test_system_comes_first_and_messages_in_order():
 
 def test_a_tool_turn_is_written_with_its_ids():
     call = ToolCall("a", "f", {"x": 1})
-    made = transcript(
+    made = encoder(
         Message("assistant", "", tool_calls=(call,)), Message("tool", "{}", tool_call_id="a")
     )
     asked, answered = body_of(made)["messages"]
@@ -77,7 +77,7 @@ def test_arguments_go_back_as_they_came():
 
 def test_another_providers_ids_are_made_to_fit():
     call = ToolCall("toolu_" + "x" * 60, "f")
-    made = transcript(
+    made = encoder(
         Message("assistant", "", tool_calls=(call,)),
         Message("tool", "{}", tool_call_id=call.id),
         provider="mistral",
@@ -175,11 +175,11 @@ def test_settings_are_sent_and_extras_win():
 
 
 def test_what_is_not_set_is_not_sent():
-    assert set(body_of(transcript())) == {"messages", "model"}
+    assert set(body_of(encoder())) == {"messages", "model"}
 
 
 def test_a_tool_choice_without_tools_is_not_sent():
-    found = body_of(transcript(), settings=ModelSettings(tool_choice="auto"))
+    found = body_of(encoder(), settings=ModelSettings(tool_choice="auto"))
     assert "tool_choice" not in found
 
 
@@ -190,19 +190,19 @@ def test_tools_are_functions():
 
 @pytest.mark.parametrize(("provider", "asked"), [("openai", True), ("mistral", False)])
 def test_a_stream_asks_for_usage_where_it_must(provider, asked):
-    found = body_of(transcript(provider=provider), stream=True)
+    found = body_of(encoder(provider=provider), stream=True)
     assert found["stream"] is True
     assert ("stream_options" in found) is asked
 
 
 @pytest.mark.parametrize(("schema", "strict"), [(CLOSED, True), ({"type": "object"}, False)])
 def test_a_schema_is_strict_only_where_it_is_closed(schema, strict):
-    form = body_of(transcript(), output_schema=schema)["response_format"]["json_schema"]
+    form = body_of(encoder(), output_schema=schema)["response_format"]["json_schema"]
     assert (form["schema"], form["strict"]) == (schema, strict)
 
 
 def test_a_server_without_schemas_is_told_in_words():
-    found = body_of(transcript(provider="deepseek"), output_schema=CLOSED, system="be kind")
+    found = body_of(encoder(provider="deepseek"), output_schema=CLOSED, system="be kind")
     assert found["response_format"] == {"type": "json_object"}
     assert found["messages"][0]["content"].startswith("be kind\n\n")
     assert '"additionalProperties":false' in found["messages"][0]["content"]
@@ -268,7 +268,7 @@ def test_a_conversation_that_goes_on_begins_with_the_same_bytes():
             stream=False,
         )  # fmt: skip
 
-    made = transcript(Message("user", "a"))
+    made = encoder(Message("user", "a"))
     before = body().partition(b"],")[0]
     made.append(Message("assistant", "b"))
     assert body().startswith(before + b",")
@@ -276,7 +276,7 @@ def test_a_conversation_that_goes_on_begins_with_the_same_bytes():
 
 @given(st.lists(messages, max_size=4), st.sampled_from(["", "openai", "openrouter", "mistral"]))
 def test_any_conversation_makes_a_body_of_json(said, provider):
-    made = transcript(*said, provider=provider)
+    made = encoder(*said, provider=provider)
     found = body_of(made, system="\ud800")
     assert len(found["messages"]) == len(said) + 1
     assert json.dumps(found)

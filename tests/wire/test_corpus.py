@@ -10,7 +10,9 @@ from random import Random
 import pytest
 
 from tests.wire.exchange import NOW, compare, load
-from upshot.wire import StreamReader, classify_error, read_response
+from tests.wire.talk import body_of
+from upshot.wire import StreamReader, classify_error, make_request_encoder, read_response
+from upshot.wire.decoding import parse_object
 from upshot.wire.reader import SURFACES
 
 ENOUGH = 0.99
@@ -98,3 +100,35 @@ def test_recorded_streams_that_break_off_are_not_finished(corpus, surface):
                 response = stream(item, [data[:end]])
                 assert response.finish_reason in (None, "error"), f"{item['id']} at {end}"
                 assert response.provider_data["stream_done"] is False
+
+
+def test_recorded_replies_of_messages_go_back_block_by_block(corpus):
+    found = 0
+    for item, facts in load(corpus, "messages"):
+        blocks = content_of(item, facts)
+        if not blocks:
+            continue
+        encoder = make_request_encoder("messages", provider=item["provider"])
+        encoder.append(read(item).to_message())
+        (turn,) = body_of(encoder)["messages"]
+        assert turn["content"] == blocks, item["id"]
+        found += 1
+    assert found
+
+
+def content_of(item, facts):
+    """The blocks of a whole reply, without what says nothing."""
+    document = parse_object(item["bytes"]) if facts["status"] in (None, 200) else None
+    blocks = (document or {}).get("content")
+    if not isinstance(blocks, list) or (document or {}).get("error"):
+        return []
+    silent = (("citations", None), ("citations", []), ("caller", {"type": "direct"}))
+    return [
+        {
+            name: value
+            for name, value in block.items()
+            if block["type"] not in ("text", "tool_use") or (name, value) not in silent
+        }
+        for block in blocks
+        if block["type"] != "text" or block["text"].strip()
+    ]

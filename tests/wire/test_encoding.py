@@ -8,11 +8,11 @@ import pytest
 from tests.wire.talk import body_of
 from upshot.contract import Message, ModelSettings, ToolSpec
 from upshot.errors import Misuse
-from upshot.wire import make_transcript
+from upshot.wire import make_request_encoder
 from upshot.wire.encoding import encode_wire, is_strict_schema, schema_name, to_wire_id
 from upshot.wire.reader import SURFACES
 
-WRITTEN = [name for name, surface in SURFACES.items() if surface.make_transcript]
+WRITTEN = [name for name, surface in SURFACES.items() if surface.make_request_encoder]
 
 
 def test_what_no_utf8_can_hold_is_replaced():
@@ -57,7 +57,7 @@ def test_a_schema_is_named_after_its_title(title, name):
 
 @pytest.mark.parametrize("surface", WRITTEN)
 def test_every_surface_that_is_written_has_a_transcript(surface):
-    made = make_transcript(surface, provider="p")
+    made = make_request_encoder(surface, provider="p")
     tools = (ToolSpec(name="f"),)
     asked = {"model": "m", "system": None, "output_schema": None, "stream": True}
     first = made.body(tools=tools, settings=ModelSettings(), **asked)
@@ -79,7 +79,7 @@ CHANGES = {
 @pytest.mark.parametrize("name", CHANGES)
 @pytest.mark.parametrize("surface", WRITTEN)
 def test_a_body_follows_each_change_of_what_is_asked(surface, name):
-    made, fresh = make_transcript(surface), make_transcript(surface)
+    made, fresh = make_request_encoder(surface), make_request_encoder(surface)
     before = body_of(made)
     assert body_of(made, **{name: CHANGES[name]}) == body_of(fresh, **{name: CHANGES[name]})
     assert body_of(made) == before
@@ -87,7 +87,7 @@ def test_a_body_follows_each_change_of_what_is_asked(surface, name):
 
 @pytest.mark.parametrize("surface", WRITTEN)
 def test_instructions_that_come_later_are_in_the_next_body(surface):
-    made = make_transcript(surface)
+    made = make_request_encoder(surface)
     body_of(made)
     made.append(Message("system", "Be brief."))
     assert "Be brief." in json.dumps(body_of(made))
@@ -95,7 +95,7 @@ def test_instructions_that_come_later_are_in_the_next_body(surface):
 
 @pytest.mark.parametrize("surface", WRITTEN)
 def test_free_fields_that_were_changed_in_place_are_sent(surface):
-    made, settings = make_transcript(surface), ModelSettings(extra={"x": 1})
+    made, settings = make_request_encoder(surface), ModelSettings(extra={"x": 1})
     body_of(made, settings=settings)
     settings.extra["x"] = 2
     assert body_of(made, settings=settings)["x"] == 2
@@ -103,10 +103,10 @@ def test_free_fields_that_were_changed_in_place_are_sent(surface):
 
 def test_an_unknown_surface_is_misuse():
     with pytest.raises(Misuse):
-        make_transcript("chatter")
+        make_request_encoder("chatter")
 
 
 @pytest.mark.parametrize("surface", ["converse", "invoke"])
 def test_a_surface_that_is_only_read_is_misuse(surface):
     with pytest.raises(Misuse, match="only read"):
-        make_transcript(surface)
+        make_request_encoder(surface)

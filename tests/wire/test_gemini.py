@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wire.absurd import check_reading, check_splitting, documents, sizes, to_bytes, to_event
-from upshot.contract import ReasoningDelta, TextDelta, ToolCallDelta
+from upshot.contract import ReasoningDelta, Text, TextDelta, ToolCallDelta
 from upshot.wire import StreamReader, read_response
 
 NAMES = {"modelVersion": "gemini-3", "responseId": "r1"}
@@ -95,8 +95,7 @@ def test_thoughts_are_apart():
 
 def test_the_signature_of_a_text_is_kept():
     response = read({"text": "x", "thoughtSignature": "s"})
-    (thought,) = response.reasoning
-    assert (response.content, thought.text, thought.signature) == ("x", "", "s")
+    assert response.parts == (Text("x", signature="s", provider="gemini"),)
 
 
 def test_calls_are_the_reason_and_keep_their_signature():

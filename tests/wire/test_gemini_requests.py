@@ -22,25 +22,25 @@ from upshot.contract import (
     Unknown,
 )
 from upshot.wire import read_response
-from upshot.wire.gemini import GenerateTranscript
+from upshot.wire.gemini import GenerateEncoder
 
 TOOL = ToolSpec(name="f", description="d", parameters={"type": "object"})
 SCHEMA = {"type": "object"}
 
 
-def transcript(*said, provider="gemini"):
-    made = GenerateTranscript(provider=provider)
+def encoder(*said, provider="gemini"):
+    made = GenerateEncoder(provider=provider)
     for message in said:
         made.append(message)
     return made
 
 
 def turns(*said, provider="gemini", **more):
-    return body_of(transcript(*said, provider=provider), **more)["contents"]
+    return body_of(encoder(*said, provider=provider), **more)["contents"]
 
 
 def fields(model="gemini-2.5-flash", **settings):
-    return body_of(transcript(), model=model, tools=(TOOL,), settings=ModelSettings(**settings))
+    return body_of(encoder(), model=model, tools=(TOOL,), settings=ModelSettings(**settings))
 
 
 def calling(*calls, parts=""):
@@ -48,7 +48,7 @@ def calling(*calls, parts=""):
 
 
 def test_turns_alternate_and_system_is_apart():
-    made = transcript(Message("system", "one"), Message("user", "a"), Message("assistant", "b"))
+    made = encoder(Message("system", "one"), Message("user", "a"), Message("assistant", "b"))
     found = body_of(made, system="zero")
     assert found["systemInstruction"] == {"parts": [{"text": "zero\n\none"}]}
     assert found["contents"] == [
@@ -58,7 +58,7 @@ def test_turns_alternate_and_system_is_apart():
 
 
 def test_results_that_follow_one_another_are_one_turn():
-    made = transcript(
+    made = encoder(
         Message("user", "go"),
         calling(ToolCall("c1", "f", '{"x":1}'), ToolCall("c2", "g")),
         Message("tool", '{"ok": true}', tool_call_id="c1"),
@@ -91,8 +91,7 @@ def test_signatures_go_back_where_they_were():
         "assistant",
         (
             Reasoning(text="hm", signature="s1", provider="gemini"),
-            Reasoning(signature="s2", provider="gemini", redacted=True),
-            Text("x"),
+            Text("x", signature="s2", provider="gemini"),
         ),
         tool_calls=(ToolCall("c", "f", {}, "s3", "gemini"),),
     )
@@ -103,7 +102,7 @@ def test_signatures_go_back_where_they_were():
 
 
 def test_a_signature_without_a_text_has_a_part_of_its_own():
-    said = Message("assistant", (Reasoning(signature="s", provider="gemini"),))
+    said = Message("assistant", (Text("", signature="s", provider="gemini"),))
     assert turns(said)[0]["parts"] == [{"text": "", "thoughtSignature": "s"}]
 
 
@@ -139,7 +138,7 @@ def test_a_reply_goes_back_as_it_came():
     [("gemini-3-pro-preview", [True, False]), ("gemini-2.5-pro", [False, False])],
 )
 def test_calls_of_others_are_passed_off_to_models_that_want_a_signature(model, signed):
-    made = transcript(
+    made = encoder(
         Message("user", "go"),
         calling(ToolCall("c1", "f"), ToolCall("c2", "f"), parts="hm"),
         Message("tool", "r", tool_call_id="c1"),
@@ -245,7 +244,7 @@ def test_thinking_is_asked_for_as_the_model_takes_it(model, reasoning, thinking)
     ("model", "tools"), [("gemini-2.5-flash", ()), ("gemini-3-flash", (TOOL,))]
 )
 def test_a_schema_is_sent(model, tools):
-    found = body_of(transcript(), model=model, tools=tools, output_schema=SCHEMA)
+    found = body_of(encoder(), model=model, tools=tools, output_schema=SCHEMA)
     assert found["generationConfig"] == {
         "responseMimeType": "application/json",
         "responseJsonSchema": SCHEMA,
@@ -254,7 +253,7 @@ def test_a_schema_is_sent(model, tools):
 
 def test_a_schema_beside_tools_is_told_to_older_models_in_words():
     found = body_of(
-        transcript(), model="gemini-2.5-pro", tools=(TOOL,), output_schema=SCHEMA, system="s"
+        encoder(), model="gemini-2.5-pro", tools=(TOOL,), output_schema=SCHEMA, system="s"
     )
     assert found["generationConfig"] == {}
     assert found["systemInstruction"]["parts"][0]["text"].endswith('{"type":"object"}')
@@ -268,7 +267,7 @@ def test_extras_join_the_objects_that_are_there():
 
 
 def test_a_conversation_that_goes_on_begins_with_the_same_bytes():
-    made = transcript(Message("user", "a"), calling(ToolCall("c", "f")))
+    made = encoder(Message("user", "a"), calling(ToolCall("c", "f")))
     asked = {"model": "m", "system": None, "tools": (), "output_schema": None, "stream": False}
     first = made.body(settings=ModelSettings(), **asked)
     made.append(Message("tool", "r", tool_call_id="c"))

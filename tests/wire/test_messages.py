@@ -103,6 +103,9 @@ def test_a_refusal_is_a_content_filter():
 def test_a_paused_turn_is_not_over():
     response = read(stop="pause_turn")
     assert (response.finish_reason, response.provider_data["finish_raw"]) == (None, "pause_turn")
+    assert response.paused
+    assert response.to_message().paused
+    assert not read().paused
 
 
 def test_a_stream_gives_deltas_and_the_same_response():

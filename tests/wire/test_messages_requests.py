@@ -9,30 +9,30 @@ from hypothesis import strategies as st
 from tests.wire.talk import body_of, messages
 from upshot.contract import File, Image, Message, ModelSettings, Reasoning, Text, ToolCall, ToolSpec
 from upshot.wire import read_response
-from upshot.wire.messages import MessagesTranscript
+from upshot.wire.messages import MessagesEncoder
 
 TOOL = ToolSpec(name="f", parameters={"type": "object"})
 MARK = {"type": "ephemeral"}
 CLOSED = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
 
 
-def transcript(*said):
-    made = MessagesTranscript(provider="anthropic")
+def encoder(*said):
+    made = MessagesEncoder(provider="anthropic")
     for message in said:
         made.append(message)
     return made
 
 
 def turns(*said, **more):
-    return body_of(transcript(*said), **more)["messages"]
+    return body_of(encoder(*said), **more)["messages"]
 
 
 def fields(model="claude-sonnet-4-5", **settings):
-    return body_of(transcript(), model=model, tools=(TOOL,), settings=ModelSettings(**settings))
+    return body_of(encoder(), model=model, tools=(TOOL,), settings=ModelSettings(**settings))
 
 
 def test_turns_alternate_and_system_is_apart():
-    made = transcript(Message("user", "a"), Message("assistant", "b"))
+    made = encoder(Message("user", "a"), Message("assistant", "b"))
     found = body_of(made, system="be kind")
     assert found["system"] == "be kind"
     assert found["messages"] == [
@@ -43,7 +43,7 @@ def test_turns_alternate_and_system_is_apart():
 
 def test_tool_results_that_follow_one_another_are_one_turn():
     calls = (ToolCall("t1", "f", '{"x":1}'), ToolCall("t2", "f"))
-    made = transcript(
+    made = encoder(
         Message("user", "go"),
         Message("assistant", "", tool_calls=calls),
         Message("tool", "1", tool_call_id="t1"),
@@ -77,17 +77,17 @@ def test_ids_of_other_providers_are_made_to_fit():
     assert asked["content"][0]["id"].isalnum()
 
 
-def test_signed_thoughts_go_back_first():
+def test_signed_thoughts_go_back_where_they_were():
     parts = (
-        Text("x"),
         Reasoning(text="hm", signature="s", provider="anthropic"),
+        Text("x"),
         Reasoning(signature="d", provider="anthropic", redacted=True),
     )
     (turn,) = turns(Message("assistant", parts))
     assert turn["content"] == [
         {"type": "thinking", "thinking": "hm", "signature": "s"},
-        {"type": "redacted_thinking", "data": "d"},
         {"type": "text", "text": "x"},
+        {"type": "redacted_thinking", "data": "d"},
     ]
 
 
@@ -149,14 +149,14 @@ def test_empty_turns_are_left_out():
 
 
 def test_an_early_system_message_joins_the_instructions():
-    made = transcript(Message("system", "one"), Message("user", "a"), Message("system", "two"))
+    made = encoder(Message("system", "one"), Message("user", "a"), Message("system", "two"))
     found = body_of(made, system="zero")
     assert found["system"] == "zero\n\none"
     assert found["messages"][0]["content"][1] == {"type": "text", "text": "two"}
 
 
 def test_cache_marks_stand_on_the_stable_ends():
-    made = transcript(Message("user", "a"), Message("assistant", "b"), Message("user", "c"))
+    made = encoder(Message("user", "a"), Message("assistant", "b"), Message("user", "c"))
     asked = {"system": "s", "tools": (TOOL, TOOL), "settings": ModelSettings(cache=True)}
     found = body_of(made, **asked)
     assert [tool.get("cache_control") for tool in found["tools"]] == [None, MARK]
@@ -166,7 +166,7 @@ def test_cache_marks_stand_on_the_stable_ends():
 
 
 def test_a_mark_does_not_stay_when_the_conversation_goes_on():
-    made = transcript(Message("user", "a"))
+    made = encoder(Message("user", "a"))
     body_of(made, settings=ModelSettings(cache=True))
     made.append(Message("user", "b"))
     first, last = body_of(made, settings=ModelSettings(cache=True))["messages"][0]["content"]
@@ -231,7 +231,7 @@ def test_a_tool_choice_is_an_object(settings, sent):
 
 
 def test_a_closed_schema_is_sent_to_a_model_that_takes_it():
-    found = body_of(transcript(), model="claude-sonnet-4-5", output_schema=CLOSED)
+    found = body_of(encoder(), model="claude-sonnet-4-5", output_schema=CLOSED)
     assert found["output_config"] == {"format": {"type": "json_schema", "schema": CLOSED}}
 
 
@@ -240,7 +240,7 @@ def test_a_closed_schema_is_sent_to_a_model_that_takes_it():
     [("claude-3-5-haiku-latest", CLOSED), ("claude-sonnet-4-5", {"type": "object"})],
 )
 def test_another_schema_is_told_in_words(model, schema):
-    found = body_of(transcript(), model=model, output_schema=schema)
+    found = body_of(encoder(), model=model, output_schema=schema)
     assert "output_config" not in found
     assert '"type":"object"' in found["system"]
 

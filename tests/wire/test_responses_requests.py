@@ -21,26 +21,26 @@ from upshot.contract import (
     Unknown,
 )
 from upshot.wire import read_response
-from upshot.wire.responses import ResponsesTranscript
+from upshot.wire.responses import ResponsesEncoder
 
 TOOL = ToolSpec(name="f", description="d", parameters={"type": "object"})
 CLOSED = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
 
 
-def transcript(*said, provider="openai"):
-    made = ResponsesTranscript(provider=provider)
+def encoder(*said, provider="openai"):
+    made = ResponsesEncoder(provider=provider)
     for message in said:
         made.append(message)
     return made
 
 
 def items(*said, provider="openai"):
-    return body_of(transcript(*said, provider=provider))["input"]
+    return body_of(encoder(*said, provider=provider))["input"]
 
 
 def fields(model="gpt-4o", provider="openai", **settings):
     asked = ModelSettings(**settings)
-    return body_of(transcript(provider=provider), model=model, tools=(TOOL,), settings=asked)
+    return body_of(encoder(provider=provider), model=model, tools=(TOOL,), settings=asked)
 
 
 def test_messages_calls_and_results_are_items():
@@ -200,7 +200,7 @@ def test_models_that_think_are_asked_for_their_thoughts(model, settings, include
 
 
 def test_a_schema_is_sent():
-    found = body_of(transcript(), output_schema={**CLOSED, "title": "T"})
+    found = body_of(encoder(), output_schema={**CLOSED, "title": "T"})
     assert found["text"]["format"] == {
         "type": "json_schema",
         "name": "T",
@@ -210,7 +210,7 @@ def test_a_schema_is_sent():
 
 
 def test_a_schema_is_told_in_words_where_none_is_taken():
-    found = body_of(transcript(provider="deepseek"), output_schema=CLOSED, system="be kind")
+    found = body_of(encoder(provider="deepseek"), output_schema=CLOSED, system="be kind")
     assert found["text"] == {"format": {"type": "json_object"}}
     assert found["instructions"].startswith("be kind")
     assert '"additionalProperties":false' in found["instructions"]
@@ -218,7 +218,7 @@ def test_a_schema_is_told_in_words_where_none_is_taken():
 
 def test_instructions_stream_and_extras_are_fields():
     found = body_of(
-        transcript(),
+        encoder(),
         system="s",
         stream=True,
         settings=ModelSettings(extra={"service_tier": "flex", "store": True}),
@@ -228,14 +228,14 @@ def test_instructions_stream_and_extras_are_fields():
 
 
 def test_tools_are_encoded_anew_when_they_change():
-    made = transcript()
+    made = encoder()
     body_of(made, tools=(TOOL,))
     assert body_of(made, tools=(ToolSpec(name="g"),))["tools"][0]["name"] == "g"
 
 
 @given(st.lists(messages, max_size=5))
 def test_any_conversation_makes_a_body(said):
-    made = transcript()
+    made = encoder()
     for message in said:
         made.append(message)
     assert made.count == len(said)

@@ -95,7 +95,7 @@ class Findings:
         """Take a model call: what it says of itself, and its message unless that is empty."""
         self.count(response)
         message = response.to_message()
-        if message.content or message.tool_calls:
+        if message.content:
             self.messages.append(message)
 
     def count(self, response: ModelResponse) -> None:

@@ -1,4 +1,10 @@
-"""Messages, their parts, conversations and artifacts."""
+"""Messages, their parts, conversations and artifacts.
+
+What a model says is a sequence of parts in the order in which it said them: thoughts, text, calls
+of tools, and what the provider's own tools did. ``ModelResponse.parts`` and the content of the
+``Message`` made of it hold the same parts; ``content``, ``text``, ``tool_calls`` and ``reasoning``
+are views of them.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +15,8 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast, overload
 import msgspec
 
 from upshot.contract.base.checks import kind_of
-from upshot.contract.base.enums import Role, RoleField
-from upshot.contract.base.json_values import clean_fields, force_json
+from upshot.contract.base.enums import Role, RoleField, RoleWord
+from upshot.contract.base.json_values import clean_fields, clean_text, force_json
 from upshot.contract.base.structs import (
     Formed,
     Json,
@@ -23,6 +29,9 @@ from upshot.contract.base.structs import (
 from upshot.contract.tool_calls import ToolCall
 from upshot.errors import Misuse
 
+if TYPE_CHECKING:
+    from inspect import Signature
+
 __all__ = [
     "Artifact",
     "Audio",
@@ -34,16 +43,17 @@ __all__ = [
     "Message",
     "Part",
     "Reasoning",
+    "ServerToolBlock",
     "Text",
     "UNKNOWN_TAG",
     "Unknown",
+    "with_views",
 ]
 
 MAIN_CHANNEL = "main"
 # What marks an Unknown while it is read and written. It is in no stored JSON, and no word
 # that a later version would choose.
 UNKNOWN_TAG = "?"
-_CONTENT_TYPES: tuple[type, ...] = (str, tuple, list)
 
 
 class Text(Tagged, frozen=True, kw_only=False):
@@ -52,13 +62,23 @@ class Text(Tagged, frozen=True, kw_only=False):
     Attributes:
         text: The text itself.
         trust: Where it comes from, as far as that matters: "untrusted" or "".
+        citations: The sources that the provider names for it, in its own form.
+        signature: The provider's opaque proof of the reasoning behind it, to be sent back.
+        provider: Whose citations and signature these are; no other provider is sent them.
     """
 
     text: str = written("")
     trust: str = ""
+    citations: tuple[JsonObject, ...] = ()
+    signature: str | None = None
+    provider: str = ""
 
     def __post_init__(self) -> None:
-        clean_fields(self, "text")
+        # A call costs more than a look, and nearly every text passes.
+        if not (type(self.text) is str and self.text.isascii()):
+            clean_fields(self, "text")
+        if self.citations:
+            freeze(self, "citations")
 
 
 class Image(Tagged, frozen=True, kw_only=True):
@@ -157,6 +177,18 @@ class Reasoning(Tagged, frozen=True, kw_only=True):
         clean_fields(self, "text")
 
 
+class ServerToolBlock(Tagged, frozen=True, kw_only=False):
+    """What a provider's own tool did, such as a web search: its call, its result, or both.
+
+    Attributes:
+        raw: The block as the provider sent it, and as it is sent back.
+        provider: Whose block it is; it is left out for any other provider.
+    """
+
+    raw: JsonObject = {}
+    provider: str = ""
+
+
 class _UnknownMeta(msgspec.StructMeta):
     """Makes an ``Unknown`` of its kind and its object too, ``Unknown(kind, raw)``."""
 
@@ -199,7 +231,39 @@ class Unknown(Tagged, frozen=True, kw_only=True, tag=UNKNOWN_TAG, metaclass=_Unk
         return seq if isinstance(seq, int) else 0
 
 
-Part: TypeAlias = Text | Image | File | Audio | Data | Reasoning | Unknown
+Part: TypeAlias = (
+    Text | Image | File | Audio | Data | Reasoning | ToolCall | ServerToolBlock | Unknown
+)
+
+
+def with_views(known: Signature, *names: str) -> Signature:
+    """The signature *known* with *names*, for help and editors: what may be given as views."""
+    from inspect import Parameter
+
+    views = [Parameter(name, Parameter.KEYWORD_ONLY, default=()) for name in names]
+    return known.replace(parameters=[*known.parameters.values(), *views])
+
+
+# Looked up once: messages are made often.
+_make = msgspec.StructMeta.__call__
+
+
+class _MessageMeta(msgspec.StructMeta):
+    """Makes a message; calls that are given apart from the content stand after it."""
+
+    # A type checker reads __init__ below. Decoding does not come by here.
+    if not TYPE_CHECKING:
+
+        def __call__(cls, *args, tool_calls=(), **fields):
+            """Make the message."""
+            message = _make(cls, *args, **fields)
+            if tool_calls:
+                set_field(message, "content", (*message.parts, *_checked_calls(tool_calls)))
+            return message
+
+        @property
+        def __signature__(cls):
+            return with_views(super().__signature__, "tool_calls")
 
 
 class _Said(Tagged, frozen=True, kw_only=False):
@@ -207,51 +271,59 @@ class _Said(Tagged, frozen=True, kw_only=False):
     content: str | tuple[Part, ...] = written("")
 
 
-class Message(_Said, frozen=True, kw_only=True, gc=False):
+class Message(_Said, frozen=True, kw_only=True, gc=False, metaclass=_MessageMeta):
     """One message of a conversation: ``Message("user", "Hello")``.
+
+    ``Message("assistant", text, tool_calls=calls)`` puts the calls after the text.
 
     Attributes:
         role: Who speaks; tool output always has the role tool.
-        content: Text, or parts in order.
-        tool_calls: What an assistant asks to be done.
+        content: Text, or parts in order, the calls of an assistant among them.
         tool_call_id: Which call a tool message answers, None for other roles.
         name: The tool's name on a tool message, else a speaker's name; "" if none.
+        paused: Whether the provider paused this reply, and goes on with it when it is sent back.
         metadata: Free JSON; it is not sent to a model.
     """
 
-    tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     name: str = ""
+    paused: bool = False
     metadata: JsonObject = {}
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            role: RoleWord,
+            content: str | Sequence[Part] | None = "",
+            *,
+            tool_calls: Sequence[ToolCall] = (),
+            tool_call_id: str | None = None,
+            name: str = "",
+            paused: bool = False,
+            metadata: JsonObject = {},  # noqa: B006  # msgspec copies it
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         if type(self.role) is not Role:
             set_field(self, "role", Role(self.role))
-        text = self.content
-        if type(text) is str and text.isascii() and self.tool_calls == () and not self.metadata:
-            return
-        content, calls = cast("tuple[object, object]", (text, self.tool_calls))
-        # None is how others say that there is no text; callers write lists.
-        if content is None:
-            set_field(self, "content", "")
-        elif not isinstance(content, _CONTENT_TYPES):
-            given = type(content).__name__
-            raise Misuse(f"the content of a message is a string or parts, not {given}")
-        if type(content) is list or type(calls) is list:
-            freeze(self, "content", "tool_calls")
-        if type(self.content) is tuple:
-            _check_parts(self.content)
-        if isinstance(content, str) and not content.isascii():
-            clean_fields(self, "content")
         if self.metadata:
             force_json(self, "metadata")
+        content = self.content
+        if type(content) is tuple:
+            _check_parts(content)
+        elif type(content) is not str:
+            set_field(self, "content", _settled_content(content))
+        elif not content.isascii():
+            clean_fields(self, "content")
 
     @property
     def text(self) -> str:
         """All text of it, joined with nothing between."""
-        if isinstance(self.content, str):
-            return self.content
-        return "".join(part.text for part in self.content if isinstance(part, Text))
+        content = self.content
+        if isinstance(content, str):
+            return content
+        return "".join([part.text for part in content if isinstance(part, Text)])
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -259,6 +331,40 @@ class Message(_Said, frozen=True, kw_only=True, gc=False):
         if not isinstance(self.content, str):
             return self.content
         return (Text(self.content),) if self.content else ()
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The calls among its parts, in order."""
+        content = self.content
+        if type(content) is str:
+            return ()
+        # Asked often: a loop, since a comprehension is a call of its own.
+        calls: list[ToolCall] = []
+        for part in content:
+            if type(part) is ToolCall:
+                calls.append(part)
+        return tuple(calls)
+
+
+def _checked_calls(calls: object) -> Sequence[ToolCall]:
+    given = cast("Sequence[object]", calls) if isinstance(calls, tuple | list) else [calls]
+    for call in given:
+        if not isinstance(call, ToolCall):
+            raise Misuse(f"tool_calls must be ToolCall objects, got {kind_of(call)}")
+    return cast("Sequence[ToolCall]", given)
+
+
+def _settled_content(content: object) -> object:
+    """What is no text as parts; callers write lists, and None is how others say that it is none."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return clean_text(content)
+    if not isinstance(content, tuple | list):
+        raise Misuse(f"the content of a message is a string or parts, not {kind_of(content)}")
+    parts = tuple(cast("Sequence[object]", content))
+    _check_parts(parts)
+    return parts
 
 
 def _check_parts(parts: tuple[object, ...]) -> None:

@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from types import NoneType
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import msgspec
 
-from upshot.contract.base.enums import FinishReason, FinishReasonField, Role, Status, word
+from upshot.contract.base.enums import (
+    FinishReason,
+    FinishReasonField,
+    FinishReasonWord,
+    Role,
+    Status,
+    word,
+)
 from upshot.contract.base.json_values import clean_fields
 from upshot.contract.base.structs import (
     Json,
@@ -24,7 +31,14 @@ from upshot.contract.base.structs import (
     set_field,
 )
 from upshot.contract.error import AgentError
-from upshot.contract.message import Conversation, Message, Part, Reasoning, Text
+from upshot.contract.message import (
+    Conversation,
+    Message,
+    Part,
+    Reasoning,
+    Text,
+    with_views,
+)
 from upshot.contract.settings import ModelSettings
 from upshot.contract.tool_calls import ToolCall, ToolSpec
 from upshot.contract.usage import Cost, RateLimitState, Usage
@@ -45,18 +59,48 @@ __all__ = [
 ]
 
 
-class ModelResponse(Root, frozen=True, kw_only=True):
+# Looked up once: replies are made often.
+_make = msgspec.StructMeta.__call__
+
+
+class _ResponseMeta(msgspec.StructMeta):
+    """Makes a reply; what is given as views becomes its parts."""
+
+    # A type checker reads __init__ below. Decoding does not come by here.
+    if not TYPE_CHECKING:
+
+        def __call__(cls, *, content=None, tool_calls=(), reasoning=(), **fields):
+            """Make the reply."""
+            if content or tool_calls or reasoning:
+                if fields.get("parts"):
+                    raise Misuse(
+                        "ModelResponse got parts and content, tool_calls or reasoning: these are "
+                        "views of the parts, so give either"
+                    )
+                said = (Text(content),) if content else ()
+                fields["parts"] = (*reasoning, *said, *tool_calls)
+            return _make(cls, **fields)
+
+        @property
+        def __signature__(cls):
+            return with_views(super().__signature__, "content", "tool_calls", "reasoning")
+
+
+class ModelResponse(Root, frozen=True, kw_only=True, metaclass=_ResponseMeta):
     """What came of one model call: an answer, calls, or an error as a value.
 
+    ``content``, ``tool_calls`` and ``reasoning`` are views of ``parts``, and may be given in its
+    place: ``ModelResponse(content="Hello")``. They become parts in the order thoughts, text, calls.
+
     Attributes:
-        content: All visible text, joined with nothing between; None where there is none.
+        parts: Thoughts, text, calls and blocks of the provider's own tools, in the order in which
+            they came.
         output: The answer read as JSON where a schema was asked for, else None.
-        tool_calls: What the model asks to be done, in order.
-        reasoning: What it thought, with the provider's signatures.
         refusal: Why it would not answer, None if it did.
         usage: Tokens; falsy where the provider told none.
         cost: Money, None where the price is unknown.
         finish_reason: Why it stopped; None while it was not over, or unknown.
+        paused: Whether the provider paused, and goes on when the reply is sent back to it.
         error: What went wrong, None if nothing did.
         rate_limit: The provider's windows, None where it told none.
         provider_data: provider, model, request_id, raw_headers, finish_raw, and what else it sent.
@@ -64,32 +108,67 @@ class ModelResponse(Root, frozen=True, kw_only=True):
         local: In process only: ``raw``, the reply as it came.
     """
 
-    content: str | None = None
+    parts: tuple[Part, ...] = ()
     output: Json = None
-    tool_calls: tuple[ToolCall, ...] = ()
-    reasoning: tuple[Reasoning, ...] = ()
     refusal: str | None = None
     usage: Usage = Usage()
     cost: Cost | None = None
     finish_reason: FinishReasonField = word(None)
+    paused: bool = False
     error: AgentError | None = None
     rate_limit: RateLimitState | None = None
     provider_data: JsonObject = {}
     duration_ms: int = 0
     local: Local | None = None
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            parts: Sequence[Part] = (),
+            content: str | None = None,
+            tool_calls: Sequence[ToolCall] = (),
+            reasoning: Sequence[Reasoning] = (),
+            output: Json = None,
+            refusal: str | None = None,
+            usage: Usage = ...,
+            cost: Cost | None = None,
+            finish_reason: FinishReasonWord | None = None,
+            paused: bool = False,
+            error: AgentError | None = None,
+            rate_limit: RateLimitState | None = None,
+            provider_data: JsonObject = ...,
+            duration_ms: int = 0,
+            local: Local | None = None,
+            schema_version: int = ...,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         if type(self.finish_reason) is str:
             set_field(self, "finish_reason", FinishReason(self.finish_reason))
-        if type(self.tool_calls) is not tuple or type(self.reasoning) is not tuple:
-            freeze(self, "tool_calls", "reasoning")
-        content = self.content
-        # A call costs more than a look, and nearly every reply passes.
-        if self.refusal is not None or (content is not None and not content.isascii()):
-            clean_fields(self, "content", "refusal")
+        if type(self.parts) is not tuple:
+            freeze(self, "parts")
+        if self.refusal is not None:
+            clean_fields(self, "refusal")
         usage, cost = self.usage, self.cost
         if cost is not usage.cost:
             set_field(self, "usage", usage.with_cost(cost if usage else None))
+
+    @property
+    def content(self) -> str | None:
+        """All visible text, joined with nothing between; None where there is none."""
+        return "".join([part.text for part in self.parts if type(part) is Text]) or None
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """What the model asks to be done, in order."""
+        return tuple([part for part in self.parts if type(part) is ToolCall])
+
+    @property
+    def reasoning(self) -> tuple[Reasoning, ...]:
+        """What it thought, with the provider's signatures."""
+        return tuple([part for part in self.parts if type(part) is Reasoning])
 
     @property
     def success(self) -> bool:
@@ -117,12 +196,14 @@ class ModelResponse(Root, frozen=True, kw_only=True):
         return self.content or ""
 
     def to_message(self) -> Message:
-        """The assistant message that this reply adds to the conversation."""
-        content: str | tuple[Part, ...] = self.content or ""
-        if self.reasoning:
-            said: tuple[Part, ...] = (Text(self.content),) if self.content else ()
-            content = (*self.reasoning, *said)
-        return Message(Role.ASSISTANT, content, tool_calls=self.tool_calls)
+        """The assistant message that this reply adds to the conversation, with all its parts."""
+        parts: str | tuple[Part, ...] = self.parts
+        if len(parts) == 1 and type(only := parts[0]) is Text:
+            # The usual answer is a text with nothing else to it, which a message keeps as it is.
+            parts = parts if only.trust or only.citations or only.signature else only.text
+        if self.paused:
+            return Message(Role.ASSISTANT, parts, paused=True)
+        return Message(Role.ASSISTANT, parts)
 
 
 class ModelStarted(RunEvent, frozen=True, kw_only=True):

@@ -180,7 +180,9 @@ class _Turns:
     async def take(self) -> bool:
         """Do what the last message asks for; True when the run has its answer."""
         last = self._last_produced()
-        if last is None or last.role is not Role.ASSISTANT:
+        # The provider goes on with a reply that it paused when it is sent back as it is.
+        is_paused = last is not None and last.paused and not last.tool_calls
+        if last is None or last.role is not Role.ASSISTANT or is_paused:
             open_calls = self._board.open_calls()
             if open_calls:
                 await self._call_tools(open_calls)
@@ -195,7 +197,7 @@ class _Turns:
         if last.tool_calls:
             await self._call_tools(self._board.open_calls())
             return self._run.handoff is not None
-        return self._conclude(last.text)
+        return self._conclude()
 
     async def _name_point(self) -> None:
         """Give the host a checkpoint between two turns."""
@@ -298,13 +300,13 @@ class _Turns:
 
     # -- answering
 
-    def _conclude(self, text: str) -> bool:
-        """Take *text* as the answer, or send it back once with what is wrong with it."""
+    def _conclude(self) -> bool:
+        """Take the last text as the answer, or send it back once with what is wrong with it."""
         output = self._run.output
         if output.is_text:
             return True
         try:
-            self._board.set(OUTPUT_VAR, output.parse(text))
+            self._board.set(OUTPUT_VAR, output.parse(self._board.answer() or ""))
         except ValueError as error:
             if self._corrections <= 0:
                 raise Failed(

@@ -31,7 +31,6 @@ from upshot.wire.error_classification import classify_error
 from upshot.wire.headers import Headers, normalize_headers, read_reset
 from upshot.wire.rate_limits import RateLimitInfo
 from upshot.wire.rate_limits import build_rate_limit_state as build_state
-from upshot.wire.rate_limits import build_rate_limit_state as build_wire_state
 
 __all__ = [
     "FlatAgent",
@@ -143,7 +142,7 @@ def to_error(info: ErrorInfo) -> AgentError:
 def to_state(info: RateLimitInfo) -> RateLimitState:
     """The state that *info* is the flat form of: of its headers, else of its figures."""
     if info.raw_headers:
-        return build_wire_state(info.raw_headers, info.retry_after)
+        return build_state(info.raw_headers, info.retry_after)
     figures = (
         (Resource.REQUESTS, info.limit_requests, info.remaining_requests),
         (Resource.TOKENS, info.limit_tokens, info.remaining_tokens),

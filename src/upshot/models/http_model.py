@@ -23,7 +23,7 @@ from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.enums import ErrorCode, FinishReason, Origin
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.error import AgentError
-from upshot.contract.message import Conversation
+from upshot.contract.message import Conversation, Part
 from upshot.contract.model_calls import ModelInput, ModelRequest, ModelResponse, ToolCallDelta
 from upshot.contract.protocols import Clock, StreamItem
 from upshot.contract.settings import ModelSettings
@@ -47,7 +47,7 @@ from upshot.wire.accumulator import StreamEvent
 from upshot.wire.decoding import with_output
 from upshot.wire.encoding import RequestEncoder, to_wire_name
 from upshot.wire.error_classification import classify_error
-from upshot.wire.reader import StreamReader, make_transcript
+from upshot.wire.reader import StreamReader, make_request_encoder
 
 __all__ = [
     "ApiKey",
@@ -352,12 +352,13 @@ class Renamed:
         if isinstance(item, ToolCallDelta):
             return replace(item, name=self._names.get(item.name, item.name))
         if isinstance(item, ModelResponse) and item.tool_calls:
-            return replace(item, tool_calls=tuple(map(self._rename, item.tool_calls)))
+            return replace(item, parts=tuple(map(self._rename, item.parts)))
         return item
 
-    def _rename(self, call: ToolCall) -> ToolCall:
-        name = self._names.get(call.name)
-        return call if name is None else replace(call, name=name)
+    def _rename(self, part: Part) -> Part:
+        if not isinstance(part, ToolCall) or part.name not in self._names:
+            return part
+        return replace(part, name=self._names[part.name])
 
 
 _Fields: TypeAlias = dict[str, str] | list[tuple[str, str]]
@@ -492,16 +493,16 @@ class HttpModel:
 
     def _encode(self, request: ModelRequest, *, stream: bool) -> bytes:
         messages = request.messages
-        transcript: RequestEncoder | None = None
+        encoder: RequestEncoder | None = None
         if isinstance(messages, Conversation):
-            transcript = cast("RequestEncoder | None", messages.encoded.get(self._form))
-        if transcript is None or transcript.count > len(messages):
-            transcript = make_transcript(self._surface, provider=self._provider)
+            encoder = cast("RequestEncoder | None", messages.encoded.get(self._form))
+        if encoder is None or encoder.count > len(messages):
+            encoder = make_request_encoder(self._surface, provider=self._provider)
             if isinstance(messages, Conversation):
-                messages.encoded.setdefault(self._form, transcript)
-        for place in range(transcript.count, len(messages)):
-            transcript.append(messages[place])
-        return transcript.body(
+                messages.encoded.setdefault(self._form, encoder)
+        for place in range(encoder.count, len(messages)):
+            encoder.append(messages[place])
+        return encoder.body(
             model=self._model,
             system=request.system,
             tools=request.tools,

@@ -8,7 +8,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from inspect import isawaitable
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import msgspec
 
@@ -16,7 +16,7 @@ from upshot.contract.base.checks import json_fault, kind_of
 from upshot.contract.base.enums import ErrorCode, FinishReason, Origin, Role
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.error import AgentError
-from upshot.contract.message import Conversation, Message
+from upshot.contract.message import Conversation, Message, Reasoning
 from upshot.contract.model_calls import (
     ModelInput,
     ModelRequest,
@@ -41,6 +41,12 @@ ScriptItem: TypeAlias = Reply | Callable[[Sequence[Message]], Reply | Awaitable[
 
 _WORDS = re.compile(r"\s*\S+\s*|\s+")
 _POSITION = "position"
+# What may be written in place of the parts.
+_VIEWS: dict[str, Any] = {
+    "content": str | None,
+    "tool_calls": tuple[ToolCall, ...],
+    "reasoning": tuple[Reasoning, ...],
+}
 _PLURAL = ("reply", "replies")
 
 
@@ -321,15 +327,22 @@ def _to_other(fields: dict[str, object], place: int) -> Reply:
         return _to_call(fields, f"call-{place}")
     if set(fields) == {"error"}:
         return msgspec.convert(fields["error"], AgentError)
-    unknown = sorted(set(fields) - {"kind", *ModelResponse.__struct_fields__})
+    unknown = sorted(set(fields) - {"kind", *_VIEWS, *ModelResponse.__struct_fields__})
     if unknown:
         raise msgspec.ValidationError(f"{unknown[0]!r} is no field of a ModelResponse")
+    rest = {name: value for name, value in fields.items() if name not in _VIEWS}
+    response = msgspec.convert({"kind": "model_response", **rest}, ModelResponse)
     calls = fields.get("tool_calls")
     if isinstance(calls, list):
         calls = cast("list[object]", calls)
         named = [_with_id(call, f"call-{place}-{index}") for index, call in enumerate(calls)]
         fields = {**fields, "tool_calls": named}
-    return msgspec.convert({"kind": "model_response", **fields}, ModelResponse)
+    views = {
+        name: msgspec.convert(fields[name], form) for name, form in _VIEWS.items() if name in fields
+    }
+    return (
+        msgspec.structs.replace(response, parts=ModelResponse(**views).parts) if views else response
+    )
 
 
 def _to_call(call: object, ident: str) -> ToolCall:

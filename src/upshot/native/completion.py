@@ -13,7 +13,7 @@ from __future__ import annotations
 import msgspec
 
 from upshot.contract.base.structs import Json, JsonObject, Local
-from upshot.contract.message import Reasoning
+from upshot.contract.message import Part, Reasoning
 from upshot.contract.model_calls import ModelResponse
 from upshot.contract.usage import Cost
 from upshot.native.objects import (
@@ -29,7 +29,7 @@ from upshot.native.objects import (
 from upshot.wire.decoding import encode_json
 from upshot.wire.reader import read_response
 
-__all__ = ["read_completion", "read_completion_message"]
+__all__ = ["read_completion", "read_completion_message", "with_thoughts"]
 
 
 def read_completion(native: object, *, now: float | None = None) -> ModelResponse:
@@ -58,12 +58,19 @@ def read_completion(native: object, *, now: float | None = None) -> ModelRespons
     elapsed_ms = as_amount(look(native, "_response_ms"))
     return msgspec.structs.replace(
         response,
-        reasoning=_thinking(native, provider) or response.reasoning,
+        parts=with_thoughts(response, _thinking(native, provider)),
         cost=response.cost or _estimated_cost(native),
         provider_data={**response.provider_data, **more},
         duration_ms=round(elapsed_ms) if elapsed_ms is not None else 0,
         local=Local(raw=native),
     )
+
+
+def with_thoughts(response: ModelResponse, thoughts: tuple[Reasoning, ...]) -> tuple[Part, ...]:
+    """The parts of *response* with *thoughts* in place of its own, unless there are none."""
+    if not thoughts:
+        return response.parts
+    return (*thoughts, *(part for part in response.parts if not isinstance(part, Reasoning)))
 
 
 def read_completion_message(message: object) -> JsonObject:

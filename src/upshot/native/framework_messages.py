@@ -15,14 +15,15 @@ Source:
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final, cast
 
 import msgspec
 
-from upshot.contract.base.enums import ErrorCode, FinishReason, Origin
+from upshot.contract.base.enums import ErrorCode, FinishReason, Origin, Role
 from upshot.contract.base.structs import Json, JsonObject, Local
 from upshot.contract.error import AgentError
-from upshot.contract.message import Reasoning
+from upshot.contract.message import Message, Part, Reasoning, Text
 from upshot.contract.model_calls import ModelResponse
 from upshot.contract.tool_calls import ToolCall
 from upshot.contract.usage import Cost, Usage
@@ -75,11 +76,7 @@ def read_pi_message(message: object) -> ModelResponse:
     }
     usage = _usage(message)
     return ModelResponse(
-        content="".join(_texts(parts)) or None,
-        tool_calls=tuple(_call(part) for part in parts if look(part, "type") == "toolCall"),
-        reasoning=tuple(
-            _thought(part, provider) for part in parts if look(part, "type") == "thinking"
-        ),
+        parts=tuple(_parts_of(parts, provider)),
         usage=usage,
         cost=_cost(look(message, "usage", "cost")) if usage else None,
         finish_reason=parse_finish_reason(stop),
@@ -89,8 +86,18 @@ def read_pi_message(message: object) -> ModelResponse:
     )
 
 
-def _texts(parts: list[object]) -> list[str]:
-    return [as_text(look(part, "text")) for part in parts if look(part, "type") == "text"]
+def _parts_of(items: list[object], provider: str) -> Iterator[Part]:
+    for item in items:
+        match look(item, "type"):
+            case "text":
+                if text := as_text(look(item, "text")):
+                    yield Text(text)
+            case "thinking":
+                yield _thought(item, provider)
+            case "toolCall":
+                yield _call(item)
+            case _:
+                pass
 
 
 def _call(part: object) -> ToolCall:
@@ -179,11 +186,12 @@ def read_smolagents_message(message: object, *, now: float | None = None) -> Mod
     """
     raw = look(message, "raw")
     reply = read_completion(raw, now=now) if as_items(look(raw, "choices")) else _bare(raw)
+    text = read_smolagents_text(look(message, "content"))
+    calls = (read_call(call) for call in as_items(look(message, "tool_calls")))
     usage = read_smolagents_usage(look(message, "token_usage"))
     return msgspec.structs.replace(
         reply,
-        content=read_smolagents_text(look(message, "content")) or None,
-        tool_calls=tuple(read_call(call) for call in as_items(look(message, "tool_calls"))),
+        parts=(*reply.reasoning, *Message(Role.ASSISTANT, text).parts, *calls),
         # The API's own figures say more, such as what was cached.
         usage=reply.usage if reply.usage or not usage else usage,
         local=Local(raw=raw),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -15,7 +16,7 @@ from upshot.contract.usage import RateLimitState, to_money
 from upshot.errors import Misuse
 from upshot.wire.chat import CUSTOM_INPUT
 from upshot.wire.headers import Headers, normalize_headers, to_raw_headers
-from upshot.wire.rate_limits import build_rate_limit_state
+from upshot.wire.rate_limits import find_rate_limit_state
 
 __all__ = [
     "as_amount",
@@ -177,11 +178,9 @@ def find_rate_limit(
     Returns:
         The state; None where nothing is known of any limit.
     """
-    state = build_rate_limit_state(headers, retry_after_s)
-    if limited and not state.limited:
-        state = RateLimitState(limited=True, retry_after=state.retry_after, windows=state.windows)
-    known = state.limited or state.windows or state.retry_after is not None
-    return state if known else None
+    return find_rate_limit_state(
+        normalize_headers(headers), now=time.time(), retry_after=retry_after_s, limited=limited
+    )
 
 
 def _sources(native: object) -> Iterator[object]:

@@ -113,6 +113,7 @@ class RunContext:
         on_interrupt: Told of it, while the run is under way.
         look_for_interrupt: Looks whether the run shall stop; asks no async method of a host.
         cut: Texts of replies that were shown as they came, until the run was stopped.
+        provider: Who answered last, "" before the first reply.
         toolbox: Its tools, None until they are first needed.
         untrusted: Whose untrusted words were in its messages before it had a toolbox.
     """
@@ -167,6 +168,7 @@ class RunContext:
         self.on_interrupt: Callable[[Interrupt], None] | None = None
         self.look_for_interrupt: Callable[[], Interrupt | None] = _nobody_asks
         self.cut: list[str] = []
+        self.provider: str = ""
         self.toolbox: Toolbox | None = None
         self.untrusted: str = ""
         self._handoffs: Handoffs | None = None

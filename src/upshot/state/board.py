@@ -249,13 +249,22 @@ class Board:
         return tuple(self._produced)
 
     def answer(self) -> str | None:
-        """Text of the last produced assistant message on the main channel, None without one."""
+        """Text of the last produced assistant message on the main channel, None without one.
+
+        A reply that the provider paused and went on with is one text.
+        """
         if not self._produced:
             return None
         main = self._conversation(MAIN_CHANNEL)
-        for place in range(len(main) - 1, self._seeded.get(MAIN_CHANNEL, 0) - 1, -1):
+        first = self._seeded.get(MAIN_CHANNEL, 0)
+        for place in range(len(main) - 1, first - 1, -1):
             if main[place].role is Role.ASSISTANT:
-                return main[place].text or None
+                text = main[place].text
+                begun = place
+                while begun > first and main[begun - 1].paused:
+                    begun -= 1
+                    text = main[begun].text + text
+                return text or None
         return None
 
     def open_calls(self) -> list[ToolCall]:

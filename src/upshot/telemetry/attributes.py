@@ -17,6 +17,7 @@ from upshot.contract.message import Message, Reasoning, Text
 from upshot.contract.model_calls import ModelResponse
 from upshot.contract.tool_calls import (
     ToolArtifactReference,
+    ToolCall,
     ToolDenied,
     ToolExecutionResult,
     ToolFailure,
@@ -150,13 +151,12 @@ def _parts_of(message: Message) -> list[Json]:
                 parts.append({"type": "text", "content": text})
             case Reasoning(text=text):
                 parts.append({"type": "reasoning", "content": text})
+            case ToolCall(id=id, name=name, arguments=arguments):
+                call: JsonObject = {"id": id, "name": name, "arguments": arguments}
+                parts.append({"type": "tool_call", **call})
             case _:
                 # Pictures and files are named and not copied: a span is no place for them.
-                parts.append({"type": type(part).__name__.lower()})
-    for call in message.tool_calls:
-        parts.append(
-            {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments}
-        )
+                parts.append({"type": part.kind})
     return parts
 
 

@@ -1,4 +1,39 @@
-"""Sans-I/O: what providers send becomes contract values, and contract values what they want."""
+"""Reads what model providers send, and writes what they want to be sent. No I/O happens here.
+
+Providers speak a handful of API surfaces: ``chat`` (OpenAI Chat Completions and the many servers
+that follow it), ``responses``, ``messages`` (Anthropic), ``generate`` (Gemini), and of Amazon
+Bedrock ``converse`` and ``invoke``, which are only read. Each has a module of its own with three
+things: a function that reads a whole reply, a class that reads the events of a stream, and an
+encoder of requests. ``reader.SURFACES`` is the table of them.
+
+A reply on its way in:
+
+1. ``StreamReader`` takes bytes, cut anywhere. It finds the framing by the first bytes, since
+   servers answer a streamed request with one document, or the other way round, and ``streams``
+   turns bytes into events.
+2. The surface puts what it reads into a ``ReplyAccumulator``: the parts of the reply in the order
+   in which they came, usage, the finish reason, an error. Deltas go out while the stream runs.
+3. ``ReplyAccumulator.to_response`` makes the ``ModelResponse``. A stream and a whole reply with
+   the same content give equal parts.
+
+A conversation on its way out: a ``RequestEncoder`` encodes each message once and keeps its bytes,
+so that a run of n turns encodes n messages; ``body`` joins them to a request. An assistant message
+goes back in the order of its parts. What only one provider can read (signatures, encrypted
+thoughts, citations, blocks of its own tools) names that provider, and is left out for any other.
+
+What holds throughout:
+
+- A reader never raises on what a peer sends. Where the wire has another type than expected, the
+  ``as_`` functions of ``decoding`` give an empty value; what is no reply at all is an error value.
+- What is not known is None, and never 0.
+- Time is passed in (``now``), so that a reading can be repeated.
+- There is one reader of rate limits (``rate_limits``), one of header values (``headers``), and one
+  classification of errors (``error_classification``). Nothing else looks at a header.
+
+Traps: the same field means different things with different providers (Anthropic counts input tokens
+without the cached ones, Gemini output tokens without thoughts); several servers send the same
+index for every call; a 200 may hold an error. Each is handled where it is read, with a comment.
+"""
 
 from upshot.wire.accumulator import StreamEvent, parse_finish_reason
 from upshot.wire.decoding import NOT_JSON, NotJson, parse_json
@@ -17,7 +52,7 @@ from upshot.wire.rate_limits import (
     extract_cerebras_rate_limits,
     extract_openai_rate_limits,
 )
-from upshot.wire.reader import Mode, StreamReader, make_transcript, read_response
+from upshot.wire.reader import Mode, StreamReader, make_request_encoder, read_response
 
 __all__ = [
     "AnthropicRateLimits",
@@ -39,7 +74,7 @@ __all__ = [
     "extract_anthropic_rate_limits",
     "extract_cerebras_rate_limits",
     "extract_openai_rate_limits",
-    "make_transcript",
+    "make_request_encoder",
     "parse_duration",
     "parse_finish_reason",
     "parse_json",

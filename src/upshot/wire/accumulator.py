@@ -11,7 +11,7 @@ import msgspec
 from upshot.contract.base.enums import ErrorCode, FinishReason, Origin
 from upshot.contract.base.structs import Json, JsonObject, Local
 from upshot.contract.error import AgentError
-from upshot.contract.message import Reasoning
+from upshot.contract.message import Part, ServerToolBlock, Text
 from upshot.contract.model_calls import ModelResponse, ReasoningDelta, TextDelta, ToolCallDelta
 from upshot.contract.tool_calls import ToolCall
 from upshot.contract.usage import Cost, RateLimitState, Usage
@@ -60,6 +60,9 @@ UNFINISHED = frozenset(
 )
 """Words that say: not over."""
 
+# Anthropic stops so in the middle of a turn of its own tools, and goes on when it is sent back.
+_PAUSED: Final = "pause_turn"
+
 
 def parse_finish_reason(text: str) -> FinishReason | None:
     """Read a provider's word for why the model stopped.
@@ -96,14 +99,14 @@ _TICK_DIGITS: Final = -10
 
 
 class SurfaceStream(Protocol):
-    """One surface's reader of stream events; it writes into the draft that it was made with."""
+    """One surface's reader of stream events; it writes into the accumulator it was made with."""
 
     def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
         """Take one event and give the deltas in it."""
         ...
 
     def finish(self) -> None:
-        """Put what was gathered into the draft."""
+        """Put what was gathered into the accumulator."""
         ...
 
 
@@ -116,10 +119,9 @@ class ReplyAccumulator(msgspec.Struct):
         now: When it came, in unix seconds.
         id: The provider's id of the reply.
         model: The model as the reply names it.
-        text: Pieces of the visible text.
+        parts: What the model said, in the order in which it came.
         refusal: Pieces of a refusal.
-        reasoning: What the model thought.
-        calls: Calls that the client shall carry out.
+        calls: How many of the parts are calls that the client shall carry out.
         settled_calls: How many of them the provider has already seen answered.
         server_tools: What the provider did itself, by block type.
         searches: How many searches of the web the provider charges for.
@@ -140,10 +142,9 @@ class ReplyAccumulator(msgspec.Struct):
     now: float
     id: str = ""
     model: str = ""
-    text: list[str] = []
+    parts: list[Part] = []
     refusal: list[str] = []
-    reasoning: list[Reasoning] = []
-    calls: list[ToolCall] = []
+    calls: int = 0
     settled_calls: int = 0
     server_tools: list[Json] = []
     searches: int = 0
@@ -157,6 +158,25 @@ class ReplyAccumulator(msgspec.Struct):
     error: AgentError | None = None
     done: bool | None = None
     raw: Json = None
+
+    def add_text(self, text: str) -> None:
+        """Add a text of its own; an empty one is none."""
+        if text:
+            self.parts.append(Text(text))
+
+    def add_call(self, call: ToolCall) -> None:
+        """Add a call that the client shall carry out."""
+        self.parts.append(call)
+        self.calls += 1
+
+    def add_server_block(self, kind: str, raw: JsonObject) -> None:
+        """Add a block of the provider's own tools, of the type *kind*."""
+        self.parts.append(ServerToolBlock(raw, self.provider))
+        self.server_tools.append(kind)
+
+    def next_call_id(self) -> str:
+        """An id for a call that came without one, since outcomes are told apart by them."""
+        return f"call_{self.id or 'reply'}_{self.calls}"
 
     def fail(self, error: Json) -> None:
         """Keep the first error object that came inside the reply."""
@@ -178,13 +198,12 @@ class ReplyAccumulator(msgspec.Struct):
         error = self.error or self._error_of_finish(finish)
         usage = self.usage or Usage(api_calls=1, unmeasured_calls=1)
         return ModelResponse(
-            content="".join(self.text) or None,
-            tool_calls=tuple(self.calls),
-            reasoning=tuple(self.reasoning),
+            parts=tuple(self.parts),
             refusal="".join(self.refusal) or None,
             usage=usage,
             cost=self.cost,
             finish_reason=FinishReason.ERROR if error is not None else finish,
+            paused=error is None and self.finish_raw == _PAUSED,
             error=error,
             rate_limit=self._rate_limit(error),
             provider_data=self._provider_data(error),
@@ -197,7 +216,7 @@ class ReplyAccumulator(msgspec.Struct):
         if self.blocked:
             return FinishReason.CONTENT_FILTER
         reason = parse_finish_reason(self.finish_raw)
-        return settle_finish(reason, calls=len(self.calls) > self.settled_calls)
+        return settle_finish(reason, calls=self.calls > self.settled_calls)
 
     def _error_of_finish(self, finish: FinishReason | None) -> AgentError | None:
         if finish is not FinishReason.ERROR:

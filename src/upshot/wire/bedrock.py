@@ -1,12 +1,12 @@
-"""Amazon Bedrock: Converse and InvokeModel replies and streams.
+"""Amazon Bedrock: replies and streams of Converse and of InvokeModel; both are only read.
 
-The Converse surface: replies of Amazon Bedrock, whole and streamed.
+Converse has one form for all models.
 
 Source:
     https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html and
     .../API_runtime_ConverseStream.html, read November 2025, and recorded replies.
 
-The InvokeModel surface: each maker's own reply, handed through by Amazon Bedrock.
+InvokeModel hands through each maker's own reply.
 
 Source:
     https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters.html and the pages for
@@ -28,7 +28,7 @@ from upshot.contract.tool_calls import ToolCall
 from upshot.contract.usage import Usage
 from upshot.wire.accumulator import ReplyAccumulator, StreamEvent, SurfaceStream
 from upshot.wire.chat import ChatStream, read_chat
-from upshot.wire.decoding import as_count, as_list, as_object, as_text, parse_object
+from upshot.wire.decoding import as_count, as_list, as_object, as_text, first_count, parse_object
 from upshot.wire.messages import MessagesStream, read_messages
 from upshot.wire.streams import EXCEPTION
 
@@ -41,26 +41,26 @@ _MEDIA: Final = frozenset(
 )
 
 
-def read_converse(document: JsonObject, draft: ReplyAccumulator) -> None:
-    """Read a whole reply into *draft*."""
+def read_converse(document: JsonObject, reply: ReplyAccumulator) -> None:
+    """Read a whole reply into *reply*."""
     content = as_object(as_object(document.get("output")).get("message")).get("content")
     if document.get("error"):
-        draft.fail(document)
+        reply.fail(document)
     elif not isinstance(content, list):
         # An exception of Bedrock is no more than its message.
-        _fail_bare(document, draft)
-    _read_usage(as_object(document.get("usage")), draft)
-    draft.finish_raw = as_text(document.get("stopReason"))
-    _add_blocks((_Block(as_object(item)) for item in as_list(content)), draft)
+        _fail_bare(document, reply)
+    _read_usage(as_object(document.get("usage")), reply)
+    reply.finish_raw = as_text(document.get("stopReason"))
+    _add_blocks((_Block(as_object(item)) for item in as_list(content)), reply)
 
 
 class ConverseStream:
-    """Reads the events of one streamed reply into a draft."""
+    """Reads the events of one streamed reply into an accumulator."""
 
-    __slots__ = ("_blocks", "_calls", "_draft")
+    __slots__ = ("_blocks", "_calls", "_reply")
 
-    def __init__(self, draft: ReplyAccumulator) -> None:
-        self._draft = draft
+    def __init__(self, reply: ReplyAccumulator) -> None:
+        self._reply = reply
         self._blocks: dict[int, _Block] = {}
         self._calls = 0
 
@@ -72,20 +72,20 @@ class ConverseStream:
             case "contentBlockStart":
                 return self._start_block(document)
             case "messageStop":
-                self._draft.finish_raw = as_text(document.get("stopReason"))
+                self._reply.finish_raw = as_text(document.get("stopReason"))
             case "metadata":
                 # The last event, after messageStop.
-                self._draft.done = True
-                _read_usage(as_object(document.get("usage")), self._draft)
+                self._reply.done = True
+                _read_usage(as_object(document.get("usage")), self._reply)
             case _ if name == EXCEPTION:
-                self._draft.fail(document)
+                self._reply.fail(document)
             case _:
                 pass
         return []
 
     def finish(self) -> None:
-        """Put the blocks into the draft."""
-        _add_blocks((block for _, block in sorted(self._blocks.items())), self._draft)
+        """Put the blocks into the accumulator."""
+        _add_blocks((block for _, block in sorted(self._blocks.items())), self._reply)
 
     def _start_block(self, document: JsonObject) -> list[StreamEvent]:
         block = self._blocks[self._index(document)] = _Block(as_object(document.get("start")))
@@ -115,6 +115,7 @@ class _Block:
         text: What was said.
         thought: What was thought.
         inputs: What a call was given.
+        results: What a tool of the provider's own gave.
         call: Which call it is, if it is one.
     """
 
@@ -122,6 +123,7 @@ class _Block:
     text: list[str] = field(default_factory=list[str])
     thought: list[str] = field(default_factory=list[str])
     inputs: list[str] = field(default_factory=list[str])
+    results: list[Json] = field(default_factory=list[Json])
     signature: str = ""
     redacted: str = ""
     call: int = 0
@@ -158,6 +160,7 @@ class _Block:
             events.append(ReasoningDelta(text=text))
         self.signature += as_text(thought.get("signature"))
         self.redacted += as_text(thought.get("redactedContent"))
+        self.results += as_list(delta.get("toolResult"))
         text = as_text(as_object(delta.get("toolUse")).get("input"))
         if text:
             self.inputs.append(text)
@@ -177,6 +180,16 @@ class _Block:
             return None
         return Reasoning(text=text, signature=self.signature or None, provider=provider)
 
+    def to_raw(self) -> JsonObject:
+        """The block of the provider's own tool as it would have come whole."""
+        if self.inputs:
+            value = parse_object("".join(self.inputs)) or {}
+            return {**self.start, "toolUse": {**self.use, "input": value}}
+        if self.results:
+            result = as_object(self.start.get("toolResult"))
+            return {**self.start, "toolResult": {**result, "content": self.results}}
+        return self.start
+
     def to_call(self, fallback_id: str) -> ToolCall:
         """The call; input that came in pieces stays the text that it was."""
         arguments = "".join(self.inputs) or as_object(self.use.get("input"))
@@ -189,16 +202,17 @@ def _cited(delta: JsonObject) -> str:
     return "".join(as_text(as_object(item).get("text")) for item in as_list(cited.get("content")))
 
 
-def _add_blocks(blocks: Iterable[_Block], draft: ReplyAccumulator) -> None:
+def _add_blocks(blocks: Iterable[_Block], reply: ReplyAccumulator) -> None:
     for block in blocks:
         block.add({name: block.start[name] for name in _TEXTS if name in block.start})
-        draft.text += block.text
-        if (thought := block.to_reasoning(draft.provider)) is not None:
-            draft.reasoning.append(thought)
+        if (thought := block.to_reasoning(reply.provider)) is not None:
+            reply.parts.append(thought)
+        reply.add_text("".join(block.text))
         if block.is_call:
-            draft.calls.append(block.to_call(f"call_{draft.id or 'reply'}_{len(draft.calls)}"))
-        else:
-            draft.server_tools += _server_tools(block.start)
+            reply.add_call(block.to_call(reply.next_call_id()))
+        elif kinds := _server_tools(block.start):
+            reply.add_server_block(kinds[0], block.to_raw())
+            reply.server_tools += kinds[1:]
 
 
 def _server_tools(start: JsonObject) -> list[str]:
@@ -211,24 +225,26 @@ def _server_tools(start: JsonObject) -> list[str]:
     ]
 
 
-def _fail_bare(document: JsonObject, draft: ReplyAccumulator) -> None:
+def _fail_bare(document: JsonObject, reply: ReplyAccumulator) -> None:
     words = ("message", "Message", "__type")
     told = {name: value for name in words if isinstance(value := document.get(name), str)}
     if told:
-        draft.fail({**told})
+        reply.fail({**told})
     else:
-        draft.fail_unreadable("the reply has no message")
+        reply.fail_unreadable("the reply has no message")
 
 
-def _read_usage(usage: JsonObject, draft: ReplyAccumulator) -> None:
+def _read_usage(usage: JsonObject, reply: ReplyAccumulator) -> None:
     if not usage:
         return
     uncached = as_count(usage.get("inputTokens"))
-    read = _first_count(usage, "cacheReadInputTokens", "cacheReadInputTokenCount")
-    written = _first_count(usage, "cacheWriteInputTokens", "cacheWriteInputTokenCount")
-    draft.usage_raw = usage
-    draft.total_tokens_reported = as_count(usage.get("totalTokens"))
-    draft.usage = Usage(
+    read = first_count(usage.get("cacheReadInputTokens"), usage.get("cacheReadInputTokenCount"))
+    written = first_count(
+        usage.get("cacheWriteInputTokens"), usage.get("cacheWriteInputTokenCount")
+    )
+    reply.usage_raw = usage
+    reply.total_tokens_reported = as_count(usage.get("totalTokens"))
+    reply.usage = Usage(
         # The wire counts what was neither read from the cache nor written to it.
         input_tokens=None if uncached is None else uncached + (read or 0) + (written or 0),
         output_tokens=as_count(usage.get("outputTokens")),
@@ -236,11 +252,6 @@ def _read_usage(usage: JsonObject, draft: ReplyAccumulator) -> None:
         cache_write_tokens=written,
         api_calls=1,
     )
-
-
-def _first_count(usage: JsonObject, *names: str) -> int | None:
-    counts = (as_count(usage.get(name)) for name in names)
-    return next((count for count in counts if count is not None), None)
 
 
 _METRICS: Final = "amazon-bedrock-invocationMetrics"
@@ -261,47 +272,47 @@ _GIVEN: Final = (
 )
 
 
-def read_invoke(document: JsonObject, draft: ReplyAccumulator) -> None:
-    """Read a whole reply into *draft*."""
+def read_invoke(document: JsonObject, reply: ReplyAccumulator) -> None:
+    """Read a whole reply into *reply*."""
     if isinstance(document.get("content"), list) or document.get("type") == "error":
-        read_messages(document, draft)
+        read_messages(document, reply)
     elif as_object(document.get("output")).get("message"):
-        read_converse(document, draft)
+        read_converse(document, reply)
     elif _is_chat(document):
-        read_chat(document, draft)
+        read_chat(document, reply)
     else:
-        _read_completion(document, draft)
-        _add_calls(document, draft)
-        if not draft.text and not draft.calls and not draft.finish_raw:
+        reply.add_text(_read_completion(document, reply))
+        _add_calls(document, reply)
+        if not reply.parts and not reply.finish_raw:
             # What is none of these is an exception, or nothing at all.
-            read_converse(document, draft)
-    if draft.usage is None:
-        _read_counts(draft)
+            read_converse(document, reply)
+    if reply.usage is None:
+        _read_counts(reply)
 
 
 class InvokeStream:
-    """Reads the chunks of one streamed reply into a draft, by the maker's own stream."""
+    """Reads the chunks of one streamed reply into an accumulator, by the maker's own stream."""
 
-    __slots__ = ("_draft", "_metrics", "_stream")
+    __slots__ = ("_metrics", "_reply", "_stream")
 
-    def __init__(self, draft: ReplyAccumulator) -> None:
-        self._draft = draft
+    def __init__(self, reply: ReplyAccumulator) -> None:
+        self._reply = reply
         self._stream: SurfaceStream | None = None
         self._metrics: JsonObject = {}
 
     def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
         """Take one chunk and give the deltas in it."""
         if name == EXCEPTION:
-            self._draft.fail(document)
+            self._reply.fail(document)
             return []
         inner = _unwrap(document)
         if inner is None:
-            self._draft.fail_unreadable("a chunk of the stream is no JSON")
+            self._reply.fail_unreadable("a chunk of the stream is no JSON")
             return []
         if metrics := as_object(inner.get(_METRICS)):
             self._metrics = metrics
         if self._stream is None:
-            self._stream = _open_stream(inner, self._draft)
+            self._stream = _open_stream(inner, self._reply)
         if isinstance(self._stream, ConverseStream):
             return [
                 event
@@ -311,46 +322,48 @@ class InvokeStream:
         return self._stream.read("", inner)
 
     def finish(self) -> None:
-        """Put what was gathered into the draft."""
+        """Put what was gathered into the accumulator."""
         if self._stream is not None:
             self._stream.finish()
         if self._metrics:
             # Bedrock adds them to the last chunk, whoever made the model.
-            self._draft.done = True
-            if self._draft.usage is None:
-                self._draft.usage = _to_usage(self._metrics)
-                self._draft.usage_raw = self._metrics
+            self._reply.done = True
+            if self._reply.usage is None:
+                self._reply.usage = _to_usage(self._metrics)
+                self._reply.usage_raw = self._metrics
 
 
 class _CompletionStream:
     """Reads the chunks of a maker whose models only complete text."""
 
-    __slots__ = ("_draft",)
+    __slots__ = ("_reply", "_text")
 
-    def __init__(self, draft: ReplyAccumulator) -> None:
-        self._draft = draft
+    def __init__(self, reply: ReplyAccumulator) -> None:
+        self._reply = reply
+        self._text: list[str] = []
 
     def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
         """Take one chunk and give the deltas in it."""
         del name
-        known = len(self._draft.text)
         if document.get("is_finished") is True:
             # Cohere's last event repeats the whole answer.
-            self._draft.finish_raw = as_text(document.get("finish_reason"))
+            self._reply.finish_raw = as_text(document.get("finish_reason"))
             return []
-        _read_completion(document, self._draft)
-        return [TextDelta(text=text) for text in self._draft.text[known:]]
+        text = _read_completion(document, self._reply)
+        self._text.append(text)
+        return [TextDelta(text=text)] if text else []
 
     def finish(self) -> None:
-        """There is nothing left to put into the draft."""
+        """Put the text into the accumulator."""
+        self._reply.add_text("".join(self._text))
 
 
-def _open_stream(first: JsonObject, draft: ReplyAccumulator) -> SurfaceStream:
+def _open_stream(first: JsonObject, reply: ReplyAccumulator) -> SurfaceStream:
     if not _EVENTS.isdisjoint(first):
-        return ConverseStream(draft)
+        return ConverseStream(reply)
     if isinstance(first.get("type"), str) and "completion" not in first:
-        return MessagesStream(draft)
-    return ChatStream(draft) if _is_chat(first) else _CompletionStream(draft)
+        return MessagesStream(reply)
+    return ChatStream(reply) if _is_chat(first) else _CompletionStream(reply)
 
 
 def _unwrap(document: JsonObject) -> JsonObject | None:
@@ -371,19 +384,18 @@ def _is_chat(document: JsonObject) -> bool:
     return "choices" in document and ("message" in first or "delta" in first)
 
 
-def _read_completion(document: JsonObject, draft: ReplyAccumulator) -> None:
+def _read_completion(document: JsonObject, reply: ReplyAccumulator) -> str:
+    """Read finish and usage into *reply*, and give the text."""
     sample = _sample(document)
-    text = next((text for name in _INVOKE_TEXTS if (text := as_text(sample.get(name)))), "")
-    if text:
-        draft.text.append(text)
     words = (as_text(source.get(name)) for source in (sample, document) for name in _FINISHES)
-    draft.finish_raw = next(filter(None, words), draft.finish_raw)
+    reply.finish_raw = next(filter(None, words), reply.finish_raw)
     usage = _to_usage({**document, **sample})
     if usage:
-        draft.usage = usage
+        reply.usage = usage
         names = (*_TAKEN, *_GIVEN)
         counts = {name: v for name in names if (v := {**document, **sample}.get(name)) is not None}
-        draft.usage_raw = {**(draft.usage_raw or {}), **counts}
+        reply.usage_raw = {**(reply.usage_raw or {}), **counts}
+    return next((text for name in _INVOKE_TEXTS if (text := as_text(sample.get(name)))), "")
 
 
 def _sample(document: JsonObject) -> JsonObject:
@@ -396,30 +408,30 @@ def _sample(document: JsonObject) -> JsonObject:
 
 def _to_usage(counts: JsonObject) -> Usage:
     return Usage(
-        input_tokens=_first_count(counts, *_TAKEN),
-        output_tokens=_first_count(counts, *_GIVEN),
+        input_tokens=first_count(*map(counts.get, _TAKEN)),
+        output_tokens=first_count(*map(counts.get, _GIVEN)),
         api_calls=1,
     )
 
 
-def _add_calls(document: JsonObject, draft: ReplyAccumulator) -> None:
+def _add_calls(document: JsonObject, reply: ReplyAccumulator) -> None:
     """Add calls in the form of Cohere, which gives them no ids."""
-    for place, item in enumerate(map(as_object, as_list(document.get("tool_calls")))):
+    for item in map(as_object, as_list(document.get("tool_calls"))):
         name, arguments = as_text(item.get("name")), as_object(item.get("parameters"))
-        draft.calls.append(ToolCall(f"call_{draft.id or 'reply'}_{place}", name, arguments))
+        reply.add_call(ToolCall(reply.next_call_id(), name, arguments))
 
 
-def _read_counts(draft: ReplyAccumulator) -> None:
+def _read_counts(reply: ReplyAccumulator) -> None:
     """Read the usage that Bedrock tells in headers, for makers who tell none in the body."""
     names = ("input-token-count", "output-token-count")
     told: dict[str, Json] = {
         name: count
         for name in names
-        if (count := as_count(draft.fields.get(f"x-amzn-bedrock-{name}"))) is not None
+        if (count := as_count(reply.fields.get(f"x-amzn-bedrock-{name}"))) is not None
     }
     if told:
-        draft.usage_raw = told
-        draft.usage = Usage(
+        reply.usage_raw = told
+        reply.usage = Usage(
             input_tokens=as_count(told.get(names[0])),
             output_tokens=as_count(told.get(names[1])),
             api_calls=1,

@@ -1,22 +1,22 @@
 """Chat Completions: requests, replies, streams and server dialects.
 
-The Chat Completions surface: replies of OpenAI and of all that follow it, whole and streamed.
+A message of this surface has fields and no order: what it says is read as thoughts, text, calls.
+Only a content that is a list of parts, as Mistral sends it, keeps its order.
+
+How the servers differ in what they take is data, in ``DIALECTS``. What a server does not know it
+either ignores or refuses with a 400, so a field is only sent in the form that its dialect names.
 
 Source:
     https://platform.openai.com/docs/api-reference/chat, and recorded replies of Azure, Cerebras,
     DeepSeek, Gemini, Groq, Hugging Face, Mistral, Ollama, OpenRouter, Perplexity, Together,
     Vercel, xAI, Z.ai and others.
-
-How the servers of the Chat Completions surface differ in what they take, as data.
-
-What a server does not know it either ignores or refuses with a 400, so a field is only sent in the
-form that its dialect names.
 """
 
 from __future__ import annotations
 
 import re
 from base64 import b64encode
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -32,6 +32,7 @@ from upshot.contract.message import (
     Message,
     Part,
     Reasoning,
+    ServerToolBlock,
     Text,
     Unknown,
 )
@@ -40,7 +41,15 @@ from upshot.contract.settings import ModelSettings
 from upshot.contract.tool_calls import ToolCall, ToolSpec
 from upshot.contract.usage import Usage
 from upshot.wire.accumulator import ReplyAccumulator, StreamEvent, to_reported_cost
-from upshot.wire.decoding import as_count, as_list, as_object, as_text, encode_json, parse_json
+from upshot.wire.decoding import (
+    as_count,
+    as_list,
+    as_object,
+    as_text,
+    encode_json,
+    first_count,
+    parse_json,
+)
 from upshot.wire.encoding import (
     SCHEMA_PROMPT,
     Asked,
@@ -60,7 +69,7 @@ __all__ = [
     "CUSTOM_INPUT",
     "ChatDialect",
     "ChatStream",
-    "ChatTranscript",
+    "ChatEncoder",
     "DIALECTS",
     "PLAIN",
     "find_dialect",
@@ -74,35 +83,32 @@ _GROWING = frozenset({"text", "summary", "data"})
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
 
 
-def read_chat(document: JsonObject, draft: ReplyAccumulator) -> None:
-    """Read a whole reply into *draft*."""
+def read_chat(document: JsonObject, reply: ReplyAccumulator) -> None:
+    """Read a whole reply into *reply*."""
     choice = _first_choice(document)
-    _read_frame(document, choice, draft)
-    if not choice and draft.error is None:
-        draft.fail_unreadable("the reply has no choices")
+    _read_frame(document, choice, reply)
+    if not choice and reply.error is None:
+        reply.fail_unreadable("the reply has no choices")
+    said = _Said()
     message = as_object(choice.get("message"))
-    texts, thoughts = _split_content(message.get("content"))
-    draft.text += texts
+    said.take(message.get("content"), _reasoning_text(message))
     if refusal := as_text(message.get("refusal")):
-        draft.refusal.append(refusal)
-    thought = "".join(thoughts) or _reasoning_text(message)
-    details = as_list(message.get("reasoning_details"))
-    if thought or details:
-        draft.reasoning += _to_reasoning(thought, list(map(as_object, details)), draft.provider)
-    parts = list(map(_PartialCall.of, as_list(message.get("tool_calls"))))
+        reply.refusal.append(refusal)
+    calls = list(map(_PartialCall.of, as_list(message.get("tool_calls"))))
     if legacy := as_object(message.get("function_call")):
-        parts.append(_PartialCall.of({"function": legacy}))
-    _add_calls(parts, draft)
+        calls.append(_PartialCall.of({"function": legacy}))
+    details = list(map(as_object, as_list(message.get("reasoning_details"))))
+    _add_parts(said, details, calls, reply)
 
 
 class ChatStream:
-    """Reads the chunks of one streamed reply into a draft."""
+    """Reads the chunks of one streamed reply into an accumulator."""
 
-    __slots__ = ("_calls", "_details", "_draft", "_open", "_thoughts")
+    __slots__ = ("_calls", "_details", "_open", "_reply", "_said")
 
-    def __init__(self, draft: ReplyAccumulator) -> None:
-        self._draft = draft
-        self._thoughts: list[str] = []
+    def __init__(self, reply: ReplyAccumulator) -> None:
+        self._reply = reply
+        self._said = _Said()
         self._details: dict[tuple[object, object], JsonObject] = {}
         self._calls: list[_PartialCall] = []
         self._open: dict[int, int] = {}
@@ -110,34 +116,26 @@ class ChatStream:
     def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
         """Take one chunk and give the deltas in it."""
         choice = _first_choice(document)
-        _read_frame(document, choice, self._draft)
-        if name == "error" and self._draft.error is None:
-            self._draft.fail(document)
+        _read_frame(document, choice, self._reply)
+        if name == "error" and self._reply.error is None:
+            self._reply.fail(document)
         # Some servers send the message so far beside the delta: only the delta is read.
         delta = choice.get("delta")
         return self._read_delta(delta) if isinstance(delta, dict) else []
 
     def finish(self) -> None:
-        """Put reasoning and calls into the draft."""
-        details = list(self._details.values())
-        thought = "".join(self._thoughts)
-        self._draft.reasoning += _to_reasoning(thought, details, self._draft.provider)
-        _add_calls(self._calls, self._draft)
+        """Put what was said and called into the accumulator."""
+        _add_parts(self._said, list(self._details.values()), self._calls, self._reply)
 
     def _read_delta(self, delta: JsonObject) -> list[StreamEvent]:
         events: list[StreamEvent] = []
-        # The usual delta is one string: it takes no detour.
-        content = delta.get("content")
-        texts, thoughts = ([content], []) if type(content) is str else _split_content(content)
-        thought = "".join(thoughts) or _reasoning_text(delta)
+        text, thought = self._said.take(delta.get("content"), _reasoning_text(delta))
         if thought:
-            self._thoughts.append(thought)
             events.append(ReasoningDelta(text=thought))
-        if text := "".join(texts):
-            self._draft.text.append(text)
+        if text:
             events.append(TextDelta(text=text))
         if refusal := as_text(delta.get("refusal")):
-            self._draft.refusal.append(refusal)
+            self._reply.refusal.append(refusal)
         for item in as_list(delta.get("reasoning_details")):
             self._merge_detail(as_object(item))
         for call in as_list(delta.get("tool_calls")):
@@ -235,25 +233,25 @@ def _first_choice(document: JsonObject) -> JsonObject:
     return {}
 
 
-def _read_frame(document: JsonObject, choice: JsonObject, draft: ReplyAccumulator) -> None:
+def _read_frame(document: JsonObject, choice: JsonObject, reply: ReplyAccumulator) -> None:
     """Read what stands round the message: ids, usage, finish and errors."""
     # Azure begins a stream with a chunk whose model and id are empty.
-    if not draft.model:
-        draft.model = as_text(document.get("model"))
-    if not draft.id:
-        draft.id = as_text(document.get("id"))
+    if not reply.model:
+        reply.model = as_text(document.get("model"))
+    if not reply.id:
+        reply.id = as_text(document.get("id"))
     if finish := as_text(choice.get("finish_reason")):
-        draft.finish_raw = finish
+        reply.finish_raw = finish
     if tier := document.get("service_tier"):
-        draft.service_tier = as_text(tier)
+        reply.service_tier = as_text(tier)
     # The choice has it at Moonshot, and a stream of Groq repeats it in a field of its own.
     usage = document.get("usage") or choice.get("usage") or _groq_usage(document)
     if isinstance(usage, dict):
-        _read_usage(usage, draft)
+        _read_usage(usage, reply)
     if document.get("error") or document.get("object") == "error":
-        draft.fail(document)
+        reply.fail(document)
     elif error := choice.get("error"):
-        draft.fail({"error": error})
+        reply.fail({"error": error})
 
 
 def _groq_usage(document: JsonObject) -> Json:
@@ -261,13 +259,13 @@ def _groq_usage(document: JsonObject) -> Json:
     return groq.get("usage") if isinstance(groq, dict) else None
 
 
-def _read_usage(usage: JsonObject, draft: ReplyAccumulator) -> None:
+def _read_usage(usage: JsonObject, reply: ReplyAccumulator) -> None:
     prompt = as_object(usage.get("prompt_tokens_details"))
     completion = as_object(usage.get("completion_tokens_details"))
     taken = as_count(usage.get("prompt_tokens"))
     given = as_count(usage.get("completion_tokens"))
     total = as_count(usage.get("total_tokens"))
-    reasoning = _count(completion, "reasoning_tokens", usage, "reasoning_tokens")
+    reasoning = first_count(completion.get("reasoning_tokens"), usage.get("reasoning_tokens"))
     audio = as_count(prompt.get("audio_tokens"))
     if taken is not None and given is not None and total is not None and taken + given != total:
         # xAI leaves reasoning out of the completion and Mistral audio out of the prompt; it is
@@ -276,17 +274,19 @@ def _read_usage(usage: JsonObject, draft: ReplyAccumulator) -> None:
             given += reasoning
         elif audio and taken + audio + given == total:
             taken += audio
-    draft.usage_raw = usage
-    draft.total_tokens_reported = total
-    draft.cost = to_reported_cost(usage) or draft.cost
-    draft.usage = Usage(
+    reply.usage_raw = usage
+    reply.total_tokens_reported = total
+    reply.cost = to_reported_cost(usage) or reply.cost
+    reply.usage = Usage(
         input_tokens=taken,
         output_tokens=given,
-        cache_read_tokens=_count(
-            prompt, "cached_tokens", usage, "prompt_cache_hit_tokens", "cached_tokens"
+        cache_read_tokens=first_count(
+            prompt.get("cached_tokens"),
+            usage.get("prompt_cache_hit_tokens"),
+            usage.get("cached_tokens"),
         ),
-        cache_write_tokens=_count(
-            prompt, "cache_write_tokens", usage, "cache_creation_input_tokens"
+        cache_write_tokens=first_count(
+            prompt.get("cache_write_tokens"), usage.get("cache_creation_input_tokens")
         ),
         reasoning_tokens=reasoning,
         input_audio_tokens=audio,
@@ -295,31 +295,57 @@ def _read_usage(usage: JsonObject, draft: ReplyAccumulator) -> None:
     )
 
 
-def _count(inner: JsonObject, name: str, outer: JsonObject, *names: str) -> int | None:
-    found = as_count(inner.get(name))
-    for other in names:
-        if found is None and other in outer:
-            found = as_count(outer[other])
-    return found
+class _Said(msgspec.Struct):
+    """What was thought and said in words.
+
+    A surface that has thoughts in a field beside the content does not tell in which order they
+    came: they stand first. Parts of a content, as Mistral sends them, have an order.
+
+    Attributes:
+        beside: Pieces of the thoughts that came beside the content.
+        runs: Pieces of the content, those of one kind that follow one another together: whether
+            they are thoughts, and what they say.
+    """
+
+    beside: list[str] = []
+    runs: list[tuple[bool, list[str]]] = []
+
+    def take(self, content: Json, beside: str) -> tuple[str, str]:
+        """Take a content, or a piece of one, and give the text and the thoughts in it."""
+        # The usual piece is one string: it takes no detour.
+        if type(content) is str:
+            if content:
+                self._add(content, is_thought=False)
+            text, thought = content, ""
+        else:
+            texts: tuple[list[str], list[str]] = ([], [])
+            for piece, is_thought in _pieces_of(content):
+                self._add(piece, is_thought=is_thought)
+                texts[is_thought].append(piece)
+            text, thought = "".join(texts[0]), "".join(texts[1])
+        if beside and not thought:
+            self.beside.append(beside)
+            thought = beside
+        return text, thought
+
+    def _add(self, piece: str, *, is_thought: bool) -> None:
+        runs = self.runs
+        if runs and runs[-1][0] is is_thought:
+            runs[-1][1].append(piece)
+        else:
+            runs.append((is_thought, [piece]))
 
 
-def _split_content(content: Json) -> tuple[list[str], list[str]]:
-    """Text and thoughts of a content that may be a string or a list of parts."""
-    if isinstance(content, str):
-        return [content], []
-    texts: list[str] = []
-    thoughts: list[str] = []
+def _pieces_of(content: Json) -> Iterator[tuple[str, bool]]:
+    """The texts of a content that is a list of parts, and whether each is a thought."""
     for item in as_list(content):
-        if isinstance(item, str):
-            texts.append(item)
         part = as_object(item)
         if part.get("type") == "thinking":
             inner = part.get("thinking")
-            texts_of, _ = _split_content(inner)
-            thoughts += texts_of
-        elif text := as_text(part.get("text")):
-            texts.append(text)
-    return texts, thoughts
+            pieces = [(inner, False)] if isinstance(inner, str) else _pieces_of(inner)
+            yield from ((text, True) for text, is_thought in pieces if text and not is_thought)
+        elif text := as_text(item) or as_text(part.get("text")):
+            yield text, False
 
 
 def _reasoning_text(message: JsonObject) -> str:
@@ -329,32 +355,36 @@ def _reasoning_text(message: JsonObject) -> str:
     return ""
 
 
-def _to_reasoning(thought: str, details: list[JsonObject], provider: str) -> list[Reasoning]:
-    """Make parts of the text, or of a gateway's details, which have to go back as they came."""
-    if details:
-        return [
-            Reasoning(
-                text=as_text(detail.get("text")) or as_text(detail.get("summary")),
-                signature=encode_json(detail).decode(),
-                provider=provider,
-                id=as_text(detail.get("id")),
-                redacted=detail.get("type") == "reasoning.encrypted",
-            )
-            for detail in details
-        ]
-    return [Reasoning(text=thought, provider=provider)] if thought else []
+def _add_parts(
+    said: _Said, details: list[JsonObject], calls: list[_PartialCall], reply: ReplyAccumulator
+) -> None:
+    """Add thoughts, text and calls; a gateway's details stand for the thoughts they are of."""
+    reply.parts += [_to_detail(detail, reply.provider) for detail in details]
+    if said.beside and not details:
+        reply.parts.append(Reasoning(text="".join(said.beside), provider=reply.provider))
+    for is_thought, pieces in said.runs:
+        if not is_thought:
+            reply.add_text("".join(pieces))
+        elif not details:
+            reply.parts.append(Reasoning(text="".join(pieces), provider=reply.provider))
+    for call in calls:
+        reply.add_call(call.to_call(reply.next_call_id(), reply.provider))
+
+
+def _to_detail(detail: JsonObject, provider: str) -> Reasoning:
+    """A detail of a gateway, which has to go back as it came."""
+    return Reasoning(
+        text=as_text(detail.get("text")) or as_text(detail.get("summary")),
+        signature=encode_json(detail).decode(),
+        provider=provider,
+        id=as_text(detail.get("id")),
+        redacted=detail.get("type") == "reasoning.encrypted",
+    )
 
 
 def _thought_signature(piece: JsonObject) -> str | None:
     google = as_object(as_object(piece.get("extra_content")).get("google"))
     return as_text(google.get("thought_signature")) or None
-
-
-def _add_calls(parts: list[_PartialCall], draft: ReplyAccumulator) -> None:
-    for place, part in enumerate(parts):
-        # Some servers give no ids; outcomes are told apart by them.
-        fallback_id = f"call_{draft.id or 'reply'}_{place}"
-        draft.calls.append(part.to_call(fallback_id, draft.provider))
 
 
 def _scalar(value: Json) -> str | int | None:
@@ -431,7 +461,7 @@ def find_dialect(provider: str) -> ChatDialect:
 _CHOICES: Final = frozenset({"auto", "none", "required"})
 
 
-class ChatTranscript:
+class ChatEncoder:
     """A conversation in the form of Chat Completions.
 
     Args:
@@ -467,7 +497,7 @@ class ChatTranscript:
         settings: ModelSettings,
         stream: bool,
     ) -> bytes:
-        """Join what is kept to the body of one request; see :class:`Transcript`."""
+        """Join what is kept to the body of one request; see :class:`RequestEncoder`."""
         asked = Asked(model, system, tools, output_schema, settings, stream)
         # Turns are mostly asked alike. Only the free fields may have been changed in place.
         if settings.extra or asked != self._asked:
@@ -544,11 +574,11 @@ class ChatTranscript:
         return item
 
     def _to_assistant_item(self, message: Message) -> dict[str, object]:
-        text = message.text
+        text, calls = message.text, message.tool_calls
         # Null content is refused where there are no calls beside it.
         item: dict[str, object] = {"role": "assistant", "content": text or None}
-        if message.tool_calls:
-            item["tool_calls"] = [self._to_call(call) for call in message.tool_calls]
+        if calls:
+            item["tool_calls"] = [self._to_call(call) for call in calls]
         elif not text:
             item["content"] = ""
         thoughts = [
@@ -557,27 +587,26 @@ class ChatTranscript:
             if isinstance(part, Reasoning) and part.provider == self._provider
         ]
         if thoughts:
-            self._add_thoughts(item, thoughts, called=bool(message.tool_calls))
+            self._add_thoughts(item, thoughts, message)
         return item
 
     def _add_thoughts(
-        self, item: dict[str, object], thoughts: list[Reasoning], *, called: bool
+        self, item: dict[str, object], thoughts: list[Reasoning], message: Message
     ) -> None:
-        texts = [part.text for part in thoughts if part.text]
         match self._dialect.reasoning_back:
             # DeepSeek wants them back in a tool loop and refused them elsewhere.
-            case "content" if called:
-                item["reasoning_content"] = "".join(texts)
+            case "content" if message.tool_calls:
+                item["reasoning_content"] = "".join(part.text for part in thoughts)
             case "details":
                 signatures = [part.signature for part in thoughts if part.signature]
                 item["reasoning_details"] = [parse_json(signature) for signature in signatures]
             case "parts":
-                said = item["content"]
-                parts: list[object] = [
-                    {"type": "thinking", "thinking": [{"type": "text", "text": text}]}
-                    for text in texts
+                parts = [
+                    _to_said_part(part)
+                    for part in message.parts
+                    if part in thoughts or isinstance(part, Text)
                 ]
-                item["content"] = [*parts, {"type": "text", "text": said}] if said else parts
+                item["content"] = [part for part in parts if part is not None]
             case _:
                 pass
 
@@ -658,7 +687,18 @@ def _to_part(part: Part) -> object:
             return {"type": "text", "text": encode_wire(data).decode()}
         case Unknown(raw=raw):
             return to_own_part(raw)
-        case Reasoning():
+        case Reasoning() | ToolCall() | ServerToolBlock():
+            return None
+
+
+def _to_said_part(part: Part) -> object:
+    """A thought or a text of the model's as a part of its content, None where it is empty."""
+    match part:
+        case Text(text=text) if text:
+            return {"type": "text", "text": text}
+        case Reasoning(text=text) if text:
+            return {"type": "thinking", "thinking": [{"type": "text", "text": text}]}
+        case _:
             return None
 
 

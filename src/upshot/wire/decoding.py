@@ -1,7 +1,5 @@
 """Lenient JSON parsing and safe access to its parts.
 
-JSON as providers really send it, and its safe dissection.
-
 A document is read by msgspec first. What that refuses is read again leniently,
 for providers do send raw control characters, NaN, byte-order marks and halves
 of surrogate pairs. The ``as_`` functions give an empty value where the wire has
@@ -31,6 +29,7 @@ __all__ = [
     "as_object",
     "as_text",
     "encode_json",
+    "first_count",
     "parse_json",
     "parse_object",
     "replace_surrogates",
@@ -127,6 +126,15 @@ def as_count(value: object) -> int | None:
     if not 0 <= value < _MAX_COUNT or value != int(value):
         return None
     return int(value)
+
+
+def first_count(*values: object) -> int | None:
+    """The first of *values* that is a count, None where none is."""
+    for value in values:
+        count = as_count(value)
+        if count is not None:
+            return count
+    return None
 
 
 def replace_surrogates(value: object) -> Json:

@@ -46,7 +46,7 @@ _EFFORTS = ((1, "none"), (1025, "minimal"), (4097, "low"), (16385, "medium"))
 
 
 class Asked(NamedTuple):
-    """What a request says besides its messages; see :class:`Transcript`."""
+    """What a request says besides its messages; see :class:`RequestEncoder`."""
 
     model: str
     system: str | None

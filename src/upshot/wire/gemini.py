@@ -1,13 +1,14 @@
-"""Gemini generateContent: requests, replies and streams.
+"""Gemini generateContent: requests, replies and streams, also of Vertex AI.
 
-The generateContent surface: replies of Gemini and Vertex AI, whole and streamed.
+A reply is a list of parts, and each may have a ``thoughtSignature``, which goes back on the same
+part. A stream cuts texts as it likes; pieces without a signature are put together again.
 
 Source:
     https://ai.google.dev/api/generate-content and
     https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/inference, read
     November 2025, and recorded replies.
 
-The words of Google's enumerations, by the numbers that some clients ask for instead.
+Some clients ask for numbers in place of words; they are read by tables of the enumerations.
 
 Source:
     The protocol buffers of the Gemini API (v1beta) and of Vertex AI (v1beta1), as published with
@@ -34,6 +35,7 @@ from upshot.contract.message import (
     Message,
     Part,
     Reasoning,
+    ServerToolBlock,
     Text,
     Unknown,
 )
@@ -56,7 +58,7 @@ from upshot.wire.encoding import (
 __all__ = [
     "AUDIO",
     "GenerateStream",
-    "GenerateTranscript",
+    "GenerateEncoder",
     "NOT_BLOCKED",
     "PartialArguments",
     "parse_block_reason",
@@ -219,74 +221,85 @@ _CHARGED_BY_PROMPT: Final = re.compile(r"gemini-[12]\b")
 _SERVER_PARTS: Final = ("executableCode", "codeExecutionResult", "toolCall", "toolResponse")
 
 
-def read_generate(document: JsonObject, draft: ReplyAccumulator) -> None:
-    """Read a whole reply into *draft*."""
-    stream = GenerateStream(draft)
+def read_generate(document: JsonObject, reply: ReplyAccumulator) -> None:
+    """Read a whole reply into *reply*."""
+    stream = GenerateStream(reply)
     stream.read("", document)
     stream.finish()
-    draft.done = None
-    if not as_list(document.get("candidates")) and not draft.blocked and draft.error is None:
-        draft.fail_unreadable("the reply has no candidates")
+    reply.done = None
+    if not as_list(document.get("candidates")) and not reply.blocked and reply.error is None:
+        reply.fail_unreadable("the reply has no candidates")
 
 
 class GenerateStream:
-    """Reads the chunks of one streamed reply into a draft; each is a reply of its own form."""
+    """Reads one streamed reply into an accumulator; each chunk has the form of a whole reply."""
 
-    __slots__ = ("_calls", "_draft", "_thoughts")
+    __slots__ = ("_calls", "_parts", "_reply")
 
-    def __init__(self, draft: ReplyAccumulator) -> None:
-        self._draft = draft
-        self._thoughts: list[_Thought] = []
+    def __init__(self, reply: ReplyAccumulator) -> None:
+        self._reply = reply
+        # In the order in which they began; a call stands in both.
+        self._parts: list[_Words | _Call | JsonObject] = []
         self._calls: list[_Call] = []
 
     def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
         """Take one chunk and give the deltas in it."""
         candidate = _first_candidate(document)
-        _read_frame(document, candidate, self._draft)
-        if name == "error" and self._draft.error is None:
-            self._draft.fail(document)
+        _read_frame(document, candidate, self._reply)
+        if name == "error" and self._reply.error is None:
+            self._reply.fail(document)
         if queries := as_object(candidate.get("groundingMetadata")).get("webSearchQueries"):
-            self._draft.searches = _count_searches(as_list(queries), self._draft.model)
+            self._reply.searches = _count_searches(as_list(queries), self._reply.model)
         events: list[StreamEvent] = []
         for part in as_list(as_object(candidate.get("content")).get("parts")):
             events += self._read_part(as_object(part))
         return events
 
     def finish(self) -> None:
-        """Put thoughts and calls into the draft."""
-        _read_usage(self._draft.usage_raw or {}, self._draft)
-        provider = self._draft.provider
-        self._draft.reasoning += [thought.to_reasoning(provider) for thought in self._thoughts]
-        for call in self._calls:
-            # The service gives no ids as a rule; outcomes are told apart by them.
-            fallback = f"call_{self._draft.id or 'reply'}_{len(self._draft.calls)}"
-            self._draft.calls.append(call.to_call(fallback, provider))
+        """Put the parts into the accumulator."""
+        reply = self._reply
+        _read_usage(reply.usage_raw or {}, reply)
+        for part in self._parts:
+            match part:
+                case _Call():
+                    # The service gives no ids as a rule.
+                    reply.add_call(part.to_call(reply.next_call_id(), reply.provider))
+                case _Words():
+                    reply.parts.append(part.to_part(reply.provider))
+                case _:
+                    reply.parts.append(ServerToolBlock(part, reply.provider))
 
     def _read_part(self, part: JsonObject) -> list[StreamEvent]:
         call = part.get("functionCall")
         signature = as_text(part.get("thoughtSignature"))
         if isinstance(call, dict):
             return self._read_call(call, signature)
-        self._draft.server_tools += [name for name in _SERVER_PARTS if as_object(part.get(name))]
+        if kinds := [name for name in _SERVER_PARTS if as_object(part.get(name))]:
+            self._reply.server_tools += kinds
+            self._parts.append(part)
+            return []
         text = as_text(part.get("text"))
-        if part.get("thought") is True:
-            return self._read_thought(text, signature)
-        if signature:
-            # It is about what is said, so it stands apart from what was thought.
-            self._thoughts.append(_Thought([], signature))
+        is_thought = part.get("thought") is True
+        if not text and not signature:
+            return []
+        self._add_words(text, signature, is_thought=is_thought)
         if not text:
             return []
-        self._draft.text.append(text)
-        return [TextDelta(text=text)]
+        return [ReasoningDelta(text=text) if is_thought else TextDelta(text=text)]
 
-    def _read_thought(self, text: str, signature: str) -> list[StreamEvent]:
-        # A thought comes in as many parts as the server likes, until one is signed.
-        if not self._thoughts or self._thoughts[-1].signature:
-            self._thoughts.append(_Thought())
-        thought = self._thoughts[-1]
-        thought.pieces.append(text)
-        thought.signature = signature
-        return [ReasoningDelta(text=text)] if text else []
+    def _add_words(self, text: str, signature: str, *, is_thought: bool) -> None:
+        """Begin a thought or a text, or go on with the last one.
+
+        The server cuts them as it likes. A signature ends a thought; a text that is signed stands
+        apart from what was said before it without a signature.
+        """
+        last = self._parts[-1] if self._parts else None
+        goes_on = isinstance(last, _Words) and last.is_thought is is_thought and not last.signature
+        if not isinstance(last, _Words) or not goes_on or (signature and not is_thought):
+            last = _Words(is_thought)
+            self._parts.append(last)
+        last.pieces.append(text)
+        last.signature = signature
 
     def _read_call(self, piece: JsonObject, signature: str) -> list[StreamEvent]:
         """Begin a call, or go on with the one that is open."""
@@ -298,6 +311,7 @@ class GenerateStream:
         if not goes_on:
             call = _Call(len(self._calls), as_text(piece.get("id")), name, signature)
             self._calls.append(call)
+            self._parts.append(call)
             events.append(call.to_delta(""))
         call = self._calls[-1]
         call.signature = call.signature or signature
@@ -313,13 +327,18 @@ def _count_searches(queries: list[Json], model: str) -> int:
 
 
 @dataclass(slots=True)
-class _Thought:
+class _Words:
+    """A thought or a text, while its pieces come."""
+
+    is_thought: bool
     pieces: list[str] = field(default_factory=list[str])
     signature: str = ""
 
-    def to_reasoning(self, provider: str) -> Reasoning:
+    def to_part(self, provider: str) -> Text | Reasoning:
         text = "".join(self.pieces)
         signature = self.signature or None
+        if not self.is_thought:
+            return Text(text, signature=signature, provider=provider if signature else "")
         redacted = signature is not None and not text
         return Reasoning(text=text, signature=signature, provider=provider, redacted=redacted)
 
@@ -360,37 +379,37 @@ def _first_candidate(document: JsonObject) -> JsonObject:
     return {}
 
 
-def _read_frame(document: JsonObject, candidate: JsonObject, draft: ReplyAccumulator) -> None:
+def _read_frame(document: JsonObject, candidate: JsonObject, reply: ReplyAccumulator) -> None:
     """Read what stands round the parts: model, usage, finish, blocks and errors."""
-    draft.model = as_text(document.get("modelVersion")) or draft.model
-    draft.id = as_text(document.get("responseId")) or draft.id
+    reply.model = as_text(document.get("modelVersion")) or reply.model
+    reply.id = as_text(document.get("responseId")) or reply.id
     finish = candidate.get("finishReason")
-    if finish is not None and (finish := parse_finish(finish, provider=draft.provider)):
-        _end(finish, as_text(candidate.get("finishMessage")), draft)
+    if finish is not None and (finish := parse_finish(finish, provider=reply.provider)):
+        _end(finish, as_text(candidate.get("finishMessage")), reply)
     feedback = as_object(document.get("promptFeedback"))
-    block = parse_block_reason(feedback.get("blockReason"), provider=draft.provider)
+    block = parse_block_reason(feedback.get("blockReason"), provider=reply.provider)
     if block not in NOT_BLOCKED:
-        draft.blocked = True
-        _end(block, as_text(feedback.get("blockReasonMessage")), draft)
+        reply.blocked = True
+        _end(block, as_text(feedback.get("blockReasonMessage")), reply)
     usage = as_object(document.get("usageMetadata"))
     # Vertex says with every chunk what kind of traffic it is, and counts with the last only.
     told = any(usage.get(name) is not None for name in _COUNTS)
-    if told or (usage and draft.usage_raw is None):
-        draft.usage_raw = usage
+    if told or (usage and reply.usage_raw is None):
+        reply.usage_raw = usage
     if document.get("error"):
-        draft.fail(document)
+        reply.fail(document)
 
 
-def _end(word: str, message: str, draft: ReplyAccumulator) -> None:
+def _end(word: str, message: str, reply: ReplyAccumulator) -> None:
     reason = parse_finish_reason(word)
-    draft.finish_raw = word
+    reply.finish_raw = word
     # A word for "not over" may come with every chunk.
-    draft.done = draft.done or draft.blocked or reason is not None
-    if message and (draft.blocked or reason is FinishReason.CONTENT_FILTER):
-        draft.refusal[:] = [message]
+    reply.done = reply.done or reply.blocked or reason is not None
+    if message and (reply.blocked or reason is FinishReason.CONTENT_FILTER):
+        reply.refusal[:] = [message]
 
 
-def _read_usage(usage: JsonObject, draft: ReplyAccumulator) -> None:
+def _read_usage(usage: JsonObject, reply: ReplyAccumulator) -> None:
     taken = as_count(usage.get("promptTokenCount"))
     given = as_count(usage.get("candidatesTokenCount"))
     thought = as_count(usage.get("thoughtsTokenCount"))
@@ -398,8 +417,8 @@ def _read_usage(usage: JsonObject, draft: ReplyAccumulator) -> None:
     if (taken, given, thought, total) == (None, None, None, None):
         return
     for_tools = as_count(usage.get("toolUsePromptTokenCount"))
-    draft.total_tokens_reported = total
-    draft.usage = Usage(
+    reply.total_tokens_reported = total
+    reply.usage = Usage(
         input_tokens=None if taken is None else taken + (for_tools or 0),
         output_tokens=given if thought is None else thought + (given or 0),
         cache_read_tokens=as_count(usage.get("cachedContentTokenCount")),
@@ -447,7 +466,7 @@ _OWN_PARTS: Final = frozenset(
 )
 
 
-class GenerateTranscript:
+class GenerateEncoder:
     """A conversation in the form of generateContent.
 
     Turns of one role that follow one another, such as several tool results, are one turn on the
@@ -508,7 +527,7 @@ class GenerateTranscript:
         settings: ModelSettings,
         stream: bool,
     ) -> bytes:
-        """Join what is kept to the body of one request; see :class:`Transcript`."""
+        """Join what is kept to the body of one request; see :class:`RequestEncoder`."""
         asked = Asked(model, system, tools, output_schema, settings, stream)
         # Turns are mostly asked alike. Only the free fields may have been changed in place.
         if settings.extra or asked != self._asked:
@@ -568,23 +587,27 @@ class GenerateTranscript:
         if message.role is Role.TOOL:
             yield from self._to_result(message)
             return
-        signature = ""
         for part in message.parts:
-            if isinstance(part, Reasoning):
-                kept = part.provider == self._provider and part.signature
-                if kept and part.text:
-                    yield {"text": part.text, "thought": True, "thoughtSignature": part.signature}
-                elif kept and message.role is Role.ASSISTANT:
-                    # The signature of what was said, not of a thought.
-                    signature = part.signature or ""
-            elif (item := _to_part(part)) is not None:
-                if signature:
-                    item["thoughtSignature"], signature = signature, ""
+            if (item := self._to_own_part(part)) is not None:
                 yield item
-        if signature:
-            yield {"text": "", "thoughtSignature": signature}
-        for call in message.tool_calls:
-            yield self._to_call(call)
+
+    def _to_own_part(self, part: Part) -> dict[str, object] | None:
+        """One part of a turn, with what only this provider is sent."""
+        match part:
+            case ToolCall():
+                return self._to_call(part)
+            case ServerToolBlock(raw=raw, provider=provider):
+                return {**raw} if provider == self._provider else None
+            case Reasoning(signature=str(signature), provider=provider) if signature:
+                if provider != self._provider:
+                    return None
+                return {"text": part.text, "thought": True, "thoughtSignature": signature}
+            case Text(text=text, signature=str(signature), provider=provider) if signature:
+                if provider == self._provider:
+                    return {"text": text, "thoughtSignature": signature}
+            case _:
+                pass
+        return _to_part(part)
 
     def _to_call(self, call: ToolCall) -> dict[str, object]:
         self._names[call.id] = call.name
@@ -710,7 +733,7 @@ def _to_part(part: Part) -> dict[str, object] | None:
         case Unknown(raw=raw):
             own: dict[str, object] = {key: value for key, value in raw.items() if key != "kind"}
             return None if _OWN_PARTS.isdisjoint(own) else own
-        case Reasoning():
+        case Reasoning() | ToolCall() | ServerToolBlock():
             return None
 
 

@@ -1,9 +1,14 @@
 """Anthropic Messages: requests, replies and streams.
 
-The Messages surface: replies of Anthropic, whole and streamed.
+A reply is a list of content blocks, and goes back as the same list: thoughts with their signatures,
+calls, and the blocks of the server's own tools in their places. A turn that ends with
+``pause_turn`` is gone on with when it is sent back as the last message.
 
 Source:
-    https://docs.anthropic.com/en/api/messages and .../messages-streaming, and recorded replies.
+    https://docs.anthropic.com/en/api/messages, .../messages-streaming,
+    https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking and
+    .../agents-and-tools/tool-use/web-search-tool, and recorded replies;
+    https://platform.claude.com/docs/build-with-claude/handling-stop-reasons, read November 2026.
 """
 
 from __future__ import annotations
@@ -26,6 +31,7 @@ from upshot.contract.message import (
     Message,
     Part,
     Reasoning,
+    ServerToolBlock,
     Text,
     Unknown,
 )
@@ -35,7 +41,14 @@ from upshot.contract.tool_calls import ToolCall, ToolSpec
 from upshot.contract.usage import Usage
 from upshot.wire.accumulator import ReplyAccumulator, StreamEvent, to_reported_cost
 from upshot.wire.chat import CUSTOM_INPUT
-from upshot.wire.decoding import as_count, as_list, as_object, as_text
+from upshot.wire.decoding import (
+    as_count,
+    as_list,
+    as_object,
+    as_text,
+    encode_json,
+    parse_object,
+)
 from upshot.wire.encoding import (
     SCHEMA_PROMPT,
     Asked,
@@ -49,30 +62,28 @@ from upshot.wire.encoding import (
     to_wire_name,
 )
 
-__all__ = ["MessagesStream", "MessagesTranscript", "read_messages"]
-
-_OWN_BLOCKS = frozenset({"text", "thinking", "redacted_thinking", "tool_use"})
+__all__ = ["MessagesStream", "MessagesEncoder", "read_messages"]
 
 
-def read_messages(document: JsonObject, draft: ReplyAccumulator) -> None:
-    """Read a whole reply into *draft*."""
+def read_messages(document: JsonObject, reply: ReplyAccumulator) -> None:
+    """Read a whole reply into *reply*."""
     if document.get("error"):
-        draft.fail(document)
+        reply.fail(document)
     elif not isinstance(document.get("content"), list):
-        draft.fail_unreadable("the reply has no content")
-    _read_head(document, draft)
-    _read_usage(as_object(document.get("usage")), draft)
-    draft.finish_raw = as_text(document.get("stop_reason"))
-    _add_blocks((_Block(as_object(item)) for item in as_list(document.get("content"))), draft)
+        reply.fail_unreadable("the reply has no content")
+    _read_head(document, reply)
+    _read_usage(as_object(document.get("usage")), reply)
+    reply.finish_raw = as_text(document.get("stop_reason"))
+    _add_blocks((_Block(as_object(item)) for item in as_list(document.get("content"))), reply)
 
 
 class MessagesStream:
-    """Reads the events of one streamed reply into a draft."""
+    """Reads the events of one streamed reply into an accumulator."""
 
-    __slots__ = ("_blocks", "_calls", "_draft", "_usage")
+    __slots__ = ("_blocks", "_calls", "_reply", "_usage")
 
-    def __init__(self, draft: ReplyAccumulator) -> None:
-        self._draft = draft
+    def __init__(self, reply: ReplyAccumulator) -> None:
+        self._reply = reply
         self._blocks: dict[int, _Block] = {}
         self._calls: dict[int, int] = {}
         self._usage: JsonObject = {}
@@ -86,24 +97,24 @@ class MessagesStream:
                 return self._start_block(document)
             case "message_start":
                 message = as_object(document.get("message"))
-                _read_head(message, self._draft)
+                _read_head(message, self._reply)
                 self._merge_usage(message.get("usage"))
             case "message_delta":
                 delta = as_object(document.get("delta"))
-                self._draft.finish_raw = as_text(delta.get("stop_reason")) or self._draft.finish_raw
+                self._reply.finish_raw = as_text(delta.get("stop_reason")) or self._reply.finish_raw
                 self._merge_usage(document.get("usage"))
             case "message_stop":
-                self._draft.done = True
+                self._reply.done = True
             case "error":
-                self._draft.fail(document)
+                self._reply.fail(document)
             case _:
                 pass
         return []
 
     def finish(self) -> None:
-        """Put usage and blocks into the draft."""
-        _read_usage(self._usage, self._draft)
-        _add_blocks(self._blocks.values(), self._draft)
+        """Put usage and blocks into the accumulator."""
+        _read_usage(self._usage, self._reply)
+        _add_blocks(self._blocks.values(), self._reply)
 
     def _start_block(self, document: JsonObject) -> list[StreamEvent]:
         index = self._index(document)
@@ -120,13 +131,16 @@ class MessagesStream:
         if block is None:
             return []
         delta = as_object(document.get("delta"))
-        # Deltas of citations and of the provider's own blocks are no text.
         kind = as_text(delta.get("type")).removesuffix("_delta")
         if kind == "input_json":
             return self._read_input(index, block, as_text(delta.get("partial_json")))
         if kind == "signature":
             block.signature += as_text(delta.get("signature"))
             return []
+        if kind == "citations":
+            block.citations.append(delta.get("citation"))
+            return []
+        # Deltas of the provider's own blocks are no text.
         if kind not in ("text", "thinking"):
             return []
         text = as_text(delta.get(kind))
@@ -157,6 +171,7 @@ class _Block:
     start: JsonObject
     pieces: list[str] = field(default_factory=list[str])
     inputs: list[str] = field(default_factory=list[str])
+    citations: list[Json] = field(default_factory=list[Json])
     signature: str = ""
 
     @property
@@ -182,29 +197,52 @@ class _Block:
         signature = as_text(self.start.get("signature")) + self.signature
         return Reasoning(text=self.text("thinking"), signature=signature or None, provider=provider)
 
-    def to_call(self) -> ToolCall:
+    @property
+    def caller(self) -> JsonObject:
+        return as_object(self.start.get("caller"))
+
+    def to_text(self, provider: str) -> Text:
+        """The text, with the sources that it names."""
+        citations = (*as_list(self.start.get("citations")), *self.citations)
+        text = self.text("text")
+        if not citations:
+            return Text(text)
+        return Text(text, citations=tuple(map(as_object, citations)), provider=provider)
+
+    def to_call(self, provider: str) -> ToolCall:
         """The call; input that came in pieces stays the text that it was."""
-        text = "".join(self.inputs)
-        return ToolCall(self.id, self.name, text or as_object(self.start.get("input")))
+        arguments = "".join(self.inputs) or as_object(self.start.get("input"))
+        if self.caller.get("type", "direct") == "direct":
+            return ToolCall(self.id, self.name, arguments)
+        # Made by code that the provider runs, which is told so when the call goes back.
+        caller = encode_json(self.caller).decode()
+        return ToolCall(self.id, self.name, arguments, caller, provider)
+
+    def to_raw(self) -> JsonObject:
+        """The block as it would have come whole."""
+        if not self.inputs:
+            return self.start
+        return {**self.start, "input": parse_object("".join(self.inputs)) or {}}
 
 
-def _add_blocks(blocks: Iterable[_Block], draft: ReplyAccumulator) -> None:
+def _add_blocks(blocks: Iterable[_Block], reply: ReplyAccumulator) -> None:
     callers: list[str] = []
     results: set[str] = set()
     for block in blocks:
         match block.kind:
             case "text":
-                draft.text.append(block.text("text"))
+                if (said := block.to_text(reply.provider)).text:
+                    reply.parts.append(said)
             case "thinking" | "redacted_thinking":
-                draft.reasoning.append(block.to_reasoning(draft.provider))
+                reply.parts.append(block.to_reasoning(reply.provider))
             case "tool_use":
-                draft.calls.append(block.to_call())
-                callers.append(as_text(as_object(block.start.get("caller")).get("tool_id")))
+                reply.add_call(block.to_call(reply.provider))
+                callers.append(as_text(block.caller.get("tool_id")))
             case kind:
-                draft.server_tools.append(kind)
+                reply.add_server_block(kind, block.to_raw())
                 results.add(as_text(block.start.get("tool_use_id")))
     # A call that the provider's own code made is settled when that code's result is there.
-    draft.settled_calls = sum(1 for caller in callers if caller and caller in results)
+    reply.settled_calls = sum(1 for caller in callers if caller and caller in results)
 
 
 def _to_deltas(kind: str, text: str) -> list[StreamEvent]:
@@ -213,21 +251,21 @@ def _to_deltas(kind: str, text: str) -> list[StreamEvent]:
     return [TextDelta(text=text) if kind == "text" else ReasoningDelta(text=text)]
 
 
-def _read_head(message: JsonObject, draft: ReplyAccumulator) -> None:
-    draft.model = as_text(message.get("model")) or draft.model
-    draft.id = as_text(message.get("id")) or draft.id
+def _read_head(message: JsonObject, reply: ReplyAccumulator) -> None:
+    reply.model = as_text(message.get("model")) or reply.model
+    reply.id = as_text(message.get("id")) or reply.id
 
 
-def _read_usage(usage: JsonObject, draft: ReplyAccumulator) -> None:
+def _read_usage(usage: JsonObject, reply: ReplyAccumulator) -> None:
     if not usage:
         return
     uncached = as_count(usage.get("input_tokens"))
     read = as_count(usage.get("cache_read_input_tokens"))
     written = as_count(usage.get("cache_creation_input_tokens"))
     details = as_object(usage.get("output_tokens_details"))
-    draft.usage_raw = usage
-    draft.cost = to_reported_cost(usage)
-    draft.usage = Usage(
+    reply.usage_raw = usage
+    reply.cost = to_reported_cost(usage)
+    reply.usage = Usage(
         # The wire counts what was neither read from the cache nor written to it.
         input_tokens=None if uncached is None else uncached + (read or 0) + (written or 0),
         output_tokens=as_count(usage.get("output_tokens")),
@@ -253,10 +291,12 @@ _MIN_BUDGET: Final = 1024
 _ADAPTIVE_FROM: Final = (4, 6)
 _SCHEMA_FROM: Final = (4, 5)
 _CHOICES: Final = {"auto": "auto", "required": "any", "none": "none"}
+# A paused reply may end with one, and it takes no mark.
+_THOUGHTS: Final = (b'{"type":"thinking"', b'{"type":"redacted_thinking"')
 _MARK: Final = b',"cache_control":{"type":"ephemeral"}}'
 
 
-class MessagesTranscript:
+class MessagesEncoder:
     """A conversation in the form of Messages.
 
     Turns of one role that follow one another, such as several tool results, are one turn on the
@@ -309,7 +349,7 @@ class MessagesTranscript:
         settings: ModelSettings,
         stream: bool,
     ) -> bytes:
-        """Join what is kept to the body of one request; see :class:`Transcript`."""
+        """Join what is kept to the body of one request; see :class:`RequestEncoder`."""
         asked = Asked(model, system, tools, output_schema, settings, stream)
         # Turns are mostly asked alike. Only the free fields may have been changed in place.
         if settings.extra or asked != self._asked:
@@ -339,7 +379,7 @@ class MessagesTranscript:
 
     def _open_turn(self, *, marked: bool) -> bytes:
         content = b",".join(self._open)
-        if marked:
+        if marked and not self._open[-1].startswith(_THOUGHTS):
             # Spliced into the last block's bytes, so that the kept ones stay without a mark.
             content = content[:-1] + _MARK
         return b'{"role":"%s","content":[%s]}' % (self._role.encode(), content)
@@ -355,19 +395,38 @@ class MessagesTranscript:
             return [result]
         if message.role is not Role.ASSISTANT:
             return _to_parts(message.parts)
-        # The surface wants thoughts before what came of them.
-        blocks = [
-            block
-            for part in message.parts
-            if isinstance(part, Reasoning) and (block := self._to_thought(part)) is not None
-        ]
-        blocks += _to_parts(message.parts)
-        for call in message.tool_calls:
-            arguments = msgspec.Raw(arguments_of(call, stray_key=CUSTOM_INPUT))
-            ident = to_wire_id(call.id, _CALL_ID)
-            name = to_wire_name(call.name)
-            blocks.append({"type": "tool_use", "id": ident, "name": name, "input": arguments})
-        return blocks
+        blocks = (self._to_reply_block(part) for part in message.parts)
+        return [block for block in blocks if block is not None]
+
+    def _to_reply_block(self, part: Part) -> object:
+        """One block of an earlier reply, None for what is not sent."""
+        match part:
+            case Reasoning():
+                return self._to_thought(part)
+            case ToolCall():
+                return self._to_call(part)
+            case ServerToolBlock(raw=raw, provider=provider):
+                return raw if provider == self._provider else None
+            case Text(text=text, citations=citations) if text.strip() and citations:
+                block: dict[str, object] = {"type": "text", "text": text}
+                if part.provider == self._provider:
+                    block["citations"] = citations
+                return block
+            case _:
+                return _to_block(part)
+
+    def _to_call(self, call: ToolCall) -> object:
+        block: dict[str, object] = {
+            "type": "tool_use",
+            "id": to_wire_id(call.id, _CALL_ID),
+            "name": to_wire_name(call.name),
+            "input": msgspec.Raw(arguments_of(call, stray_key=CUSTOM_INPUT)),
+        }
+        if call.signature and call.provider == self._provider:
+            caller = parse_object(call.signature)
+            if caller is not None:
+                block["caller"] = caller
+        return block
 
     def _to_thought(self, part: Reasoning) -> object:
         """A thought as it came; None where it is unsigned or another provider's."""
@@ -484,7 +543,7 @@ def _to_block(part: Part) -> object:
             return {"type": "text", "text": encode_wire(data).decode()}
         case Unknown(raw=raw):
             return to_own_part(raw)
-        case Reasoning():
+        case Reasoning() | ToolCall() | ServerToolBlock():
             return None
 
 

@@ -1,6 +1,4 @@
-"""The one reader of rate-limit headers: windows, and provider names for them.
-
-Rate-limit headers of all providers, read as windows.
+"""The one reader of rate-limit headers, of all providers: they become windows.
 
 Every family names its headers by one of two patterns, ``<family>-<part>-<what>`` (OpenAI and
 those that follow it, Cerebras, Mistral) and ``<family>-<what>-<part>`` (Anthropic), where the part
@@ -53,7 +51,6 @@ __all__ = [
     "extract_cerebras_rate_limits",
     "extract_openai_rate_limits",
     "find_rate_limit_state",
-    "read_rate_limit_state",
 ]
 
 _PARTS = frozenset({"limit", "remaining", "reset"})
@@ -122,25 +119,6 @@ def build_rate_limit_state(
     return _read_state(layout, values, time.time() if now is None else now, retry_after)
 
 
-def read_rate_limit_state(
-    fields: Mapping[str, str],
-    *,
-    now: float,
-    retry_after: float | None = None,
-    limited: bool = False,
-) -> RateLimitState:
-    """Do what :func:`build_rate_limit_state` does, for headers that are normalised already.
-
-    Args:
-        fields: Normalised headers.
-        now: When they were received, in unix seconds.
-        retry_after: Seconds to wait, where the caller knows them.
-        limited: Whether the reply was a rate-limit error.
-    """
-    layout = _layout(tuple(fields))
-    return _read_state(layout, list(fields.values()), now, retry_after, limited=limited)
-
-
 def find_rate_limit_state(
     fields: Mapping[str, str],
     *,
@@ -148,7 +126,17 @@ def find_rate_limit_state(
     retry_after: float | None = None,
     limited: bool = False,
 ) -> RateLimitState | None:
-    """Do what :func:`read_rate_limit_state` does; None where nothing speaks of limits."""
+    """Do what :func:`build_rate_limit_state` does, for headers that are normalised already.
+
+    Args:
+        fields: Normalised headers.
+        now: When they were received, in unix seconds.
+        retry_after: Seconds to wait, where the caller knows them.
+        limited: Whether the reply was a rate-limit error.
+
+    Returns:
+        The state; None where nothing speaks of limits.
+    """
     layout = _layout(tuple(fields))
     if not (layout.slots or layout.waits or limited or retry_after is not None):
         return None
@@ -324,7 +312,7 @@ class RateLimitInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     def from_headers(cls, headers: Headers, *, now: float | None = None) -> RateLimitInfo:
         """Make it of *headers*, received at *now* (unix seconds; None takes this moment)."""
         fields = normalize_headers(headers)
-        state = read_rate_limit_state(fields, now=time.time() if now is None else now)
+        state = build_rate_limit_state(fields, now=now)
         return cls.from_state(state, to_raw_headers(fields))
 
     @classmethod

@@ -13,14 +13,14 @@ from upshot.contract.model_calls import ModelResponse
 from upshot.errors import Misuse
 from upshot.wire.accumulator import ReplyAccumulator, StreamEvent, SurfaceStream
 from upshot.wire.bedrock import ConverseStream, InvokeStream, read_converse, read_invoke
-from upshot.wire.chat import ChatStream, ChatTranscript, read_chat
+from upshot.wire.chat import ChatEncoder, ChatStream, read_chat
 from upshot.wire.decoding import parse_json, parse_object
 from upshot.wire.encoding import RequestEncoder
 from upshot.wire.error_classification import classify_error
-from upshot.wire.gemini import GenerateStream, GenerateTranscript, read_generate
+from upshot.wire.gemini import GenerateEncoder, GenerateStream, read_generate
 from upshot.wire.headers import Headers, normalize_headers
-from upshot.wire.messages import MessagesStream, MessagesTranscript, read_messages
-from upshot.wire.responses import ResponsesStream, ResponsesTranscript, read_responses
+from upshot.wire.messages import MessagesEncoder, MessagesStream, read_messages
+from upshot.wire.responses import ResponsesEncoder, ResponsesStream, read_responses
 from upshot.wire.streams import ArrayParser, EventParser, FrameParser, ServerEvent
 
 __all__ = [
@@ -29,7 +29,7 @@ __all__ = [
     "StreamReader",
     "Surface",
     "find_surface",
-    "make_transcript",
+    "make_request_encoder",
     "read_response",
 ]
 
@@ -39,9 +39,9 @@ class Surface:
     """One API surface.
 
     Attributes:
-        read: Reads a whole reply into a draft.
-        open_stream: Makes the reader of one streamed reply into a draft.
-        make_transcript: Makes an empty conversation; takes ``provider``. None where none is
+        read: Reads a whole reply into an accumulator.
+        open_stream: Makes the reader of one streamed reply into an accumulator.
+        make_request_encoder: Makes an empty conversation; takes ``provider``. None where none is
             written.
         done_mark: Data that ends the stream without being JSON, b"" where there is none.
         arrays: Whether a stream may also come as a JSON array of its chunks.
@@ -49,17 +49,17 @@ class Surface:
 
     read: Callable[[JsonObject, ReplyAccumulator], None]
     open_stream: Callable[[ReplyAccumulator], SurfaceStream]
-    make_transcript: Callable[..., RequestEncoder] | None = None
+    make_request_encoder: Callable[..., RequestEncoder] | None = None
     done_mark: bytes = b"[DONE]"
     arrays: bool = False
 
 
 # The readers dispatch by this table alone: another surface is another line.
 SURFACES: Final[dict[str, Surface]] = {
-    "chat": Surface(read_chat, ChatStream, ChatTranscript),
-    "messages": Surface(read_messages, MessagesStream, MessagesTranscript),
-    "responses": Surface(read_responses, ResponsesStream, ResponsesTranscript),
-    "generate": Surface(read_generate, GenerateStream, GenerateTranscript, arrays=True),
+    "chat": Surface(read_chat, ChatStream, ChatEncoder),
+    "messages": Surface(read_messages, MessagesStream, MessagesEncoder),
+    "responses": Surface(read_responses, ResponsesStream, ResponsesEncoder),
+    "generate": Surface(read_generate, GenerateStream, GenerateEncoder, arrays=True),
     "converse": Surface(read_converse, ConverseStream),
     "invoke": Surface(read_invoke, InvokeStream),
 }
@@ -78,7 +78,7 @@ def find_surface(name: str) -> Surface:
     return surface
 
 
-def make_transcript(surface: str, *, provider: str = "") -> RequestEncoder:
+def make_request_encoder(surface: str, *, provider: str = "") -> RequestEncoder:
     """Make an empty conversation in the form of *surface*.
 
     Args:
@@ -88,7 +88,7 @@ def make_transcript(surface: str, *, provider: str = "") -> RequestEncoder:
     Raises:
         Misuse: There is no such surface, or it is one that is only read.
     """
-    make = find_surface(surface).make_transcript
+    make = find_surface(surface).make_request_encoder
     if make is None:
         raise Misuse(f"the surface {surface!r} is only read: no requests are written for it")
     return make(provider=provider)
@@ -175,9 +175,9 @@ class StreamReader:
     __slots__ = (
         "_begun",
         "_body",
-        "_draft",
         "_events",
         "_mode",
+        "_reply",
         "_response",
         "_sniffed",
         "_surface",
@@ -193,7 +193,7 @@ class StreamReader:
         now: float | None = None,
     ) -> None:
         self._surface = find_surface(surface)
-        self._draft = ReplyAccumulator(
+        self._reply = ReplyAccumulator(
             provider, normalize_headers(headers), time.time() if now is None else now
         )
         self._mode = mode
@@ -247,7 +247,7 @@ class StreamReader:
             else:
                 self._events.feed(rest)
                 self._events.close()
-            self._response = self._draft.to_response()
+            self._response = self._reply.to_response()
         return self._response
 
     def fail(self, error: AgentError) -> ModelResponse:
@@ -259,10 +259,10 @@ class StreamReader:
         Returns:
             What was read so far, with the error.
         """
-        self._draft.error = error
+        self._reply.error = error
         if not self._begun:
             # Nothing came, so there is no stream to say of that it was cut.
-            return self._draft.to_response()
+            return self._reply.to_response()
         return self.close()
 
     def refuse(self, status: int, body: bytes) -> ModelResponse:
@@ -282,14 +282,14 @@ class StreamReader:
             events = parser.feed(body) + parser.close()
             body = events[0][1] if events else body
             document = parse_object(body)
-        self._draft.raw = document
-        self._draft.error = self._classify(status, body)
-        return self._draft.to_response()
+        self._reply.raw = document
+        self._reply.error = self._classify(status, body)
+        return self._reply.to_response()
 
     def _classify(self, status: int, body: bytes) -> AgentError:
-        draft = self._draft
+        reply = self._reply
         return classify_error(
-            status=status, body=body, headers=draft.fields, provider=draft.provider, now=draft.now
+            status=status, body=body, headers=reply.fields, provider=reply.provider, now=reply.now
         )
 
     def _read_whole(self, body: bytes) -> None:
@@ -297,10 +297,10 @@ class StreamReader:
         if isinstance(document, list) and document:
             document = document[0]
         if isinstance(document, dict):
-            self._draft.raw = document
-            self._surface.read(document, self._draft)
-        elif self._draft.error is None:
-            self._draft.error = self._classify(200, body)
+            self._reply.raw = document
+            self._surface.read(document, self._reply)
+        elif self._reply.error is None:
+            self._reply.error = self._classify(200, body)
 
     def _sniff(self, data: bytes) -> bool:
         """Find the framing by the first bytes; False while they do not tell.
@@ -324,7 +324,7 @@ class StreamReader:
 
     def _told_parser(self) -> _Parser | None:
         """The parser for the mode that was named, or for the content type."""
-        kind = self._draft.fields.get("content-type", "").partition(";")[0].strip().lower()
+        kind = self._reply.fields.get("content-type", "").partition(";")[0].strip().lower()
         match self._mode or _MODES.get(kind):
             case "json":
                 return None
@@ -335,18 +335,18 @@ class StreamReader:
 
     def _open(self, parser: _Parser | None) -> None:
         if parser is not None:
-            self._events = _EventReader(parser, self._surface, self._draft)
+            self._events = _EventReader(parser, self._surface, self._reply)
 
 
 class _EventReader:
-    """Reads a reply that comes in events into a draft."""
+    """Reads a reply that comes in events into an accumulator."""
 
-    __slots__ = ("_done_mark", "_draft", "_heard", "_parser", "_stream")
+    __slots__ = ("_done_mark", "_heard", "_parser", "_reply", "_stream")
 
-    def __init__(self, parser: _Parser, surface: Surface, draft: ReplyAccumulator) -> None:
+    def __init__(self, parser: _Parser, surface: Surface, reply: ReplyAccumulator) -> None:
         self._parser = parser
-        self._stream = surface.open_stream(draft)
-        self._draft = draft
+        self._stream = surface.open_stream(reply)
+        self._reply = reply
         self._done_mark = surface.done_mark
         self._heard = False
 
@@ -356,10 +356,10 @@ class _EventReader:
     def close(self) -> None:
         # What has no line end may be half an event, which is a cut and no mistake.
         self._read(self._parser.close(), whole=False)
-        self._draft.done = bool(self._draft.done)
+        self._reply.done = bool(self._reply.done)
         self._stream.finish()
         if isinstance(self._parser, ArrayParser) and not self._heard:
-            self._draft.fail_unreadable("the reply is an array without an object")
+            self._reply.fail_unreadable("the reply is an array without an object")
 
     def _read(self, events: list[ServerEvent], *, whole: bool = True) -> list[StreamEvent]:
         deltas: list[StreamEvent] = []
@@ -369,7 +369,7 @@ class _EventReader:
                 self._heard = True
                 deltas += self._stream.read(name, document)
             elif data.strip() == self._done_mark:
-                self._draft.done = True
+                self._reply.done = True
             elif whole and data.lstrip().startswith(_DOCUMENT_STARTS):
-                self._draft.fail_unreadable("an event of the stream is no JSON")
+                self._reply.fail_unreadable("an event of the stream is no JSON")
         return deltas

@@ -1,6 +1,7 @@
-"""OpenAI Responses: requests, replies and streams.
+"""OpenAI Responses: requests, replies and streams, also of those who follow it.
 
-The Responses surface: replies of OpenAI and of all that follow it, whole and streamed.
+A reply is a list of items: messages, thoughts, calls, and what the server's own tools did. They go
+back in the same order, since a call or a search is refused without the thought it came of.
 
 Source:
     https://platform.openai.com/docs/api-reference/responses and .../responses-streaming, read
@@ -25,6 +26,7 @@ from upshot.contract.message import (
     Message,
     Part,
     Reasoning,
+    ServerToolBlock,
     Text,
     Unknown,
 )
@@ -50,7 +52,7 @@ from upshot.wire.encoding import (
     to_wire_name,
 )
 
-__all__ = ["ResponsesStream", "ResponsesTranscript", "read_responses"]
+__all__ = ["ResponsesStream", "ResponsesEncoder", "read_responses"]
 
 # Event -> what grows, and in an item of which type. What the provider's own tools write while they
 # work is not followed.
@@ -83,23 +85,23 @@ _THOUGHTS: Final = ("summary", "content")
 _PARAGRAPH: Final = "\n\n"
 
 
-def read_responses(document: JsonObject, draft: ReplyAccumulator) -> None:
-    """Read a whole reply into *draft*."""
-    _read_head(document, draft)
-    _read_end(document, draft)
+def read_responses(document: JsonObject, reply: ReplyAccumulator) -> None:
+    """Read a whole reply into *reply*."""
+    _read_head(document, reply)
+    _read_end(document, reply)
     told = isinstance(document.get("output"), list) or as_text(document.get("status"))
-    if not told and draft.error is None:
-        draft.fail_unreadable("the reply has no output")
-    _add_items(map(as_object, as_list(document.get("output"))), draft)
+    if not told and reply.error is None:
+        reply.fail_unreadable("the reply has no output")
+    _add_items(map(as_object, as_list(document.get("output"))), reply)
 
 
 class ResponsesStream:
-    """Reads the events of one streamed reply into a draft."""
+    """Reads the events of one streamed reply into an accumulator."""
 
-    __slots__ = ("_calls", "_draft", "_items", "_output")
+    __slots__ = ("_calls", "_items", "_output", "_reply")
 
-    def __init__(self, draft: ReplyAccumulator) -> None:
-        self._draft = draft
+    def __init__(self, reply: ReplyAccumulator) -> None:
+        self._reply = reply
         self._items: dict[int, _Item] = {}
         self._calls = 0
         self._output: list[Json] = []
@@ -119,9 +121,9 @@ class ResponsesStream:
             case "response.output_item.done":
                 return self._end_item(document)
             case "error":
-                self._draft.fail(_error_of(document))
+                self._reply.fail(_error_of(document))
             case _ if response := as_object(document.get("response")):
-                _read_head(response, self._draft)
+                _read_head(response, self._reply)
                 if ending := _ENDS.get(kind):
                     return self._end(response, ending)
             case _:
@@ -129,11 +131,11 @@ class ResponsesStream:
         return []
 
     def finish(self) -> None:
-        """Put the items into the draft: those of the last event, else what was gathered."""
+        """Put the items into the accumulator: those of the last event, else what was gathered."""
         items = [as_object(item) for item in self._output]
         if not items:
             items = [item.to_document() for _, item in sorted(self._items.items())]
-        _add_items(items, self._draft)
+        _add_items(items, self._reply)
 
     def _read_delta(self, document: JsonObject, channel: str, item_type: str) -> list[StreamEvent]:
         index, item = self._find(document, item_type)
@@ -158,8 +160,8 @@ class ResponsesStream:
         return events
 
     def _end(self, response: JsonObject, ending: str) -> list[StreamEvent]:
-        self._draft.done = True
-        _read_end({**response, "status": ending}, self._draft)
+        self._reply.done = True
+        _read_end({**response, "status": ending}, self._reply)
         self._output = as_list(response.get("output"))
         events: list[StreamEvent] = []
         if not self._items:
@@ -195,7 +197,7 @@ class ResponsesStream:
 
     def _new_item(self, document: JsonObject) -> _Item:
         kind = as_text(document.get("type"))
-        if kind not in _CALLS or _OWN_CALLS.get(self._draft.provider) == kind:
+        if kind not in _CALLS or _OWN_CALLS.get(self._reply.provider) == kind:
             return _Item(document)
         # A delta's index counts calls; the output counts items of all types.
         self._calls += 1
@@ -290,19 +292,19 @@ def _texts_of(document: JsonObject) -> Iterable[tuple[str, int, str]]:
                 yield "text", index, as_text(part.get("text"))
 
 
-def _read_head(response: JsonObject, draft: ReplyAccumulator) -> None:
-    draft.model = as_text(response.get("model")) or draft.model
-    draft.id = as_text(response.get("id")) or draft.id
-    draft.service_tier = as_text(response.get("service_tier")) or draft.service_tier
+def _read_head(response: JsonObject, reply: ReplyAccumulator) -> None:
+    reply.model = as_text(response.get("model")) or reply.model
+    reply.id = as_text(response.get("id")) or reply.id
+    reply.service_tier = as_text(response.get("service_tier")) or reply.service_tier
 
 
-def _read_end(response: JsonObject, draft: ReplyAccumulator) -> None:
+def _read_end(response: JsonObject, reply: ReplyAccumulator) -> None:
     status = as_text(response.get("status"))
     why = as_text(as_object(response.get("incomplete_details")).get("reason"))
-    draft.finish_raw = why if status == "incomplete" and why else status
-    _read_usage(as_object(response.get("usage")), draft)
+    reply.finish_raw = why if status == "incomplete" and why else status
+    _read_usage(as_object(response.get("usage")), reply)
     if response.get("error"):
-        draft.fail(_error_of(response))
+        reply.fail(_error_of(response))
 
 
 def _error_of(document: JsonObject) -> JsonObject:
@@ -311,7 +313,7 @@ def _error_of(document: JsonObject) -> JsonObject:
     return {name: value for name in names if (value := document.get(name)) is not None}
 
 
-def _read_usage(usage: JsonObject, draft: ReplyAccumulator) -> None:
+def _read_usage(usage: JsonObject, reply: ReplyAccumulator) -> None:
     if not usage:
         return
     taken_of = as_object(usage.get("input_tokens_details"))
@@ -323,10 +325,10 @@ def _read_usage(usage: JsonObject, draft: ReplyAccumulator) -> None:
     if taken is not None and given is not None and reasoning and taken + given != total:
         # As on the chat surface: reasoning that was left out is put back where that makes the sum.
         given += reasoning if taken + given + reasoning == total else 0
-    draft.usage_raw = usage
-    draft.total_tokens_reported = total
-    draft.cost = to_reported_cost(usage)
-    draft.usage = Usage(
+    reply.usage_raw = usage
+    reply.total_tokens_reported = total
+    reply.cost = to_reported_cost(usage)
+    reply.usage = Usage(
         input_tokens=taken,
         output_tokens=given,
         cache_read_tokens=as_count(taken_of.get("cached_tokens")),
@@ -338,23 +340,23 @@ def _read_usage(usage: JsonObject, draft: ReplyAccumulator) -> None:
     )
 
 
-def _add_items(items: Iterable[JsonObject], draft: ReplyAccumulator) -> None:
+def _add_items(items: Iterable[JsonObject], reply: ReplyAccumulator) -> None:
     for item in items:
         kind = as_text(item.get("type"))
         match kind:
-            case _ if _OWN_CALLS.get(draft.provider) == kind:
-                draft.server_tools.append(kind)
+            case _ if _OWN_CALLS.get(reply.provider) == kind:
+                reply.add_server_block(kind, item)
             case "message":
-                _add_message(item, draft)
+                _add_message(item, reply)
             case "reasoning":
-                draft.reasoning.append(_to_reasoning(item, draft.provider))
+                reply.parts.append(_to_reasoning(item, reply.provider))
             case "function_call" | "custom_tool_call":
-                draft.calls.append(_to_call(item, draft))
+                reply.add_call(_to_call(item, reply))
             case "":
                 pass
             case _:
-                draft.server_tools.append(kind)
-                draft.searches += _is_search(item)
+                reply.add_server_block(kind, item)
+                reply.searches += _is_search(item)
 
 
 def _is_search(item: JsonObject) -> bool:
@@ -363,15 +365,15 @@ def _is_search(item: JsonObject) -> bool:
     return item.get("type") == "web_search_call" and action in (None, "search")
 
 
-def _add_message(item: JsonObject, draft: ReplyAccumulator) -> None:
+def _add_message(item: JsonObject, reply: ReplyAccumulator) -> None:
     content = item.get("content")
     if isinstance(content, str):
-        draft.text.append(content)
+        reply.add_text(content)
     for part in map(as_object, as_list(content)):
         if part.get("type") == "refusal":
-            draft.refusal.append(as_text(part.get("refusal")))
+            reply.refusal.append(as_text(part.get("refusal")))
         else:
-            draft.text.append(as_text(part.get("text")))
+            reply.add_text(as_text(part.get("text")))
 
 
 def _to_reasoning(item: JsonObject, provider: str) -> Reasoning:
@@ -391,10 +393,9 @@ def _to_reasoning(item: JsonObject, provider: str) -> Reasoning:
     )
 
 
-def _to_call(item: JsonObject, draft: ReplyAccumulator) -> ToolCall:
+def _to_call(item: JsonObject, reply: ReplyAccumulator) -> ToolCall:
     ident = as_text(item.get("call_id")) or as_text(item.get("id"))
-    # Outcomes are told apart by ids, so a call without one gets one.
-    ident = ident or f"call_{draft.id or 'reply'}_{len(draft.calls)}"
+    ident = ident or reply.next_call_id()
     name = as_text(item.get("name"))
     if item.get("type") == "custom_tool_call":
         return ToolCall(ident, name, {CUSTOM_INPUT: as_text(item.get("input"))})
@@ -406,13 +407,15 @@ _CALL_ID: Final = re.compile(r".{1,64}", re.DOTALL)
 _CHOICES: Final = frozenset({"auto", "none", "required"})
 # Whose thoughts go back only in their encrypted form.
 _SIGNED_ONLY: Final = frozenset({"openai", "azure", "xai"})
+# What asks for something that is not sent: it is refused without the answer to it.
+_FOR_CLIENT: Final = frozenset({"computer_call", "local_shell_call", "apply_patch_call"})
 # Which models think, and so can be asked for their thoughts in encrypted form; others refuse that.
 _THINKING: Final = re.compile(
     r"(?:^|[/.])(?:o[1-9]|codex|gpt-[5-9](?!.*-chat)|grok-(?:[4-9]|3-mini)(?!.*-non-reasoning))"
 )
 
 
-class ResponsesTranscript:
+class ResponsesEncoder:
     """A conversation in the form of Responses.
 
     It is sent whole each time, and the server is asked to store nothing. The surface has no field
@@ -450,7 +453,7 @@ class ResponsesTranscript:
         settings: ModelSettings,
         stream: bool,
     ) -> bytes:
-        """Join what is kept to the body of one request; see :class:`Transcript`."""
+        """Join what is kept to the body of one request; see :class:`RequestEncoder`."""
         asked = Asked(model, system, tools, output_schema, settings, stream)
         # Turns are mostly asked alike. Only the free fields may have been changed in place.
         if settings.extra or asked != self._asked:
@@ -516,20 +519,35 @@ class ResponsesTranscript:
                 return [{"role": role, "content": _to_content(message)}]
 
     def _to_assistant_items(self, message: Message) -> list[object]:
-        # Each thought, text and call is an item of its own.
+        # Each thought, text, call and block is an item of its own, in the order of the parts.
         items: list[object] = []
+        texts: list[str] = []
+        is_whole = True
         for part in message.parts:
-            if isinstance(part, Reasoning):
-                items += self._to_thought(part)
-        if text := message.text:
-            items.append({"role": "assistant", "content": text})
-        items += [_to_call_item(call) for call in message.tool_calls]
-        return items
+            match part:
+                case Text(text=text):
+                    texts.append(text)
+                    continue
+                case Reasoning():
+                    item = self._to_thought(part)
+                    # A block is refused without the thought that it came of.
+                    is_whole = is_whole and item is not None
+                case ToolCall():
+                    item = _to_call_item(part)
+                case ServerToolBlock(raw=raw, provider=provider):
+                    is_sent = is_whole and provider == self._provider
+                    item = raw if is_sent and raw.get("type") not in _FOR_CLIENT else None
+                case _:
+                    item = None
+            if item is not None:
+                items += _to_said(texts)
+                items.append(item)
+        return items + _to_said(texts)
 
-    def _to_thought(self, part: Reasoning) -> list[object]:
-        """A thought as it came; none where it is another provider's, or worth nothing unsigned."""
+    def _to_thought(self, part: Reasoning) -> object:
+        """A thought as it came; None where it is another provider's, or worth nothing unsigned."""
         if part.provider != self._provider:
-            return []
+            return None
         item: dict[str, object] = {"type": "reasoning", "summary": []}
         if part.id:
             item["id"] = part.id
@@ -538,10 +556,17 @@ class ResponsesTranscript:
             if part.text:
                 item["summary"] = [{"type": "summary_text", "text": part.text}]
         elif not part.text or self._provider in _SIGNED_ONLY:
-            return []
+            return None
         else:
             item["content"] = [{"type": "reasoning_text", "text": part.text}]
-        return [item]
+        return item
+
+
+def _to_said(texts: list[str]) -> list[object]:
+    """The texts so far as one item, none where nothing was said; they are taken off the list."""
+    said = "".join(texts)
+    texts.clear()
+    return [{"role": "assistant", "content": said}] if said else []
 
 
 def _set_sampling(fields: dict[str, object], settings: ModelSettings, model: str) -> None:
@@ -611,7 +636,7 @@ def _to_part(part: Part) -> object:
             return {"type": "input_text", "text": encode_wire(data).decode()}
         case Unknown(raw=raw):
             return to_own_part(raw)
-        case Reasoning():
+        case Reasoning() | ToolCall() | ServerToolBlock():
             return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -30,7 +31,7 @@ from upshot import (
     from_a2a,
     to_a2a,
 )
-from upshot.contract import Audio, Data, File, Image, Reasoning
+from upshot.contract import Audio, Data, File, Image, Part, Reasoning, ServerToolBlock, ToolCall
 
 STATES = {
     Status.COMPLETED: "completed",
@@ -53,8 +54,11 @@ def sent(form: Any) -> Any:
 
 
 def shown(message: Message) -> Message:
-    """What A2A can hold of a message: no thoughts, and no metadata under our name."""
-    kept = tuple(part for part in message.parts if not isinstance(part, Reasoning))
+    """What A2A can hold of a message: no thoughts, and no metadata under our name.
+
+    Nor what a provider alone can read; and calls stand after all other parts.
+    """
+    kept = shown_parts(message.parts)
     metadata = {name: said for name, said in message.metadata.items() if name != "upshot"}
     return Message(
         message.role,
@@ -62,7 +66,17 @@ def shown(message: Message) -> Message:
         tool_calls=message.tool_calls,
         tool_call_id=message.tool_call_id or None,
         name=message.name,
+        paused=message.paused,
         metadata=metadata,
+    )
+
+
+def shown_parts(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """Those that A2A has parts for, without what is for a provider alone."""
+    return tuple(
+        Text(part.text, trust=part.trust) if isinstance(part, Text) else part
+        for part in parts
+        if not isinstance(part, Reasoning | ToolCall | ServerToolBlock)
     )
 
 
@@ -166,8 +180,7 @@ def test_parameters_without_a_message_are_misuse() -> None:
 @given(st.lists(parts(), max_size=3), json_objects())
 def test_an_artifact_comes_back(content: list[Any], metadata: Any) -> None:
     metadata.pop("upshot", None)
-    kept = tuple(part for part in content if not isinstance(part, Reasoning))
-    artifact = Artifact("report", kept, metadata=metadata)
+    artifact = Artifact("report", shown_parts(content), metadata=metadata)
     assert from_a2a(to_a2a(artifact), Artifact) == artifact
 
 

@@ -33,6 +33,7 @@ __all__ = [
     "ErrorCodeField",
     "FinishReason",
     "FinishReasonField",
+    "FinishReasonWord",
     "InterruptCause",
     "OpenWord",
     "OptionalErrorCodeField",
@@ -42,6 +43,7 @@ __all__ = [
     "ResourceField",
     "Role",
     "RoleField",
+    "RoleWord",
     "Status",
     "word",
 ]
@@ -279,13 +281,12 @@ if TYPE_CHECKING:
         Effect,
         Effect | Literal["read", "write", "destructive", "none", "applied", "unknown"],
     ]
-    FinishReasonField: TypeAlias = WordField[
-        FinishReason | None,
-        FinishReason
-        | Literal["stop", "length", "tool_use", "error", "content_filter", "aborted"]
-        | None,
-    ]
-    RoleField: TypeAlias = WordField[Role, Role | Literal["system", "user", "assistant", "tool"]]
+    FinishReasonWord: TypeAlias = (
+        FinishReason | Literal["stop", "length", "tool_use", "error", "content_filter", "aborted"]
+    )
+    FinishReasonField: TypeAlias = WordField[FinishReason | None, FinishReasonWord | None]
+    RoleWord: TypeAlias = Role | Literal["system", "user", "assistant", "tool"]
+    RoleField: TypeAlias = WordField[Role, RoleWord]
     CauseField: TypeAlias = WordField[InterruptCause, InterruptCause | str]
     DeniedReasonField: TypeAlias = WordField[DeniedReason, DeniedReason | str]
     ErrorCodeField: TypeAlias = WordField[ErrorCode, ErrorCode | str]
@@ -298,8 +299,9 @@ if TYPE_CHECKING:
     def word(default: _W) -> WordField[_W, Any]: ...
 else:
     EffectField = Effect
+    FinishReasonWord = FinishReason
     FinishReasonField = FinishReason | None
-    RoleField = Role
+    RoleWord = RoleField = Role
     CauseField = InterruptCause
     DeniedReasonField = DeniedReason
     ErrorCodeField = ErrorCode

@@ -39,12 +39,14 @@ from upshot.contract.message import (
     Message,
     Part,
     Reasoning,
+    ServerToolBlock,
     Text,
     Unknown,
 )
 from upshot.contract.model_calls import Request, RequestConfig
 from upshot.contract.pending import Pending
 from upshot.contract.result import AgentResult
+from upshot.contract.tool_calls import ToolCall
 from upshot.contract.usage import Cost, Usage
 from upshot.errors import Misuse
 
@@ -128,6 +130,7 @@ def message_to_a2a(message: Message, *, task_id: str = "", context_id: str = "")
         name=message.name,
         tool_call_id=message.tool_call_id,
         tool_calls=[plain(call) for call in message.tool_calls],
+        paused=message.paused,
     )
 
 
@@ -141,11 +144,15 @@ def artifact_to_a2a(artifact: Artifact) -> JsonObject:
     return with_extension(form, artifact.metadata)
 
 
+# What a message of A2A has no part for: calls stand beside its parts, the rest stays here.
+_INNER = (Reasoning, ToolCall, ServerToolBlock)
+
+
 def _parts_to_a2a(parts: Iterable[Part]) -> list[Json]:
-    return [_part_to_a2a(part) for part in parts if not isinstance(part, Reasoning)]
+    return [_part_to_a2a(part) for part in parts if not isinstance(part, _INNER)]
 
 
-def _part_to_a2a(part: Part) -> JsonObject:
+def _part_to_a2a(part: Text | Image | File | Audio | Data | Unknown) -> JsonObject:
     match part:
         case Text():
             return with_extension({"kind": "text", "text": part.text}, {}, trust=part.trust)
@@ -159,8 +166,6 @@ def _part_to_a2a(part: Part) -> JsonObject:
             return _file_to_a2a(part, "audio")
         case File():
             return _file_to_a2a(part, "file")
-        case Reasoning():
-            return {}
 
 
 def _data_to_a2a(part: Data) -> JsonObject:
@@ -207,11 +212,14 @@ def message_of(data: JsonObject) -> Message:
     is_text = isinstance(only, Text) and bool(only.text) and not only.trust
     content = only.text if isinstance(only, Text) and is_text else ""
     form: JsonObject = {"kind": "message", "role": role, "metadata": metadata, "content": content}
-    for name in ("name", "tool_call_id", "tool_calls"):
+    for name in ("name", "tool_call_id", "paused"):
         if name in facts:
             form[name] = facts[name]
     message = read_as(form, Message)
-    return message if is_text or not parts else msgspec.structs.replace(message, content=parts)
+    calls = read_as(facts.get("tool_calls", []), tuple[ToolCall, ...])
+    if calls or (parts and not is_text):
+        message = msgspec.structs.replace(message, content=(*parts, *calls))
+    return message
 
 
 def artifact_of(data: JsonObject) -> Artifact:

@@ -13,7 +13,7 @@ from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.enums import ErrorCode, FinishReason
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.error import AgentError
-from upshot.contract.message import Message
+from upshot.contract.message import Message, Reasoning
 from upshot.contract.model_calls import (
     ModelInput,
     ModelRequest,
@@ -29,7 +29,7 @@ from upshot.models.http_model import Renamed, close_reader
 from upshot.models.prices import Prices
 from upshot.native.completion import read_completion
 from upshot.native.objects import as_json, find_headers, find_rate_limit
-from upshot.wire.chat import ChatDialect, ChatTranscript
+from upshot.wire.chat import ChatDialect, ChatEncoder
 from upshot.wire.decoding import as_list, as_object, encode_json, parse_json, with_output
 from upshot.wire.error_classification import classify_error
 from upshot.wire.pricing import Price
@@ -150,10 +150,12 @@ class LibraryModel(ABC):
         """Read a whole reply."""
         response = read_completion(native)
         owned = (
-            part if part.provider else replace(part, provider=upstream)
-            for part in response.reasoning
+            replace(part, provider=upstream)
+            if isinstance(part, Reasoning) and not part.provider
+            else part
+            for part in response.parts
         )
-        return replace(response, reasoning=tuple(owned))
+        return replace(response, parts=tuple(owned))
 
     def _thoughts_in(self, document: Json) -> list[Json]:
         """Pieces of thoughts in a chunk of a stream that the wire does not know."""
@@ -179,10 +181,10 @@ class LibraryModel(ABC):
         return arguments
 
     def _arguments(self, request: ModelRequest, upstream: str, *, stream: bool) -> JsonObject:
-        transcript = ChatTranscript(provider=upstream, dialect=self._dialect)
+        encoder = ChatEncoder(provider=upstream, dialect=self._dialect)
         for message in request.messages:
-            transcript.append(message)
-        body = transcript.body(
+            encoder.append(message)
+        body = encoder.body(
             model=self._model,
             system=request.system,
             tools=request.tools,

@@ -29,6 +29,7 @@ from upshot.models.clients.client_model import LibraryModel, require_library
 from upshot.models.http_model import ApiKey
 from upshot.models.prices import Prices
 from upshot.models.transport import Timeouts
+from upshot.native.completion import with_thoughts
 from upshot.native.objects import look
 from upshot.wire.chat import ChatDialect
 from upshot.wire.decoding import as_list, as_object, as_text
@@ -152,8 +153,8 @@ class LiteLLMModel(LibraryModel):
         if cost is not None:
             # What stands in a stream is LiteLLM's own estimate.
             cost = replace(cost, estimated=True, source=_MODULE)
-        reasoning = _join_thoughts(map(as_object, thoughts), upstream) or response.reasoning
-        return replace(response, cost=cost, reasoning=reasoning)
+        joined = _join_thoughts(map(as_object, thoughts), upstream)
+        return replace(response, cost=cost, parts=with_thoughts(response, joined))
 
     def _rewrite(
         self, arguments: JsonObject, messages: Sequence[Message], upstream: str

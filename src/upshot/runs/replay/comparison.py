@@ -237,9 +237,11 @@ def _in_call_order(facts: list[Fact]) -> list[Fact]:
             continue
         ordered += sorted(told, key=place)
         told = []
-        calls = message.get("tool_calls")
-        if isinstance(calls, list):
-            places = {_object(call).get("id"): number for number, call in enumerate(calls)}
+        content = message.get("content")
+        parts = map(_object, content if isinstance(content, list) else ())
+        calls = [part for part in parts if part.get("kind") == "tool_call"]
+        if calls:
+            places = {call.get("id"): number for number, call in enumerate(calls)}
         ordered.append(fact)
     return ordered + sorted(told, key=place)
 

@@ -11,6 +11,7 @@ import msgspec
 
 from upshot.contract.base.enums import Origin
 from upshot.contract.error import RunWarning
+from upshot.contract.message import ServerToolBlock, Text
 from upshot.contract.model_calls import (
     ModelReplied,
     ModelRequest,
@@ -97,7 +98,28 @@ async def call_model(
     if response.refusal and not purpose:
         refused = response.refusal
         recorder.warn(RunWarning(code="refusal", message=refused, origin=Origin.MODEL))
+    provider = str(response.provider_data.get("provider", ""))
+    if provider and provider != context.provider:
+        context.provider = provider
+        if len(request.messages) > 1:
+            _warn_of_left_out(context, request, provider)
     return response
+
+
+def _warn_of_left_out(context: RunContext, request: ModelRequest, provider: str) -> None:
+    """Warn of what another provider's own tools did, which *provider* was not sent."""
+    owners = {
+        part.provider
+        for message in request.messages
+        if not isinstance(message.content, str)
+        for part in message.content
+        if isinstance(part, ServerToolBlock) and part.provider != provider
+    }
+    if owners:
+        message = f"{provider} was not sent what the tools of {', '.join(sorted(owners))} did"
+        context.recorder.warn(
+            RunWarning(code="parts_left_out", message=message, origin=Origin.MODEL)
+        )
 
 
 class ModelCall:
@@ -188,7 +210,8 @@ class ModelCall:
             whole, seen = "".join(self._shown), self._shown_text()
             if response.content in (None, whole):
                 # What was seen of a reply that broke off is kept.
-                response = msgspec.structs.replace(response, content=seen)
+                parts = (*response.reasoning, Text(seen), *response.tool_calls)
+                response = msgspec.structs.replace(response, parts=parts)
         context.recorder.end_pieces(self)
         return response
 
