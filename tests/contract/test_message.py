@@ -53,7 +53,7 @@ def test_a_bare_text_among_parts_is_told_how_to_write_it() -> None:
 
 def test_content_of_another_type_is_misuse() -> None:
     content: Any = 5
-    with pytest.raises(Misuse, match="not an int"):
+    with pytest.raises(Misuse, match="not int"):
         Message("user", content)
 
 

@@ -285,6 +285,7 @@ EVENTS = (
     _event(
         "StepSettled", 15, key="pack", effect=Effect.UNKNOWN, error=AgentError("timeout", "late")
     ),
+    _event("UsageReported", 31, number=2, response=ModelResponse(usage=Usage(input_tokens=7))),
     _event("CheckpointSaved", 16, step="packed", iteration=3, payload={"next": "ship"}),
     HandoffEvent(
         run_id="run-1",

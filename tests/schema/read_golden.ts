@@ -201,6 +201,8 @@ function saysEvent(event: Event): string {
       return `${event.committed ?? true}: ${event.reason}`;
     case "warning":
       return `${event.warning?.code} from ${event.warning?.origin}`;
+    case "usage_reported":
+      return `report ${event.number ?? 1}`;
     case "lagged":
       return `${event.missed} missed`;
     case "run_settled":

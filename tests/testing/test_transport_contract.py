@@ -126,7 +126,7 @@ def test_a_transport_that_is_wrong_is_found(kind, check, said):
         patience_s = 0.5
 
     with pytest.raises(AssertionError, match=said):
-        getattr(Checked(), check)()
+        asyncio.run(getattr(Checked(), check)())
 
 
 class Broken:

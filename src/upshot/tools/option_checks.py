@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
-from upshot.contract.base.checks import is_amount, is_whole
+from upshot.contract.base.checks import did_you_mean, is_amount, is_whole
 from upshot.errors import Misuse
 
 __all__ = [
     "Rules",
+    "check_known",
     "check_label",
     "check_list",
     "check_options",
@@ -27,7 +28,7 @@ Rules: TypeAlias = Mapping[str, tuple[Callable[[object], bool], str]]
 
 
 def check_options(rules: Rules, options: Mapping[str, object], *, whose: str = "") -> None:
-    """Check *options*, all of which have a rule.
+    """Check those of *options* that have a rule.
 
     Args:
         rules: The table.
@@ -38,8 +39,21 @@ def check_options(rules: Rules, options: Mapping[str, object], *, whose: str = "
         Misuse: A value is wrong; the message says what to give.
     """
     for name, (is_right, due) in rules.items():
-        if not is_right(options[name]):
+        if name in options and not is_right(options[name]):
             raise Misuse(f"{whose}{name} is {options[name]!r:.60}: give {due}")
+
+
+def check_known(options: Iterable[str], known: Iterable[str]) -> None:
+    """Check that *options* are among the *known* ones.
+
+    Raises:
+        Misuse: One is not; the message names the nearest.
+    """
+    names = frozenset(known)
+    for name in options:
+        if name not in names:
+            hint = did_you_mean(name, names, f"give {', '.join(sorted(names))}")
+            raise Misuse(f"there is no option {name!r}: {hint}")
 
 
 def is_of(kind: type) -> Callable[[object], bool]:

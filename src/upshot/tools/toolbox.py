@@ -8,7 +8,7 @@ import secrets as random
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import msgspec
 
@@ -54,6 +54,7 @@ from upshot.tools.gates.standard_gates import (
 )
 from upshot.tools.option_checks import (
     Rules,
+    check_known,
     check_label,
     check_list,
     check_options,
@@ -174,6 +175,75 @@ def _drop(event: Event) -> None:
     """Where events go that are neither logged nor handed to a run."""
 
 
+class ToolboxOptions(TypedDict, total=False):
+    """Options of a Toolbox.
+
+    Attributes:
+        budget: Limits; None is the default budget.
+        gates: Your own gates, asked before the user is; or a function of the standard
+            gates that gives all that shall be asked, in order.
+        policy: Rules on tools; None is none.
+        approve: Asked where a call needs approval: True, False, or None to leave it
+            parked. None parks every such call.
+        on_pre_tool_use: Asked about every call with valid arguments: Allow, Refuse, Ask
+            or EditArguments; None is Allow.
+        artifacts: Where large outputs go; None keeps them in memory.
+        secrets: Texts that are masked everywhere but in the tool itself.
+        web_mode: Whether tools that declare the network may run; the older name of
+            ``Policy(network=)``.
+        parallel: Whether bodies of one reply may run together; a number, how many.
+        repair: Asked once to correct arguments that do not fit, for tools with
+            ``repair=True``: the ``call`` of a model. None leaves such calls denied.
+        replay_scope: How long a success denies its repetition: "turn", or as long as the
+            Toolbox lives and what ``restore`` brings in ("run", "context").
+        journal: Where events are logged when no run does that.
+        clock: Time for deadlines and durations; bodies themselves run in real time.
+        identity: The run that it works for; the budget is then that run's. None is none.
+        parent_run_id: That run's parent.
+        attempt: Which pass of the engine this is.
+        dependencies: The one object that tools find in their context.
+        emit: Takes events without run, attempt, time and place; it has to be quick.
+        barrier: Waits until all that was emitted is safe; awaited before writing bodies.
+        offered: Gives the names that are on offer now; None offers all.
+        at_start: Asked at once before a body starts; it has to be quick and may not raise.
+        deadline: When the time is over, monotonic; None counts ``budget.deadline_s``.
+        working: The same without the time for which the user is asked; None counts
+            ``budget.working_s``.
+        spent: Says which limit that others count, such as tokens, is reached; "" for none.
+        workers: Threads for plain tools; None is the process's own.
+        known_outcomes: Outcomes that are handed back instead of making their calls.
+        is_checked: Whether the options were checked already, as those of a run are.
+    """
+
+    budget: Budget | None
+    gates: GateChoice | None
+    policy: Policy | None
+    approve: Approver | None
+    on_pre_tool_use: PreToolHook | None
+    artifacts: ArtifactStore | None
+    secrets: Iterable[str]
+    web_mode: bool
+    parallel: bool | int
+    repair: AskModel | None
+    replay_scope: ReplayScope
+    journal: Journal | None
+    clock: Clock | None
+    identity: RunInfo | None
+    parent_run_id: str
+    attempt: Callable[[], int] | int
+    dependencies: object
+    emit: Emit | None
+    barrier: Barrier | None
+    offered: Offered | None
+    at_start: AtStart | None
+    deadline: float | None
+    working: ActiveTime | None
+    spent: Callable[[], str] | None
+    workers: Workers | None
+    known_outcomes: KnownOutcomes | None
+    is_checked: bool
+
+
 class Toolbox:
     """Runs tool calls: through the gates, within their time, to exactly one outcome each.
 
@@ -188,128 +258,66 @@ class Toolbox:
 
     records: list[ToolRecord]
 
-    def __init__(
-        self,
-        tools: Iterable[object],
-        *,
-        budget: Budget | None = None,
-        gates: GateChoice | None = None,
-        policy: Policy | None = None,
-        approve: Approver | None = None,
-        on_pre_tool_use: PreToolHook | None = None,
-        artifacts: ArtifactStore | None = None,
-        secrets: Iterable[str] = (),
-        web_mode: bool = True,
-        parallel: bool | int = True,
-        repair: AskModel | None = None,
-        replay_scope: ReplayScope = "turn",
-        journal: Journal | None = None,
-        clock: Clock | None = None,
-        identity: RunInfo | None = None,
-        parent_run_id: str = "",
-        attempt: Callable[[], int] | int = 0,
-        dependencies: object = None,
-        emit: Emit | None = None,
-        barrier: Barrier | None = None,
-        offered: Offered | None = None,
-        at_start: AtStart | None = None,
-        deadline: float | None = None,
-        working: ActiveTime | None = None,
-        spent: Callable[[], str] | None = None,
-        workers: Workers | None = None,
-        known_outcomes: KnownOutcomes | None = None,
-        is_checked: bool = False,
-    ) -> None:
+    def __init__(self, tools: Iterable[object], **options: Unpack[ToolboxOptions]) -> None:
         """Make a Toolbox.
 
         Args:
             tools: Tools, functions or tool sets.
-            budget: Limits; None is the default budget.
-            gates: Your own gates, asked before the user is; or a function of the standard
-                gates that gives all that shall be asked, in order.
-            policy: Rules on tools; None is none.
-            approve: Asked where a call needs approval: True, False, or None to leave it
-                parked. None parks every such call.
-            on_pre_tool_use: Asked about every call with valid arguments: Allow, Refuse, Ask
-                or EditArguments; None is Allow.
-            artifacts: Where large outputs go; None keeps them in memory.
-            secrets: Texts that are masked everywhere but in the tool itself.
-            web_mode: Whether tools that declare the network may run; the older name of
-                ``Policy(network=)``.
-            parallel: Whether bodies of one reply may run together; a number, how many.
-            repair: Asked once to correct arguments that do not fit, for tools with
-                ``repair=True``: the ``call`` of a model. None leaves such calls denied.
-            replay_scope: How long a success denies its repetition: "turn", or as long as the
-                Toolbox lives and what ``restore`` brings in ("run", "context").
-            journal: Where events are logged when no run does that.
-            clock: Time for deadlines and durations; bodies themselves run in real time.
-            identity: The run that it works for; the budget is then that run's. None is none.
-            parent_run_id: That run's parent.
-            attempt: Which pass of the engine this is.
-            dependencies: The one object that tools find in their context.
-            emit: Takes events without run, attempt, time and place; it has to be quick.
-            barrier: Waits until all that was emitted is safe; awaited before writing bodies.
-            offered: Gives the names that are on offer now; None offers all.
-            at_start: Asked at once before a body starts; it has to be quick and may not raise.
-            deadline: When the time is over, monotonic; None counts ``budget.deadline_s``.
-            working: The same without the time for which the user is asked; None counts
-                ``budget.working_s``.
-            spent: Says which limit that others count, such as tokens, is reached; "" for none.
-            workers: Threads for plain tools; None is the process's own.
-            known_outcomes: Outcomes that are handed back instead of making their calls.
-            is_checked: Whether the options were checked already, as those of a run are.
+            options: See ``ToolboxOptions``.
 
         Raises:
             Misuse: A tool, a gate or an option cannot be used.
         """
-        given = locals()  # The options by name, before there are other variables.
-        catalog = catalog_of(resolve_tools(tools))
-        if not is_checked:
-            check_options(_RULES, given)
-        if not web_mode:
+        catalog, get = catalog_of(resolve_tools(tools)), options.get
+        if not get("is_checked"):
+            check_known(options, ToolboxOptions.__optional_keys__)
+            check_options(_RULES, options)
+        policy, secrets, identity = get("policy"), get("secrets", ()), get("identity")
+        if not get("web_mode", True):
             policy = msgspec.structs.replace(policy or Policy(), network=False)
-        clock = clock or SYSTEM_CLOCK
+        clock = get("clock") or SYSTEM_CLOCK
         run_id = (identity.run_id if identity else "") or f"box-{random.token_hex(8)}"
+        attempt = get("attempt", 0)
         count = attempt if callable(attempt) else lambda: attempt
-        log = None
+        log, journal, emit, barrier = None, get("journal"), get("emit"), get("barrier")
         if journal is not None and emit is None:
             log = JournalLog(journal, run_id, clock=clock, attempt=count)
             emit, barrier = log.emit, log.barrier
         masks = None if secrets == () else Secrets(secrets) or None
-        pipeline_of = pipelines(
-            gates,
-            hook=on_pre_tool_use,
-            approve=approve,
-            policy=policy,
-            repair=None if repair is None else Repair(repair, masks),
-            at_start=at_start,
-        )
-        self.records, self.known_outcomes = [], known_outcomes
-        self._scope: ReplayScope = replay_scope
+        repair = get("repair")
+        self.records, self.known_outcomes = [], get("known_outcomes")
+        self._scope: ReplayScope = get("replay_scope", "turn")
         self._batches = set[Batch]()
         self._state = ToolboxState(
             run_id=run_id,
-            parent_run_id=parent_run_id,
+            parent_run_id=get("parent_run_id", ""),
             attempt=count,
             catalog=catalog,
-            offered=offered,
-            pipeline_of=pipeline_of,
+            offered=get("offered"),
+            pipeline_of=pipelines(
+                get("gates"),
+                hook=get("on_pre_tool_use"),
+                approve=get("approve"),
+                policy=policy,
+                repair=None if repair is None else Repair(repair, masks),
+                at_start=get("at_start"),
+            ),
             clock=clock,
             emit=emit or _drop,
             barrier=barrier,
             journal_log=log,
             secrets=masks,
-            store=artifacts,
-            workers=workers or WORKERS,
-            dependencies=dependencies,
-            parallel=parallel,
+            store=get("artifacts"),
+            workers=get("workers") or WORKERS,
+            dependencies=get("dependencies"),
+            parallel=get("parallel", True),
             turn=TurnState(
                 clock,
-                budget or _DEFAULT_BUDGET,
-                deadline=deadline,
-                active_time=working,
+                get("budget") or _DEFAULT_BUDGET,
+                deadline=get("deadline"),
+                active_time=get("working"),
                 in_run=identity is not None,
-                spent_elsewhere=spent,
+                spent_elsewhere=get("spent"),
             ),
         )
 
