@@ -26,6 +26,7 @@ from upshot.runs.engine_api.exceptions import Failed, Interrupted, Parked
 from upshot.runs.engine_api.run_host import RunHost
 from upshot.runs.engine_api.run_view import Run
 from upshot.state.board import Board
+from upshot.tools.toolbox import Toolbox
 
 __all__ = ["InCallOrder", "LoopEngine", "in_call_order", "keeps_points", "save_point"]
 
@@ -173,13 +174,13 @@ class _Turns:
         reply = self._run.reply
         if reply is not None and reply.error is not None:
             self._run.reply = None
-            last = self._last_produced()
+            last = self._board.last_produced()
             is_shown = last is not None and not last.tool_calls and last.text == reply.content
             self._fail(reply, reply.error, is_shown=is_shown)
 
     async def take(self) -> bool:
         """Do what the last message asks for; True when the run has its answer."""
-        last = self._last_produced()
+        last = self._board.last_produced()
         # The provider goes on with a reply that it paused when it is sent back as it is.
         is_paused = last is not None and last.paused and not last.tool_calls
         if last is None or last.role is not Role.ASSISTANT or is_paused:
@@ -243,60 +244,54 @@ class _Turns:
 
     # -- tools
 
-    def _last_produced(self) -> Message | None:
-        messages = self._board.messages()
-        return messages[-1] if len(messages) > self._seeded else None
-
     async def _call_tools(self, calls: list[ToolCall]) -> None:
         """Have *calls* run and put their outcomes on the board, whatever happens meanwhile."""
-        run = self._run
+        run, tools = self._run, self._run.tools
         if await self._host.interrupts():
             # The request to stop came while the model replied or the run waited: none starts.
-            run.tools.cancel(running=False)
+            tools.cancel(running=False)
         # Once: a later reply may use the same ids again.
-        settled, run.settled = run.settled, {}
-        started, run.unsettled = run.unsettled, {}
-        asked, run.asked = run.asked, {}
-        answers, run.answers = run.answers, {}
+        settled, started, asked, answers = run.take_left_over()
         outcomes = [settled[call.id] for call in calls if call.id in settled]
-        known = len(run.tools.records)
+        known = len(tools.records)
         try:
             fresh = [call for call in calls if call.id not in settled]
-            outcomes += await run.tools.resume(
+            outcomes += await tools.resume(
                 fresh, started, asked=asked, answers=answers, turn=self._number
             )
         except asyncio.CancelledError:
             # The calls are settled all the same, and the message list stays valid.
-            outcomes += [record.outcome for record in run.tools.records[known:]]
-            self._show(calls, outcomes)
+            outcomes += [record.outcome for record in tools.records[known:]]
+            self._show(tools, calls, outcomes)
             raise
-        self._show(calls, outcomes)
-        if run.tools.pending and await self._host.interrupts():
-            # The request to stop came while others ran: the rest are not asked about any more.
-            waiting = self._board.open_calls()
-            self._show(waiting, await run.tools.call_off(waiting, turn=self._number))
-        if run.tools.pending:
-            raise Parked(*run.tools.pending)
-        if run.tools.stalled:
-            why = run.tools.stalled
+        self._show(tools, calls, outcomes)
+        if tools.pending:
+            if await self._host.interrupts():
+                # The request to stop came while others ran: the rest are not asked about any more.
+                waiting = self._board.open_calls()
+                self._show(tools, waiting, await tools.call_off(waiting, turn=self._number))
+            if pending := tools.pending:
+                raise Parked(*pending)
+        if why := tools.stalled:
             raise Failed(AgentError(ErrorCode.NO_PROGRESS, why, origin=Origin.MODEL))
         await self._stop_if_asked()
 
-    def _show(self, calls: list[ToolCall], outcomes: list[ToolOutcome]) -> None:
+    def _show(self, tools: Toolbox, calls: list[ToolCall], outcomes: list[ToolOutcome]) -> None:
         # A list for each id: a confused model may use one id twice.
         by_id: dict[str, list[ToolOutcome]] = {}
         for outcome in outcomes:
             by_id.setdefault(outcome.call_id, []).append(outcome)
-        self._board.extend(
+        shown = [
             Message(
                 Role.TOOL,
-                self._run.tools.content_of(by_id[call.id].pop(0)),
+                tools.content_of(by_id[call.id].pop(0)),
                 tool_call_id=call.id,
                 name=call.name,
             )
             for call in calls
             if by_id.get(call.id)
-        )
+        ]
+        self._board.extend(shown)
 
     # -- answering
 

@@ -248,6 +248,11 @@ class Board:
         """Every message since then, on any channel, in order."""
         return tuple(self._produced)
 
+    def last_produced(self) -> Message | None:
+        """The last produced message on the main channel, None without one."""
+        main = self._conversation(MAIN_CHANNEL)
+        return main[-1] if len(main) > self._seeded.get(MAIN_CHANNEL, 0) else None
+
     def answer(self) -> str | None:
         """Text of the last produced assistant message on the main channel, None without one.
 

@@ -118,7 +118,8 @@ def recall(
         answers: The answers, by call id.
     """
     # An answer about another version of the tool does not hold for this one.
-    call.tool = tool = state.known(call.tool_name)
+    tool = state.known(call.tool_name)
+    call.take_tool(tool)
     is_same = tool is not None and tool.version == started.tool_version
     if tool is None or not is_same or call.call_id not in asked or call.call_id not in answers:
         return
@@ -198,7 +199,8 @@ def restore_records(state: ToolboxState, records: Iterable[ToolRecord]) -> None:
         if tool is None:
             continue
         call = state.open(ToolCall(record.call_id, tool.name), record.turn)
-        call.tool, call.arguments = tool, record.arguments_validated or {}
+        call.take_tool(tool)
+        call.arguments = record.arguments_validated or {}
         if not isinstance(record.outcome, ToolDenied):
             _restore_outcome(state, call, record.outcome)
         if record.arguments_validated is not None and is_step(
@@ -222,7 +224,8 @@ def give_up(state: ToolboxState, call: CallState, started: ToolStarted) -> None:
     """Fail a call as interrupted that had started when its process ended."""
     tool = state.known(call.tool_name)
     call.idempotency_key = started.idempotency_key
-    call.tool, call.arguments, call.started_at = tool, started.arguments, started.time
+    call.take_tool(tool)
+    call.arguments, call.started_at = started.arguments, started.time
     effect = Effect.UNKNOWN if tool is None else effect_after(tool, done=False)
     doubt = "; whether it took effect is unknown" if effect is Effect.UNKNOWN else ""
     call.outcome = ToolFailure(

@@ -274,6 +274,7 @@ class CallState:
         label: What the caller of ``dispatch`` called the turn.
         found: The tool of that name that is on offer, None for none.
         tool: The same, None until the gate known_tool has let the call pass.
+        known_tool: The same once it has; not there before.
         source: What the arguments are read from: the model's, or an edit of a hook or the user.
         given: The arguments as the body gets them: parsed, coerced and valid.
         arguments: The same with the schema's defaults filled in; None while they are not valid.
@@ -346,6 +347,7 @@ class CallState:
         "is_late",
         "is_overtaken",
         "is_stale",
+        "known_tool",
         "label",
         "lossy",
         "mended",
@@ -371,6 +373,8 @@ class CallState:
         "values",
         "wait",
     )
+
+    known_tool: Tool
 
     def __init__(
         self,
@@ -439,13 +443,6 @@ class CallState:
         return Effect.WRITE if self.tool is None else self.tool.declared_effect
 
     @property
-    def known_tool(self) -> Tool:
-        """The tool, once the gate known_tool has let the call pass."""
-        if self.tool is None:
-            raise RuntimeError(f"the call of {self.tool_name!r} has not passed known_tool")
-        return self.tool
-
-    @property
     def digest(self) -> str:
         """SHA-256 over the tool, its version and the valid arguments."""
         if not self._digest:
@@ -453,6 +450,12 @@ class CallState:
             said = canonical_json([tool.name, tool.version, self.arguments])
             self._digest = hashlib.sha256(said).hexdigest()
         return self._digest
+
+    def take_tool(self, tool: Tool | None) -> None:
+        """Take the tool that was found, None for none."""
+        self.tool = tool
+        if tool is not None:
+            self.known_tool = tool
 
     def take_arguments(
         self,

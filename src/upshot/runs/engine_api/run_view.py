@@ -193,6 +193,20 @@ class Run:
         if is_asked(self.engine):
             vars(self)["_point"] = point_of(state)
 
+    def take_left_over(
+        self,
+    ) -> tuple[
+        dict[str, ToolOutcome],
+        dict[str, ToolStarted],
+        dict[str, PendingApproval],
+        dict[str, CallAnswer],
+    ]:
+        """``settled``, ``unsettled``, ``asked`` and ``answers``, once: they are empty then."""
+        found = self.settled, self.unsettled, self.asked, self.answers
+        if any(found):
+            vars(self).update(settled={}, unsettled={}, asked={}, answers={})
+        return found
+
     def instruct(self, instructions: str | None) -> None:
         """Show what the agent says about itself in this attempt."""
         vars(self)["instructions"] = instructions

@@ -167,12 +167,12 @@ class Tool:
         """It as it is offered to a model."""
         return ToolSpec(name=self.name, description=self.description, parameters=self.parameters)
 
-    @property
+    @cached_property
     def declared_effect(self) -> Effect:
         """What it may do; write where nothing was declared."""
         return self.effect or Effect.WRITE
 
-    @property
+    @cached_property
     def may_write(self) -> bool:
         """Whether it may change something outside."""
         return self.effect is not Effect.READ

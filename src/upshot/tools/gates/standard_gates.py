@@ -242,7 +242,7 @@ class KnownGate(StandardGate):
 
     def check(self, call: CallState) -> Denial | None:
         """Find the tool, or deny with the nearest names."""
-        call.tool = call.found
+        call.take_tool(call.found)
         if call.tool is not None:
             return None
         # A model gone astray may write pages where a name is due.
