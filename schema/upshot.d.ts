@@ -123,7 +123,8 @@ export interface AgentResult {
   /** Text of the last assistant message on the main channel; null where there is none. */
   content?: string | null;
   /**
-   * Every message that the run produced, in order; what was seeded is not among them.
+   * What the run produced on the main channel, in order; what was seeded is not among them. Other
+   * channels are artifacts, where they are asked for.
    * @defaultValue `[]`
    */
   messages?: Message[];

@@ -182,15 +182,18 @@ async def test_a_log_that_is_lost_fails_the_run_and_ends_it_once(last: int) -> N
 async def test_a_log_that_is_lost_after_the_commit_leaves_the_run_committed(hooks: Any) -> None:
     # The first event after the commit is the warning of a mode that nobody takes.
     request = Request("?", config=RequestConfig(accepted_output_modes=("image/*",)))
-    agent = Agent("a", model=ScriptedModel(["Hi."]))
-    whole, options = MemoryJournal(), {"artifacts": ["main"], **hooks}
+
+    def work(_run: Any, _host: Any, board: Any) -> None:
+        board.append(say("Hi."))
+        board.append(say("Beside."), "side")
+
+    agent = Agent("a", engine=Do(work))
+    whole, options = MemoryJournal(), {"artifacts": ["side"], **hooks}
     run_id = (await run(agent, request, journal=whole, **options)).run_id
     events = kinds(await log_of(whole, run_id))
     last = events.index("committed") + 1
     assert events[last] == "warning"
-    result = await run(
-        Agent("a", model=ScriptedModel(["Hi."])), request, journal=Failing(last), **options
-    )
+    result = await run(agent, request, journal=Failing(last), **options)
     assert (result.success, result.committed) == (True, True)
     assert [line.content for line in result.attempt_log] == ["Hi."]
     assert [warning.code for warning in result.warnings][-1] == "journal_failed"

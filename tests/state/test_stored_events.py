@@ -290,3 +290,15 @@ async def test_a_settled_run_that_is_read_has_no_watchers() -> None:
     assert isinstance(settled, RunSettled)
     assert (settled.result.messages, settled.result.run_id) == ((), "")
     assert result.messages
+
+
+async def test_other_channels_are_artifacts_and_no_messages() -> None:
+    def work(_run: Any, _host: Any, board: Any) -> None:
+        board.append(Message("assistant", "Said."))
+        board.append(Message("assistant", "Beside."), "side")
+
+    options: Any = {"artifacts": ["main", "side", "side"]}
+    async with start(Agent("a", engine=Do(work)), "?", **options) as live:
+        result = await live.result()
+    assert [message.text for message in result.messages] == ["Said."]
+    assert [artifact.name for artifact in result.artifacts] == ["side"]

@@ -164,7 +164,8 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
         status: completed, interrupted, canceled, failed, aborted or input_required.
         output: The typed answer: the board variable ``output`` if set, else content.
         content: Text of the last assistant message on the main channel; None where there is none.
-        messages: Every message that the run produced, in order; what was seeded is not among them.
+        messages: What the run produced on the main channel, in order; what was seeded is not among
+            them. Other channels are artifacts, where they are asked for.
         tool_outcomes: One for every settled call, in the order of settling.
         tool_records: The same calls with all their facts, in the same order.
         artifacts: What was produced beside the answer.

@@ -24,7 +24,7 @@ from upshot.errors import JournalError, Misuse
 from upshot.runs.callbacks import is_closing, raised
 from upshot.runs.plan import Plan
 from upshot.runs.redaction import Redaction
-from upshot.state.run_state import RunState
+from upshot.state.run_state import FOLDS, RunState
 from upshot.state.stored_events import to_stored
 
 __all__ = [
@@ -215,7 +215,6 @@ class Recorder:
         self.state = state
         self.seq: int = state.seq
         self.now: Callable[[], datetime] = clock.now
-        self._fold = state.add
         self._journal = journal
         self._append = None if journal is None else journal.append
         self._is_safe_at_append: bool = journal is not None and is_safe_at_append(journal)
@@ -261,7 +260,8 @@ class Recorder:
                 raise
         # Only now: an event that the log did not take has no place in it.
         self.seq += 1
-        self._fold(event)
+        if (fold := FOLDS.get(type(event))) is not None:
+            fold(self.state, event)
         if not is_plain:
             self._part = 0
             if type(event) is RunSettled:

@@ -43,7 +43,6 @@ class Board:
         # Copies of lists and mappings that were handed out, which their holders may change.
         self._lent: JsonObject = {}
         self._seeded: dict[str, int] = {}
-        self._produced: list[Message] = []
         self._on_change = on_change
         self._is_handed_over = False
         self._again: Mapping[str, deque[Message]] = _NO_MESSAGES
@@ -56,11 +55,6 @@ class Board:
             board._channels[channel] = Conversation(messages)
         board._variables = {name: _copy(one) for name, one in snapshot.variables.items()}
         board._seeded = dict(snapshot.seeded)
-        board._produced = [
-            message
-            for channel, messages in snapshot.channels.items()
-            for message in messages[snapshot.seeded.get(channel, 0) :]
-        ]
         return board
 
     def apart(self) -> Board:
@@ -98,7 +92,6 @@ class Board:
         if self._is_handed_over:
             self._part()
         self._conversation(channel).extend(added)
-        self._produced.extend(added)
         if self._on_change is not None and added:
             self._on_change(BoardChanged(channel=channel, messages=added))
 
@@ -199,7 +192,7 @@ class Board:
         """What stands here as a board of its own, which later changes of this one never reach."""
         board = Board()
         board._channels, board._variables = self._channels, self._variables
-        board._seeded, board._produced = self._seeded, self._produced
+        board._seeded = self._seeded
         self._is_handed_over = True
         return board
 
@@ -207,7 +200,7 @@ class Board:
         """Leave what was handed over, with what encoders have kept of it, to who has it."""
         self._is_handed_over = False
         self._channels = {name: said.copy() for name, said in self._channels.items()}
-        self._variables, self._produced = self._variables.copy(), self._produced.copy()
+        self._variables = self._variables.copy()
         self._seeded = self._seeded.copy()
 
     def facts(self) -> list[BoardChanged]:
@@ -227,10 +220,9 @@ class Board:
                 variables = {}
         if not made:
             made.append(BoardChanged(variables=variables, seeded=True))
-        if self._produced:
-            for channel, messages in self._channels.items():
-                if later := tuple(messages[self._seeded.get(channel, 0) :]):
-                    made.append(BoardChanged(channel=channel, messages=later))
+        for channel, messages in self._channels.items():
+            if later := tuple(messages[self._seeded.get(channel, 0) :]):
+                made.append(BoardChanged(channel=channel, messages=later))
         return made
 
     def mark_seeded(self) -> None:
@@ -238,15 +230,14 @@ class Board:
         if self._is_handed_over:
             self._part()
         self._seeded = {name: len(messages) for name, messages in self._channels.items()}
-        self._produced.clear()
 
     def seeded(self, channel: str = MAIN_CHANNEL) -> tuple[Message, ...]:
         """What stood on *channel* when the engine started."""
         return tuple(self._conversation(channel)[: self._seeded.get(channel, 0)])
 
     def produced(self) -> tuple[Message, ...]:
-        """Every message since then, on any channel, in order."""
-        return tuple(self._produced)
+        """The messages of the main channel since then, in order."""
+        return tuple(self._conversation(MAIN_CHANNEL)[self._seeded.get(MAIN_CHANNEL, 0) :])
 
     def last_produced(self) -> Message | None:
         """The last produced message on the main channel, None without one."""
@@ -258,8 +249,6 @@ class Board:
 
         A reply that the provider paused and went on with is one text.
         """
-        if not self._produced:
-            return None
         main = self._conversation(MAIN_CHANNEL)
         first = self._seeded.get(MAIN_CHANNEL, 0)
         for place in range(len(main) - 1, first - 1, -1):
@@ -288,7 +277,6 @@ class Board:
         if self._is_handed_over:
             self._part()
         self._conversation(change.channel).extend(change.messages)
-        self._produced.extend(change.messages)
         for name, value in change.variables.items():
             self._lent.pop(name, None)
             self._variables[name] = value

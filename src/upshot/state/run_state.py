@@ -48,9 +48,27 @@ from upshot.errors import JournalError
 from upshot.state.board import Board
 from upshot.state.child_runs import Spent, child_of, spent_of
 
-__all__ = ["CallAnswer", "RunState", "to_artifact"]
+__all__ = ["CallAnswer", "FOLDS", "LogIndex", "RunState", "to_artifact"]
 
 CallAnswer: TypeAlias = Approve | Deny | Edit
+
+
+class LogIndex(msgspec.Struct, eq=False):
+    """Where in the log things stand, for events that name them.
+
+    Attributes:
+        started_tools: The last start of each tool, by name.
+        settled_tools: The last settled call of each tool, by name.
+        replies: The replies of the attempt, by the seq of their events.
+        records: Its settled calls, by the seq of their events.
+        settled_at: The seq at which a call of the last reply settled, by call id.
+    """
+
+    started_tools: dict[str, ToolStarted] = {}
+    settled_tools: dict[str, ToolRecord] = {}
+    replies: dict[int, ModelResponse] = {}
+    records: dict[int, ToolRecord] = {}
+    settled_at: dict[str, int] = {}
 
 
 class RunState(msgspec.Struct, eq=False):
@@ -114,11 +132,7 @@ class RunState(msgspec.Struct, eq=False):
         model: The model of the last call.
         open_model: The model call that began last.
         tries: How many of its tries have failed.
-        started_tools: The last start of each tool, by name.
-        settled_tools: The last settled call of each tool, by name.
-        replies_at: The replies of the attempt, by the seq of their events.
-        records_at: Its settled calls, by the seq of their events.
-        settled_at: The seq at which a call of the last reply settled, by call id.
+        index: Where in the log things stand; None for a live run without a log.
     """
 
     started: RunStarted | None = None
@@ -156,7 +170,7 @@ class RunState(msgspec.Struct, eq=False):
     asked: dict[str, PendingApproval] = {}
     questions: dict[str, tuple[str, ...]] = {}
     answers: dict[str, CallAnswer] = {}
-    answered: set[str] = set()
+    answered: frozenset[str] = frozenset()
     line: AttemptLine | None = None
     handoff: HandoffEvent | None = None
     interrupt: Interrupt | None = None
@@ -172,18 +186,14 @@ class RunState(msgspec.Struct, eq=False):
     model: str = ""
     open_model: ModelStarted | None = None
     tries: int = 0
-    started_tools: dict[str, ToolStarted] = {}
-    settled_tools: dict[str, ToolRecord] = {}
-    replies_at: dict[int, ModelResponse] = {}
-    records_at: dict[int, ToolRecord] = {}
-    settled_at: dict[str, int] = {}
+    index: LogIndex | None = None
     started_at: datetime | None = None
     last_reply: ModelResponse | None = None
     last_rate_limit: RateLimitState | None = None
     is_live: bool = False
     _is_seeding: bool = False
     # Turns that were asked for another purpose than the engine's.
-    _aside: set[int] = set()
+    _aside: frozenset[int] = frozenset()
     # Where the records of the last reply's calls begin, and the place of each call in it.
     _reply_at: int = 0
     _call_order: dict[str, int] = {}
@@ -230,7 +240,7 @@ class RunState(msgspec.Struct, eq=False):
             # What comes after a seed says that it was whole; a cut seed is sown again.
             self._is_seeding = False
             self.is_seeded = not isinstance(event, RunResumed)
-        apply = _APPLY.get(type(event))
+        apply = FOLDS.get(type(event))
         if apply is not None:
             apply(self, event)
 
@@ -251,6 +261,8 @@ class RunState(msgspec.Struct, eq=False):
 
     def _run_started(self, event: RunStarted) -> None:
         self.started = event
+        if not self.is_live or event.seq:
+            self.index = LogIndex()
         if event.time is not None:
             self.started_at = event.time
         self.agent = event.agent
@@ -268,6 +280,9 @@ class RunState(msgspec.Struct, eq=False):
     def _attempt_started(self, event: AttemptStarted) -> None:
         self.attempt = event.attempt
         self.feedback = event.feedback
+        if self.is_live and not self.lines:
+            # The first attempt of a new run: nothing is there yet.
+            return
         if not self.is_live:
             self.board = Board()
         self.is_seeded = False
@@ -275,16 +290,17 @@ class RunState(msgspec.Struct, eq=False):
         self.decisions = []
         self.settled, self.unsettled = {}, {}
         self.models, self.replies, self.bodies = {}, {}, {}
-        self._aside = set()
+        self._aside = frozenset()
         self.turn = 0
-        self.replies_at, self.records_at, self.settled_at = {}, {}, {}
+        if (index := self.index) is not None:
+            index.replies, index.records, index.settled_at = {}, {}, {}
 
     def _model_started(self, event: ModelStarted) -> None:
         # Taken back by the answer.
         self.lost_calls += 1
         self.turn, self.model, self.open_model, self.tries = event.turn, event.model, event, 0
         if event.purpose:
-            self._aside.add(event.turn)
+            self._aside |= {event.turn}
         else:
             # A turn whose process ended is begun a second time; its place in the order is the
             # first.
@@ -305,12 +321,13 @@ class RunState(msgspec.Struct, eq=False):
             self._reply_at = len(self.records)
             self._reply_calls = event.response.tool_calls
             self._call_order = {call.id: place for place, call in enumerate(self._reply_calls)}
-            self.settled_at = {}
-            if event.seq:
-                self.replies_at[event.seq] = event.response
+            if (index := self.index) is not None:
+                index.settled_at = {}
+                index.replies[event.seq] = event.response
 
     def _note(self, response: ModelResponse, *, is_turn: bool) -> None:
-        self.responses.append(response)
+        if self.index is not None:
+            self.responses.append(response)
         if is_turn:
             self.last_reply = response
         if response.rate_limit is not None:
@@ -318,17 +335,18 @@ class RunState(msgspec.Struct, eq=False):
 
     def _tool_started(self, event: ToolStarted) -> None:
         self.unsettled[event.call.id] = event
-        self.started_tools[event.call.name] = event
+        if self.index is not None:
+            self.index.started_tools[event.call.name] = event
 
     def _tool_settled(self, event: ToolSettled) -> None:
         self.records.insert(self._place_of(event.record), event.record)
         for open_calls in (self.unsettled, self.asked, self.answers):
             open_calls.pop(event.record.call_id, None)
         record = self.settled[event.record.call_id] = event.record
-        self.settled_tools[record.tool_name] = record
-        if event.seq:
-            self.records_at[event.seq] = record
-            self.settled_at[record.call_id] = event.seq
+        if (index := self.index) is not None:
+            index.settled_tools[record.tool_name] = record
+            index.records[event.seq] = record
+            index.settled_at[record.call_id] = event.seq
 
     def _place_of(self, record: ToolRecord) -> int:
         """Where *record* goes: calls of a reply stand in its order, however they settle."""
@@ -362,7 +380,7 @@ class RunState(msgspec.Struct, eq=False):
     def _keep_answer(self, id: str, value: Json) -> None:
         self.answers_given[id] = value
         self.questions.pop(id, None)
-        self.answered.add(id)
+        self.answered |= {id}
 
     def _board_changed(self, event: BoardChanged) -> None:
         if not self.is_live:
@@ -442,11 +460,11 @@ class RunState(msgspec.Struct, eq=False):
             self._pending = event.result.pending if is_literal else self.open_pending()
             self.last_settled = event
         # What is still waited for then is asked anew, whatever was answered to it before.
-        self.answered = set()
+        self.answered = frozenset()
 
 
 # Only within this module is what is private of it touched.
-_APPLY: dict[type[RunEvent], Callable[[RunState, Any], None]] = {
+FOLDS: dict[type, Callable[[RunState, Any], None]] = {
     RunStarted: RunState._run_started,  # pyright: ignore[reportPrivateUsage]
     RunResumed: RunState._run_resumed,  # pyright: ignore[reportPrivateUsage]
     AttemptStarted: RunState._attempt_started,  # pyright: ignore[reportPrivateUsage]

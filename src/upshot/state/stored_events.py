@@ -35,7 +35,7 @@ from upshot.contract.events import (
     ToolSettled,
     ToolStarted,
 )
-from upshot.contract.message import Artifact, Message, Part, Unknown
+from upshot.contract.message import MAIN_CHANNEL, Artifact, Message, Part, Unknown
 from upshot.contract.model_calls import ModelReplied, ModelRetried, ModelStarted
 from upshot.contract.result import OUTPUT_VAR, AgentResult
 from upshot.contract.tool_calls import (
@@ -47,7 +47,7 @@ from upshot.contract.tool_calls import (
 )
 from upshot.state.board import Board
 from upshot.state.child_runs import FORKED_FROM
-from upshot.state.run_state import RunState
+from upshot.state.run_state import LogIndex, RunState
 from upshot.state.spending import UNFINISHED, CountedCall, counted, sum_of
 
 __all__ = ["channel_artifacts", "filled", "read_event", "result_of", "states", "to_stored"]
@@ -227,7 +227,7 @@ def _of_model_call(state: RunState, event: ModelRetried | ModelReplied) -> Deriv
 
 def _of_tool_started(state: RunState, event: ToolStarted) -> Derived:
     derived: Derived = {"turn": state.turn}
-    if (last := state.started_tools.get(event.call.name)) is not None:
+    if (last := _index(state).started_tools.get(event.call.name)) is not None:
         for name in ("effect", "idempotent", "tool_version"):
             derived[name] = getattr(last, name)
     return derived
@@ -293,7 +293,7 @@ def _of_record(state: RunState, event: ToolSettled) -> Derived:
     if call is not None:
         derived["tool_name"] = call.name
         derived["arguments_given"] = call.arguments
-        if (last := state.settled_tools.get(call.name)) is not None:
+        if (last := _index(state).settled_tools.get(call.name)) is not None:
             for name in ("tool_version", "declared_effect", "trace", "mode", "trust"):
                 derived[name] = getattr(last, name)
     if started is not None:
@@ -335,6 +335,13 @@ def _of_run_resumed(state: RunState, event: RunResumed) -> Derived:
     }
 
 
+def _index(state: RunState) -> LogIndex:
+    """Where in the log things stand; made when a log begins."""
+    if state.index is None:
+        state.index = LogIndex()
+    return state.index
+
+
 # -- messages by reference
 
 
@@ -353,23 +360,25 @@ def _by_reference(state: RunState, event: BoardChanged) -> Event:
 
 def _reference_to(state: RunState, message: Message) -> int | None:
     """The event whose reply or outcome *message* is, None for a message of its own."""
+    index = _index(state)
     if message.role is Role.ASSISTANT:
-        for seq in reversed(state.replies_at):
-            return seq if state.replies_at[seq].to_message() == message else None
+        for seq in reversed(index.replies):
+            return seq if index.replies[seq].to_message() == message else None
         return None
-    seq = state.settled_at.get(message.tool_call_id or "")
+    seq = index.settled_at.get(message.tool_call_id or "")
     if message.role is not Role.TOOL or seq is None:
         return None
-    return seq if _message_of(state, state.records_at[seq], seq) == message else None
+    return seq if _message_of(state, index.records[seq], seq) == message else None
 
 
 def _resolved(state: RunState, event: BoardChanged) -> Event:
     if not event.refs:
         return event
+    index = _index(state)
     messages = tuple(
-        state.replies_at[seq].to_message()
-        if seq in state.replies_at
-        else _message_of(state, state.records_at[seq], seq)
+        index.replies[seq].to_message()
+        if seq in index.replies
+        else _message_of(state, index.records[seq], seq)
         for seq in event.refs
     )
     return _changed(event, {"messages": messages, "refs": ()})
@@ -461,9 +470,14 @@ def _channels_of(state: RunState) -> Iterable[str]:
 
 
 def channel_artifacts(board: Board, channels: Iterable[str]) -> list[Artifact]:
-    """The messages of *channels* as artifacts, one a channel that has any."""
+    """The messages of *channels* as artifacts, one a channel that has any.
+
+    Those of the main channel are the result's messages, and no artifact.
+    """
     found: list[Artifact] = []
-    for channel in channels:
+    for channel in dict.fromkeys(channels):
+        if channel == MAIN_CHANNEL:
+            continue
         parts: tuple[Part, ...] = tuple(
             part for message in board.messages(channel) for part in message.parts
         )

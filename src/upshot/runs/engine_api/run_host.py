@@ -149,14 +149,17 @@ class RunHost:
         self._run = run
         self._user = context.plan.host
         self._recorder: Recorder = context.recorder
-        # How many reports of usage each attempt has had.
-        self._reports: dict[int, int] = {}
         if self._user is None:
             return
         self._audience = self._audience_of("publish")
         self._usage = self._audience_of("report_usage")
         if self._audience is not None:
             self._recorder.watch(self._audience.tell)
+
+    @cached_property
+    def _reports(self) -> dict[int, int]:
+        """How many reports of usage each attempt has had."""
+        return {}
 
     @cached_property
     def _answers(self) -> dict[str, Json]:

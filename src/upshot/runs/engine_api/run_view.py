@@ -95,7 +95,7 @@ class Run:
     request: Request
     attempt: int
     feedback: str
-    instructions: str | None
+    instructions: str | None = None
     settings: ModelSettings | None
     retry: Retry | None
     is_retry_given: bool
@@ -106,19 +106,19 @@ class Run:
     engine: Engine
     settled: dict[str, ToolOutcome]
     unsettled: dict[str, ToolStarted]
-    reply: ModelResponse | None
+    reply: ModelResponse | None = None
     asked: dict[str, PendingApproval]
     answers: dict[str, CallAnswer]
-    has_looked_back: bool
+    has_looked_back: bool = False
     _context: RunContext
-    _logged: LoggedCalls | None
-    _point: Checkpoint | None
-    _running: SharedWork[AgentResult[Any]] | None
+    _logged: LoggedCalls | None = None
+    _point: Checkpoint | None = None
+    _running: SharedWork[AgentResult[Any]] | None = None
     _children: dict[str, AgentResult[Any]]
     _known_children: frozenset[str]
-    _keys: ChildKeys | None
-    _is_at_top: bool
-    _is_handed_back: bool
+    _keys: ChildKeys | None = None
+    _is_at_top: bool = False
+    _is_handed_back: bool = False
 
     def __init__(self, context: RunContext, *, is_resumed: bool) -> None:
         plan, state = context.plan, context.state
@@ -138,18 +138,11 @@ class Run:
             attributes=MappingProxyType(plan.attributes),
             budget=context.budget.allowed,
             engine=plan.engine,
-            instructions=None,
-            has_looked_back=False,
             _context=context,
-            _logged=None,
-            _point=None,
-            _running=None,
             _children={},
             # Children that an earlier session began.
             _known_children=frozenset(state.children) if is_resumed else frozenset[str](),
-            _is_at_top=False,
         )
-        self.begin_attempt(1, "")
 
     def __setattr__(self, name: str, value: object) -> None:
         if name in _LEFT_OVER:
@@ -162,22 +155,19 @@ class Run:
 
     def begin_attempt(self, number: int, feedback: str) -> None:
         """Show that the engine is called for the attempt *number*, asked for with *feedback*."""
-        state, clock = self._context.state, self._context.plan.clock
+        state = self._context.state
         vars(self).update(
             attempt=number,
             feedback=feedback,
-            started_at=state.started_at or clock.now(),
+            started_at=state.started_at or self._context.plan.clock.now(),
             settled={},
             unsettled={},
-            reply=None,
             asked={},
             answers={},
-            _logged=None,
-            _point=None,
-            _keys=None,
-            _is_handed_back=False,
-            _is_at_top=False,
         )
+        if number > 1:
+            for name in ("reply", "_logged", "_point", "_keys", "_is_handed_back", "_is_at_top"):
+                vars(self).pop(name, None)
 
     def take_up(self) -> None:
         """Show the engine what the log has of its attempt, which an earlier session began."""
