@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.runs.kit import Do, Witness, kinds, log_of, raising
+from tests.runs.kit import Do, Witness, kinds, log_of, raising, say
 from upshot import (
     Aborted,
     Agent,
