@@ -62,6 +62,7 @@ class LogIndex(msgspec.Struct, eq=False):
         replies: The replies of the attempt, by the seq of their events.
         records: Its settled calls, by the seq of their events.
         settled_at: The seq at which a call of the last reply settled, by call id.
+        texts: What the model reads of the outcomes of the last reply, by call id.
     """
 
     started_tools: dict[str, ToolStarted] = {}
@@ -69,6 +70,7 @@ class LogIndex(msgspec.Struct, eq=False):
     replies: dict[int, ModelResponse] = {}
     records: dict[int, ToolRecord] = {}
     settled_at: dict[str, int] = {}
+    texts: dict[str, str] = {}
 
 
 class RunState(msgspec.Struct, eq=False):
@@ -322,7 +324,7 @@ class RunState(msgspec.Struct, eq=False):
             self._reply_calls = event.response.tool_calls
             self._call_order = {call.id: place for place, call in enumerate(self._reply_calls)}
             if (index := self.index) is not None:
-                index.settled_at = {}
+                index.settled_at, index.texts = {}, {}
                 index.replies[event.seq] = event.response
 
     def _note(self, response: ModelResponse, *, is_turn: bool) -> None:

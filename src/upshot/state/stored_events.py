@@ -96,8 +96,10 @@ def filled(state: RunState, event: Event) -> Event:
     derived = derive(state, event)
     part: msgspec.Struct = getattr(event, nested) if nested else event
     more = _put_back(part, derived, event.literal)
-    changes: Derived = {nested: _changed(part, more)} if nested else more
-    return _changed(event, {**changes, "literal": ()})
+    changes: Derived = {nested: _changed(part, more)} if nested and more else more
+    if event.literal:
+        changes["literal"] = ()
+    return _changed(event, changes) if changes else event
 
 
 def read_event(state: RunState, stored: Event) -> None:
@@ -150,7 +152,7 @@ def _left_out(value: msgspec.Struct, derived: Derived) -> Derived:
     """The defaults of the fields of *value* that will be derived."""
     defaults = _defaults_of(type(value))
     return {
-        name: defaults[name]()
+        name: defaults[name]
         for name, known in derived.items()
         if _is_same(getattr(value, name), known)
     }
@@ -162,7 +164,7 @@ def _literal_of(value: msgspec.Struct, derived: Derived) -> tuple[str, ...]:
     return tuple(
         name
         for name, known in derived.items()
-        if not _is_same(given := getattr(value, name), known) and given == defaults[name]()
+        if (given := getattr(value, name)) == defaults[name] and not _is_same(given, known)
     )
 
 
@@ -172,7 +174,7 @@ def _put_back(value: msgspec.Struct, derived: Derived, literal: tuple[str, ...])
     return {
         name: known
         for name, known in derived.items()
-        if name not in literal and getattr(value, name) == defaults[name]()
+        if getattr(value, name) == defaults[name] and name not in literal
     }
 
 
@@ -184,13 +186,14 @@ def _changed(value: S, fields: Mapping[str, Any]) -> S:
 
 
 @cache
-def _defaults_of(kind: type[msgspec.Struct]) -> dict[str, Callable[[], Any]]:
-    found: dict[str, Callable[[], Any]] = {}
+def _defaults_of(kind: type[msgspec.Struct]) -> Derived:
+    """The defaults of the fields of a struct; those that are objects are never changed."""
+    found: Derived = {}
     for field in msgspec.structs.fields(kind):
         if field.default_factory is not msgspec.NODEFAULT:
-            found[field.name] = cast("Callable[[], Any]", field.default_factory)
+            found[field.name] = cast("Callable[[], Any]", field.default_factory)()
         elif field.default is not msgspec.NODEFAULT:
-            found[field.name] = lambda value=field.default: value
+            found[field.name] = field.default
     return found
 
 
@@ -296,6 +299,7 @@ def _of_record(state: RunState, event: ToolSettled) -> Derived:
         if (last := _index(state).settled_tools.get(call.name)) is not None:
             for name in ("tool_version", "declared_effect", "trace", "mode", "trust"):
                 derived[name] = getattr(last, name)
+    text = _index(state).texts[given.call_id] = outcome_to_model_content(outcome)
     if started is not None:
         derived |= {
             "turn": started.turn,
@@ -304,7 +308,7 @@ def _of_record(state: RunState, event: ToolSettled) -> Derived:
             "arguments_validated": started.arguments,
             "arguments_executed": started.arguments,
             "argument_bytes": len(to_json(started.arguments)),
-            "output_bytes": len(outcome_to_model_content(outcome).encode(errors="replace")),
+            "output_bytes": len(text.encode(errors="replace")),
             "idempotency_key": started.idempotency_key,
             "started_at": started.time,
             "attempts": 1,
@@ -386,7 +390,7 @@ def _resolved(state: RunState, event: BoardChanged) -> Event:
 
 def _message_of(state: RunState, record: ToolRecord, seq: int) -> Message:
     """The message that shows the outcome of a call to the model."""
-    text = outcome_to_model_content(record.outcome)
+    text = _index(state).texts.get(record.call_id) or outcome_to_model_content(record.outcome)
     if record.trust:
         text = fence(text, run_id=_run_id_at(state, seq), call_id=record.call_id)
     return Message(Role.TOOL, text, tool_call_id=record.call_id, name=record.tool_name)
