@@ -20,6 +20,7 @@ from upshot.runs.plan import ENGINE_OPTION, Plan
 from upshot.state.child_runs import Spent
 from upshot.state.run_state import CallAnswer, RunState
 from upshot.tools.artifacts import READER_NAME
+from upshot.tools.secrets import is_fenced
 from upshot.tools.toolbox import KnownCall, KnownOutcomes
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "restore",
     "spent_in",
     "starting_over",
+    "tainted_in",
 ]
 
 
@@ -64,7 +66,19 @@ def spent_in(past: RunState) -> Spent:
     """What all sessions of a run used so far."""
     ledger = RunBudget(Budget(), clock=SYSTEM_CLOCK)
     restore(ledger, past)
-    return Spent(ledger.usage, ledger.cost, dict(ledger.tool_calls), past.ended)
+    tools = dict(ledger.tool_calls)
+    return Spent(ledger.usage, ledger.cost, tools, past.ended, tainted_in(past))
+
+
+def tainted_in(past: RunState) -> str:
+    """Whose untrusted words a run has read, "" for nobody's."""
+    for record in past.records:
+        if record.trust:
+            return record.tool_name
+    for spent in past.children.values():
+        if spent is not None and spent.tainted:
+            return f"{spent.tainted}, in a run inside"
+    return "an earlier run" if any(map(is_fenced, past.board.seeded())) else ""
 
 
 def _add_children(ledger: RunBudget, past: RunState, *, earlier: bool) -> None:

@@ -226,7 +226,7 @@ class RunState(msgspec.Struct, eq=False):
             self.seq = event.seq
         if event.time is not None:
             self._count_time(event, event.time)
-        if self._is_seeding and not (isinstance(event, BoardChanged) and event.seeded):
+        if self._is_seeding and not _may_come_in_a_seed(event):
             # What comes after a seed says that it was whole; a cut seed is sown again.
             self._is_seeding = False
             self.is_seeded = not isinstance(event, RunResumed)
@@ -473,6 +473,13 @@ _APPLY: dict[type[RunEvent], Callable[[RunState, Any], None]] = {
     Committed: RunState._run_committed,  # pyright: ignore[reportPrivateUsage]
     RunSettled: RunState._run_settled,  # pyright: ignore[reportPrivateUsage]
 }
+
+
+def _may_come_in_a_seed(event: Event) -> bool:
+    """Whether *event* leaves open that more of a seed follows: watchers are told of each piece."""
+    if isinstance(event, BoardChanged):
+        return event.seeded
+    return isinstance(event, Warned | RunInterrupted)
 
 
 def to_artifact(event: ArtifactStored) -> Artifact:
