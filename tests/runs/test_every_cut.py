@@ -18,6 +18,7 @@ from upshot import (
     Deny,
     Graph,
     GraphEngine,
+    JournalError,
     MachineEngine,
     Message,
     ModelRequest,
@@ -28,6 +29,7 @@ from upshot import (
     Status,
     ToolCall,
     encode,
+    fork,
     load_machine,
     resume,
     run,
@@ -217,8 +219,11 @@ async def test_a_run_that_was_cut_anywhere_ends_as_if_it_had_not_been(case: str)
         state = RunState()
         async for _, now in states(journal.events("r")):
             state = now
+        told = result_of(state)
+        assert told is not None
+        assert told.usage == again.usage
         if not options:
-            assert facts(result_of(state)) == facts(again)
+            assert facts(told) == facts(again)
         if facts(again) == facts(result):
             # A model call that was cut off is counted as one, whatever it used.
             assert again.usage.api_calls - result.usage.api_calls in (0, 1)
@@ -231,3 +236,31 @@ async def test_a_run_that_was_cut_anywhere_ends_as_if_it_had_not_been(case: str)
         "loop": ["tool_started p", "tool_started y", "tool_started p"],
         "script": ["step_started one", "tool_started e"],
     }.get(case, [])
+
+
+async def test_a_fork_asks_a_child_anew_that_had_not_ended_at_its_point() -> None:
+    asked: list[str] = []
+
+    def reply(messages: Any) -> ModelResponse:
+        asked.append("?")
+        return measured("inside")
+
+    async def script(run: Any, host: Any, board: Any) -> None:
+        await run.child(Agent("b", model=ScriptedModel([reply])), "?", key="child")
+
+    agent, journal = Agent("a", engine=ScriptEngine(script)), Ordered()
+    await run(agent, Request("?", run_id="r"), journal=journal)
+    kinds = [event.kind async for event in journal.events("r")]
+    ended = kinds.index("step_settled") + 1
+    for at in range(1, len(kinds)):
+        asked.clear()
+        result = await resume(await fork("r", at=at, journal=journal), agent, journal=journal)
+        assert (at, len(asked), result.usage.api_calls) == (at, 0 if at >= ended else 1, 1)
+
+
+async def test_a_log_that_is_read_from_its_middle_names_what_is_missing() -> None:
+    journal = Ordered()
+    await run(in_a_loop(), Request("?", run_id="r"), journal=journal)
+    shows = next(event for event in journal.order if getattr(event, "refs", ()))
+    with pytest.raises(JournalError, match="read the log from its first event on"):
+        _ = [one async for one in states(journal.events("r", after=shows.seq - 1))]

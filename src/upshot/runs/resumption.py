@@ -75,14 +75,15 @@ def tainted_in(past: RunState) -> str:
     for record in past.records:
         if record.trust:
             return record.tool_name
-    for spent in past.children.values():
+    for spent in (*past.children.values(), *past.children_found.values()):
         if spent is not None and spent.tainted:
             return f"{spent.tainted}, in a run inside"
     return "an earlier run" if any(map(is_fenced, past.board.seeded())) else ""
 
 
 def _add_children(ledger: RunBudget, past: RunState, *, earlier: bool) -> None:
-    for run_id, spent in past.children.items():
+    for run_id, logged in past.children.items():
+        spent = past.children_found.get(run_id, logged)
         if spent is not None and (run_id in past.children_before) is earlier:
             ledger.add_spent(spent.usage, spent.cost, spent.tools)
 

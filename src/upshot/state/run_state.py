@@ -87,6 +87,8 @@ class RunState(msgspec.Struct, eq=False):
         steps_settled: The last settlement of each keyed step.
         answers_given: Answers to questions, by question id.
         children: What runs inside this one used, by their id; None where the log does not say.
+        children_found: What those used whose end this log does not have, as their own logs say. Who
+            goes on with the run hands it in; no event tells it, so no result is derived from it.
         children_before: Ids of those that belong to earlier attempts.
         asked: What people were asked about calls that are not settled, by call id.
         questions: What may be answered to questions that nobody has answered, by their id; empty
@@ -152,6 +154,7 @@ class RunState(msgspec.Struct, eq=False):
     steps_settled: dict[str, StepSettled] = {}
     answers_given: dict[str, Json] = {}
     children: dict[str, Spent | None] = {}
+    children_found: dict[str, Spent] = {}
     children_before: frozenset[str] = frozenset()
     asked: dict[str, PendingApproval] = {}
     questions: dict[str, tuple[str, ...]] = {}
@@ -390,6 +393,7 @@ class RunState(msgspec.Struct, eq=False):
             self.steps_started[event.key] = event.effect
         else:
             self.children[child] = None
+            self.children_found.pop(child, None)
 
     def _step_settled(self, event: StepSettled) -> None:
         child = child_of(event.key)
@@ -400,6 +404,7 @@ class RunState(msgspec.Struct, eq=False):
                 self.steps_settled[event.key] = event
         else:
             self.children[child] = spent_of(event.value)
+            self.children_found.pop(child, None)
 
     def _checkpoint_saved(self, event: CheckpointSaved) -> None:
         self.point = event
