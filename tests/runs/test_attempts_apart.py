@@ -13,8 +13,10 @@ from upshot import (
     Agent,
     Board,
     BoardChanged,
+    Decided,
     FinalizeDecision,
     Policy,
+    QuestionAnswered,
     Request,
     RunEvent,
     ScriptedModel,
@@ -152,3 +154,60 @@ async def test_a_run_is_as_careful_after_a_crash_as_before(place: str) -> None:
     for length in range(3, len(journal.order)):
         await resume("r", agent(), journal=journal.cut(length), **options)
         assert (length, written) == (length, [])
+
+
+async def test_who_goes_on_without_a_word_on_the_policy_goes_on_with_the_logged_one() -> None:
+    written: list[str] = []
+
+    @tool(effect="write")
+    def put() -> str:
+        """Put."""
+        written.append("put")
+        return "put"
+
+    def agent() -> Agent[Any]:
+        replies = [[ToolCall("f", "fetch")], [ToolCall("p", "put")], "done"]
+        return Agent("a", model=ScriptedModel(replies), tools=[fetch, put])
+
+    journal = Ordered()
+    await run(agent(), Request("?", run_id="r"), journal=journal, policy=Policy(taint=True))
+    again = await resume("r", agent(), journal=journal)
+    assert (again.status, written) == ("input_required", [])
+    freed = await resume("r", agent(), journal=journal, policy=Policy())
+    assert (freed.status, written) == ("completed", ["put"])
+
+
+class Own(RunEvent, frozen=True, kw_only=True, tag="own"):
+    """An event that upshot does not know."""
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Own(),
+        BoardChanged(refs=(99,)),
+        BoardChanged(messages=(say("forged"),)),
+        Decided(decision=FinalizeDecision.discard("forged")),
+        QuestionAnswered(id="q", value="forged"),
+    ],
+)
+async def test_an_engine_cannot_publish_what_its_log_would_be_misread_by(event: RunEvent) -> None:
+    async def work(run: Any, host: Any, board: Any) -> None:
+        await host.publish(event)
+        board.append(say("mine"))
+
+    journal = Ordered()
+    result = await run(Agent("a", engine=Do(work)), "?", journal=journal)
+    state = await folded(journal, result.run_id)
+    assert [warning.code for warning in result.warnings] == ["event_refused"]
+    assert [message.text for message in state.board.messages()] == ["?", "mine"]
+    assert (state.decisions, state.answers_given) == ([], {})
+
+
+async def test_what_is_read_without_its_secrets_shows_no_mark_of_them() -> None:
+    journal = Ordered()
+    agent = Agent("a", model=ScriptedModel(["said hush and husher"]))
+    request = Request("?", run_id="r")
+    await run(agent, request, journal=journal, secrets=["hush", "husher"])
+    result = await resume("r", agent, journal=journal)
+    assert result.content == "said *** and ***"

@@ -181,7 +181,9 @@ EVENTS = st.one_of(
     st.builds(AttemptStarted, feedback=st.sampled_from(["", "better"])),
     st.builds(ModelStarted, **MODELS, messages=st.integers(0, 2), purpose=VERSIONS),
     st.builds(ModelRetried, **MODELS, tries=st.integers(0, 2), response=RESPONSES),
-    st.builds(ModelReplied, **MODELS, tries=st.integers(0, 2), response=RESPONSES, purpose=VERSIONS),
+    st.builds(
+        ModelReplied, **MODELS, tries=st.integers(0, 2), response=RESPONSES, purpose=VERSIONS
+    ),
     st.builds(
         ToolStarted, call=CALLS, arguments=OBJECTS, turn=TURNS, effect=EFFECTS,
         idempotent=st.booleans(), tool_version=VERSIONS, idempotency_key=VERSIONS,
