@@ -211,3 +211,21 @@ async def test_what_is_read_without_its_secrets_shows_no_mark_of_them() -> None:
     await run(agent, request, journal=journal, secrets=["hush", "husher"])
     result = await resume("r", agent, journal=journal)
     assert result.content == "said *** and ***"
+
+
+async def test_a_call_that_was_cut_off_counts_for_the_attempt_that_made_it() -> None:
+    def agent() -> Agent[Any]:
+        return Agent("a", model=ScriptedModel(["one", "two"]), deciders=[Twice()])
+
+    journal = Ordered()
+    await run(agent(), Request("?", run_id="r"), journal=journal, max_attempts=2)
+    # The process ends at a model call of the first attempt, then at one of the second.
+    journal = journal.cut(_calls(journal)[0])
+    await resume("r", agent(), journal=journal)
+    result = await resume("r", agent(), journal=journal.cut(_calls(journal)[-1]))
+    assert [line.usage.api_calls for line in result.attempt_log] == [2, 2]
+
+
+def _calls(journal: Ordered) -> list[int]:
+    """After how many events each model call had begun."""
+    return [at for at, event in enumerate(journal.order, 1) if event.kind == "model_started"]

@@ -47,6 +47,8 @@ def restore(ledger: RunBudget, past: RunState) -> None:
     ):
         ledger.add(response)
     _add_children(ledger, past, earlier=True)
+    for _ in range(past.lost_before):
+        ledger.add_unfinished()
     ledger.since_mark()
     for response in (
         *past.responses[past.responses_before :],
@@ -54,7 +56,7 @@ def restore(ledger: RunBudget, past: RunState) -> None:
     ):
         ledger.add(response)
     _add_children(ledger, past, earlier=False)
-    for _ in range(past.lost_calls):
+    for _ in range(past.lost_calls - past.lost_before):
         ledger.add_unfinished()
     for record in past.records:
         if not isinstance(record.outcome, ToolDenied) and record.tool_name != READER_NAME:

@@ -82,6 +82,7 @@ class RunState(msgspec.Struct, eq=False):
         reported: What engines reported of their own usage, earlier attempts included.
         reported_before: How many of these are of earlier attempts.
         lost_calls: How many models were asked and never answered, since the process ended.
+        lost_before: How many of these are of earlier attempts.
         stored: Large outputs that were stored.
         steps_started: Effects of keyed steps that began and of whose end the log has nothing.
         steps_settled: The last settlement of each keyed step.
@@ -145,6 +146,7 @@ class RunState(msgspec.Struct, eq=False):
     reported: list[UsageReported] = []
     reported_before: int = 0
     lost_calls: int = 0
+    lost_before: int = 0
     models: dict[int, str] = {}
     bodies: dict[int, str] = {}
     replies: dict[int, ModelResponse] = {}
@@ -433,6 +435,7 @@ class RunState(msgspec.Struct, eq=False):
         self.records_before = len(self.records)
         self.children_before = frozenset(self.children)
         self.reported_before = len(self.reported)
+        self.lost_before = self.lost_calls
 
     def _run_committed(self, event: Committed) -> None:
         self.committed = event
