@@ -18,13 +18,14 @@ from upshot.contract.base.structs import Local
 from upshot.contract.message import Message
 from upshot.contract.model_calls import Request
 from upshot.contract.protocols import ArtifactStore, Decider, Engine, Journal, Model, Observer
-from upshot.contract.settings import Budget
+from upshot.contract.settings import Budget, Policy
 from upshot.engines.loop import LoopEngine
 from upshot.entry.option_checks import check_hooks, items_of, losses_of, object_of, to_request
 from upshot.entry.resume import check_checkpoint, history_of
 from upshot.errors import Misuse
 from upshot.models.registry import name_of, resolve
 from upshot.runs.plan import (
+    POLICY_OPTION,
     USUAL_BUDGET,
     Child,
     OutputType,
@@ -330,6 +331,9 @@ async def plan_again(
         options.setdefault("launch", launch)
     request = replace(started.request, run_id=run_id)
     plan = await plan_run(agent, request, cast("RunOptions", options), journal, child=child)
+    if plan.policy is None and POLICY_OPTION in logged:
+        # Who goes on without a word on it has not taken its rules away.
+        plan = replace(plan, policy=convert(logged[POLICY_OPTION], Policy))
     marks = started.options.get(MARKS_OPTION)
     return replace(plan, marks=marks) if plan.secrets and isinstance(marks, str) else plan
 

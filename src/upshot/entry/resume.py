@@ -99,14 +99,16 @@ async def read_on(
 
 async def read_children(past: RunState, journal: Journal) -> None:
     """Find out what runs inside a run used that had not ended when its log was written."""
+    origins = set[str]() if past.started is None else set(origins_of(past.started.options))
     for run_id, spent in past.children.items():
         if spent is not None and spent.is_final:
             continue
         child = RunState()
         await read_on(child, run_id, journal)
-        if child.started is not None:
+        # One that stayed behind in the run that this one was forked from is run anew.
+        if child.started is not None and child.started.parent_run_id not in origins:
             await read_children(child, journal)
-            past.children[run_id] = spent_in(child)
+            past.children_found[run_id] = spent_in(child)
 
 
 async def history_of(

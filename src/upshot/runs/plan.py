@@ -49,6 +49,7 @@ __all__ = [
     "ENGINE_OPTION",
     "History",
     "OutputType",
+    "POLICY_OPTION",
     "Plan",
     "ResumeOptions",
     "RunOptions",
@@ -301,6 +302,7 @@ def _without_fence(text: str) -> str:
 
 # Under which the log names the class of the engine.
 ENGINE_OPTION = "engine"
+POLICY_OPTION = "policy"
 
 # One for all runs that name none, for it is frozen.
 USUAL_BUDGET = Budget()
@@ -388,6 +390,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         known = self.agent.budget or USUAL_BUDGET
         if self.budget is not known and self.budget != known:
             options["budget"] = msgspec.to_builtins(self.budget)
+        if self.policy is not None:
+            options[POLICY_OPTION] = msgspec.to_builtins(self.policy)
         if self.artifacts:
             options["artifacts"] = [*self.artifacts]
         if self.launch:

@@ -156,7 +156,7 @@ def shown_by(texts: Sequence[str], started: RunStarted) -> Callable[[Any], Any] 
         return Secrets(texts).mask
     number = count if isinstance(count, int) else 0
     mark = _marks(name)
-    return Secrets([mark(one, depth) for one in range(number) for depth in range(3)]).mask
+    return Secrets([mark(one, depth) for one in range(1, number + 1) for depth in range(3)]).mask
 
 
 def marks_for(texts: Iterable[str], started: RunStarted) -> str:

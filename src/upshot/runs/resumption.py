@@ -20,6 +20,7 @@ from upshot.runs.plan import ENGINE_OPTION, Plan
 from upshot.state.child_runs import Spent
 from upshot.state.run_state import CallAnswer, RunState
 from upshot.tools.artifacts import READER_NAME
+from upshot.tools.secrets import is_fenced
 from upshot.tools.toolbox import KnownCall, KnownOutcomes
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "restore",
     "spent_in",
     "starting_over",
+    "tainted_in",
 ]
 
 
@@ -45,6 +47,8 @@ def restore(ledger: RunBudget, past: RunState) -> None:
     ):
         ledger.add(response)
     _add_children(ledger, past, earlier=True)
+    for _ in range(past.lost_before):
+        ledger.add_unfinished()
     ledger.since_mark()
     for response in (
         *past.responses[past.responses_before :],
@@ -52,7 +56,7 @@ def restore(ledger: RunBudget, past: RunState) -> None:
     ):
         ledger.add(response)
     _add_children(ledger, past, earlier=False)
-    for _ in range(past.lost_calls):
+    for _ in range(past.lost_calls - past.lost_before):
         ledger.add_unfinished()
     for record in past.records:
         if not isinstance(record.outcome, ToolDenied) and record.tool_name != READER_NAME:
@@ -64,11 +68,24 @@ def spent_in(past: RunState) -> Spent:
     """What all sessions of a run used so far."""
     ledger = RunBudget(Budget(), clock=SYSTEM_CLOCK)
     restore(ledger, past)
-    return Spent(ledger.usage, ledger.cost, dict(ledger.tool_calls), past.ended)
+    tools = dict(ledger.tool_calls)
+    return Spent(ledger.usage, ledger.cost, tools, past.ended, tainted_in(past))
+
+
+def tainted_in(past: RunState) -> str:
+    """Whose untrusted words a run has read, "" for nobody's."""
+    for record in past.records:
+        if record.trust:
+            return record.tool_name
+    for spent in (*past.children.values(), *past.children_found.values()):
+        if spent is not None and spent.tainted:
+            return f"{spent.tainted}, in a run inside"
+    return "an earlier run" if any(map(is_fenced, past.board.seeded())) else ""
 
 
 def _add_children(ledger: RunBudget, past: RunState, *, earlier: bool) -> None:
-    for run_id, spent in past.children.items():
+    for run_id, logged in past.children.items():
+        spent = past.children_found.get(run_id, logged)
         if spent is not None and (run_id in past.children_before) is earlier:
             ledger.add_spent(spent.usage, spent.cost, spent.tools)
 

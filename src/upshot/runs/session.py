@@ -56,7 +56,7 @@ from upshot.runs.recorder import anybody_listens
 from upshot.runs.redaction import COUNT_OPTION, MARKS_OPTION, in_order, marks_for
 from upshot.runs.replay.recording import Recording
 from upshot.runs.result_builder import attempt_line, build_result, refused_modes
-from upshot.runs.resumption import changes_since, restore
+from upshot.runs.resumption import changes_since, restore, tainted_in
 from upshot.runs.run_context import RunContext, current_run
 from upshot.runs.services import hooks
 from upshot.runs.services.hooks import (
@@ -68,6 +68,7 @@ from upshot.runs.services.hooks import (
     with_verdict,
 )
 from upshot.runs.services.run_tools import toolbox_of
+from upshot.state.board import Board
 from upshot.state.child_runs import settled_step, step_of
 from upshot.state.run_state import RunState
 
@@ -482,6 +483,8 @@ class Session:
             tools.new_turn()
             if later := tuple(state.records[state.records_before :]):
                 tools.restore(later)
+        if whose := tainted_in(state):
+            context.distrust(whose)
         # A script has a place; it goes on after the replies that the log holds.
         go_on_after = getattr(plan.model, "go_on_after", None)
         if callable(go_on_after):
@@ -508,6 +511,10 @@ class Session:
         goes_on = self._is_resumed and state.is_seeded and state.attempt == attempt
         if not goes_on:
             budget.turns_before = budget.turns
+            if attempt > 1 or self._is_resumed:
+                # Who still has the board of an earlier attempt changes nothing in this one.
+                state.board.watch(None)
+                state.board = Board()
             recorder.emit(AttemptStarted(feedback=self._feedback))
         self._run.begin_attempt(attempt, self._feedback)
         if self._has_hooks:
@@ -520,8 +527,8 @@ class Session:
                 take_board(context, self._run)
             else:
                 await seed(context, attempt, self._feedback)
-                if context.parent is not None and (whose := context.parent.context.tainted):
-                    context.distrust(f"{whose}, in the outer run")
+            if context.parent is not None and (whose := context.parent.context.tainted):
+                context.distrust(f"{whose}, in the outer run")
         except Exception as error:
             if recorder.is_lost:
                 raise
@@ -716,7 +723,8 @@ class Session:
             # Watchers learn of the end all the same.
             cue = self._take_fault(error)
         if context.parent is not None:
-            context.parent.tell(settled_step(self._result, context.budget.tool_calls))
+            tools = context.budget.tool_calls
+            context.parent.tell(settled_step(self._result, tools, context.tainted))
         if self.plan.host is not None:
             await self._host.drain(context.supervisor.wait)
         return cue

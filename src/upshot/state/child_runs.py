@@ -44,12 +44,14 @@ class Spent(msgspec.Struct, frozen=True):
         cost: Money, None where nothing had a price.
         tools: Tool calls that were started, by name.
         is_final: Whether it has ended.
+        tainted: Whose untrusted words it has read, "" for nobody's.
     """
 
     usage: Usage = Usage()
     cost: Cost | None = None
     tools: dict[str, int] = {}
     is_final: bool = False
+    tainted: str = ""
 
 
 def child_id(parent_run_id: str, key: str) -> str:
@@ -75,10 +77,12 @@ def child_of(step: str) -> str | None:
     return step.removeprefix(_PREFIX) if step.startswith(_PREFIX) else None
 
 
-def settled_step(result: AgentResult[Any], tools: Mapping[str, int]) -> StepSettled:
+def settled_step(
+    result: AgentResult[Any], tools: Mapping[str, int], tainted: str = ""
+) -> StepSettled:
     """What the outer log keeps of a session that ended with *result*."""
     is_final = result.status is not Status.INPUT_REQUIRED
-    spent = Spent(result.usage, result.cost, dict(tools), is_final)
+    spent = Spent(result.usage, result.cost, dict(tools), is_final, tainted)
     return StepSettled(
         key=step_of(result.run_id),
         effect=Effect.APPLIED,

@@ -102,11 +102,14 @@ class RunState(msgspec.Struct, eq=False):
         reported: What engines reported of their own usage, earlier attempts included.
         reported_before: How many of these are of earlier attempts.
         lost_calls: How many models were asked and never answered, since the process ended.
+        lost_before: How many of these are of earlier attempts.
         stored: Large outputs that were stored.
         steps_started: Effects of keyed steps that began and of whose end the log has nothing.
         steps_settled: The last settlement of each keyed step.
         answers_given: Answers to questions, by question id.
         children: What runs inside this one used, by their id; None where the log does not say.
+        children_found: What those used whose end this log does not have, as their own logs say. Who
+            goes on with the run hands it in; no event tells it, so no result is derived from it.
         children_before: Ids of those that belong to earlier attempts.
         asked: What people were asked about calls that are not settled, by call id.
         questions: What may be answered to questions that nobody has answered, by their id; empty
@@ -159,6 +162,7 @@ class RunState(msgspec.Struct, eq=False):
     reported: list[UsageReported] = []
     reported_before: int = 0
     lost_calls: int = 0
+    lost_before: int = 0
     models: dict[int, str] = {}
     bodies: dict[int, str] = {}
     replies: dict[int, ModelResponse] = {}
@@ -168,6 +172,7 @@ class RunState(msgspec.Struct, eq=False):
     steps_settled: dict[str, StepSettled] = {}
     answers_given: dict[str, Json] = {}
     children: dict[str, Spent | None] = {}
+    children_found: dict[str, Spent] = {}
     children_before: frozenset[str] = frozenset()
     asked: dict[str, PendingApproval] = {}
     questions: dict[str, tuple[str, ...]] = {}
@@ -238,7 +243,7 @@ class RunState(msgspec.Struct, eq=False):
             self.seq = event.seq
         if event.time is not None:
             self._count_time(event, event.time)
-        if self._is_seeding and not (isinstance(event, BoardChanged) and event.seeded):
+        if self._is_seeding and not _may_come_in_a_seed(event):
             # What comes after a seed says that it was whole; a cut seed is sown again.
             self._is_seeding = False
             self.is_seeded = not isinstance(event, RunResumed)
@@ -410,6 +415,7 @@ class RunState(msgspec.Struct, eq=False):
             self.steps_started[event.key] = event.effect
         else:
             self.children[child] = None
+            self.children_found.pop(child, None)
 
     def _step_settled(self, event: StepSettled) -> None:
         child = child_of(event.key)
@@ -420,6 +426,7 @@ class RunState(msgspec.Struct, eq=False):
                 self.steps_settled[event.key] = event
         else:
             self.children[child] = spent_of(event.value)
+            self.children_found.pop(child, None)
 
     def _checkpoint_saved(self, event: CheckpointSaved) -> None:
         self.point = event
@@ -448,6 +455,7 @@ class RunState(msgspec.Struct, eq=False):
         self.records_before = len(self.records)
         self.children_before = frozenset(self.children)
         self.reported_before = len(self.reported)
+        self.lost_before = self.lost_calls
 
     def _run_committed(self, event: Committed) -> None:
         self.committed = event
@@ -493,6 +501,13 @@ FOLDS: dict[type, Callable[[RunState, Any], None]] = {
     Committed: RunState._run_committed,  # pyright: ignore[reportPrivateUsage]
     RunSettled: RunState._run_settled,  # pyright: ignore[reportPrivateUsage]
 }
+
+
+def _may_come_in_a_seed(event: Event) -> bool:
+    """Whether *event* leaves open that more of a seed follows: watchers are told of each piece."""
+    if isinstance(event, BoardChanged):
+        return event.seeded
+    return isinstance(event, Warned | RunInterrupted)
 
 
 def to_artifact(event: ArtifactStored) -> Artifact:

@@ -45,6 +45,7 @@ from upshot.contract.tool_calls import (
     fence,
     outcome_to_model_content,
 )
+from upshot.errors import JournalError
 from upshot.state.board import Board
 from upshot.state.child_runs import FORKED_FROM
 from upshot.state.run_state import LogIndex, RunState
@@ -379,12 +380,20 @@ def _resolved(state: RunState, event: BoardChanged) -> Event:
     if not event.refs:
         return event
     index = _index(state)
-    messages = tuple(
-        index.replies[seq].to_message()
-        if seq in index.replies
-        else _message_of(state, index.records[seq], seq)
-        for seq in event.refs
-    )
+    try:
+        messages = tuple(
+            index.replies[seq].to_message()
+            if seq in index.replies
+            else _message_of(state, index.records[seq], seq)
+            for seq in event.refs
+        )
+    except KeyError as error:
+        raise JournalError(
+            f"event {event.seq} of run {event.run_id!r} shows what event {error} is, which is no "
+            "reply or outcome of its attempt that was read: read the log from its first event on",
+            run_id=event.run_id,
+            seq=event.seq,
+        ) from None
     return _changed(event, {"messages": messages, "refs": ()})
 
 

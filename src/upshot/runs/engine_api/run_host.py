@@ -8,26 +8,32 @@ from contextlib import suppress
 from datetime import datetime
 from enum import Enum
 from functools import cached_property, partial
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import msgspec
 
 from upshot.contract.base.enums import Effect, ErrorCode, InterruptCause, Origin
 from upshot.contract.base.json_values import UnserializableError, to_free_json
-from upshot.contract.base.structs import Json, RunEvent
+from upshot.contract.base.structs import Json
 from upshot.contract.error import AgentError, RunWarning
 from upshot.contract.events import (
+    ApprovalAnswered,
+    ApprovalRequested,
     AttemptEnded,
     AttemptStarted,
+    BoardChanged,
     CheckpointSaved,
     Committed,
+    Decided,
     Event,
     QuestionAnswered,
+    QuestionAsked,
     RunResumed,
     RunSettled,
     RunStarted,
     UsageReported,
 )
+from upshot.contract.message import Unknown
 from upshot.contract.model_calls import ModelResponse
 from upshot.contract.pending import Answer, AnyAnswer, PendingExternal, PendingQuestion
 from upshot.contract.run_control import Checkpoint, Interrupt
@@ -121,8 +127,15 @@ class StopRequest:
         return "" if wish is None else wish.detail
 
 
-# The frame of a run's log, which is folded to resume.
-_OURS = (RunStarted, RunResumed, AttemptStarted, AttemptEnded, Committed, RunSettled)
+# The frame of a run's log, which is folded to resume, and what the run itself tells of a board, of
+# its deciders, of people and of reported usage: from an engine the log would say what never was.
+_OURS = (
+    *(RunStarted, RunResumed, AttemptStarted, AttemptEnded, Committed, RunSettled),
+    *(BoardChanged, Decided, UsageReported),
+    *(ApprovalRequested, ApprovalAnswered, QuestionAsked, QuestionAnswered),
+)
+# A log that holds another kind cannot be gone on with, nor its result be read.
+_KNOWN = frozenset[type](get_args(Event)) - {Unknown}
 
 
 class RunHost:
@@ -194,7 +207,7 @@ class RunHost:
             self._recorder.warn(
                 RunWarning(code="event_refused", message=message, origin=Origin.ENGINE)
             )
-        elif isinstance(event, RunEvent):
+        elif type(event) in _KNOWN:
             # A copy, for it is stamped, and the engine may publish the same one twice.
             self._recorder.emit(msgspec.structs.replace(event, part=0))
         else:
