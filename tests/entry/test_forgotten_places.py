@@ -26,7 +26,7 @@ from upshot.journal import MemoryJournal
 from upshot.models import ScriptedModel
 from upshot.runs.plan import ResumeOptions, RunOptions
 from upshot.tools.gates.pipeline import StandardGate
-from upshot.tools.gates.standard_gates import Repair, StartGate, standard_gates
+from upshot.tools.gates.standard_gates import Repair, StartGate, pipelines, standard_gates
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "upshot"
@@ -130,6 +130,13 @@ def test_a_reader_of_events_names_each_or_is_said_to_pass_it_over(reader: str) -
     assert unnamed == set(PASSED_OVER[reader].split())
 
 
+@pytest.mark.parametrize("event", get_args(Event), ids=lambda event: event.__name__)
+def test_every_event_is_emitted_somewhere(event: type) -> None:
+    # A class that is read by a pattern is named after "case", and defined after "class".
+    made = re.compile(rf"(?<!case )(?<!class )(?<!\| )\b{event.__name__}\(")
+    assert event is Unknown or made.search(source_without("events.py"))
+
+
 def source_without(name: str) -> str:
     """The text of all modules but those of that name."""
     return "".join(path.read_text() for path in SOURCE.rglob("*.py") if path.name != name)
@@ -139,8 +146,7 @@ def source_without(name: str) -> str:
 def test_every_word_for_a_refusal_or_an_error_is_given_somewhere(words: Any) -> None:
     text = source_without("enums.py")
     said = set(re.findall(rf"\b{words.__name__}\.(\w+)", text))
-    # A tool of the user says it of itself; the default tools of upshot do not.
-    said |= {word.name for word in words if f'"{word}"' in text}
+    said |= {word.name for word in words if f'code="{word}"' in text}
     assert {word.name for word in words} - said == set()
 
 
@@ -158,6 +164,20 @@ def test_every_standard_gate_is_asked() -> None:
         importlib.import_module(f"upshot.tools.gates.{module}")
     ours = {kind for kind in kinds_of(StandardGate) if kind.__module__.startswith("upshot.")}
     assert ours - found == set()
+
+
+@pytest.mark.parametrize("approve", [None, lambda call: True], ids=["plain", "with options"])
+def test_a_gate_that_looks_again_is_asked_again(approve: Any) -> None:
+    def start(call: Any) -> None:
+        return None
+
+    given: dict[str, Any] = {"hook": None, "policy": None, "repair": None, "approve": approve}
+    find = pipelines(None, at_start=None if approve is None else start, **given)
+    asked = {type(gate) for gate in vars(find(None))["_again"]}
+    ours = {kind for kind in kinds_of(StandardGate) if kind.__module__.startswith("upshot.")}
+    later = {kind for kind in ours if {"check_count", "check_start"} & vars(kind).keys()}
+    # Only who gives a function for it has this one.
+    assert later - asked == (set() if approve else {StartGate})
 
 
 def kinds_of(kind: type) -> Iterator[type]:
