@@ -303,6 +303,7 @@ EVENTS = (
     _event("Warned", 22, warning=RunWarning(code="lossy_value", message="NaN became null")),
     _event("RunSettled", 23, result=COMPLETED),
     _event("RunResumed", 24, answers=(Approve("call-2", by="ann"),), interrupted_calls=("call-7",)),
+    _event("UsageReported", 25, number=2, response=REPLY),
 )
 
 # By the name of the file: the kind, and where there are several of a kind, the state.
