@@ -18,11 +18,14 @@ import upshot
 import upshot.contract.base.enums as word_field
 from tests.docs.test_pages import ROOT
 from upshot.contract import DELTAS
+from upshot.models import PROVIDERS
 from upshot.runs.plan import Plan, ResumeOptions, RunOptions
 
 __all__ = ["PAGES", "filled", "words_of"]
 
-PAGES = [ROOT / "docs" / f"{name}.md" for name in ("result", "events", "options", "names")]
+PAGES = [
+    ROOT / "docs" / f"{name}.md" for name in ("result", "events", "options", "names", "models")
+]
 TABLE = re.compile(r"(<!-- table (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 ATTRIBUTE = re.compile(r"^    (\w+): (.*?)(?=^ {0,4}\S|\Z)", re.MULTILINE | re.DOTALL)
 
@@ -117,6 +120,20 @@ def event_row(kind: Any) -> tuple[str, ...]:
     return f"`{kind.__name__}`", f"`{kind.__struct_config__.tag}`", summary, names
 
 
+def providers() -> str:
+    """The providers of models."""
+    rows = [
+        (
+            f"`{one.name}`",
+            f"`{one.key_variable}`" if one.key_variable else "none",
+            ", ".join((one.surface, *one.other_surfaces)),
+            f"`{one.base_url}`" if one.base_url else "given by `base_url=`",
+        )
+        for one in PROVIDERS.values()
+    ]
+    return table("provider, key, surfaces, address", rows)
+
+
 def names(home: str) -> str:
     """What ``upshot`` exports from one of its packages, and from those inside it."""
     modules = [module for module in upshot._HOMES if package_of(module) == home]
@@ -159,6 +176,7 @@ MAKERS: dict[str, Callable[[], str]] = {
     "logged": lambda: events(deltas=False),
     "deltas": lambda: events(deltas=True),
     "options": options,
+    "providers": providers,
     "budget": lambda: limits_of(upshot.Budget),
     "retry": lambda: limits_of(upshot.Retry),
     "settings": lambda: limits_of(upshot.ModelSettings),
@@ -173,7 +191,7 @@ def filled(text: str) -> str:
 
 def words_of(text: str, heading: str) -> Iterator[str]:
     """The words in the first cells of the table under a heading."""
-    section = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    section = text.partition(f"# {heading}\n")[2].partition("\n## ")[0]
     for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE):
         yield from re.findall(r"`(\w+)`", row)
 

@@ -8,11 +8,28 @@ from pathlib import Path
 import pytest
 
 import upshot
-from tests.docs.tables import PAGES, TABLE, filled, words_of
-from upshot import Agent, Budget, ErrorCode, Retry, Run, ScriptEngine, Status
+from tests.docs.tables import PAGES, TABLE, attributes_of, filled, words_of
+from tests.docs.test_pages import ROOT
+from upshot import (
+    Agent,
+    Budget,
+    DeniedReason,
+    ErrorCode,
+    Policy,
+    Retry,
+    Run,
+    ScriptEngine,
+    Status,
+)
 from upshot import run as start_run
+from upshot.runs.plan import ResumeOptions, RunOptions
+from upshot.tools.gates.standard_gates import StartGate, standard_gates
+from upshot.tools.repetition import NO_PROGRESS
 
 RESULT = next(page for page in PAGES if page.stem == "result").read_text("utf-8")
+# The pipeline itself denies under this name, without asking a gate.
+UNASKED = {"call_id"}
+TOOLS = (ROOT / "docs" / "tools.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -34,6 +51,23 @@ def test_every_name_of_the_package_stands_on_the_page_of_names() -> None:
 )
 def test_every_word_of_a_list_has_its_row(heading: str, words: type[Status | ErrorCode]) -> None:
     assert sorted(words_of(RESULT, heading)) == sorted(words)
+
+
+def test_every_option_is_told_of() -> None:
+    told = {*attributes_of(ResumeOptions), *attributes_of(RunOptions)}
+    assert told == RunOptions.__optional_keys__
+
+
+def test_every_reason_to_deny_has_its_row() -> None:
+    assert sorted(words_of(TOOLS, "Denied reasons")) == sorted([*DeniedReason, NO_PROGRESS])
+
+
+def test_the_gates_of_the_reasons_are_there() -> None:
+    asked = standard_gates(hook=lambda call: None, approve=None, policy=Policy(), repair=None)
+    section = TOOLS.partition("\n### Denied reasons\n")[2].partition("\n#")[0]
+    told = re.findall(r"^\| `\w+` \| (.*?) \|", section, re.MULTILINE)
+    known = {gate.name for gate in asked} | {StartGate(lambda call: None).name}
+    assert {name for names in told for name in names.split(", ")} == known | UNASKED
 
 
 async def test_what_holds_without_options_is_what_the_page_says() -> None:

@@ -1,14 +1,23 @@
-"""An option or an event that is forgotten in one of its places makes a test here fail."""
+"""What is added and forgotten in one of its places makes a test here fail.
+
+An option, an event, an error code, a denied reason, a gate, and what plays a role that has a suite.
+CONTRIBUTING.md names the places of each.
+"""
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import pkgutil
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
 import upshot
-from upshot import Agent, Event, Misuse, resume, run
+from upshot import Agent, DeniedReason, ErrorCode, Event, Misuse, Policy, resume, run
 from upshot.contract import Unknown
 from upshot.entry.option_checks import OPTIONS
 from upshot.entry.planning import plan_run
@@ -16,7 +25,11 @@ from upshot.entry.session_setup import run_child
 from upshot.journal import MemoryJournal
 from upshot.models import ScriptedModel
 from upshot.runs.plan import ResumeOptions, RunOptions
+from upshot.tools.gates.pipeline import StandardGate
+from upshot.tools.gates.standard_gates import Repair, StartGate, pipelines, standard_gates
 
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src" / "upshot"
 NAMES = sorted(RunOptions.__optional_keys__)
 # Any value will do for these.
 ANY = {"dependencies"}
@@ -84,3 +97,133 @@ async def test_no_option_is_taken_and_then_lost(monkeypatch: pytest.MonkeyPatch)
 def test_every_event_is_exported(event: type) -> None:
     assert event is Unknown or getattr(upshot, event.__name__) is event
     assert event is Unknown or event.__name__ in upshot.__all__
+
+
+DELTAS = "Lagged ReasoningDelta TextDelta ToolCallDelta ToolProgress"
+ASIDE = "CheckpointSaved Committed Decided"
+ANSWERS = "ApprovalAnswered QuestionAnswered QuestionAsked"
+STEPS = "StepSettled StepStarted"
+ATTEMPTS = "AttemptEnded AttemptStarted"
+ENDS = "RunInterrupted Warned HandoffEvent"
+CALLS = "ModelReplied ModelRetried ModelStarted ToolSettled ToolStarted"
+# The modules that read all events of a run, and the events that mean nothing to each.
+PASSED_OVER = {
+    "state.run_state": DELTAS,
+    # These are stored whole, for no earlier event says a part of them.
+    "state.stored_events": f"{DELTAS} {ASIDE} {ANSWERS} {STEPS} {ENDS} "
+    "ArtifactStored RunStarted UsageReported",
+    "state.summary": f"{DELTAS} {ASIDE} {ANSWERS} {STEPS} {ATTEMPTS} {ENDS} {CALLS} "
+    "ApprovalRequested ArtifactStored BoardChanged UsageReported",
+    "cli.activity": f"{ASIDE} BoardChanged Lagged ReasoningDelta ToolCallDelta UsageReported",
+    "telemetry.spans": f"{DELTAS} {ASIDE} {ANSWERS} {STEPS} {ATTEMPTS} {ENDS} "
+    "ApprovalRequested ArtifactStored BoardChanged UsageReported",
+    "runs.replay.comparison": f"{DELTAS} {ANSWERS} ApprovalRequested ArtifactStored "
+    "CheckpointSaved Committed ModelRetried RunInterrupted StepSettled UsageReported",
+}
+
+
+@pytest.mark.parametrize("reader", PASSED_OVER)
+def test_a_reader_of_events_names_each_or_is_said_to_pass_it_over(reader: str) -> None:
+    known = vars(importlib.import_module(f"upshot.{reader}"))
+    events = {event.__name__: event for event in get_args(Event) if event is not Unknown}
+    unnamed = {name for name, event in events.items() if known.get(name) is not event}
+    assert unnamed == set(PASSED_OVER[reader].split())
+
+
+@pytest.mark.parametrize("event", get_args(Event), ids=lambda event: event.__name__)
+def test_every_event_is_emitted_somewhere(event: type) -> None:
+    # A class that is read by a pattern is named after "case", and defined after "class".
+    made = re.compile(rf"(?<!case )(?<!class )(?<!\| )\b{event.__name__}\(")
+    assert event is Unknown or made.search(source_without("events.py"))
+
+
+def source_without(name: str) -> str:
+    """The text of all modules but those of that name."""
+    return "".join(path.read_text() for path in SOURCE.rglob("*.py") if path.name != name)
+
+
+@pytest.mark.parametrize("words", [DeniedReason, ErrorCode], ids=lambda words: words.__name__)
+def test_every_word_for_a_refusal_or_an_error_is_given_somewhere(words: Any) -> None:
+    text = source_without("enums.py")
+    said = set(re.findall(rf"\b{words.__name__}\.(\w+)", text))
+    said |= {word.name for word in words if f'code="{word}"' in text}
+    assert {word.name for word in words} - said == set()
+
+
+def test_every_standard_gate_is_asked() -> None:
+    asked = standard_gates(
+        hook=lambda call: None,
+        approve=lambda call: None,
+        policy=Policy(),
+        repair=Repair(ScriptedModel([]).call, None),
+    )
+    # The one that is asked only when a body starts.
+    found = {type(gate) for gate in asked} | {StartGate}
+    modules = ("approval_gate", "pipeline", "standard_gates")
+    for module in modules:
+        importlib.import_module(f"upshot.tools.gates.{module}")
+    ours = {kind for kind in kinds_of(StandardGate) if kind.__module__.startswith("upshot.")}
+    assert ours - found == set()
+
+
+@pytest.mark.parametrize("approve", [None, lambda call: True], ids=["plain", "with options"])
+def test_a_gate_that_looks_again_is_asked_again(approve: Any) -> None:
+    def start(call: Any) -> None:
+        return None
+
+    given: dict[str, Any] = {"hook": None, "policy": None, "repair": None, "approve": approve}
+    find = pipelines(None, at_start=None if approve is None else start, **given)
+    asked = {type(gate) for gate in vars(find(None))["_again"]}
+    ours = {kind for kind in kinds_of(StandardGate) if kind.__module__.startswith("upshot.")}
+    later = {kind for kind in ours if {"check_count", "check_start"} & vars(kind).keys()}
+    # Only who gives a function for it has this one.
+    assert later - asked == (set() if approve else {StartGate})
+
+
+def kinds_of(kind: type) -> Iterator[type]:
+    for one in kind.__subclasses__():
+        yield one
+        yield from kinds_of(one)
+
+
+# What a class has that plays the role, and the files in which the suite of the role is run.
+ROLES = {
+    "EngineContract": ("engines", {"execute"}),
+    "JournalContract": ("journal", {"append", "claim", "durable", "events"}),
+    "ModelContract": ("models", {"call", "name", "stream"}),
+    "TransportContract": ("models", {"send"}),
+}
+# Two that ask through another library, which tests do without: see tests/models/clients.
+OTHERWISE = {"AISuiteModel", "LibraryModel", "LiteLLMModel"}
+
+
+@pytest.mark.parametrize("suite", ROLES)
+def test_what_ships_for_a_role_passes_its_suite(suite: str) -> None:
+    package, methods = ROLES[suite]
+    root = importlib.import_module(f"upshot.{package}")
+    found: set[str] = set()
+    for info in pkgutil.walk_packages(root.__path__, f"{root.__name__}."):
+        module = importlib.import_module(info.name)
+        for name, kind in inspect.getmembers(module, inspect.isclass):
+            is_ours = kind.__module__ == info.name and not getattr(kind, "_is_protocol", False)
+            if is_ours and all(callable(vars_of(kind).get(method)) for method in methods):
+                found.add(name)
+    tried = {subject for path in ROOT.glob("tests/**/*.py") for subject in tried_in(path, suite)}
+    assert found - OTHERWISE
+    assert found - OTHERWISE - tried == set()
+
+
+def vars_of(kind: type) -> dict[str, Any]:
+    """The members of a class; a property is given as its function."""
+    members = {name: value for one in reversed(kind.__mro__) for name, value in vars(one).items()}
+    return {name: getattr(value, "fget", value) for name, value in members.items()}
+
+
+def tried_in(path: Path, suite: str) -> Iterator[str]:
+    """The names that the classes of a file mention that run *suite*."""
+    for body in re.split(r"^(?=class |def |async def |@)", path.read_text(), flags=re.MULTILINE):
+        if re.match(rf"class Test\w*\({suite}\):", body):
+            yield from re.findall(r"\b[A-Z]\w+", body.partition("\n")[2])
+            # What makes models of names makes these.
+            if "resolve(" in body:
+                yield "HttpModel"

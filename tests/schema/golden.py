@@ -285,7 +285,6 @@ EVENTS = (
     _event(
         "StepSettled", 15, key="pack", effect=Effect.UNKNOWN, error=AgentError("timeout", "late")
     ),
-    _event("UsageReported", 31, number=2, response=ModelResponse(usage=Usage(input_tokens=7))),
     _event("CheckpointSaved", 16, step="packed", iteration=3, payload={"next": "ship"}),
     HandoffEvent(
         run_id="run-1",
@@ -304,6 +303,7 @@ EVENTS = (
     _event("Warned", 22, warning=RunWarning(code="lossy_value", message="NaN became null")),
     _event("RunSettled", 23, result=COMPLETED),
     _event("RunResumed", 24, answers=(Approve("call-2", by="ann"),), interrupted_calls=("call-7",)),
+    _event("UsageReported", 25, number=2, response=REPLY),
 )
 
 # By the name of the file: the kind, and where there are several of a kind, the state.

@@ -187,6 +187,8 @@ function saysEvent(event: Event): string {
       return `${event.key} may ${event.effect ?? "write"}`;
     case "step_settled":
       return `${event.key}: ${saysError(event.error)}`;
+    case "usage_reported":
+      return `report ${event.number}: ${saysParts(event.response?.parts)}`;
     case "interrupted":
       return `${event.interrupt?.cause}: ${event.interrupt?.detail}`;
     case "checkpoint_saved":
@@ -201,8 +203,6 @@ function saysEvent(event: Event): string {
       return `${event.committed ?? true}: ${event.reason}`;
     case "warning":
       return `${event.warning?.code} from ${event.warning?.origin}`;
-    case "usage_reported":
-      return `report ${event.number ?? 1}`;
     case "lagged":
       return `${event.missed} missed`;
     case "run_settled":
