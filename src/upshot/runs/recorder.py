@@ -308,17 +308,14 @@ class Recorder:
         return text if self._redaction is None else self._redaction.break_off(text, reply)
 
     def show(self, delta: Event, reply: object = None) -> None:
-        """Tell watchers of a delta, as far as it is clear that no secret begins in it.
+        """Tell watchers of what is not logged, as far as it is clear that no secret begins in it.
 
         Args:
             delta: Which nobody else may hold yet.
             reply: What it is a piece of, which ``end_pieces`` or ``break_off`` are told to end.
         """
-        if type(delta) not in _DELTAS:
-            # Models of users may yield anything.
-            self.emit(delta)
-            return
-        if not self._watchers or self.is_settled:
+        # Models and engines of users may give anything.
+        if not self._watchers or self.is_settled or not isinstance(delta, RunEvent):
             return
         shown = delta if self._redaction is None else self._redaction.hold(delta, reply)
         if shown is not None:

@@ -20,12 +20,17 @@ from upshot import (
     Interrupted,
     Message,
     Misuse,
+    ModelReplied,
     ModelResponse,
     Parked,
     PendingQuestion,
     ScriptEngine,
     Status,
+    StepSettled,
     ToolCall,
+    ToolExecutionResult,
+    ToolRecord,
+    ToolSettled,
     Usage,
     decode,
     encode,
@@ -515,3 +520,24 @@ async def test_a_step_without_a_key_is_the_scripts_fault(key: Any) -> None:
             await host.once(key, "read", lambda: 1)
 
     assert (await run(Agent("a", engine=Do(work)), "?")).success
+
+
+async def test_calls_that_an_engine_tells_of_are_not_the_run_s_own() -> None:
+    record = ToolRecord(call_id="c", tool_name="t", outcome=ToolExecutionResult("c", "t", output={"a": 1}))
+
+    def work(_run: Any, host: Any, _board: Any) -> str:
+        host.publish(ModelReplied(response=measured("told")))
+        host.publish(ToolSettled(record=record))
+        host.publish(StepSettled(key="child:run-1", value={"tools": {"t": 9}}))
+        return "done"
+
+    journal, told = MemoryJournal(), []
+    async with start(Agent("a", engine=Do(work)), "?", journal=journal) as live:
+        async for event in live:
+            told.append(event.kind)
+        result = await live.result()
+    logged = [event.kind async for event in journal.events(live.run_id)]
+    assert {"model_replied", "tool_settled"} <= set(told)
+    assert not {"model_replied", "tool_settled", "step_settled"} & set(logged)
+    assert (result.tool_records, result.usage.api_calls) == ((), 0)
+    assert [warning.code for warning in result.warnings] == ["event_refused"]

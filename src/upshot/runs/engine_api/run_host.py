@@ -19,6 +19,7 @@ from upshot.contract.error import AgentError, RunWarning
 from upshot.contract.events import (
     ApprovalAnswered,
     ApprovalRequested,
+    ArtifactStored,
     AttemptEnded,
     AttemptStarted,
     BoardChanged,
@@ -31,10 +32,17 @@ from upshot.contract.events import (
     RunResumed,
     RunSettled,
     RunStarted,
+    ToolSettled,
+    ToolStarted,
     UsageReported,
 )
 from upshot.contract.message import Unknown
-from upshot.contract.model_calls import ModelResponse
+from upshot.contract.model_calls import (
+    ModelReplied,
+    ModelResponse,
+    ModelRetried,
+    ModelStarted,
+)
 from upshot.contract.pending import Answer, AnyAnswer, PendingExternal, PendingQuestion
 from upshot.contract.run_control import Checkpoint, Interrupt
 from upshot.contract.usage import Usage
@@ -55,6 +63,7 @@ from upshot.runs.engine_api.run_view import Run
 from upshot.runs.engine_api.steps import CurrentStep, SharedWork, Steps, current_body
 from upshot.runs.recorder import Recorder, Subscriber
 from upshot.runs.run_context import RunContext
+from upshot.state.child_runs import child_of
 from upshot.state.spending import counted_usage
 
 __all__ = ["RunHost", "StopRequest", "interrupt_of"]
@@ -134,6 +143,8 @@ _OURS = (
     *(BoardChanged, Decided, UsageReported),
     *(ApprovalRequested, ApprovalAnswered, QuestionAsked, QuestionAnswered),
 )
+# What a foreign engine may tell of its own calls; the log has those that the run made.
+_TOLD = (ModelStarted, ModelRetried, ModelReplied, ToolStarted, ToolSettled, ArtifactStored)
 # A log that holds another kind cannot be gone on with, nor its result be read.
 _KNOWN = frozenset[type](get_args(Event)) - {Unknown}
 
@@ -199,14 +210,19 @@ class RunHost:
     def publish(self, event: Event) -> Awaitable[None]:
         """Log an event of the engine's own and tell watchers; never fails a run.
 
+        Model and tool calls that the engine made by ways of its own are told and not logged: what
+        counts comes through ``run.call_model``, ``run.tools`` and ``report_usage``.
+
         Returns:
             Nothing to wait for; it may be awaited or not.
         """
-        if isinstance(event, _OURS):
+        if isinstance(event, _OURS) or child_of(str(getattr(event, "key", ""))) is not None:
             message = f"an engine cannot publish {event.kind}: the run itself does"
             self._recorder.warn(
                 RunWarning(code="event_refused", message=message, origin=Origin.ENGINE)
             )
+        elif isinstance(event, _TOLD):
+            self._recorder.show(msgspec.structs.replace(event, part=0))
         elif type(event) in _KNOWN:
             # A copy, for it is stamped, and the engine may publish the same one twice.
             self._recorder.emit(msgspec.structs.replace(event, part=0))
