@@ -174,4 +174,4 @@ def test_an_agents_file_is_loaded(command: Command) -> None:
 def test_a_file_that_is_nowhere_is_misuse(command: Command) -> None:
     code, out, err = command("check", "god.yml")
     assert (code, out) == (2, "")
-    assert "did you mean good.yml?" in err
+    assert "did you mean 'good.yml'?" in err

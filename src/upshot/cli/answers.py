@@ -117,15 +117,15 @@ class Waiting:
     """What a run waits for, each with its number in that run, which no answer shifts.
 
     Args:
-        story: The run.
+        activity: The run.
 
     Attributes:
         items: They, by number, in the order in which they were asked.
     """
 
-    def __init__(self, story: Activity) -> None:
-        self._numbers = story.numbers
-        open_ = [one for one in story.pending if _key(one) not in story.answered]
+    def __init__(self, activity: Activity) -> None:
+        self._numbers = activity.numbers
+        open_ = [one for one in activity.pending if _key(one) not in activity.answered]
         numbered = {self._numbers[_key(one)]: one for one in open_}
         self.items: dict[int, Pending] = dict(sorted(numbered.items()))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from upshot.cli.launch import Asked, Launching, named_model
-from upshot.cli.lookup import command_line, existing_journal, find_run, read_story
+from upshot.cli.lookup import command_line, existing_journal, find_run, read_activity
 from upshot.cli.terminal import Terminal
 from upshot.contract.codec import encode
 from upshot.entry.api import fork, replay
@@ -69,7 +69,7 @@ async def replay_agent_run(
     """
     async with open_journal(existing_journal(journal), create=False) as log:
         run_id = await find_run(log, wanted)
-        launching = Launching(await read_story(log, run_id), asked)
+        launching = Launching(await read_activity(log, run_id), asked)
         launch = launching.launch
         agent, options = launching.loaded
         with launching.folder():

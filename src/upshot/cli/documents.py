@@ -230,7 +230,7 @@ def _choose(target: Target) -> Graph | Machine:
         found = _subject(named[target.name])
         if found is None:
             kind = kind_of(named[target.name])
-            raise Misuse(f"{target.name!r} in {path} is no graph or machine but {kind}")
+            raise Misuse(f"{target.name!r} in {path} must be a graph or a machine, got {kind}")
         return found
     subjects = {name: one for name, value in named.items() if (one := _subject(value)) is not None}
     if len({id(one) for one in subjects.values()}) != 1:

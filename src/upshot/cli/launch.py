@@ -188,12 +188,12 @@ class Launching:
     """The agent of a run that goes on; its files are read once, at the first use.
 
     Args:
-        story: The run.
+        activity: The run.
         asked: What shall be other than when it was started.
     """
 
-    def __init__(self, story: Activity, asked: Asked) -> None:
-        self._story = story
+    def __init__(self, activity: Activity, asked: Asked) -> None:
+        self._activity = activity
         self._asked = asked
 
     @cached_property
@@ -203,7 +203,7 @@ class Launching:
         Raises:
             Misuse: It was not started by the command, and no agent is named.
         """
-        return old_launch(self._story, self._asked)
+        return old_launch(self._activity, self._asked)
 
     @cached_property
     def loaded(self) -> tuple[AnyAgent, ResumeOptions]:
@@ -242,19 +242,19 @@ def new_launch(asked: Asked) -> Launch:
     )
 
 
-def old_launch(story: Activity, asked: Asked) -> Launch:
+def old_launch(activity: Activity, asked: Asked) -> Launch:
     """How the run was started, with what the command line says otherwise.
 
     Raises:
         Misuse: It was not started by the command, and no agent is named.
     """
-    old = None if story.started is None else Launch.of(story.started.options)
+    old = None if activity.started is None else Launch.of(activity.started.options)
     new = new_launch(asked) if asked.target else None
     base = old or new
     if base is None:
         raise Misuse(
-            f"run {story.run_id} was not started by this command: say which agent it has, after "
-            f"its id, such as {story.run_id} FILE.py:agent"
+            f"run {activity.run_id} was not started by this command: say which agent it has, after "
+            f"its id, such as {activity.run_id} FILE.py:agent"
         )
     changes: dict[str, Any] = {}
     if new is not None:

@@ -15,7 +15,7 @@ from upshot.cli.lookup import (
     find_run,
     left_behind,
     outermost,
-    read_story,
+    read_activity,
     uncollected,
     with_parents,
 )
@@ -174,29 +174,29 @@ async def show_run(
     """
     async with open_journal(existing_journal(journal), create=False) as log:
         holders = await log.holders()
-        story = await read_story(log, await find_run(log, wanted))
-        runs = await with_parents(log, await log.runs(run_id=story.run_id))
-        for child in await log.runs(parent_run_id=story.run_id):
-            story.name_run(child.run_id, child.agent_id)
+        activity = await read_activity(log, await find_run(log, wanted))
+        runs = await with_parents(log, await log.runs(run_id=activity.run_id))
+        for child in await log.runs(parent_run_id=activity.run_id):
+            activity.name_run(child.run_id, child.agent_id)
     left = left_behind(runs)
     if as_json:
-        terminal.put_json(to_json(story))
+        terminal.put_json(to_json(activity))
         return 0
     glyphs, width = glyphs_for(terminal.out.encoding), terminal.out.width
-    holder = holders.get(story.run_id)
-    is_left = story.run_id in left
+    holder = holders.get(activity.run_id)
+    is_left = activity.run_id in left
     lines = report(
-        story,
+        activity,
         journal=journal,
         width=width,
         glyphs=glyphs,
         holder=holder,
         is_left=is_left,
-        outer_id=outermost(runs, story.run_id),
+        outer_id=outermost(runs, activity.run_id),
     )
     with uncollected():
         terminal.say_all(lines)
-    result = story.result
+    result = activity.result
     if answer and result is not None and (result.output or result.content):
         terminal.say(glyphs.rule * width)
         print_answer(result.output or result.content, terminal, markdown=markdown)
@@ -272,7 +272,7 @@ async def _with_open_parents(log: Journal, runs: Sequence[RunSummary]) -> list[R
     return await with_parents(log, [run for run in runs if not run.ended])
 
 
-def to_json(story: Activity) -> bytes:
+def to_json(activity: Activity) -> bytes:
     """A run as one JSON object.
 
     Of a run that settled it is its AgentResult, and beside its fields ``request``, ``answered``
@@ -281,32 +281,32 @@ def to_json(story: Activity) -> bytes:
     status "running" and the kind "unsettled_run".
     """
     known: dict[str, Any]
-    if story.result is not None:
-        known = msgspec.json.decode(encode(story.result))
+    if activity.result is not None:
+        known = msgspec.json.decode(encode(activity.result))
     else:
-        started = story.started
+        started = activity.started
         known = {
             "kind": "unsettled_run",
             "schema_version": 1,
             "status": RUNNING,
-            "run_id": story.run_id,
+            "run_id": activity.run_id,
             "agent_id": "" if started is None else started.agent.id,
             "started_at": None if started is None else started.time,
-            "tool_outcomes": [record.outcome for record in story.records],
-            "tool_records": story.records,
-            "usage": story.usage,
-            "cost": story.cost,
-            "pending": story.pending,
-            "warnings": story.warnings,
-            "duration_ms": round(story.length_s * 1000),
+            "tool_outcomes": [record.outcome for record in activity.state.records],
+            "tool_records": activity.state.records,
+            "usage": activity.spent[0],
+            "cost": activity.spent[1],
+            "pending": activity.pending,
+            "warnings": activity.warnings,
+            "duration_ms": round(activity.length_s * 1000),
         }
-    request = "" if story.started is None else story.started.request.text
-    answered = {id: said for (run_id, id), said in story.answered.items() if not run_id}
-    more = {"request": request, "answered": answered, "timeline": _timeline(story)}
+    request = "" if activity.started is None else activity.started.request.text
+    answered = {id: said for (run_id, id), said in activity.answered.items() if not run_id}
+    more = {"request": request, "answered": answered, "timeline": _timeline(activity)}
     return encode({**known, **more})
 
 
-def _timeline(story: Activity) -> list[dict[str, Any]]:
+def _timeline(activity: Activity) -> list[dict[str, Any]]:
     return [
         {
             "kind": step.kind,
@@ -317,5 +317,5 @@ def _timeline(story: Activity) -> list[dict[str, Any]]:
             "outcome": ending(step).word,
             "detail": ending(step).detail,
         }
-        for step in story.steps
+        for step in activity.steps
     ]

@@ -33,7 +33,7 @@ __all__ = [
     "new_journal",
     "outermost",
     "read_inputs",
-    "read_story",
+    "read_activity",
     "standard_input",
     "uncollected",
     "with_parents",
@@ -184,13 +184,13 @@ def outermost(runs: Iterable[RunSummary], run_id: str) -> str:
     return run_id
 
 
-async def read_story(journal: Journal, run_id: str) -> Activity:
+async def read_activity(journal: Journal, run_id: str) -> Activity:
     """Read all that the log has of a run."""
-    story = Activity()
+    activity = Activity()
     with uncollected():
-        async for event, _ in states(journal.events(run_id)):
-            story.add(event)
-    return story
+        async for event, state in states(journal.events(run_id)):
+            activity.add(event, state)
+    return activity
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from rich.text import Text
 from upshot.cli.activity import Activity
 from upshot.cli.launch import Asked, Launching, load_launch, new_launch, open_model
 from upshot.cli.loading import AnyAgent
-from upshot.cli.lookup import command_line, existing_journal, find_run, new_journal, read_story
+from upshot.cli.lookup import command_line, existing_journal, find_run, new_journal, read_activity
 from upshot.cli.report import print_result
 from upshot.cli.terminal import EXIT_CODES, Terminal
 from upshot.cli.timeline import Mode, Progress, choose_mode
@@ -92,24 +92,24 @@ async def attend(
         journal: Where its log is, for the names of the runs inside it; None calls them by id.
 
     Returns:
-        What came of it, and its story.
+        What came of it, and its activity.
     """
-    story = Activity()
+    activity = Activity()
     with _signals(live, terminal):
-        async with Progress(story, terminal, mode) as progress:
+        async with Progress(activity, terminal, mode) as progress:
             async for event in live:
                 if stream is not None:
                     stream.take(event)
                 if isinstance(event, StepStarted | StepSettled) and mode != "none":
-                    await _name_inner(event.key, story, journal)
+                    await _name_inner(event.key, activity, journal)
                 progress.take(event)
         result = await live.result()
     if stream is not None:
         stream.end_line()
-    return result, story
+    return result, activity
 
 
-async def _name_inner(key: str, story: Activity, journal: Where | None) -> None:
+async def _name_inner(key: str, activity: Activity, journal: Where | None) -> None:
     """Have a step that is a run inside called as its agent, as soon as its log says who that is."""
     run_id = child_of(key)
     if journal is None or run_id is None:
@@ -117,7 +117,7 @@ async def _name_inner(key: str, story: Activity, journal: Where | None) -> None:
     async with open_journal(journal) as log:
         async for event in log.events(run_id):
             if isinstance(event, RunStarted):
-                story.name_run(run_id, event.agent.id)
+                activity.name_run(run_id, event.agent.id)
             return
 
 
@@ -252,16 +252,16 @@ async def resume_agent(
         opening = open_journal(existing_journal(journal), create=False)
         log = await stack.enter_async_context(opening)
         run_id = await find_run(log, wanted)
-        story = await read_story(log, run_id)
-        result = story.result
+        activity = await read_activity(log, run_id)
+        result = activity.result
         if result is not None and result.status is not Status.INPUT_REQUIRED:
             print_result(
                 result, terminal, journal=journal, as_json=shown.as_json, markdown=shown.markdown,
-                summary=terminal.err.is_terminal, fork_at=story.whole_until,
-                worked_s=story.length_s,
+                summary=terminal.err.is_terminal, fork_at=activity.whole_until,
+                worked_s=activity.length_s,
             )  # fmt: skip
             return EXIT_CODES[result.status]
-        launching = launching or Launching(story, asked)
+        launching = launching or Launching(activity, asked)
         launch = launching.launch
         stack.enter_context(launching.folder())
         if launching.lost_folder:
@@ -291,13 +291,13 @@ async def _attend(live: Any, terminal: Terminal, *, log: Where, journal: str, sh
     mode = choose_mode(shown.progress, terminal, streaming=shown.stream)
     stream = TextStream(terminal) if shown.stream else None
     result: AgentResult[Any]
-    result, story = await attend(live, terminal, mode=mode, stream=stream, journal=log)
+    result, activity = await attend(live, terminal, mode=mode, stream=stream, journal=log)
     streamed = stream is not None and stream.wrote
     if mode != "none" and not streamed:
         terminal.tell("")
     print_result(
         result, terminal, journal=journal, as_json=shown.as_json, markdown=shown.markdown,
-        streamed=streamed, summary=mode != "none", fork_at=story.whole_until,
-        worked_s=story.length_s,
+        streamed=streamed, summary=mode != "none", fork_at=activity.whole_until,
+        worked_s=activity.length_s,
     )  # fmt: skip
     return EXIT_CODES[result.status]
