@@ -74,13 +74,7 @@ Tone: TypeAlias = Literal["good", "odd", "bad", "plain"]
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What came of a step.
-
-    Attributes:
-        word: In a word or two.
-        tone: How it is to be taken.
-        detail: More of it, "" if there is nothing to say.
-    """
+    """What came of a step."""
 
     word: str = ""
     tone: Tone = "plain"
@@ -89,22 +83,7 @@ class Ended:
 
 @dataclass(slots=True)
 class Step:
-    """One model call, one try of it, one tool call, one engine step, or a mark.
-
-    Attributes:
-        kind: What it is.
-        name: Of the model or the tool; the key of a step.
-        start_s: Seconds of work from the start of the run.
-        end_s: The same of its end; None while it runs. Where its process died in it, the last
-            that is known of that process.
-        wait_s: Seconds that were waited after it for the next try.
-        ended: What came of it, None while it runs or where its process died in it.
-        number: The turn of a model call, 0 for anything else.
-        again: Whether it is a further try of a model call.
-        lost: Whether its process died in it.
-        note: What it last said of itself while running.
-        title: What a step is called for people, "" for its key.
-    """
+    """One model call, one try of it, one tool call, one engine step, or a mark."""
 
     kind: Kind
     name: str
@@ -175,15 +154,7 @@ _PLACE = re.compile(r"(?P<name>.+?)(?:#(?P<visit>\d+))?(?:~(?P<tries>\d+))?")
 
 
 def step_title(key: str) -> str:
-    """The name of a step.
-
-    Args:
-        key: By which the log knows it.
-
-    Returns:
-        The state or node of an engine, with its visit and try where that is not the first; the id
-        of a run inside; any other key as it is. "" for what an engine only notes for itself.
-    """
+    """The name of a step."""
     child = child_of(key)
     if child is not None:
         return "reported usage" if re.fullmatch(r"reported-\d+-\d+", child) else child
@@ -295,12 +266,7 @@ class Activity:
         return max(0.0, self.length_s + since.total_seconds())
 
     def add(self, event: Event, state: RunState | None = None) -> None:
-        """Take the next event; a kind that says nothing here is passed over.
-
-        Args:
-            event: The event, whole.
-            state: The state after it, where the log is read; None folds the event here.
-        """
+        """Take the next event; a kind that says nothing here is passed over."""
         if not isinstance(event, RunEvent):
             return
         if state is None:

@@ -1,4 +1,4 @@
-"""Asks a person and resumes the run."""
+"""Asks the user and resumes the run."""
 
 from __future__ import annotations
 
@@ -44,13 +44,7 @@ _STYLES = {Effect.READ: "green", Effect.WRITE: "yellow", Effect.DESTRUCTIVE: "re
 
 
 def show_question(number: int, pending: Pending, *, width: int) -> Iterator[Text]:
-    """The lines that show what is asked, whole: nobody may say yes to what was cut off.
-
-    Args:
-        number: Its number in the run.
-        pending: What is asked.
-        width: Of the terminal, in columns.
-    """
+    """The lines that show what is asked, whole: the user must not approve what was cut off."""
     if isinstance(pending, PendingApproval):
         yield Text.assemble(
             (f"{number}. {_plain(pending.tool_name)}", "bold"),
@@ -119,23 +113,6 @@ async def answer_run(
 
     Without answers on the command line they are asked for on a terminal; without a terminal
     the questions are shown and that is all.
-
-    Args:
-        wanted: The run, as for ``find_run``.
-        given: What the command line answers.
-        asked: What shall be other than when the run was started.
-        terminal: Where to print.
-        journal: Where its log is.
-        shown: How it is shown.
-        goes_on: Whether the run goes on; else the answers are logged for later.
-        take_over: Whether it is taken also from another process that lives.
-
-    Returns:
-        The exit code; that of input_required where nothing was answered.
-
-    Raises:
-        Misuse: There is no such run, it waits for nobody, or an answer is for nothing.
-        JournalError: The journal cannot be read or written.
     """
     given.check()
     where = existing_journal(journal)
@@ -188,8 +165,8 @@ def _nobody(activity: Activity, holder: LeaseHolder | None, journal: str) -> str
     )
     if status == DIED:
         again = command_line("resume", activity.run_id, journal=journal)
-        return f"run {activity.run_id} waits for nobody: it died; go on with it, {again}"
-    return f"run {activity.run_id} waits for nobody: it {verb}{status}"
+        return f"run {activity.run_id} waits for no answer: it died; go on with it, {again}"
+    return f"run {activity.run_id} waits for no answer: it {verb}{status}"
 
 
 def _hints(waiting: Waiting, run_id: str, journal: str) -> Iterator[str]:
@@ -208,7 +185,7 @@ def _hints(waiting: Waiting, run_id: str, journal: str) -> Iterator[str]:
 
 
 def _ask(waiting: Waiting, editing: Editing, terminal: Terminal, *, by: str) -> list[AnyAnswer]:
-    """Show the questions, and ask for answers where somebody can give them."""
+    """Show the questions, and ask for answers where a terminal is attended."""
     is_attended = _is_attended(terminal)
     answers: list[AnyAnswer] = []
     for number, one in waiting.items.items():

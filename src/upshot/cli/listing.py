@@ -55,20 +55,7 @@ def runs_table(
     holders: Mapping[str, LeaseHolder] | None = None,
     left: Container[str] = (),
 ) -> Iterator[Text]:
-    """Lay runs out as rows: id, status, agent, start and what was asked.
-
-    Args:
-        runs: What to show, in order; empty gives nothing. One that another one of them has
-            started stands below that.
-        width: Columns to fill, None for as many as needed. The request gets what is left; where
-            that is too little, columns are left out.
-        glyphs: What to draw with.
-        holders: The processes that took runs, by run; None where none are known.
-        left: The runs that are open while one round them has ended.
-
-    Yields:
-        A heading, then a line for each run.
-    """
+    """Lay runs out as rows: id, status, agent, start and what was asked."""
     if not runs:
         return
     placed = list(_placed(runs))
@@ -102,7 +89,7 @@ def _placed(runs: Sequence[RunSummary]) -> Iterator[tuple[RunSummary, int]]:
 
 
 def _state(run: RunSummary, holder: LeaseHolder | None, left: Container[str]) -> str:
-    """How a run stands; who works on one that was left behind says more of it."""
+    """A run's status; a process that works on one that was left behind says more of it."""
     is_held = holder is not None and holder.state in ("lives", "stopped")
     return LEFT_BEHIND if run.run_id in left and not is_held else status_words(run.status, holder)
 
@@ -155,23 +142,7 @@ STATUSES = (RUNNING, *_SHOWN_FOR, LEFT_BEHIND, *(status.value for status in Stat
 async def show_run(
     wanted: str, terminal: Terminal, *, journal: str, as_json: bool, answer: bool, markdown: bool
 ) -> int:
-    """Print all that a journal has of a run.
-
-    Args:
-        wanted: The run, as for ``find_run``.
-        terminal: Where to print.
-        journal: Where its log is.
-        as_json: Print one line of JSON, see ``to_json``.
-        answer: Whether its answer stands at the end.
-        markdown: Lay the answer out where stdout is a terminal.
-
-    Returns:
-        The exit code; how the run ended is no matter of this command's success.
-
-    Raises:
-        Misuse: There is no such run or journal.
-        JournalError: The journal cannot be read.
-    """
+    """Print all that a journal has of a run."""
     async with open_journal(existing_journal(journal), create=False) as log:
         holders = await log.holders()
         activity = await read_activity(log, await find_run(log, wanted))
@@ -206,22 +177,7 @@ async def show_run(
 async def list_runs(
     terminal: Terminal, *, journal: str, status: str, limit: int, as_json: bool
 ) -> int:
-    """Print the runs of a journal, newest first; those inside another one stand below it.
-
-    Args:
-        terminal: Where to print.
-        journal: Where the log is.
-        status: Only those that are shown with this status, "" for all.
-        limit: At most so many, 0 for all.
-        as_json: Print one line of JSON, a list of ``RunSummary``.
-
-    Returns:
-        The exit code.
-
-    Raises:
-        Misuse: There is no such journal.
-        JournalError: It cannot be read.
-    """
+    """Print the runs of a journal, newest first; child runs stand below their parent run."""
     async with open_journal(existing_journal(journal), create=False) as log:
         holders = await log.holders()
         runs = await _runs_shown_as(log, status, limit + 1 if limit else None, holders)
@@ -268,7 +224,7 @@ def _is_shown_as(status: str, words: str) -> bool:
 
 
 async def _with_open_parents(log: Journal, runs: Sequence[RunSummary]) -> list[RunSummary]:
-    """The open ones of *runs* and all above them, by which is told which were left behind."""
+    """The open ones of *runs* and all above them, which say which runs were left behind."""
     return await with_parents(log, [run for run in runs if not run.ended])
 
 

@@ -28,23 +28,7 @@ async def prune_runs(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Remove runs, and print what was removed and what stays.
-
-    Args:
-        wanted: The runs, as for ``find_run``; empty where an age is given.
-        terminal: Where to print.
-        journal: Where the log is.
-        older_than_days: All that ended so many days ago; None for those that are named.
-        dry_run: Only tell what would be removed.
-        as_json: Print one line of JSON, a ``RemovedRuns``.
-
-    Returns:
-        The exit code.
-
-    Raises:
-        Misuse: Nothing is named, or both are; there is no such run, or another one reads it.
-        JournalError: The journal cannot be read or written.
-    """
+    """Remove runs, and print what was removed and what stays."""
     if bool(wanted) == (older_than_days is not None):
         raise Misuse("say which runs to remove: name them, or give --older-than DAYS")
     before = None
@@ -61,21 +45,7 @@ async def prune_runs(
 
 
 def salvage_journal(journal: str, new_path: str, terminal: Terminal, *, as_json: bool) -> int:
-    """Copy what can be read of a damaged journal into a new one, and print what was lost.
-
-    Args:
-        journal: The damaged file, which stays as it is.
-        new_path: The file to make.
-        terminal: Where to print.
-        as_json: Print one line of JSON, a ``Salvaged``.
-
-    Returns:
-        The exit code.
-
-    Raises:
-        Misuse: A file cannot be read, is not a journal, or is there already.
-        JournalError: The new journal cannot be written.
-    """
+    """Copy what can be read of a damaged journal into a new one, and print what was lost."""
     from upshot.journal.sqlite.salvage import salvage_file
 
     salvaged = salvage_file(existing_journal(journal), str(Path(new_path).absolute()))

@@ -77,20 +77,7 @@ def report(
     is_left: bool = False,
     outer_id: str = "",
 ) -> Iterator[Text]:
-    """Lay out all that is known of a run, but for its answer.
-
-    Args:
-        activity: The run.
-        journal: Where its log is, as a person would write it.
-        width: Columns of the page.
-        glyphs: What to draw with.
-        holder: The process that took it, None if none is known.
-        is_left: Whether it is open while a run round it has ended.
-        outer_id: The outermost run round it, which goes on with it; "" for itself.
-
-    Yields:
-        Lines to print, in order.
-    """
+    """Lay out all that is known of a run, but for its answer."""
     yield _title(activity, holder)
     for name, text, style in _facts(activity, journal, holder, is_left=is_left, outer_id=outer_id):
         yield _line(name, text, style, width)
@@ -100,12 +87,7 @@ def report(
 
 
 def status_words(status: str, holder: LeaseHolder | None = None) -> str:
-    """A run's status for people.
-
-    Args:
-        status: As the log has it, which cannot tell whether a process still has the run.
-        holder: The process that took it, None if none is known.
-    """
+    """A run's status as it is shown."""
     if status != RUNNING:
         return status
     state = "unknown" if holder is None else holder.state
@@ -129,12 +111,7 @@ def answer_text(output: object) -> str:
 
 
 def error_text(error: AgentError, status: str = "") -> str:
-    """An error in one line: its code, what it says, and when to try again.
-
-    Args:
-        error: The error.
-        status: Of the run; a code that is the same word is left out.
-    """
+    """An error in one line: its code, what it says, and when to try again."""
     later = (
         "" if error.retry_after_s is None else f" (try again in {duration(error.retry_after_s)})"
     )
@@ -143,7 +120,7 @@ def error_text(error: AgentError, status: str = "") -> str:
 
 
 def trail_text(error: AgentError) -> str:
-    """Whose exception an error was and where it was raised, "" where nobody knows."""
+    """Whose exception an error was and where it was raised, "" where that is not known."""
     told = error.details
     who, file = told.get("raised_by"), told.get("file")
     # Without a function it is a place in a document, which the message has.
@@ -185,7 +162,7 @@ def _facts(
     if started is not None:
         yield "request", clean(started.request.text, _MAX_TEXT_CHARS), ""
     if started is not None and started.parent_run_id:
-        ended = ", and left behind: what comes of it reaches nobody there" if is_left else ""
+        ended = ", and left behind: nothing there takes its result" if is_left else ""
         yield "started by", f"{started.parent_run_id}{ended}", ""
     yield "started", _when(activity), ""
     yield "model", _model(activity), ""
@@ -223,7 +200,7 @@ def _onward(activity: Activity, holder: LeaseHolder | None, outer_id: str) -> tu
         return ("approve" if waits else "resume", outer_id)
     if status in (Status.INTERRUPTED, Status.CANCELED) and activity.whole_until:
         return ("fork", run_id, "--at", str(activity.whole_until))
-    # One inside another goes on with that.
+    # A child run goes on with its parent run.
     is_inside = activity.started is not None and activity.started.parent_run_id
     return ("resume", run_id) if status_words(status, holder) == DIED and not is_inside else ()
 
@@ -247,7 +224,7 @@ def _when(activity: Activity) -> str:
 def _model(activity: Activity) -> str:
     if activity.state.model:
         return clean(activity.state.model)
-    return "asked by runs inside" if activity.spent[0].api_calls else "none was asked"
+    return "asked by child runs" if activity.spent[0].api_calls else "none was asked"
 
 
 def _tokens(activity: Activity) -> str:
@@ -294,20 +271,7 @@ def print_result(
     fork_at: int = 0,
     worked_s: float | None = None,
 ) -> None:
-    """Print what came of a run: its answer on stdout, the rest on stderr.
-
-    Args:
-        result: What came of it.
-        terminal: Where to print.
-        journal: The journal as the user named it, for the commands that are shown.
-        as_json: Print the whole result as one line of JSON instead of the answer.
-        streamed: The answer was written as it came.
-        markdown: Lay the answer out where stdout is a terminal.
-        summary: Tell figures where stderr is a terminal, also if all went well.
-        fork_at: From which event a run that was stopped can go on as another; 0 is from none.
-        worked_s: Seconds of work to tell, without those in which it waited; None is all of the
-            time since it began.
-    """
+    """Print what came of a run: its answer on stdout, the rest on stderr."""
     if as_json:
         terminal.put_json(encode(result))
     elif not streamed:
@@ -349,7 +313,7 @@ def _what_next(result: AgentResult[Any], journal: str, fork_at: int) -> Iterator
     if journal == MEMORY:
         return
     if result.status is Status.INPUT_REQUIRED:
-        yield f"it waits for people: {command_line('approve', result.run_id, journal=journal)}"
+        yield f"it waits for an answer: {command_line('approve', result.run_id, journal=journal)}"
         return
     yield f"what happened: {command_line('show', result.run_id, journal=journal)}"
     if fork_at and result.status in (Status.INTERRUPTED, Status.CANCELED):

@@ -41,10 +41,7 @@ __all__ = ["Shown", "TextStream", "attend", "resume_agent", "run_agent"]
 class TextStream:
     """Writes a model's text to stdout as it comes.
 
-    What else is told at the same time, on the same terminal, stands on lines of its own.
-
-    Attributes:
-        wrote: Whether anything has been written.
+    Other output on the same terminal stands on lines of its own.
     """
 
     def __init__(self, terminal: Terminal) -> None:
@@ -59,7 +56,7 @@ class TextStream:
             self.wrote = True
             self._at_line_start = event.text.endswith("\n")
         elif isinstance(event, ModelReplied | ModelRetried | ToolStarted) or (
-            # What is told of it next must not stand behind half a line of text.
+            # The next message must not stand behind half a line of text.
             self._terminal.is_one_screen and not isinstance(event, DELTAS)
         ):
             self.end_line()
@@ -83,16 +80,6 @@ async def attend(
 
     Ctrl-C, and SIGTERM, ask it to stop at its next safe point; a second one cancels it, a
     third one ends the process.
-
-    Args:
-        live: The run.
-        terminal: Where it is shown.
-        mode: How its progress is shown.
-        stream: Gets its text as it comes, None where it is not wanted.
-        journal: Where its log is, for the names of the runs inside it; None calls them by id.
-
-    Returns:
-        What came of it, and its activity.
     """
     activity = Activity()
     with _signals(live, terminal):
@@ -110,7 +97,7 @@ async def attend(
 
 
 async def _name_inner(key: str, activity: Activity, journal: Where | None) -> None:
-    """Have a step that is a run inside called as its agent, as soon as its log says who that is."""
+    """Name the step of a child run after its agent, as soon as its log names that."""
     run_id = child_of(key)
     if journal is None or run_id is None:
         return
@@ -123,7 +110,7 @@ async def _name_inner(key: str, activity: Activity, journal: Where | None) -> No
 
 @contextmanager
 def _signals(live: LiveRun[Any], terminal: Terminal) -> Generator[None]:
-    """Turn signals into wishes while *live* is under way."""
+    """Turn signals into stop requests while *live* is under way."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -161,14 +148,7 @@ def _signals(live: LiveRun[Any], terminal: Terminal) -> Generator[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """How a command line wants a run to be shown.
-
-    Attributes:
-        as_json: Nothing on stdout but the result as JSON.
-        stream: Text as it comes.
-        markdown: The answer laid out on a terminal.
-        progress: "auto", "live", "lines" or "none".
-    """
+    """How a command line wants a run to be shown."""
 
     as_json: bool = False
     stream: bool = False
@@ -184,22 +164,7 @@ async def run_agent(
     journal: str,
     shown: Shown,
 ) -> int:
-    """Run an agent and print what came of it.
-
-    Args:
-        asked: Which agent, and with which model.
-        request: What is asked of it.
-        terminal: Where to print.
-        journal: Where its log goes.
-        shown: How it is shown.
-
-    Returns:
-        The exit code.
-
-    Raises:
-        Misuse: Something that was asked for is not there; nothing was begun.
-        JournalError: The journal cannot be opened.
-    """
+    """Run an agent and print what came of it."""
     launch = new_launch(asked)
     agent, options = load_launch(launch)
     if _is_asked(agent) and not request.to_message().text.strip():
@@ -229,25 +194,7 @@ async def resume_agent(
     launching: Launching | None = None,
     take_over: bool = False,
 ) -> int:
-    """Go on with a run and print what came of it; of one that has ended, just print that.
-
-    Args:
-        wanted: The run, as for ``find_run``.
-        asked: What shall be other than when it was started.
-        terminal: Where to print.
-        journal: Where its log is.
-        shown: How it is shown.
-        answers: What people answered.
-        launching: Its agent, where that was loaded before; None loads it.
-        take_over: Whether it is taken also from another process that lives.
-
-    Returns:
-        The exit code.
-
-    Raises:
-        Misuse: There is no such run, or it is not known how it was started.
-        JournalError: The journal cannot be read, or another process works on the run.
-    """
+    """Go on with a run and print what came of it; of one that has ended, just print that."""
     async with AsyncExitStack() as stack:
         opening = open_journal(existing_journal(journal), create=False)
         log = await stack.enter_async_context(opening)

@@ -45,16 +45,7 @@ _TIMES = 2
 
 
 def timeline(activity: Activity, *, width: int, glyphs: Glyphs) -> Iterator[Text]:
-    """Draw the steps of a run, with a line more where there is more to say of one.
-
-    Args:
-        activity: The run; one without steps gives nothing.
-        width: Columns to fill. Where they are few the bars go first, then the moments.
-        glyphs: What to draw with.
-
-    Yields:
-        Lines of at most *width* columns.
-    """
+    """Draw the steps of a run, with a line more where there is more to say of one."""
     if not activity.steps:
         return
     names = max(*map(cell_len, map(label, activity.steps)), len("step"))
@@ -197,16 +188,7 @@ _SPINNER = "|/-\\"
 
 
 def choose_mode(wished: str, terminal: Terminal, *, streaming: bool) -> Mode:
-    """How progress is shown.
-
-    Args:
-        wished: "auto", "live", "lines" or "none".
-        terminal: Where it is shown.
-        streaming: Whether text comes out at the same time, which a picture would tear apart.
-
-    Returns:
-        For "auto": a picture on a terminal, nothing in a pipe.
-    """
+    """How progress is shown."""
     moves = terminal.err.is_terminal and not terminal.err.is_dumb_terminal
     match wished:
         case "none":
@@ -222,13 +204,7 @@ def choose_mode(wished: str, terminal: Terminal, *, streaming: bool) -> Mode:
 
 
 class Progress:
-    """Shows a run on stderr while it is under way; an async context manager.
-
-    Args:
-        activity: What is shown; this adds the events to it.
-        terminal: Where.
-        mode: How.
-    """
+    """Shows a run on stderr while it is under way; an async context manager."""
 
     def __init__(self, activity: Activity, terminal: Terminal, mode: Mode) -> None:
         self._activity = activity
@@ -241,7 +217,7 @@ class Progress:
 
     async def __aenter__(self) -> Self:
         if self._mode == "live":
-            # Refreshed by the loop and not by a thread, which would read a activity half told.
+            # Refreshed by the loop and not by a thread, which would read a half updated one.
             self._live = Live(
                 console=self._terminal.err,
                 auto_refresh=False,
@@ -323,18 +299,7 @@ def settled_line(step: Step, width: int, glyphs: Glyphs) -> Text:
 def picture(
     activity: Activity, *, now_s: float, width: int, glyphs: Glyphs, frame: int = 0
 ) -> Iterator[Text]:
-    """What the run does at this moment, and what it has used.
-
-    Args:
-        activity: The run so far.
-        now_s: Seconds of work since its start.
-        width: Columns of the terminal.
-        glyphs: What to draw with.
-        frame: Counts up, and turns the spinner.
-
-    Yields:
-        A line for each step under way, at most ``_MAX_SHOWN``, and one with the figures.
-    """
+    """What the run does at this moment, and what it has used."""
     spinner = _SPINNER[frame % len(_SPINNER)]
     running = activity.running
     for step in running[:_MAX_SHOWN]:

@@ -84,7 +84,7 @@ async def run(
         options: See ``RunOptions``.
 
     Returns:
-        What came of it; everything that a model, a tool, a provider, a person or a limit
+        What came of it; everything that a model, a tool, a provider, the user or a limit
         does is in it, and none of that is raised. To whom it was handed over is its
         ``handoff``, which the caller follows, or ``run_with_handoffs`` does.
 
@@ -283,7 +283,7 @@ async def replay(
     Where it does the same, a tool that was called and has changed or is gone is a difference too,
     and so is what the agent itself would have asked its model with.
 
-    Nothing outside is touched: replies of models, outcomes of tools, answers of people, keyed
+    Nothing outside is touched: replies of models, outcomes of tools, answers of the user, keyed
     steps and runs inside it come from the record, and what is not there is not done. Neither
     observers, committers, approvers nor the host are called, and nothing is written; deciders,
     instructions and the engine are what is tried.

@@ -137,7 +137,7 @@ async def _result_of(
 
 
 class _Children:
-    """The results of runs inside the run, as their logs have them."""
+    """The results of the child runs, as their logs have them."""
 
     def __init__(self, record: Recording, results: dict[str, AgentResult[Any] | None]) -> None:
         self._record = record
