@@ -71,7 +71,7 @@ class Prices:
         for name in self._own:
             provider, colon, model = name.partition(":")
             if not (provider and colon and model):
-                raise Misuse(f'{name!r} is no model\'s name: write "provider:model": Price(...)')
+                raise Misuse(f'{name!r} is not a model\'s name: write "provider:model": Price(...)')
 
     def __repr__(self) -> str:
         return f"Prices({', '.join(self._own) or 'no own'}{', only' if self._only else ''})"
@@ -152,14 +152,7 @@ class PriceTable:
     def find(
         self, provider: str, model: str, *, at: datetime, service: Service = ()
     ) -> Price | None:
-        """The price of a model, None if the table has none that is certain.
-
-        Args:
-            provider: As upshot or the table names it.
-            model: As the provider names it.
-            at: When it is asked, aware.
-            service: In which unusual way it is served.
-        """
+        """The price of a model, None if the table has none that is certain."""
         read = _reader()
         if read is None:
             return None
@@ -215,7 +208,7 @@ def _look_up(
 def _has_variant(
     provider: Provider, model: ModelInfo, service: dict[str, str], at: datetime
 ) -> bool:
-    # A provider's own ways of serving are not those of who offers its models too.
+    # A provider's own service tiers are not those of another that offers its models.
     if not any(model is each for each in provider.models):
         return False
     return any(

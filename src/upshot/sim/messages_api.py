@@ -46,7 +46,7 @@ _ERROR_TYPES: Mapping[int, str] = {
     504: "timeout_error",
     529: "overloaded_error",
 }
-# With the space after the colon, as the API sends it: nobody should match on exact bytes.
+# With the space after the colon, as the API sends it: clients must not match exact bytes.
 _PING = b'event: ping\ndata: {"type": "ping"}\n\n'
 _STOP = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
 
@@ -102,7 +102,7 @@ class MessagesSurface:
             model=asked.model,
             index=sum(message.role == "assistant" for message in asked.messages),
             stream=bool(asked.stream),
-            # This API tells usage in every stream, asked or not.
+            # This API sends usage in every stream, asked or not.
             include_usage=True,
             quotes=lambda: _quotes(asked),
         )

@@ -134,21 +134,7 @@ class _Plan(Struct, frozen=True):
 
 
 class Provider:
-    """A simulated account at a provider: scripts, buckets, and what is left of the faults.
-
-    Args:
-        scenario: What it answers.
-        where: What to call the scenario in messages.
-        clock: Time of the buckets and of the dates that are told.
-        limits: Rate limits; None takes the scenario's.
-        faults: Asked after those inside replies and before those of the scenario.
-        api_key: The only key that is let in; None lets everyone in.
-        strict: Whether conversations that the real APIs refuse are refused: calls without results,
-            results without calls.
-
-    Raises:
-        Misuse: A template of the scenario breaks the grammar.
-    """
+    """A simulated account at a provider: scripts, buckets, and what is left of the faults."""
 
     def __init__(
         self,
@@ -220,7 +206,7 @@ class Provider:
     def _play(self, reception: Reception, ask: Ask, plan: _Plan) -> Playback:
         now = self._clock.monotonic()
         refused = self._gauge.admit(tokens=plan.counts.total, now=now)
-        # A 429 tells the state as well, so the headers are made for both ways out.
+        # A 429 carries the state as well, so the headers are made for both ways out.
         limits = reception.surface.limit_headers(self._gauge.readings(now), self._clock.now())
         reception = reception.with_headers(limits)
         if refused is not None:
