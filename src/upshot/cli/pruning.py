@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from upshot.cli.lookup import existing_journal, find_run
-from upshot.cli.terminal import Terminal, clean
+from upshot.cli.terminal import Terminal, clean, count
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.codec import encode
 from upshot.errors import Misuse
@@ -53,23 +53,19 @@ def salvage_journal(journal: str, new_path: str, terminal: Terminal, *, as_json:
         terminal.put_json(encode(salvaged))
         return 0
     terminal.say(
-        f"{new_path} has {_many(salvaged.runs, 'run')} with {_many(salvaged.events, 'event')} and "
-        f"{_many(salvaged.artifacts, 'stored output')}"
+        f"{new_path} has {count(salvaged.runs, 'run')} with {count(salvaged.events, 'event')} and "
+        f"{count(salvaged.artifacts, 'stored output')}"
     )
     for damage in salvaged.damages[:_MAX_SHOWN]:
         terminal.tell(clean(f"run {damage.run_id} ends after event {damage.sound_to}"))
     return 0
 
 
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
-
-
 def _tell(removed: RemovedRuns, terminal: Terminal, *, dry_run: bool) -> None:
     verb = "would remove" if dry_run else "removed"
-    outputs = _many(removed.artifacts, "stored output")
+    outputs = count(removed.artifacts, "stored output")
     terminal.say(
-        f"{verb} {_many(len(removed.run_ids), 'run')} and {outputs} ({removed.size_bytes} bytes)"
+        f"{verb} {count(len(removed.run_ids), 'run')} and {outputs} ({removed.size_bytes} bytes)"
     )
     for run_id, reason in [*removed.kept.items()][:_MAX_SHOWN]:
         terminal.tell(clean(f"{run_id} stays: {reason}"))

@@ -18,22 +18,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from upshot.errors import Misuse
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from contextlib import AbstractAsyncContextManager
-    from typing import Any, Unpack
-
-    from typing_extensions import TypeVar
-
-    from upshot.contract.agent import Agent
-    from upshot.contract.agent_spec import AgentSpec
-    from upshot.contract.model_calls import Request
-    from upshot.contract.pending import AnyAnswer
-    from upshot.contract.result import AgentResult
-    from upshot.entry.replay_run import Replay
-    from upshot.runs.live_run import LiveRun
-    from upshot.runs.plan import ResumeOptions, RunOptions, Where
-
 __all__ = [
     "fork",
     "reopen",

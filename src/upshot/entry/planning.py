@@ -17,7 +17,7 @@ from upshot.contract.agent_spec import AgentSpec, Handoff
 from upshot.contract.base.structs import Local
 from upshot.contract.message import Message
 from upshot.contract.model_calls import Request
-from upshot.contract.protocols import ArtifactStore, Decider, Engine, Journal, Model, Observer
+from upshot.contract.protocols import Decider, Engine, Journal, Model, Observer
 from upshot.contract.settings import Budget
 from upshot.engines.loop import LoopEngine
 from upshot.entry.option_checks import check_hooks, items_of, losses_of, object_of, to_request
@@ -256,7 +256,7 @@ async def _plan(
         dependencies=options.get("dependencies"),
         journal=journal,
         approve=options.get("approve") or (None if near is None else near.approve),
-        artifact_store=_artifact_store(options, journal),
+        artifact_store=options.get("artifact_store") or getattr(journal, "artifacts", None),
         policy=options.get("policy") or (None if parent is None else parent.policy),
         secrets=hidden,
         marks=name_marks() if hidden else "",
@@ -389,7 +389,3 @@ def _tools(agent: Agent[Any], options: RunOptions) -> Any:
     if agent.handoffs:
         own = (*own, *handoff_tools(agent.handoffs))
     return resolve_tools(own, named=named)
-
-
-def _artifact_store(options: RunOptions, journal: Journal | None) -> ArtifactStore | None:
-    return options.get("artifact_store") or getattr(journal, "artifacts", None)

@@ -16,11 +16,9 @@ from upshot.wire.pricing import Billing, Price, price_usage, read_billing
 if TYPE_CHECKING:
     from genai_prices.data_snapshot import DataSnapshot
     from genai_prices.types import (
-        ConditionalPrice,
         ModelInfo,
         ModelPrice,
         Provider,
-        Tier,
         TieredPrices,
     )
 
@@ -227,12 +225,11 @@ def _to_price(table: ModelPrice, priced_on: date | None) -> Price | None:
     if not _RATES.keys() >= rates.keys() - {_SEARCH_FEE} or not rates.keys() >= _NEEDED:
         return None
     tiers = [tier for rate in rates.values() for tier in getattr(rate, "tiers", ())]
-    above = {start: _price_at(rates, start + 1, {}, priced_on) for start in _starts(tiers)}
+    above = {
+        start: _price_at(rates, start + 1, {}, priced_on)
+        for start in {tier.start for tier in tiers}
+    }
     return _price_at(rates, 0, above, priced_on)
-
-
-def _starts(tiers: list[Tier]) -> set[int]:
-    return {tier.start for tier in tiers}
 
 
 def _price_at(
@@ -269,11 +266,10 @@ def _date_of(snapshot: DataSnapshot, today: date) -> date | None:
     changes = (
         change
         for model in models
-        for change in (*_conditions(model.prices), *(model.price_variants or ()))
+        for change in (
+            *(model.prices if isinstance(model.prices, list) else ()),
+            *(model.price_variants or ()),
+        )
     )
     dates = (getattr(change.constraint, "start_date", None) for change in changes)
     return max((day for day in dates if day is not None and day <= today), default=None)
-
-
-def _conditions(prices: ModelPrice | list[ConditionalPrice]) -> list[ConditionalPrice]:
-    return prices if isinstance(prices, list) else []

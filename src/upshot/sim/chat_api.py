@@ -74,7 +74,7 @@ _encode = msgspec.json.encode
 
 
 class ChatSurface:
-    """Chat Completions; see :class:`upshot.sim.surface.Surface`."""
+    """Chat Completions; see :class:`upshot.sim.exchange.Surface`."""
 
     name = "chat"
     id_prefix = "call_"

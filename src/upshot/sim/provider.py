@@ -162,7 +162,10 @@ class Provider:
         """What goes back for *received*, which came with that API *key* ("" for none)."""
         # Counted before anything is decided: refusals have ids of their own too.
         self._served += 1
-        reception = Reception(_surface_of(received.path), f"{self._id_seed}{self._served:08x}")
+        reception = Reception(
+            _MESSAGES if received.path.endswith("/messages") else _CHAT,
+            f"{self._id_seed}{self._served:08x}",
+        )
         ask = self._admit(reception.surface, received, key)
         if isinstance(ask, Problem):
             return reception.refusal(ask)
@@ -242,10 +245,6 @@ class Provider:
             first_byte_s=_first_byte_s(latency, fault),
             between_s=latency.between_chunks_ms / 1000,
         )
-
-
-def _surface_of(path: str) -> Surface:
-    return _MESSAGES if path.endswith("/messages") else _CHAT
 
 
 def _first_byte_s(latency: Latency, fault: Fault | None) -> float:

@@ -272,12 +272,8 @@ def _is_plain(reply: Reply, place: str) -> bool:
     for name in ("text", "reasoning", "refusal"):
         check(getattr(reply, name), f"{place}.{name}")
     for number, call in enumerate(reply.tool_calls):
-        _change_texts(call.arguments, _place_of(place, number), check)
+        _change_texts(call.arguments, f"{place}.tool_calls[{number}].arguments", check)
     return not has_quote
-
-
-def _place_of(reply_place: str, number: int) -> str:
-    return f"{reply_place}.tool_calls[{number}].arguments"
 
 
 def _filled(text: str, quotes: Quotes, place: str) -> str:

@@ -106,7 +106,7 @@ class LibraryModel(ABC):
                 document = as_json(chunk)
                 finished = finished or _is_last(document)
                 thoughts += self._thoughts_in(document)
-                for delta in reader.feed(_to_event(document)):
+                for delta in reader.feed(b"data: " + encode_json(document) + b"\n\n"):
                     yield renamed(delta)
             # A library ends the iteration of a stream that was cut like any other.
             if finished:
@@ -235,10 +235,6 @@ def to_deltas(response: ModelResponse) -> list[StreamItem]:
             ToolCallDelta(index=index, call_id=call.id, name=call.name, arguments=arguments)
         )
     return [*deltas, response]
-
-
-def _to_event(document: Json) -> bytes:
-    return b"data: " + encode_json(document) + b"\n\n"
 
 
 def _is_last(document: Json) -> bool:
