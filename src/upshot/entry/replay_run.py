@@ -106,7 +106,7 @@ async def replay_run(
 
 
 def _told(difference: Difference, record: Recording) -> Difference:
-    """The same as people may see it, with what was asked for beyond the record.
+    """The same as it is shown, with what was asked for beyond the record.
 
     Both sides have one form: an object that begins with the event's kind.
     """

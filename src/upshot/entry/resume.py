@@ -1,8 +1,8 @@
 """Reads a log to go on: state, history, answers.
 
-Answering: what people say of a parked run reaches the run that asks, be it one inside.
+Answering: the user's answer to a parked run reaches the run that asks, also a child run.
 
-An answer for a run inside is written into that run's own log before the outer run goes on. So it
+An answer for a child run is written into that run's own log before its parent run goes on. So it
 is there once, whatever ends the process then.
 """
 
@@ -220,7 +220,7 @@ async def keep_answers(run_id: str, answers: Sequence[AnyAnswer], *, journal: Wh
 
     Args:
         run_id: A run that is parked.
-        answers: What they answered, also for runs inside it.
+        answers: The answers, also for its child runs.
         journal: Where its log is.
 
     Raises:
