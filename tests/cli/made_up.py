@@ -47,11 +47,11 @@ def stamped(events: Sequence[Timed]) -> list[Event]:
     ]
 
 
-def story_of(events: Sequence[Timed]) -> Activity:
-    story = Activity()
+def activity_of(events: Sequence[Timed]) -> Activity:
+    activity = Activity()
     for event in stamped(events):
-        story.add(event)
-    return story
+        activity.add(event)
+    return activity
 
 
 def started(request: str = "Count the files.") -> RunStarted:

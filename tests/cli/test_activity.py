@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cli.made_up import RUN_ID, Timed, a_whole_run, began_call, replied, started, story_of
+from tests.cli.made_up import RUN_ID, Timed, a_whole_run, activity_of, began_call, replied, started
 from upshot.cli.activity import RUNNING
 from upshot.contract import (
     AgentError,
@@ -34,8 +34,8 @@ from upshot.contract import (
 
 
 def test_a_whole_run_is_told_step_by_step() -> None:
-    story = story_of(a_whole_run())
-    told = [(step.name, round(step.start_s, 3), step.took_s) for step in story.steps]
+    activity = activity_of(a_whole_run())
+    told = [(step.name, round(step.start_s, 3), step.took_s) for step in activity.steps]
     assert [(name, start, round(took or 0, 3)) for name, start, took in told] == [
         ("openai:simulated", 0.0, 0.2),
         ("openai:simulated", 1.0, 0.5),
@@ -44,29 +44,31 @@ def test_a_whole_run_is_told_step_by_step() -> None:
         ("wait", 1.5, 1.5),
         ("openai:simulated", 3.0, 1.0),
     ]
-    words = [step.ended.word for step in story.steps if step.ended]
+    words = [step.ended.word for step in activity.steps if step.ended]
     assert words == [
         "429 rate_limit", "3 calls", "result", "denied: validation", "timeout", "answer",
     ]  # fmt: skip
-    assert (story.status, story.length_s, story.run_id) == ("completed", 4.0, RUN_ID)
+    assert (activity.status, activity.length_s, activity.run_id) == ("completed", 4.0, RUN_ID)
 
 
 @given(st.integers(0, len(a_whole_run())))
 def test_any_prefix_of_a_run_can_be_told(length: int) -> None:
-    story = story_of(a_whole_run()[:length])
-    assert story.status == (RUNNING if length < len(a_whole_run()) else "completed")
-    assert all(step.running == (step.ended is None) for step in story.steps)
+    activity = activity_of(a_whole_run()[:length])
+    assert activity.status == (RUNNING if length < len(a_whole_run()) else "completed")
+    assert all(step.running == (step.ended is None) for step in activity.steps)
 
 
 def test_usage_is_added_up_before_there_is_a_result() -> None:
-    story = story_of([(0, started()), (0, replied(1, tokens=100)), (1, replied(2, tokens=50))])
-    assert story.usage.total_tokens == 170
-    assert story.usage.api_calls == 2
-    assert story.cost is None
+    activity = activity_of(
+        [(0, started()), (0, replied(1, tokens=100)), (1, replied(2, tokens=50))]
+    )
+    assert activity.spent[0].total_tokens == 170
+    assert activity.spent[0].api_calls == 2
+    assert activity.spent[1] is None
 
 
 def test_the_time_between_two_sessions_counts_for_nothing() -> None:
-    story = story_of(
+    activity = activity_of(
         [
             (0.0, started()),
             (1.0, began_call("c0")),
@@ -74,9 +76,9 @@ def test_the_time_between_two_sessions_counts_for_nothing() -> None:
             (3602.0, ModelStarted(turn=2)),
         ]
     )
-    assert story.length_s == 2.0
-    assert story.sessions == 2
-    lost, mark, model = story.steps
+    assert activity.length_s == 2.0
+    assert activity.sessions == 2
+    lost, mark, model = activity.steps
     assert lost.lost and not lost.running
     assert (lost.end_s, lost.took_s) == (1.0, None)
     assert (mark.name, mark.start_s, model.start_s) == ("resumed", 1.0, 2.0)
@@ -87,8 +89,10 @@ def a_wait_for_the_next_try() -> list[tuple[float, Event]]:
 
 
 def test_what_happens_while_a_next_try_is_waited_for_stands_before_it() -> None:
-    story = story_of([*a_wait_for_the_next_try(), (2.0, RunInterrupted(interrupt=Interrupt()))])
-    assert [(step.kind, step.start_s) for step in story.steps] == [
+    activity = activity_of(
+        [*a_wait_for_the_next_try(), (2.0, RunInterrupted(interrupt=Interrupt()))]
+    )
+    assert [(step.kind, step.start_s) for step in activity.steps] == [
         ("model", 0.0), ("mark", 2.0), ("model", 60.5),
     ]  # fmt: skip
 
@@ -97,38 +101,38 @@ def test_what_happens_while_a_next_try_is_waited_for_stands_before_it() -> None:
     "event", [RunResumed(), RunSettled(result=AgentResult())], ids=["resumed", "settled"]
 )
 def test_a_try_whose_time_never_came_begins_where_the_session_ended(event: Event) -> None:
-    story = story_of([*a_wait_for_the_next_try(), (0.5, event)])
-    assert (story.steps[1].start_s, story.steps[1].end_s) == (0.5, 0.5)
+    activity = activity_of([*a_wait_for_the_next_try(), (0.5, event)])
+    assert (activity.steps[1].start_s, activity.steps[1].end_s) == (0.5, 0.5)
 
 
 def test_a_running_tool_says_how_far_it_is() -> None:
-    story = story_of([(0, began_call("c0")), (1, ToolProgress(call_id="c0", text="half"))])
-    assert [step.note for step in story.running] == ["half"]
+    activity = activity_of([(0, began_call("c0")), (1, ToolProgress(call_id="c0", text="half"))])
+    assert [step.note for step in activity.running] == ["half"]
 
 
 def test_characters_of_the_reply_under_way_are_counted() -> None:
     events = [(0.0, ModelStarted(turn=1)), (0.1, TextDelta(text="abc")), (0.2, TextDelta(text="d"))]
-    assert story_of(events).text == 4
+    assert activity_of(events).text == 4
 
 
 def test_engine_steps_and_interrupts_are_steps_too() -> None:
-    story = story_of(
+    activity = activity_of(
         [
             (0.0, StepStarted(key="plan")),
             (1.0, StepSettled(key="plan")),
             (1.5, RunInterrupted(interrupt=Interrupt(InterruptCause.USER_CANCEL, "Ctrl-C"))),
         ]
     )
-    assert [(s.kind, s.name, s.ended.word if s.ended else "") for s in story.steps] == [
+    assert [(s.kind, s.name, s.ended.word if s.ended else "") for s in activity.steps] == [
         ("step", "plan", "done"),
         ("mark", "interrupted", ""),
     ]
 
 
 def test_an_event_of_an_unknown_kind_is_passed_over() -> None:
-    story = story_of(a_whole_run()[:3])
-    story.add(Unknown(raw={"kind": "from_the_future"}))
-    assert len(story.steps) == 2
+    activity = activity_of(a_whole_run()[:3])
+    activity.add(Unknown(raw={"kind": "from_the_future"}))
+    assert len(activity.steps) == 2
 
 
 def test_the_time_until_an_answer_that_is_kept_is_no_work() -> None:
@@ -145,17 +149,17 @@ def test_the_time_until_an_answer_that_is_kept_is_no_work() -> None:
         (2, RunSettled(result=parked)),
         (3600, ApprovalAnswered(answer=answer)),
     ]
-    story = story_of(kept)
-    assert (story.length_s, story.answered) == (2.0, {("", "c1"): "approved by ann"})
-    story = story_of([*kept, (7200, RunResumed()), (7201, ApprovalAnswered(answer=answer))])
-    assert (story.length_s, story.answered) == (3.0, {})
-    marks = [(step.name, step.ended.detail) for step in story.steps if step.ended]
+    activity = activity_of(kept)
+    assert (activity.length_s, activity.answered) == (2.0, {("", "c1"): "approved by ann"})
+    activity = activity_of([*kept, (7200, RunResumed()), (7201, ApprovalAnswered(answer=answer))])
+    assert (activity.length_s, activity.answered) == (3.0, {})
+    marks = [(step.name, step.ended.detail) for step in activity.steps if step.ended]
     assert marks == [("asked", "pay"), ("answered", "pay approved by ann"), ("resumed", "")]
 
 
 def test_a_later_answer_takes_the_place_of_the_one_before() -> None:
     pending = PendingApproval(call_id="c1", tool_name="pay")
-    story = story_of(
+    activity = activity_of(
         [
             (0, started()),
             (1, ApprovalRequested(pending=pending)),
@@ -163,14 +167,14 @@ def test_a_later_answer_takes_the_place_of_the_one_before() -> None:
             (3, ApprovalAnswered(answer=Deny("c1", by="bob"))),
         ]
     )
-    marks = [(step.name, step.ended.detail) for step in story.steps if step.ended]
+    marks = [(step.name, step.ended.detail) for step in activity.steps if step.ended]
     assert marks == [("asked", "pay"), ("answered", "pay denied by bob")]
 
 
 def test_a_run_inside_is_called_as_it_is_named_before_or_after_it_begins() -> None:
-    story = story_of([(0, started()), (1, StepStarted(key="child:run-a"))])
-    assert story.steps[0].title == "run-a"
-    story.name_run("run-a", "writer")
-    story.name_run("run-b", "critic")
-    story.add(StepStarted(run_id=RUN_ID, key="child:run-b"))
-    assert [step.title for step in story.steps] == ["writer", "critic"]
+    activity = activity_of([(0, started()), (1, StepStarted(key="child:run-a"))])
+    assert activity.steps[0].title == "run-a"
+    activity.name_run("run-a", "writer")
+    activity.name_run("run-b", "critic")
+    activity.add(StepStarted(run_id=RUN_ID, key="child:run-b"))
+    assert [step.title for step in activity.steps] == ["writer", "critic"]

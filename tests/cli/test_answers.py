@@ -75,7 +75,7 @@ def test_a_run_that_has_ended_takes_no_answer(command: Command) -> None:
     command("resume", "last", "--answer", "2", "M")
     code, _, err = command("resume", "last", "--answer", "1", "L")
     assert code == 2
-    assert "waits for nobody" in err
+    assert "waits for no answer" in err
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def files(command: Command) -> None:
 def park(command: Command, name: str) -> None:
     code, _, err = command("run", f"agent.py:{name}", "Go.", "--run-id", "run-1")
     assert code == 3, err
-    assert "it waits for people: upshot approve run-1" in err
+    assert "it waits for an answer: upshot approve run-1" in err
 
 
 def done() -> list[str]:

@@ -36,7 +36,7 @@ def parked(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("done.txt").write_text("", "utf-8")
     code, _, err = command("run", "agent.py", "Wipe.", "--model", MODEL, "--run-id", "run-1")
     assert code == 3
-    assert "it waits for people: upshot approve run-1" in err
+    assert "it waits for an answer: upshot approve run-1" in err
     monkeypatch.setattr("getpass.getuser", lambda: "ann")
 
 
@@ -175,7 +175,7 @@ def test_what_can_be_typed_is_never_broken(
     monkeypatch.setenv("COLUMNS", "30")
     _, _, err = command("approve", "run-1")
     assert "answer: upshot approve run-1 --approve 1\n" in err
-    assert "people: upshot approve run-1\n" in command("resume", "run-1")[2]
+    assert "an answer: upshot approve run-1\n" in command("resume", "run-1")[2]
 
 
 def test_arguments_are_told_where_nothing_can_check_them(command: Command) -> None:
@@ -190,7 +190,7 @@ def test_a_run_that_has_ended_waits_for_nobody(command: Command) -> None:
     command("approve", "last", "--all")
     code, _, err = command("approve", "last")
     assert code == 2
-    assert "waits for nobody: it has completed" in err
+    assert "waits for no answer: it has completed" in err
 
 
 def test_on_a_terminal_each_is_asked_for(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,7 +105,7 @@ def test_what_a_python_file_has_is_drawn(command: Command, name: str, node: str)
             "program.py",
             "program.py:NAME; there are agent, graph, other",
         ),
-        ("program.py:number", "no graph or machine but int"),
+        ("program.py:number", "must be a graph or a machine, got int"),
         ("program.py:zz", "has no 'zz'"),
         ("nowhere.yml", "there is no file nowhere.yml"),
         ("notes.txt", "ends in .py"),

@@ -31,7 +31,7 @@ def test_a_run_in_another_living_process_is_shown_and_left_to_it(folder: Path) -
     code, _, err = said_in(folder, "approve", "last", "--all", *JOURNAL)
     assert (code, err) == (
         2,
-        f"upshot: run run-1 waits for nobody: it is running (process {process.pid})\n",
+        f"upshot: run run-1 waits for no answer: it is running (process {process.pid})\n",
     )
     (folder / "go.txt").touch()
     code, out, _ = finished(process)
@@ -60,7 +60,7 @@ def test_an_empty_file_is_no_journal_and_stays_empty(tmp_path: Path, command: st
     more = {"runs": [], "fork": ["last", "--at", "1"]}.get(command, ["last"])
     code, out, err = said_in(tmp_path, command, *more, "--journal", "empty.txt")
     assert (code, out) == (2, "")
-    assert "empty.txt is no journal: it is empty" in err
+    assert "empty.txt is not a journal: it is empty" in err
     assert empty.read_bytes() == b""
     assert list(tmp_path.iterdir()) == [empty]
 

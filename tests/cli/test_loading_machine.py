@@ -79,7 +79,7 @@ def test_a_machine_is_shown_by_its_states_and_the_runs_inside_by_their_agents(
     _, out, _ = command("show", "q1")
     for internal in ("machine-1", "child:", "wait:", "#1", "none was asked"):
         assert internal not in out
-    assert "model       asked by runs inside" in out
+    assert "model       asked by child runs" in out
     steps = [line.split()[4] for line in out.splitlines() if " ms " in line and "█" in line]
     assert steps == ["draft", "writer", "ask", "send", "done"]
     inner = json.loads(command("runs", "--json")[1])[0]["run_id"]

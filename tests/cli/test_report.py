@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.made_up import RUN_ID, a_whole_run, replied, started, story_of
+from tests.cli.made_up import RUN_ID, a_whole_run, activity_of, replied, started
 from upshot.cli.report import answer_text, error_text, report, trail_text
 from upshot.cli.terminal import Glyphs
 from upshot.contract import (
@@ -27,7 +27,7 @@ from upshot.contract import (
 
 
 def lines_of(*events: tuple[float, Event]) -> list[str]:
-    shown = report(story_of(events), journal="runs.db", width=80, glyphs=Glyphs())
+    shown = report(activity_of(events), journal="runs.db", width=80, glyphs=Glyphs())
     return "\n".join(line.plain for line in shown).splitlines()
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from tests.cli.made_up import a_whole_run, began_call, started, story_of
+from tests.cli.made_up import a_whole_run, activity_of, began_call, started
 from upshot.cli.activity import Ended, Step
 from upshot.cli.terminal import Glyphs, glyphs_for
 from upshot.cli.timeline import bar, fit, timeline
@@ -17,7 +17,7 @@ GLYPHS = Glyphs()
 
 
 def drawn(width: int = 80) -> list[str]:
-    lines = timeline(story_of(a_whole_run()), width=width, glyphs=GLYPHS)
+    lines = timeline(activity_of(a_whole_run()), width=width, glyphs=GLYPHS)
     return [line.plain.rstrip() for line in lines]
 
 
@@ -51,12 +51,12 @@ def test_a_narrow_page_has_no_bars_and_then_no_moments() -> None:
 
 
 def test_a_run_without_steps_has_no_timeline() -> None:
-    assert not list(timeline(story_of([(0, started())]), width=80, glyphs=GLYPHS))
+    assert not list(timeline(activity_of([(0, started())]), width=80, glyphs=GLYPHS))
 
 
 def test_a_step_whose_process_died_has_no_outcome() -> None:
-    story = story_of([(0, started()), (0, began_call("c0")), (1, RunResumed())])
-    lines = [line.plain for line in timeline(story, width=80, glyphs=GLYPHS)]
+    activity = activity_of([(0, started()), (0, began_call("c0")), (1, RunResumed())])
+    lines = [line.plain for line in timeline(activity, width=80, glyphs=GLYPHS)]
     assert "no outcome" in lines[1]
     assert "its process ended" in lines[2]
 

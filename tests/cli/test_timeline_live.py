@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.cells import cell_len
 
-from tests.cli.made_up import RUN_ID, a_whole_run, began_call, stamped, started, story_of
+from tests.cli.made_up import RUN_ID, a_whole_run, activity_of, began_call, stamped, started
 from upshot.cli.activity import Activity
 from upshot.cli.terminal import Glyphs, Terminal
 from upshot.cli.timeline import Mode, Progress, choose_mode, picture, settled_line
@@ -67,13 +67,13 @@ async def test_each_step_is_told_once_when_it_ends(monkeypatch: pytest.MonkeyPat
 
 
 async def test_no_progress_writes_nothing_and_still_tells_the_story() -> None:
-    screen, story = terminal(), Activity()
-    async with Progress(story, screen, "none") as progress:
+    screen, activity = terminal(), Activity()
+    async with Progress(activity, screen, "none") as progress:
         for event in stamped(a_whole_run()):
             progress.take(event)
     assert isinstance(screen.err.file, io.StringIO)
     assert screen.err.file.getvalue() == ""
-    assert story.status == "completed"
+    assert activity.status == "completed"
 
 
 async def test_a_moving_picture_leaves_only_the_steps_behind(
@@ -89,8 +89,8 @@ async def test_a_moving_picture_leaves_only_the_steps_behind(
 
 
 def pictured(*events: tuple[float, object], now_s: float, width: int = 80) -> list[str]:
-    story = story_of(events)  # type: ignore[arg-type]
-    return [line.plain for line in picture(story, now_s=now_s, width=width, glyphs=Glyphs())]
+    activity = activity_of(events)  # type: ignore[arg-type]
+    return [line.plain for line in picture(activity, now_s=now_s, width=width, glyphs=Glyphs())]
 
 
 def test_the_picture_shows_what_runs_and_what_was_used() -> None:
@@ -120,14 +120,14 @@ def test_many_steps_at_once_do_not_fill_the_screen() -> None:
 
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_the_picture_is_no_wider_than_the_terminal(width: int) -> None:
-    story = story_of([(0, began_call("c0", "a_tool_with_quite_a_long_name_" * 3))])
-    lines = picture(story, now_s=1, width=width, glyphs=Glyphs())
+    activity = activity_of([(0, began_call("c0", "a_tool_with_quite_a_long_name_" * 3))])
+    lines = picture(activity, now_s=1, width=width, glyphs=Glyphs())
     assert all(cell_len(line.plain) < width for line in lines)
 
 
 @pytest.mark.parametrize("width", [30, 40, 60, 80])
 def test_a_settled_step_is_one_line_that_says_what_came_of_it(width: int) -> None:
-    for step in story_of(a_whole_run()).ended:
+    for step in activity_of(a_whole_run()).ended:
         line = settled_line(step, width, Glyphs()).plain
         assert cell_len(line) <= width
         assert step.ended is not None

@@ -114,7 +114,9 @@ PASSED_OVER = {
     "ArtifactStored RunStarted UsageReported",
     "state.summary": f"{DELTAS} {ASIDE} {ANSWERS} {STEPS} {ATTEMPTS} {ENDS} {CALLS} "
     "ApprovalRequested ArtifactStored BoardChanged UsageReported",
-    "cli.activity": f"{ASIDE} BoardChanged Lagged ReasoningDelta ToolCallDelta UsageReported",
+    # It reads usage, warnings and artifacts from the state.
+    "cli.activity": f"{ASIDE} ArtifactStored BoardChanged Lagged ReasoningDelta ToolCallDelta "
+    "UsageReported Warned",
     "telemetry.spans": f"{DELTAS} {ASIDE} {ANSWERS} {STEPS} {ATTEMPTS} {ENDS} "
     "ApprovalRequested ArtifactStored BoardChanged UsageReported",
     "runs.replay.comparison": f"{DELTAS} {ANSWERS} ApprovalRequested ArtifactStored "

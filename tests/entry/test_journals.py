@@ -77,7 +77,7 @@ async def test_resuming_an_unknown_run_names_the_nearest() -> None:
     [
         (Approve("w"), r"answers is one Approve: give a list"),
         (["yes"], "answers must be Approve, Deny, Edit or Answer, got str"),
-        ([Approve("v")], "nobody waits for an answer to 'v': the run waits for w"),
+        ([Approve("v")], "no question 'v' waits for an answer: the run waits for w"),
     ],
 )
 async def test_an_answer_to_nothing_is_misuse_and_the_run_waits_on(answers: Any, said: str) -> None:

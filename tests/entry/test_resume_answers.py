@@ -455,7 +455,7 @@ async def parked_and_ended(agent: Agent[Any]) -> tuple[list[Event], list[Event]]
 async def test_nothing_is_kept_for_a_run_that_ended_before_it_was_claimed() -> None:
     before, then = await parked_and_ended(asker())
     journal = Raced(before, "o", then)
-    with pytest.raises(Misuse, match="run o does not wait for people now"):
+    with pytest.raises(Misuse, match="run o does not wait for answers now"):
         await keep_answers("o", [Answer("question-1-1", "blue")], journal=journal)
     assert [event async for event in journal.events("o")] == before + then
 
@@ -464,7 +464,7 @@ async def test_nothing_is_kept_for_a_run_inside_that_ended_before_it_was_claimed
     before, then = await parked_and_ended(in_script(asker()))
     inner = next(event.run_id for event in before if event.run_id != "o")
     journal = Raced(before, inner, [event for event in then if event.run_id == inner])
-    with pytest.raises(Misuse, match=f"run {inner} does not wait for people now"):
+    with pytest.raises(Misuse, match=f"run {inner} does not wait for answers now"):
         await keep_answers("o", [Answer("question-1-1", "blue")], journal=journal)
     assert kinds(await log_of(journal, inner))[-1] == "run_settled"
 

@@ -70,7 +70,7 @@ async def test_a_question_that_was_answered_is_answered_once() -> None:
     journal = MemoryJournal()
     await run(self_asking([]), Request("?", run_id="r"), journal=journal)
     await keep_answers("r", [Answer("seal", "yes")], journal=journal)
-    with pytest.raises(Misuse, match="nobody waits for an answer to 'seal'"):
+    with pytest.raises(Misuse, match="no question 'seal' waits for an answer"):
         await keep_answers("r", [Answer("seal", "no")], journal=journal)
 
 

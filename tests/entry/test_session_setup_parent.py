@@ -44,7 +44,7 @@ async def test_a_run_that_was_left_behind_goes_on_and_says_so() -> None:
     result = await gone_on(inside("out"), journal)
     assert (result.status, result.output) == ("completed", 3)
     assert [warning.code for warning in result.warnings] == ["outer_run_ended"]
-    assert "run out, inside which it was started, has ended" in result.warnings[0].message
+    assert "run out, which started it, has ended" in result.warnings[0].message
 
 
 async def test_a_run_is_left_behind_when_any_run_round_it_has_ended() -> None:

@@ -67,7 +67,7 @@ async def test_who_claimed_a_run_before_its_import_has_it_no_more_after_the_next
 @pytest.mark.parametrize(
     ("line", "change", "said"),
     [
-        (1, lambda _: "{}", "line 1: this is no exported run"),
+        (1, lambda _: "{}", "line 1: this is not an exported run"),
         (
             1,
             lambda text: text.replace('"version":2', '"version":9'),

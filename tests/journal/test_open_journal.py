@@ -130,7 +130,7 @@ async def test_what_is_no_place_is_misuse(where: object, said: str):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        (".", "it is no file"),
+        (".", "it is not a file"),
         ("missing/runs.db", "there is no folder"),
         ("notes.txt", "not an SQLite database"),
         ("notes.txt/runs.db", "there is no folder"),

@@ -212,10 +212,10 @@ async def test_a_script_can_stand_in_the_name(where):
 @pytest.mark.parametrize(
     ("text", "match"),
     [
-        ("{", "no JSON"),
-        ("{}", "no list"),
+        ("{", "is not JSON"),
+        ("{}", "is not a list"),
         ("[7]", "reply 0"),
-        ('["a", {"contents": "x"}]', "'contents' is no field"),
+        ('["a", {"contents": "x"}]', "'contents' is not a field"),
         ('[{"name": 7}]', "reply 0"),
         ('[{"error": {"code": 7}}]', "reply 0"),
         ("[[]]", "empty"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -10,10 +11,13 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.runs.kit import Do, Witness, measured
 from upshot import (
     Agent,
+    AgentError,
+    AgentResult,
     Answer,
     Approve,
     Budget,
@@ -26,11 +30,16 @@ from upshot import (
     ModelResponse,
     Parked,
     PendingQuestion,
+    QuestionAnswered,
     Request,
     RunEvent,
+    RunResumed,
     RunSettled,
+    RunStarted,
     ScriptedModel,
+    Status,
     ToolCall,
+    Warned,
     encode,
     fork,
     open_journal,
@@ -302,3 +311,21 @@ async def test_other_channels_are_artifacts_and_no_messages() -> None:
         result = await live.result()
     assert [message.text for message in result.messages] == ["Said."]
     assert [artifact.name for artifact in result.artifacts] == ["side"]
+
+
+def test_the_time_until_an_answer_that_is_kept_is_not_spent() -> None:
+    began = datetime(2025, 3, 1, tzinfo=UTC)
+    parked = AgentResult[Any](
+        status=Status.INPUT_REQUIRED, error=AgentError("input_required", "It waits.")
+    )
+    events: list[tuple[int, RunEvent]] = [
+        (0, RunStarted()),
+        (2, RunSettled(result=parked)),
+        (3600, QuestionAnswered(id="q", value="yes")),
+        (7200, RunResumed()),
+        (7201, Warned()),
+    ]
+    state = RunState()
+    for at_s, event in events:
+        state.add(replace(event, time=began + timedelta(seconds=at_s)))
+    assert state.spent_s == 3.0

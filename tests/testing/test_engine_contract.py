@@ -471,7 +471,7 @@ WISH = "test_a_wish_to_stop_ends_it"
         (Late, WISH, "it asked the model again before it looked"),
         (Restless, WISH, "it began the step step 1 all the same, and it ended as canceled"),
         (Idle, WISH, "it did not end within 0.2 s"),
-        (Polite, WISH, "it was told of the wish to stop, and it ended as completed"),
+        (Polite, WISH, "it got the stop request, and it ended as completed"),
         (Capricious, WISH, "and it was interrupted with"),
         (Deaf, "test_what_ends_a_run_passes_through", "Interrupted was raised, and it ended as"),
         (Bold, "test_it_resumes_or_says_that_it_cannot", "from a step it does not have"),

@@ -110,7 +110,7 @@ class Jealous(Observer):
         (
             Mistyped,
             "test_what_is_named_like_a_hook_is_one",
-            "nobody calls its on_run_started: the hook is on_run_start",
+            "upshot never calls its on_run_started: the hook is on_run_start",
         ),
         (Jealous, "test_one_of_it_sees_many_runs_at_once", "another run"),
     ],
@@ -178,7 +178,7 @@ class Single(Decider):
         (
             Misnamed,
             "test_what_is_named_like_a_hook_is_one",
-            "nobody calls its before_finalise: the hook is before_finalize",
+            "upshot never calls its before_finalise: the hook is before_finalize",
         ),
         (Single, "test_one_of_it_decides_on_many_runs_at_once", "another run"),
     ],

@@ -270,7 +270,7 @@ class TestGenerator(JournalContract):
         (Whole, "test_the_list_of_runs_comes_in_pages", "a page of at most 2 runs has 5"),
         (Whole, "test_the_list_of_runs_can_be_narrowed", "it gives {'context_id'"),
         (Whole, "test_a_removed_run_is_gone_with_all_that_it_started", "it told ('run-1',)"),
-        (Whole, "test_a_run_that_its_parent_reads_is_not_removed", "DID NOT RAISE"),
+        (Whole, "test_a_run_that_its_parent_reads_is_not_removed", "its parent was not"),
         (Whole, "test_runs_that_ended_before_a_date_are_removed", "it told ()"),
         (Vague, "test_a_run_that_was_only_claimed_is_not_listed", "without an event is listed"),
         (Lossy, "test_what_was_exported_is_imported_equal", "it gave the events"),

@@ -120,13 +120,13 @@ class KeepsGoing(Wrapped):
     ],
     ids=["sends again", "hides cuts", "lies about the phase", "goes on after a cancel"],
 )
-def test_a_transport_that_is_wrong_is_found(kind, check, said):
+async def test_a_transport_that_is_wrong_is_found(kind, check, said):
     class Checked(TransportContract):
         make = kind
         patience_s = 0.5
 
     with pytest.raises(AssertionError, match=said):
-        asyncio.run(getattr(Checked(), check)())
+        await getattr(Checked(), check)()
 
 
 class Broken:

@@ -1,4 +1,34 @@
-"""The ``upshot`` command: arguments and printing only."""
+"""The ``upshot`` command: arguments and printing only.
+
+Everything that a command does is a call of the public API; what is here reads arguments, finds
+files and runs, and lays results out on a terminal. The parts:
+
+- ``commands`` declares each command with its options; its functions import what they need when
+  they are called, so that ``upshot --help`` loads neither the engines nor SQLite.
+- ``lookup`` finds journals and runs by what the user typed. ``loading`` imports agents, tools and
+  machines from files; ``launch`` keeps how a run was started, so that it can be resumed by its id.
+- ``running``, ``approve``, ``answers``, ``branching`` and ``pruning`` carry commands out.
+- ``activity`` turns events into rows; ``timeline`` draws rows, ``report`` and ``listing`` whole
+  pages, ``terminal`` holds the two streams. ``documents`` checks and draws files.
+
+The life of a run on the screen: the events of a run, live or from its log, go one by one into an
+``Activity``. It keeps the order and the texts of the rows; all else (time, usage, questions,
+answers) it asks of the ``RunState`` of the same events, which is the only fold of the log. So a
+live run and ``upshot show`` cannot disagree.
+
+What always holds:
+
+- Answers go to stdout, everything else to stderr; ``--json`` prints one JSON value and no text.
+- Text from models, tools and files is cleaned of control characters before it is printed.
+- The exit code says how the run ended (see ``main``). A mistake of the user is ``Misuse`` and one
+  line, never a traceback. A reader that closes its pipe is not an error.
+- The log never holds a key: a model is logged by its name, and the key is read again.
+
+Traps: a log does not say whether the process that works on a run still lives; ``status_words``
+asks the lease holder. An answer for a child run is in the child's log, so the parent's log does
+not show it. Ids of questions are unique within one run only, so they are always paired with the
+run that asks.
+"""
 
 from __future__ import annotations
 

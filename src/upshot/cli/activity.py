@@ -1,16 +1,15 @@
-"""What a run does, for people, read from its events."""
+"""What a run did, as rows and words for the user, read from its events."""
 
 from __future__ import annotations
 
 import re
 from bisect import insort
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias, assert_never
 
 from upshot.cli.terminal import clean, count, duration, size
-from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.agent_spec import HandoffEvent
 from upshot.contract.base.enums import FinishReason
 from upshot.contract.base.structs import Json, RunEvent
@@ -18,7 +17,6 @@ from upshot.contract.error import AgentError, RunWarning
 from upshot.contract.events import (
     ApprovalAnswered,
     ApprovalRequested,
-    ArtifactStored,
     AttemptEnded,
     AttemptStarted,
     Event,
@@ -33,9 +31,7 @@ from upshot.contract.events import (
     ToolProgress,
     ToolSettled,
     ToolStarted,
-    Warned,
 )
-from upshot.contract.message import File
 from upshot.contract.model_calls import (
     ModelReplied,
     ModelResponse,
@@ -43,23 +39,23 @@ from upshot.contract.model_calls import (
     ModelStarted,
     TextDelta,
 )
-from upshot.contract.pending import AnyAnswer, Deny, Edit, Pending, PendingApproval
+from upshot.contract.pending import Approve, Deny, Edit, Pending, PendingApproval
 from upshot.contract.result import AgentResult
-from upshot.contract.settings import Budget
 from upshot.contract.tool_calls import (
     ToolArtifactReference,
     ToolDenied,
     ToolExecutionResult,
     ToolFailure,
     ToolOutcome,
-    ToolRecord,
     ToolTimeout,
 )
 from upshot.contract.usage import Cost, Usage
-from upshot.runs.budget import RunBudget
 from upshot.state.child_runs import bare_id, child_of, step_of
+from upshot.state.run_state import RunState
+from upshot.state.spending import counted, sum_of
 
 __all__ = [
+    "CUT_OFF",
     "Ended",
     "Kind",
     "RUNNING",
@@ -78,13 +74,7 @@ Tone: TypeAlias = Literal["good", "odd", "bad", "plain"]
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What came of a step.
-
-    Attributes:
-        word: In a word or two.
-        tone: How it is to be taken.
-        detail: More of it, "" if there is nothing to say.
-    """
+    """What came of a step."""
 
     word: str = ""
     tone: Tone = "plain"
@@ -93,22 +83,7 @@ class Ended:
 
 @dataclass(slots=True)
 class Step:
-    """One model call, one try of it, one tool call, one engine step, or a mark.
-
-    Attributes:
-        kind: What it is.
-        name: Of the model or the tool; the key of a step.
-        start_s: Seconds of work from the start of the run.
-        end_s: The same of its end; None while it runs. Where its process died in it, the last
-            that is known of that process.
-        wait_s: Seconds that were waited after it for the next try.
-        ended: What came of it, None while it runs or where its process died in it.
-        number: The turn of a model call, 0 for anything else.
-        again: Whether it is a further try of a model call.
-        lost: Whether its process died in it.
-        note: What it last said of itself while running.
-        title: What a step is called for people, "" for its key.
-    """
+    """One model call, one try of it, one tool call, one engine step, or a mark."""
 
     kind: Kind
     name: str
@@ -179,15 +154,7 @@ _PLACE = re.compile(r"(?P<name>.+?)(?:#(?P<visit>\d+))?(?:~(?P<tries>\d+))?")
 
 
 def step_title(key: str) -> str:
-    """The name of a step.
-
-    Args:
-        key: By which the log knows it.
-
-    Returns:
-        The state or node of an engine, with its visit and try where that is not the first; the id
-        of a run inside; any other key as it is. "" for what an engine only notes for itself.
-    """
+    """The name of a step."""
     child = child_of(key)
     if child is not None:
         return "reported usage" if re.fullmatch(r"reported-\d+-\d+", child) else child
@@ -209,84 +176,44 @@ def _place(part: str) -> str:
 
 
 RUNNING = "running"
+CUT_OFF = Ended("cut off", "odd")
 
 
 class Activity:
-    """What is known of a run from its events so far; any prefix of them will do.
+    """What a run did, as rows for the user; any prefix of its events will do.
 
-    Time is work time: the hours between two sessions, in which no process had the run,
+    Rows, texts and the reply under way are kept here; all else is asked of the run's state.
+    Time is active time: the hours between two sessions, in which no process worked on the run,
     are left out of every figure.
-
-    Attributes:
-        run_id: The run, "" before its first event.
-        started: Its first event, None before that.
-        model: The last model that was asked.
-        steps: What was done, in order of its start; without what an engine notes for itself.
-        ended: The same in order of their end; only the steps that have one.
-        records: Settled tool calls, in order of settling.
-        artifacts: What was stored.
-        warnings: What was told.
-        pending: What people were asked for and the run has not gone on from.
-        answered: What was answered of that since the last session, in a few words, by the run
-            that asks ("" is this one) and the id that it has there. Answers for runs inside
-            stand in their logs alone.
-        numbers: The number of all that people were ever asked for, from 1 in the order in which
-            they were asked, by the run that asks ("" is this one) and the id that it has there.
-        result: What the last session ended with, None while it runs or where it was cut off.
-        whole_until: The last event before the end of the last attempt, from which a run that was
-            stopped can go on as another; 0 where it has not ended.
-        sessions: How often a process took the run up.
-        text: Visible characters received in the model call that is under way.
     """
 
     def __init__(self) -> None:
+        self.state: RunState = RunState()
         self.run_id: str = ""
-        self.started: RunStarted | None = None
-        self.model: str = ""
+        # In order of their start, without what an engine notes for itself; then of their end.
         self.steps: list[Step] = []
         self.ended: list[Step] = []
-        self.records: list[ToolRecord] = []
-        self.artifacts: list[File] = []
-        self.warnings: list[RunWarning] = []
-        self.pending: tuple[Pending, ...] = ()
-        self.answered: dict[tuple[str, str], str] = {}
+        # Each question has its number from 1, in the order in which they were asked, by the run
+        # that asks ("" is this one) and the id that it has there.
         self.numbers: dict[tuple[str, str], int] = {}
+        # The result of the last session, None while one is at work or where it was cut off.
         self.result: AgentResult[Json] | None = None
+        # The last event before the end of the last attempt, from which a stopped run can be
+        # forked; 0 where the attempt has not ended.
         self.whole_until: int = 0
         self.sessions: int = 0
+        # Visible characters received in the model call under way.
         self.text: int = 0
-        self._ledger = RunBudget(Budget(), clock=SYSTEM_CLOCK)
-        self._origin: datetime | None = None
         self._last: datetime | None = None
-        self._away = timedelta()
         self._open: dict[str, Step] = {}
         self._names: dict[str, str] = {}
-        self._asked_for: dict[str, Pending] = {}
+        self._asked: dict[str, Pending] = {}
         self._answers: dict[str, Step] = {}
-        self._apply: dict[type[Any], Callable[[Any, float], None]] = {
-            RunStarted: self._run_started,
-            RunResumed: self._run_resumed,
-            AttemptStarted: self._attempt_started,
-            AttemptEnded: self._attempt_ended,
-            ModelStarted: self._model_started,
-            TextDelta: self._text_delta,
-            ModelRetried: self._model_retried,
-            ModelReplied: self._model_replied,
-            ToolStarted: self._tool_started,
-            ToolProgress: self._tool_progress,
-            ToolSettled: self._tool_settled,
-            ArtifactStored: self._artifact_stored,
-            StepStarted: self._step_started,
-            StepSettled: self._step_settled,
-            ApprovalRequested: self._asked,
-            QuestionAsked: self._asked,
-            ApprovalAnswered: self._approval_answered,
-            QuestionAnswered: self._question_answered,
-            RunInterrupted: self._interrupted,
-            HandoffEvent: self._handoff,
-            Warned: self._warned,
-            RunSettled: self._run_settled,
-        }
+
+    @property
+    def started(self) -> RunStarted | None:
+        """Its first event, None before that."""
+        return self.state.started
 
     @property
     def status(self) -> str:
@@ -294,19 +221,39 @@ class Activity:
         return RUNNING if self.result is None else str(self.result.status)
 
     @property
-    def usage(self) -> Usage:
-        """Tokens of all model calls so far; of the children too once there is a result."""
-        return self._ledger.usage if self.result is None else self.result.usage
+    def spent(self) -> tuple[Usage, Cost | None]:
+        """Tokens and money of its model calls; of its child runs too once there is a result."""
+        if self.result is not None:
+            return self.result.usage, self.result.cost
+        return sum_of(map(counted, self.state.responses))
 
     @property
-    def cost(self) -> Cost | None:
-        """Money for them, None where none had a price."""
-        return self._ledger.cost if self.result is None else self.result.cost
+    def warnings(self) -> Sequence[RunWarning]:
+        """What it was warned of."""
+        return self.state.warnings if self.result is None else self.result.warnings
+
+    @property
+    def pending(self) -> tuple[Pending, ...]:
+        """What it waits for."""
+        if self.result is not None:
+            return self.result.pending
+        return tuple(one for id, one in self._asked.items() if not self._is_answered(id))
+
+    @property
+    def answered(self) -> dict[tuple[str, str], str]:
+        """The answers to what it waits for, in a few words; those of child runs are in their logs.
+
+        The keys are those of ``numbers``.
+        """
+        if self.result is None:
+            return {}
+        ids = [bare_id(one) for one in self.result.pending if not one.run_id]
+        return {("", id): self._said(id) for id in ids if self._is_answered(id)}
 
     @property
     def length_s(self) -> float:
         """Seconds of work from the first event to the last."""
-        return 0.0 if self._last is None else self.offset_s(self._last)
+        return self.state.spent_s
 
     @property
     def running(self) -> list[Step]:
@@ -314,38 +261,45 @@ class Activity:
         return [step for step in self.steps if step.running]
 
     def offset_s(self, time: datetime) -> float:
-        """Seconds of work from the start of the run to *time*."""
-        if self._origin is None:
-            return 0.0
-        return max(0.0, (time - self._origin - self._away).total_seconds())
+        """Seconds of work from the start of the run to *time*, which is after the last event."""
+        since = timedelta() if self._last is None else time - self._last
+        return max(0.0, self.length_s + since.total_seconds())
 
-    def add(self, event: Event) -> None:
+    def add(self, event: Event, state: RunState | None = None) -> None:
         """Take the next event; a kind that says nothing here is passed over."""
         if not isinstance(event, RunEvent):
             return
+        if state is None:
+            self.state.add(event)
+        else:
+            self.state = state
         self.run_id = event.run_id
-        time = event.time or self._last
-        # What is logged of a run that has settled, such as an answer that is kept, is no work.
-        if time is not None and (self.result is None or isinstance(event, RunResumed)):
-            self._origin = self._origin or time
-            if isinstance(event, RunResumed) and self._last is not None:
-                self._away += time - self._last
-            self._last = time
-        apply = self._apply.get(type(event))
+        self._last = event.time or self._last
+        apply = _APPLY.get(type(event))
         if apply is not None:
-            apply(event, self.length_s)
+            apply(self, event, self.length_s)
 
     def name_run(self, run_id: str, name: str) -> None:
-        """Have the step that a run inside is called *name*, also where it comes later."""
+        """Call the step of a child run *name*, also where it comes later."""
         self._names[run_id] = name
         for step in self.steps:
             if step.name == step_of(run_id):
                 step.title = name
 
+    def _is_answered(self, id: str) -> bool:
+        return id in self.state.answers or id in self.state.answered
+
+    def _said(self, id: str) -> str:
+        """The answer to what was asked by *id*, and who gave it where that is known."""
+        answer = self.state.answers.get(id)
+        if answer is None:
+            return clean(str(self.state.answers_given[id]), 60)
+        by = f" by {clean(answer.by, 40)}" if answer.by else ""
+        return f"{_WORDS[type(answer)]}{by}"
+
     # -- the run
 
     def _run_started(self, event: RunStarted, _: float) -> None:
-        self.started = event
         self.sessions = 1
 
     def _run_resumed(self, event: RunResumed, at_s: float) -> None:
@@ -355,9 +309,8 @@ class Activity:
             step.lost = True
             _close(step, at_s)
         self._open.clear()
+        self._asked.clear()
         self.result = None
-        self.pending = ()
-        self.answered = {}
         lost = count(len(event.interrupted_calls), "call") if event.interrupted_calls else ""
         self._mark("resumed", at_s, f"{lost} had no outcome" if lost else "")
 
@@ -375,57 +328,41 @@ class Activity:
     def _handoff(self, event: HandoffEvent, at_s: float) -> None:
         self._mark("handed over", at_s, f"to {event.to_agent_id}")
 
-    def _asked(self, event: ApprovalRequested | QuestionAsked, at_s: float) -> None:
-        self.pending = (*self.pending, event.pending)
-        self._asked_for[bare_id(event.pending)] = event.pending
-        self._answers.pop(bare_id(event.pending), None)
-        self._number(event.pending)
+    def _asked_user(self, event: ApprovalRequested | QuestionAsked, at_s: float) -> None:
         asked = event.pending
-        self._mark("asked", at_s, getattr(asked, "tool_name", "") or getattr(asked, "question", ""))
+        self._asked[bare_id(asked)] = asked
+        self._answers.pop(bare_id(asked), None)
+        self._number(asked)
+        is_call = isinstance(asked, PendingApproval)
+        self._mark("asked", at_s, asked.tool_name if is_call else asked.question)
 
-    def _approval_answered(self, event: ApprovalAnswered, at_s: float) -> None:
-        said = _said(event.answer)
-        asked = self._asked_for.get(event.call_id)
-        tool = asked.tool_name if isinstance(asked, PendingApproval) else event.call_id
-        self._answer(event.call_id, said, at_s, f"{tool} {said}")
-
-    def _question_answered(self, event: QuestionAnswered, at_s: float) -> None:
-        said = clean(str(event.value), 60)
-        self._answer(event.id, said, at_s, said)
-
-    def _answer(self, id: str, said: str, at_s: float, detail: str) -> None:
+    def _answered(self, event: ApprovalAnswered | QuestionAnswered, at_s: float) -> None:
+        id = event.call_id if isinstance(event, ApprovalAnswered) else event.id
+        if not self._is_answered(id):
+            return
+        call = self.state.asked.get(id)
+        detail = f"{call.tool_name} {self._said(id)}" if call is not None else self._said(id)
         # One that was kept for later is logged when it is given, and again when it is taken.
         if id in self._answers:
             # Until it is taken another may be given in its place.
             self._answers[id].ended = Ended("", "odd", detail)
-        elif id in self._asked_for:
+        elif ("", id) in self.numbers:
             self._answers[id] = self._mark("answered", at_s, detail)
-        if self.result is not None:
-            self.answered["", id] = said
 
     def _number(self, pending: Pending) -> None:
         self.numbers.setdefault((pending.run_id, bare_id(pending)), len(self.numbers) + 1)
 
-    def _warned(self, event: Warned, _: float) -> None:
-        self.warnings.append(event.warning)
-
-    def _artifact_stored(self, event: ArtifactStored, _: float) -> None:
-        self.artifacts.append(event.artifact)
-
     def _run_settled(self, event: RunSettled, at_s: float) -> None:
         self.result = event.result
-        self.pending = event.result.pending
-        for pending in self.pending:
-            # Those of runs inside are told here only.
+        for pending in event.result.pending:
+            # Those of child runs are told here only.
             self._number(pending)
-        self.warnings = list(event.result.warnings)
         for key in list(self._open):
-            self._end(key, at_s, Ended("cut off", "odd"))
+            self._end(key, at_s, CUT_OFF)
 
     # -- model calls
 
     def _model_started(self, event: ModelStarted, at_s: float) -> None:
-        self.model = event.model
         self.text = 0
         self._begin("model", Step("model", event.model, at_s, number=event.turn))
 
@@ -433,7 +370,6 @@ class Activity:
         self.text += len(event.text)
 
     def _model_retried(self, event: ModelRetried, at_s: float) -> None:
-        self._ledger.add(event.response)
         ended = Ended("failed", "bad") if event.error is None else ending_of_error(event.error)
         detail = f"next try in {duration(event.wait_s)}"
         step = self._end("model", at_s, Ended(ended.word, ended.tone, detail))
@@ -444,7 +380,6 @@ class Activity:
         self._begin("model", again)
 
     def _model_replied(self, event: ModelReplied, at_s: float) -> None:
-        self._ledger.add(event.response)
         self.text = 0
         self._end("model", at_s, ending_of_reply(event.response))
 
@@ -460,7 +395,6 @@ class Activity:
 
     def _tool_settled(self, event: ToolSettled, at_s: float) -> None:
         record = event.record
-        self.records.append(record)
         key, ended = f"tool {record.call_id}", ending_of_tool(record.outcome)
         if key not in self._open:
             self._begin(key, Step("tool", record.tool_name, at_s))
@@ -481,7 +415,8 @@ class Activity:
 
     def _begin(self, key: str, step: Step) -> None:
         self._open[key] = step
-        self._place(step)
+        # A further try is put down before its time has come.
+        insort(self.steps, step, key=lambda other: other.start_s)
 
     def _end(self, key: str, at_s: float, ended: Ended) -> Step | None:
         step = self._open.pop(key, None)
@@ -493,22 +428,35 @@ class Activity:
 
     def _mark(self, name: str, at_s: float, detail: str) -> Step:
         step = Step("mark", name, at_s, end_s=at_s, ended=Ended("", "odd", detail))
-        self._place(step)
+        insort(self.steps, step, key=lambda other: other.start_s)
         self.ended.append(step)
         return step
 
-    def _place(self, step: Step) -> None:
-        if not self.steps or self.steps[-1].start_s <= step.start_s:
-            self.steps.append(step)
-        else:
-            # A further try was put down before its time had come.
-            insort(self.steps, step, key=lambda other: other.start_s)
 
-
-def _said(answer: AnyAnswer) -> str:
-    """What became of a call by an answer, and by whom where that is known."""
-    word = "denied" if isinstance(answer, Deny) else "edited" if isinstance(answer, Edit) else ""
-    return f"{word or 'approved'}{f' by {clean(answer.by, 40)}' if answer.by else ''}"
+_WORDS = {Approve: "approved", Deny: "denied", Edit: "edited"}
+# Within this module alone its private methods are named.
+_APPLY: dict[type[Any], Callable[[Activity, Any, float], None]] = {
+    RunStarted: Activity._run_started,  # pyright: ignore[reportPrivateUsage]
+    RunResumed: Activity._run_resumed,  # pyright: ignore[reportPrivateUsage]
+    AttemptStarted: Activity._attempt_started,  # pyright: ignore[reportPrivateUsage]
+    AttemptEnded: Activity._attempt_ended,  # pyright: ignore[reportPrivateUsage]
+    ModelStarted: Activity._model_started,  # pyright: ignore[reportPrivateUsage]
+    TextDelta: Activity._text_delta,  # pyright: ignore[reportPrivateUsage]
+    ModelRetried: Activity._model_retried,  # pyright: ignore[reportPrivateUsage]
+    ModelReplied: Activity._model_replied,  # pyright: ignore[reportPrivateUsage]
+    ToolStarted: Activity._tool_started,  # pyright: ignore[reportPrivateUsage]
+    ToolProgress: Activity._tool_progress,  # pyright: ignore[reportPrivateUsage]
+    ToolSettled: Activity._tool_settled,  # pyright: ignore[reportPrivateUsage]
+    StepStarted: Activity._step_started,  # pyright: ignore[reportPrivateUsage]
+    StepSettled: Activity._step_settled,  # pyright: ignore[reportPrivateUsage]
+    ApprovalRequested: Activity._asked_user,  # pyright: ignore[reportPrivateUsage]
+    QuestionAsked: Activity._asked_user,  # pyright: ignore[reportPrivateUsage]
+    ApprovalAnswered: Activity._answered,  # pyright: ignore[reportPrivateUsage]
+    QuestionAnswered: Activity._answered,  # pyright: ignore[reportPrivateUsage]
+    RunInterrupted: Activity._interrupted,  # pyright: ignore[reportPrivateUsage]
+    HandoffEvent: Activity._handoff,  # pyright: ignore[reportPrivateUsage]
+    RunSettled: Activity._run_settled,  # pyright: ignore[reportPrivateUsage]
+}
 
 
 def _close(step: Step, at_s: float) -> None:

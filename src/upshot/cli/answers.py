@@ -1,4 +1,4 @@
-"""Answers to a parked run as a person gives them."""
+"""The user's answers to a parked run."""
 
 from __future__ import annotations
 
@@ -30,13 +30,7 @@ __all__ = ["Editing", "Given", "Waiting"]
 
 
 class Editing:
-    """Reads new arguments of calls, against the schemas of the tools that the run's agent has.
-
-    Args:
-        launching: The agent.
-        terminal: Where it is told that something could not be checked.
-        is_sure: Whether an agent that cannot be loaded is misuse; else it is told.
-    """
+    """Reads new arguments of calls, against the schemas of the tools that the run's agent has."""
 
     def __init__(self, launching: Launching, terminal: Terminal, *, is_sure: bool) -> None:
         self._launching = launching
@@ -44,11 +38,7 @@ class Editing:
         self._is_sure = is_sure
 
     def read(self, text: str, pending: PendingApproval) -> JsonObject:
-        """The arguments in *text*, for the call that waits.
-
-        Raises:
-            Misuse: They are no JSON object, or do not fit the tool.
-        """
+        """The arguments in *text*, for the call that waits."""
         arguments = _parse(text)
         tools = self._tools(pending.tool_name)
         if not tools:
@@ -92,7 +82,7 @@ def _resolved(items: Any, named: Any) -> tuple[Tool, ...]:
     try:
         return resolve_tools(items, named=named)
     except Misuse:
-        # It is told when the run goes on; here it only means that nothing can be checked.
+        # The resumed run reports it; here it only means that nothing can be checked.
         return ()
 
 
@@ -114,18 +104,11 @@ def _parse(text: str) -> JsonObject:
 
 
 class Waiting:
-    """What a run waits for, each with its number in that run, which no answer shifts.
+    """What a run waits for, each with its number in that run, which no answer shifts."""
 
-    Args:
-        story: The run.
-
-    Attributes:
-        items: They, by number, in the order in which they were asked.
-    """
-
-    def __init__(self, story: Activity) -> None:
-        self._numbers = story.numbers
-        open_ = [one for one in story.pending if _key(one) not in story.answered]
+    def __init__(self, activity: Activity) -> None:
+        self._numbers = activity.numbers
+        open_ = [one for one in activity.pending if _key(one) not in activity.answered]
         numbered = {self._numbers[_key(one)]: one for one in open_}
         self.items: dict[int, Pending] = dict(sorted(numbered.items()))
 
@@ -135,22 +118,14 @@ class Waiting:
         return [one for one in self.items.values() if isinstance(one, PendingApproval)]
 
     def call(self, name: str) -> PendingApproval:
-        """The call that *name* names.
-
-        Raises:
-            Misuse: Nothing or several are called so, or it is a question.
-        """
+        """The call that *name* names."""
         number, found = self._find(name)
         if isinstance(found, PendingApproval):
             return found
         raise Misuse(f"{_described(number, found)} is a question: give --answer {number} TEXT")
 
     def question(self, name: str) -> Pending:
-        """The question that *name* names.
-
-        Raises:
-            Misuse: Nothing or several are called so, or it is a call.
-        """
+        """The question that *name* names."""
         number, found = self._find(name)
         if not isinstance(found, PendingApproval):
             return found
@@ -191,18 +166,7 @@ def _described(number: int, pending: Pending) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Given:
-    """The answers that stand on a command line.
-
-    Attributes:
-        approve: Calls that may run, by id or number.
-        approve_all: Whether all calls may run that no other answer names.
-        always: How far a yes holds: "tool", "arguments" or "".
-        deny: Calls that may not run.
-        reason: What the model is told of them.
-        edit: Calls that run with other arguments, as JSON.
-        answer: Questions and their answers.
-        by: Who answers, "" for the user.
-    """
+    """The answers that stand on a command line."""
 
     approve: Sequence[str] = ()
     approve_all: bool = False
@@ -214,11 +178,7 @@ class Given:
     by: str = ""
 
     def check(self) -> None:
-        """Check that nothing stands there in vain.
-
-        Raises:
-            Misuse: Something does.
-        """
+        """Check that nothing stands there in vain."""
         if self.always and not (self.approve or self.approve_all):
             raise Misuse("--always says how far a yes holds: it needs --approve ID or --all")
         if self.reason and not self.deny:
@@ -230,12 +190,7 @@ class Given:
         return self.by or _user()
 
     def read(self, waiting: Waiting, editing: Editing) -> list[AnyAnswer]:
-        """The answers, one for each that is named; empty where none stands there.
-
-        Raises:
-            Misuse: One is for nothing that waits, for the other kind, does not fit, or is the
-                second to something.
-        """
+        """The answers, one for each that is named; empty where none stands there."""
         by = self.who
         given: list[AnyAnswer] = []
         for name in self.approve:

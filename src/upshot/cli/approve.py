@@ -1,4 +1,4 @@
-"""Asks a person and resumes the run."""
+"""Asks the user and resumes the run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.text import Text
 from upshot.cli.activity import Activity
 from upshot.cli.answers import Editing, Given, Waiting
 from upshot.cli.launch import Asked, Launching
-from upshot.cli.lookup import command_line, existing_journal, find_run, read_story
+from upshot.cli.lookup import command_line, existing_journal, find_run, read_activity
 from upshot.cli.report import DIED, status_words
 from upshot.cli.running import Shown, resume_agent
 from upshot.cli.terminal import EXIT_CODES, Terminal, clean_lines, moment
@@ -44,13 +44,7 @@ _STYLES = {Effect.READ: "green", Effect.WRITE: "yellow", Effect.DESTRUCTIVE: "re
 
 
 def show_question(number: int, pending: Pending, *, width: int) -> Iterator[Text]:
-    """The lines that show what is asked, whole: nobody may say yes to what was cut off.
-
-    Args:
-        number: Its number in the run.
-        pending: What is asked.
-        width: Of the terminal, in columns.
-    """
+    """The lines that show what is asked, whole: the user must not approve what was cut off."""
     if isinstance(pending, PendingApproval):
         yield Text.assemble(
             (f"{number}. {_plain(pending.tool_name)}", "bold"),
@@ -119,34 +113,17 @@ async def answer_run(
 
     Without answers on the command line they are asked for on a terminal; without a terminal
     the questions are shown and that is all.
-
-    Args:
-        wanted: The run, as for ``find_run``.
-        given: What the command line answers.
-        asked: What shall be other than when the run was started.
-        terminal: Where to print.
-        journal: Where its log is.
-        shown: How it is shown.
-        goes_on: Whether the run goes on; else the answers are logged for later.
-        take_over: Whether it is taken also from another process that lives.
-
-    Returns:
-        The exit code; that of input_required where nothing was answered.
-
-    Raises:
-        Misuse: There is no such run, it waits for nobody, or an answer is for nothing.
-        JournalError: The journal cannot be read or written.
     """
     given.check()
     where = existing_journal(journal)
     async with open_journal(where, create=False) as log:
         run_id = await find_run(log, wanted)
-        story = await read_story(log, run_id)
+        activity = await read_activity(log, run_id)
         holders = await log.holders()
-    if not story.pending or story.result is None:
-        raise Misuse(_nobody(story, holders.get(run_id), journal))
-    launching = Launching(story, asked)
-    waiting = Waiting(story)
+    if not activity.pending or activity.result is None:
+        raise Misuse(_nobody(activity, holders.get(run_id), journal))
+    launching = Launching(activity, asked)
+    waiting = Waiting(activity)
     if not waiting.items:
         again = command_line("resume", run_id, journal=journal)
         raise Misuse(f"all that run {run_id} waits for is answered: go on, {again}")
@@ -154,7 +131,7 @@ async def answer_run(
     answers = given.read(waiting, editing)
     if not answers:
         if shown.as_json:
-            terminal.put_json(encode(list(story.pending)))
+            terminal.put_json(encode(list(activity.pending)))
             return EXIT_CODES[Status.INPUT_REQUIRED]
         answers = _ask(waiting, editing, terminal, by=given.who)
     if not answers:
@@ -176,14 +153,20 @@ async def answer_run(
     )
 
 
-def _nobody(story: Activity, holder: LeaseHolder | None, journal: str) -> str:
+def _nobody(activity: Activity, holder: LeaseHolder | None, journal: str) -> str:
     """Why there is nothing to answer, and what leads on where it died."""
-    status = status_words(story.status, holder)
-    verb = "was " if story.status in _BY_OTHERS else "has " if story.result is not None else "is "
+    status = status_words(activity.status, holder)
+    verb = (
+        "was "
+        if activity.status in _BY_OTHERS
+        else "has "
+        if activity.result is not None
+        else "is "
+    )
     if status == DIED:
-        again = command_line("resume", story.run_id, journal=journal)
-        return f"run {story.run_id} waits for nobody: it died; go on with it, {again}"
-    return f"run {story.run_id} waits for nobody: it {verb}{status}"
+        again = command_line("resume", activity.run_id, journal=journal)
+        return f"run {activity.run_id} waits for no answer: it died; go on with it, {again}"
+    return f"run {activity.run_id} waits for no answer: it {verb}{status}"
 
 
 def _hints(waiting: Waiting, run_id: str, journal: str) -> Iterator[str]:
@@ -202,7 +185,7 @@ def _hints(waiting: Waiting, run_id: str, journal: str) -> Iterator[str]:
 
 
 def _ask(waiting: Waiting, editing: Editing, terminal: Terminal, *, by: str) -> list[AnyAnswer]:
-    """Show the questions, and ask for answers where somebody can give them."""
+    """Show the questions, and ask for answers where a terminal is attended."""
     is_attended = _is_attended(terminal)
     answers: list[AnyAnswer] = []
     for number, one in waiting.items.items():

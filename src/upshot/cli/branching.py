@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from upshot.cli.launch import Asked, Launching, named_model
-from upshot.cli.lookup import command_line, existing_journal, find_run, read_story
+from upshot.cli.lookup import command_line, existing_journal, find_run, read_activity
 from upshot.cli.terminal import Terminal
 from upshot.contract.codec import encode
 from upshot.entry.api import fork, replay
@@ -21,22 +21,7 @@ _MAX_SHOWN = 400
 async def fork_agent_run(
     wanted: str, terminal: Terminal, *, at: int, journal: str, as_json: bool
 ) -> int:
-    """Begin a new run where another one stood, and print its id.
-
-    Args:
-        wanted: The other run, as for ``find_run``.
-        terminal: Where to print.
-        at: The last event to keep.
-        journal: Where the log is.
-        as_json: Print one line of JSON.
-
-    Returns:
-        The exit code.
-
-    Raises:
-        Misuse: There is no such run or event, or it has ended there.
-        JournalError: The journal cannot be read or written.
-    """
+    """Begin a new run where another one stood, and print its id."""
     async with open_journal(existing_journal(journal), create=False) as log:
         run_id = await find_run(log, wanted)
         new_id = await fork(run_id, at=at, journal=log)
@@ -51,25 +36,10 @@ async def fork_agent_run(
 async def replay_agent_run(
     wanted: str, asked: Asked, terminal: Terminal, *, journal: str, as_json: bool
 ) -> int:
-    """Run an agent against what was recorded, and print where it first does otherwise.
-
-    Args:
-        wanted: The run, as for ``find_run``.
-        asked: Which agent and model, where they are not those that the run was started with.
-        terminal: Where to print.
-        journal: Where the log is.
-        as_json: Print one line of JSON.
-
-    Returns:
-        The exit code: 0 where it did the same, 1 where it did not.
-
-    Raises:
-        Misuse: There is no such run, or it is not known how it was started.
-        JournalError: The journal cannot be read.
-    """
+    """Run an agent against what was recorded, and print where it first does otherwise."""
     async with open_journal(existing_journal(journal), create=False) as log:
         run_id = await find_run(log, wanted)
-        launching = Launching(await read_story(log, run_id), asked)
+        launching = Launching(await read_activity(log, run_id), asked)
         launch = launching.launch
         agent, options = launching.loaded
         with launching.folder():

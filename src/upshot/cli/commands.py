@@ -50,16 +50,12 @@ __all__ = [
 
 
 class Group(click.Group):
-    """The commands by name; one that is not there is told with the nearest."""
+    """The commands by name; for an unknown one the nearest is suggested."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that *args* begin with.
-
-        Raises:
-            click.UsageError: There is none of that name.
-        """
+        """Find the command that *args* begin with."""
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:
             names = self.list_commands(ctx)
@@ -70,15 +66,7 @@ class Group(click.Group):
 
 
 def number_from(least: int, most: int | None = None) -> Callable[[str], int]:
-    """The type of an option that takes a whole number.
-
-    Args:
-        least: The least that is allowed.
-        most: The most that is allowed, None for no bound.
-
-    Returns:
-        What reads it; anything else is a usage error that tells the bounds.
-    """
+    """The type of an option that takes a whole number."""
     bounds = f"from {least}" + (" on" if most is None else f" to {most}")
 
     def number(text: str) -> int:
@@ -150,22 +138,7 @@ async def serve_simulator(
     limits: dict[str, int],
     as_json: bool,
 ) -> int:
-    """Serve until SIGINT or SIGTERM; the base URL is written as one line once it listens.
-
-    Args:
-        scenario: Its file, "" answers "ok" to everything.
-        terminal: Where to print.
-        host: Where to listen.
-        port: 0 takes a free one.
-        limits: Fields of ``Limits``; empty takes the scenario's.
-        as_json: Write the URL as one line of JSON.
-
-    Returns:
-        The exit code.
-
-    Raises:
-        Misuse: The scenario does not fit, or the address cannot be had.
-    """
+    """Serve until SIGINT or SIGTERM; the base URL is written as one line once it listens."""
 
     def announce(simulator: Simulator) -> None:
         if as_json:
@@ -215,7 +188,7 @@ def invoke(arguments: Sequence[str]) -> int:
 def upshot() -> None:
     """Run AI agents; whatever happens comes back as one result.
 
-    Exit codes: 0 completed, 1 failed or aborted, 2 misuse, 3 people are waited for,
+    Exit codes: 0 completed, 1 failed or aborted, 2 misuse, 3 waits for an answer,
     4 interrupted, 5 canceled.
     """
 

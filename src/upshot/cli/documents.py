@@ -47,21 +47,7 @@ _LEAST_WIDTH = 20
 def check_file(
     text: str, terminal: Terminal, *, tools: Sequence[str] = (), as_json: bool = False
 ) -> int:
-    """Check the file that *text* names, and print what is wrong with it.
-
-    Args:
-        text: A machine's file; or an agent, which is loaded.
-        terminal: Where to print.
-        tools: Python files with what it names.
-        as_json: Print JSON and nothing else, also where the file cannot be read as what it is.
-
-    Returns:
-        0 where nothing is wrong but warnings, else 2.
-
-    Raises:
-        Misuse: There is no such file; or it cannot be read, or an agent not be loaded, and this is
-            not to be told as JSON.
-    """
+    """Check the file that *text* names, and print what is wrong with it."""
     target = Target(text)
     check_path(target.file)
     try:
@@ -203,11 +189,7 @@ T = TypeVar("T")
 
 
 def draw_file(text: str) -> str:
-    """The machine or graph that *text* names, as Mermaid text.
-
-    Raises:
-        Misuse: There is none.
-    """
+    """The machine or graph that *text* names, as Mermaid text."""
     target = Target(text)
     path = target.file
     check_path(path)
@@ -230,7 +212,7 @@ def _choose(target: Target) -> Graph | Machine:
         found = _subject(named[target.name])
         if found is None:
             kind = kind_of(named[target.name])
-            raise Misuse(f"{target.name!r} in {path} is no graph or machine but {kind}")
+            raise Misuse(f"{target.name!r} in {path} must be a graph or a machine, got {kind}")
         return found
     subjects = {name: one for name, value in named.items() if (one := _subject(value)) is not None}
     if len({id(one) for one in subjects.values()}) != 1:

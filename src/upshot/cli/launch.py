@@ -38,16 +38,7 @@ __all__ = [
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a command line said of a run's agent; never a key.
-
-    Attributes:
-        file: The agent's file, absolute.
-        agent: Its name in that file, "" where the file holds one.
-        model: What stood in ``--model``, "" for the agent's own; a file in it is absolute.
-        base_url: What stood in ``--base-url``, "" for none.
-        tools: Files with the tools that an agent file names, absolute.
-        folder: Where the run was started; relative paths of its tools count from here.
-    """
+    """What a command line said of a run's agent; never a key."""
 
     file: str
     agent: str = ""
@@ -81,17 +72,6 @@ async def open_model(
 
     ``sim:FILE`` starts the provider simulator with that scenario in this process; it is
     asked over HTTP like any other server.
-
-    Args:
-        name: What was asked for, "" for the agent's own.
-        agent: Whose model it is.
-        base_url: Another server, "" for the provider's own.
-
-    Yields:
-        The model; None where the agent's engine sees to it.
-
-    Raises:
-        Misuse: There is no such model, scenario or key.
     """
     own = agent.model
     if not name and own and not isinstance(own, str):
@@ -117,19 +97,7 @@ async def open_model(
 
 
 def named_model(name: str, agent: Agent[Any] | AgentSpec, *, base_url: str = "") -> Model | None:
-    """The model that a run would ask, where it is not asked: no key is needed, nothing is served.
-
-    Args:
-        name: What was asked for, "" for the agent's own.
-        agent: Whose model it is.
-        base_url: Another server, "" for the provider's own.
-
-    Returns:
-        It; None where the agent or its engine brings one that is no name.
-
-    Raises:
-        Misuse: There is no such model.
-    """
+    """The model that a run would ask, without opening it: no key is needed, nothing is served."""
     own = agent.model
     name = name or (own if isinstance(own, str) else "")
     if name.startswith(_SIM):
@@ -169,14 +137,7 @@ def _checked(model: Model) -> Model:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What a command line says of the agent; "" is what was not said.
-
-    Attributes:
-        target: ``FILE.py:agent`` or an agent file.
-        model: As for ``--model``.
-        base_url: As for ``--base-url``.
-        tools: Files with the tools that an agent file names.
-    """
+    """What a command line says of the agent; "" is what was not said."""
 
     target: str = ""
     model: str = ""
@@ -185,33 +146,20 @@ class Asked:
 
 
 class Launching:
-    """The agent of a run that goes on; its files are read once, at the first use.
+    """The agent of a run that goes on; its files are read once, at the first use."""
 
-    Args:
-        story: The run.
-        asked: What shall be other than when it was started.
-    """
-
-    def __init__(self, story: Activity, asked: Asked) -> None:
-        self._story = story
+    def __init__(self, activity: Activity, asked: Asked) -> None:
+        self._activity = activity
         self._asked = asked
 
     @cached_property
     def launch(self) -> Launch:
-        """How the run was started, with what the command line says otherwise.
-
-        Raises:
-            Misuse: It was not started by the command, and no agent is named.
-        """
-        return old_launch(self._story, self._asked)
+        """How the run was started, with what the command line says otherwise."""
+        return old_launch(self._activity, self._asked)
 
     @cached_property
     def loaded(self) -> tuple[AnyAgent, ResumeOptions]:
-        """The agent, and the options that go with it.
-
-        Raises:
-            Misuse: A file or a name is not there.
-        """
+        """The agent, and the options that go with it."""
         with self.folder():
             return load_launch(self.launch)
 
@@ -242,19 +190,15 @@ def new_launch(asked: Asked) -> Launch:
     )
 
 
-def old_launch(story: Activity, asked: Asked) -> Launch:
-    """How the run was started, with what the command line says otherwise.
-
-    Raises:
-        Misuse: It was not started by the command, and no agent is named.
-    """
-    old = None if story.started is None else Launch.of(story.started.options)
+def old_launch(activity: Activity, asked: Asked) -> Launch:
+    """How the run was started, with what the command line says otherwise."""
+    old = None if activity.started is None else Launch.of(activity.started.options)
     new = new_launch(asked) if asked.target else None
     base = old or new
     if base is None:
         raise Misuse(
-            f"run {story.run_id} was not started by this command: say which agent it has, after "
-            f"its id, such as {story.run_id} FILE.py:agent"
+            f"run {activity.run_id} was not started by this command: say which agent it has, after "
+            f"its id, such as {activity.run_id} FILE.py:agent"
         )
     changes: dict[str, Any] = {}
     if new is not None:
@@ -274,11 +218,7 @@ def _absolute(files: Sequence[str]) -> tuple[str, ...]:
 
 
 def load_launch(launch: Launch) -> tuple[AnyAgent, ResumeOptions]:
-    """The agent that *launch* names, and the options that go with it.
-
-    Raises:
-        Misuse: A file or a name in it is not there.
-    """
+    """The agent that *launch* names, and the options that go with it."""
     target = Target(launch.file if not launch.agent else f"{launch.file}:{launch.agent}")
     files = [Path(file) for file in launch.tools]
     agent = load_agent(target, files)

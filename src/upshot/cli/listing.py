@@ -15,7 +15,7 @@ from upshot.cli.lookup import (
     find_run,
     left_behind,
     outermost,
-    read_story,
+    read_activity,
     uncollected,
     with_parents,
 )
@@ -55,20 +55,7 @@ def runs_table(
     holders: Mapping[str, LeaseHolder] | None = None,
     left: Container[str] = (),
 ) -> Iterator[Text]:
-    """Lay runs out as rows: id, status, agent, start and what was asked.
-
-    Args:
-        runs: What to show, in order; empty gives nothing. One that another one of them has
-            started stands below that.
-        width: Columns to fill, None for as many as needed. The request gets what is left; where
-            that is too little, columns are left out.
-        glyphs: What to draw with.
-        holders: The processes that took runs, by run; None where none are known.
-        left: The runs that are open while one round them has ended.
-
-    Yields:
-        A heading, then a line for each run.
-    """
+    """Lay runs out as rows: id, status, agent, start and what was asked."""
     if not runs:
         return
     placed = list(_placed(runs))
@@ -102,7 +89,7 @@ def _placed(runs: Sequence[RunSummary]) -> Iterator[tuple[RunSummary, int]]:
 
 
 def _state(run: RunSummary, holder: LeaseHolder | None, left: Container[str]) -> str:
-    """How a run stands; who works on one that was left behind says more of it."""
+    """A run's status; a process that works on one that was left behind says more of it."""
     is_held = holder is not None and holder.state in ("lives", "stopped")
     return LEFT_BEHIND if run.run_id in left and not is_held else status_words(run.status, holder)
 
@@ -155,48 +142,32 @@ STATUSES = (RUNNING, *_SHOWN_FOR, LEFT_BEHIND, *(status.value for status in Stat
 async def show_run(
     wanted: str, terminal: Terminal, *, journal: str, as_json: bool, answer: bool, markdown: bool
 ) -> int:
-    """Print all that a journal has of a run.
-
-    Args:
-        wanted: The run, as for ``find_run``.
-        terminal: Where to print.
-        journal: Where its log is.
-        as_json: Print one line of JSON, see ``to_json``.
-        answer: Whether its answer stands at the end.
-        markdown: Lay the answer out where stdout is a terminal.
-
-    Returns:
-        The exit code; how the run ended is no matter of this command's success.
-
-    Raises:
-        Misuse: There is no such run or journal.
-        JournalError: The journal cannot be read.
-    """
+    """Print all that a journal has of a run."""
     async with open_journal(existing_journal(journal), create=False) as log:
         holders = await log.holders()
-        story = await read_story(log, await find_run(log, wanted))
-        runs = await with_parents(log, await log.runs(run_id=story.run_id))
-        for child in await log.runs(parent_run_id=story.run_id):
-            story.name_run(child.run_id, child.agent_id)
+        activity = await read_activity(log, await find_run(log, wanted))
+        runs = await with_parents(log, await log.runs(run_id=activity.run_id))
+        for child in await log.runs(parent_run_id=activity.run_id):
+            activity.name_run(child.run_id, child.agent_id)
     left = left_behind(runs)
     if as_json:
-        terminal.put_json(to_json(story))
+        terminal.put_json(to_json(activity))
         return 0
     glyphs, width = glyphs_for(terminal.out.encoding), terminal.out.width
-    holder = holders.get(story.run_id)
-    is_left = story.run_id in left
+    holder = holders.get(activity.run_id)
+    is_left = activity.run_id in left
     lines = report(
-        story,
+        activity,
         journal=journal,
         width=width,
         glyphs=glyphs,
         holder=holder,
         is_left=is_left,
-        outer_id=outermost(runs, story.run_id),
+        outer_id=outermost(runs, activity.run_id),
     )
     with uncollected():
         terminal.say_all(lines)
-    result = story.result
+    result = activity.result
     if answer and result is not None and (result.output or result.content):
         terminal.say(glyphs.rule * width)
         print_answer(result.output or result.content, terminal, markdown=markdown)
@@ -206,22 +177,7 @@ async def show_run(
 async def list_runs(
     terminal: Terminal, *, journal: str, status: str, limit: int, as_json: bool
 ) -> int:
-    """Print the runs of a journal, newest first; those inside another one stand below it.
-
-    Args:
-        terminal: Where to print.
-        journal: Where the log is.
-        status: Only those that are shown with this status, "" for all.
-        limit: At most so many, 0 for all.
-        as_json: Print one line of JSON, a list of ``RunSummary``.
-
-    Returns:
-        The exit code.
-
-    Raises:
-        Misuse: There is no such journal.
-        JournalError: It cannot be read.
-    """
+    """Print the runs of a journal, newest first; child runs stand below their parent run."""
     async with open_journal(existing_journal(journal), create=False) as log:
         holders = await log.holders()
         runs = await _runs_shown_as(log, status, limit + 1 if limit else None, holders)
@@ -268,11 +224,11 @@ def _is_shown_as(status: str, words: str) -> bool:
 
 
 async def _with_open_parents(log: Journal, runs: Sequence[RunSummary]) -> list[RunSummary]:
-    """The open ones of *runs* and all above them, by which is told which were left behind."""
+    """The open ones of *runs* and all above them, which say which runs were left behind."""
     return await with_parents(log, [run for run in runs if not run.ended])
 
 
-def to_json(story: Activity) -> bytes:
+def to_json(activity: Activity) -> bytes:
     """A run as one JSON object.
 
     Of a run that settled it is its AgentResult, and beside its fields ``request``, ``answered``
@@ -281,32 +237,32 @@ def to_json(story: Activity) -> bytes:
     status "running" and the kind "unsettled_run".
     """
     known: dict[str, Any]
-    if story.result is not None:
-        known = msgspec.json.decode(encode(story.result))
+    if activity.result is not None:
+        known = msgspec.json.decode(encode(activity.result))
     else:
-        started = story.started
+        started = activity.started
         known = {
             "kind": "unsettled_run",
             "schema_version": 1,
             "status": RUNNING,
-            "run_id": story.run_id,
+            "run_id": activity.run_id,
             "agent_id": "" if started is None else started.agent.id,
             "started_at": None if started is None else started.time,
-            "tool_outcomes": [record.outcome for record in story.records],
-            "tool_records": story.records,
-            "usage": story.usage,
-            "cost": story.cost,
-            "pending": story.pending,
-            "warnings": story.warnings,
-            "duration_ms": round(story.length_s * 1000),
+            "tool_outcomes": [record.outcome for record in activity.state.records],
+            "tool_records": activity.state.records,
+            "usage": activity.spent[0],
+            "cost": activity.spent[1],
+            "pending": activity.pending,
+            "warnings": activity.warnings,
+            "duration_ms": round(activity.length_s * 1000),
         }
-    request = "" if story.started is None else story.started.request.text
-    answered = {id: said for (run_id, id), said in story.answered.items() if not run_id}
-    more = {"request": request, "answered": answered, "timeline": _timeline(story)}
+    request = "" if activity.started is None else activity.started.request.text
+    answered = {id: said for (run_id, id), said in activity.answered.items() if not run_id}
+    more = {"request": request, "answered": answered, "timeline": _timeline(activity)}
     return encode({**known, **more})
 
 
-def _timeline(story: Activity) -> list[dict[str, Any]]:
+def _timeline(activity: Activity) -> list[dict[str, Any]]:
     return [
         {
             "kind": step.kind,
@@ -317,5 +273,5 @@ def _timeline(story: Activity) -> list[dict[str, Any]]:
             "outcome": ending(step).word,
             "detail": ending(step).detail,
         }
-        for step in story.steps
+        for step in activity.steps
     ]

@@ -46,15 +46,7 @@ _FOUND: dict[type, str] = {type(None): "nothing", list: "a list", str: "a text"}
 
 
 def read_agent_file(path: Path) -> AgentSpec:
-    """Read an agent from a file of the form of ``AgentSpec``.
-
-    Args:
-        path: A file that is there; ``.yaml`` and ``.yml`` are YAML, for which the extra
-            ``machine`` is needed, anything else JSON.
-
-    Raises:
-        Misuse: It cannot be read, or a field is unknown or wrong; with line, or field.
-    """
+    """Read an agent from a file of the form of ``AgentSpec``."""
     data = _parse_yaml(path) if path.suffix in _YAML else _parse_json(path)
     if not isinstance(data, dict):
         raise Misuse(
@@ -103,7 +95,7 @@ def _parse_yaml(path: Path) -> object:
         return cast("object", yaml.safe_load(_read(path)))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        # YAML counts lines from 0, people from 1.
+        # YAML counts lines from 0, messages from 1.
         place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         raise Misuse(f"{path.name}{place}: this is no YAML: {problem}") from error
@@ -137,17 +129,7 @@ def is_machine(path: Path) -> bool:
 
 
 def machine_agent(path: Path, modules: Sequence[ModuleType]) -> Agent[Any]:
-    """An agent whose engine is the machine at *path*.
-
-    Args:
-        path: Its file.
-        modules: Where the functions, agents and tools are that it names: agents by their id or
-            by their name in the module.
-
-    Raises:
-        BrokenMachine: It has faults.
-        Misuse: Something that it names is nowhere.
-    """
+    """An agent whose engine is the machine at *path*."""
     machine = load_machine(path)
     wanted = {(task.kind, task.name) for _, task in machine.tasks()}
     functions: dict[str, Any] = {}
@@ -184,12 +166,7 @@ AnyAgent: TypeAlias = Agent[Any] | AgentSpec
 
 
 class Target:
-    """Which agent of which file: ``FILE.py:agent``, ``FILE.py``, ``FILE.json``.
-
-    Attributes:
-        file: The file, absolute.
-        name: The agent's name in it, "" where none was given.
-    """
+    """Which agent of which file: ``FILE.py:agent``, ``FILE.py``, ``FILE.json``."""
 
     def __init__(self, text: str) -> None:
         file, colon, name = text.rpartition(":")
@@ -200,16 +177,7 @@ class Target:
 
 
 def load_agent(target: Target, beside: Sequence[Path] = ()) -> AnyAgent:
-    """Read the agent that *target* names; a machine is an agent with an engine.
-
-    Args:
-        target: Which of which file.
-        beside: Python files with the functions, agents and tools that a machine names.
-
-    Raises:
-        Misuse: There is no such file or no such agent, or the file itself fails; the
-            message says where.
-    """
+    """Read the agent that *target* names; a machine is an agent with an engine."""
     path = target.file
     check_path(path)
     if path.suffix in AGENT_FILES:
@@ -225,11 +193,7 @@ def load_agent(target: Target, beside: Sequence[Path] = ()) -> AnyAgent:
 
 
 def load_tools(files: Sequence[Path]) -> list[Tool]:
-    """Every tool that the Python *files* define by a name of their own.
-
-    Raises:
-        Misuse: There is no such file, it fails, or it has no tools.
-    """
+    """Every tool that the Python *files* define by a name of their own."""
     tools: list[Tool] = []
     for path in files:
         found = [value for value in vars(import_file(path)).values() if isinstance(value, Tool)]
@@ -240,7 +204,7 @@ def load_tools(files: Sequence[Path]) -> list[Tool]:
 
 
 def shown(path: Path) -> str:
-    """A path as a person would write it from the current folder."""
+    """A path as the user would write it from the current folder."""
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
@@ -248,11 +212,7 @@ def shown(path: Path) -> str:
 
 
 def check_path(path: Path) -> None:
-    """Check that *path* is a file.
-
-    Raises:
-        Misuse: It is none; the message names the nearest.
-    """
+    """Check that *path* is a file."""
     if path.is_file():
         return
     if path.is_dir():
@@ -294,11 +254,7 @@ def _agents(module: ModuleType) -> dict[str, AnyAgent]:
 
 
 def import_file(path: Path) -> ModuleType:
-    """Run a user's file as a module; its neighbours can be imported as if it were started alone.
-
-    Raises:
-        Misuse: There is no such file, or it fails.
-    """
+    """Run a user's file as a module; its neighbours can be imported as if it were started alone."""
     check_path(path)
     folder = str(path.parent)
     if folder not in sys.path:
@@ -316,7 +272,7 @@ def import_file(path: Path) -> ModuleType:
         where = shown(Path(error.filename or path))
         raise Misuse(f"{where}, line {error.lineno}: {error.msg}") from error
     except (Exception, SystemExit) as error:
-        # The edge to a user's file: whatever it raises is told in one sentence.
+        # The boundary to a user's file: whatever it raises is reported in one sentence.
         raise Misuse(f"{_place(path, error)}: {type(error).__name__}: {error}") from error
     return module
 

@@ -33,7 +33,7 @@ __all__ = [
     "new_journal",
     "outermost",
     "read_inputs",
-    "read_story",
+    "read_activity",
     "standard_input",
     "uncollected",
     "with_parents",
@@ -47,18 +47,7 @@ _MAX_NAMED = 1_000
 
 
 def new_journal(where: str) -> str:
-    """Where a run may write its log.
-
-    Args:
-        where: A path, "memory:" or a URL; the folder of the default path is made, with a
-            .gitignore in it, since a log holds whatever the tools saw.
-
-    Returns:
-        The same, a path made absolute, so that a change of folder does not lose it.
-
-    Raises:
-        Misuse: That folder cannot be made, or nothing be written in it.
-    """
+    """Where a run may write its log."""
     if _is_no_path(where):
         return where
     if where == SQLITE_MEMORY:
@@ -84,11 +73,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def existing_journal(where: str) -> str:
-    """Where a log is that shall be read.
-
-    Raises:
-        Misuse: There is none.
-    """
+    """Where a log is that shall be read."""
     if where == MEMORY:
         raise Misuse("memory: keeps nothing: give the file of a journal, --journal FILE")
     if _is_no_path(where):
@@ -102,16 +87,7 @@ def existing_journal(where: str) -> str:
 
 
 async def find_run(journal: Journal, wanted: str) -> str:
-    """The id of the run that *wanted* names.
-
-    Args:
-        journal: Where to look.
-        wanted: Its id, a beginning of it that no other has, or "last": the newest that no
-            other run has started.
-
-    Raises:
-        Misuse: There is none, or several.
-    """
+    """The id of the run that *wanted* names."""
     if wanted and await journal.runs(run_id=wanted):
         return wanted
     if wanted == LAST:
@@ -151,11 +127,7 @@ async def with_parents(journal: Journal, runs: Iterable[RunSummary]) -> list[Run
 
 
 def left_behind(runs: Iterable[RunSummary]) -> frozenset[str]:
-    """The runs that are open while one round them has ended, so that nobody there waits for them.
-
-    Args:
-        runs: Some runs and all that are above them.
-    """
+    """The open runs with a parent run that has ended, so that nothing waits for their result."""
     known = {run.run_id: run for run in runs}
     left: set[str] = set()
     for run in known.values():
@@ -170,12 +142,7 @@ def left_behind(runs: Iterable[RunSummary]) -> frozenset[str]:
 
 
 def outermost(runs: Iterable[RunSummary], run_id: str) -> str:
-    """The run round *run_id* that no other is round, as far as a journal knows; else itself.
-
-    Args:
-        runs: The run and all that are above it.
-        run_id: The run inside.
-    """
+    """The topmost parent run of *run_id* that the journal knows, or itself."""
     known = {run.run_id: run for run in runs}
     seen = {run_id}
     while run_id in known and known[run_id].parent_run_id in known.keys() - seen:
@@ -184,13 +151,13 @@ def outermost(runs: Iterable[RunSummary], run_id: str) -> str:
     return run_id
 
 
-async def read_story(journal: Journal, run_id: str) -> Activity:
+async def read_activity(journal: Journal, run_id: str) -> Activity:
     """Read all that the log has of a run."""
-    story = Activity()
+    activity = Activity()
     with uncollected():
-        async for event, _ in states(journal.events(run_id)):
-            story.add(event)
-    return story
+        async for event, state in states(journal.events(run_id)):
+            activity.add(event, state)
+    return activity
 
 
 @contextmanager
@@ -225,11 +192,7 @@ _RUN_ID = re.compile(r"\w[\w.:/-]{0,199}")
 
 
 def check_run_id(run_id: str) -> None:
-    """Check that a run can be named so on a command line afterwards; "" is none chosen.
-
-    Raises:
-        click.UsageError: It could not.
-    """
+    """Check that a run can be named so on a command line afterwards; "" is none chosen."""
     if run_id == LAST:
         raise click.UsageError(f"--run-id {LAST}: that is how the last run is called")
     if run_id and not _RUN_ID.fullmatch(run_id):
@@ -240,11 +203,7 @@ def check_run_id(run_id: str) -> None:
 
 
 def read_inputs(given: Sequence[str]) -> JsonObject:
-    """Variables from ``NAME=VALUE``; a value that is no JSON is a text.
-
-    Raises:
-        click.UsageError: There is no name or no sign.
-    """
+    """Variables from ``NAME=VALUE``; a value that is no JSON is a text."""
     inputs: JsonObject = {}
     for item in given:
         name, sign, text = item.partition("=")
@@ -258,11 +217,7 @@ def read_inputs(given: Sequence[str]) -> JsonObject:
 
 
 def standard_input() -> str:
-    """All of stdin as text.
-
-    Raises:
-        click.UsageError: It is closed.
-    """
+    """All of stdin as text."""
     if sys.stdin is None:  # It was closed.
         raise click.UsageError("the request - reads stdin, which is closed")
     return sys.stdin.buffer.read().decode("utf-8", "replace")

@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from upshot.cli.lookup import existing_journal, find_run
-from upshot.cli.terminal import Terminal, clean
+from upshot.cli.terminal import Terminal, clean, count
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.codec import encode
 from upshot.errors import Misuse
@@ -28,23 +28,7 @@ async def prune_runs(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Remove runs, and print what was removed and what stays.
-
-    Args:
-        wanted: The runs, as for ``find_run``; empty where an age is given.
-        terminal: Where to print.
-        journal: Where the log is.
-        older_than_days: All that ended so many days ago; None for those that are named.
-        dry_run: Only tell what would be removed.
-        as_json: Print one line of JSON, a ``RemovedRuns``.
-
-    Returns:
-        The exit code.
-
-    Raises:
-        Misuse: Nothing is named, or both are; there is no such run, or another one reads it.
-        JournalError: The journal cannot be read or written.
-    """
+    """Remove runs, and print what was removed and what stays."""
     if bool(wanted) == (older_than_days is not None):
         raise Misuse("say which runs to remove: name them, or give --older-than DAYS")
     before = None
@@ -61,21 +45,7 @@ async def prune_runs(
 
 
 def salvage_journal(journal: str, new_path: str, terminal: Terminal, *, as_json: bool) -> int:
-    """Copy what can be read of a damaged journal into a new one, and print what was lost.
-
-    Args:
-        journal: The damaged file, which stays as it is.
-        new_path: The file to make.
-        terminal: Where to print.
-        as_json: Print one line of JSON, a ``Salvaged``.
-
-    Returns:
-        The exit code.
-
-    Raises:
-        Misuse: A file cannot be read, is not a journal, or is there already.
-        JournalError: The new journal cannot be written.
-    """
+    """Copy what can be read of a damaged journal into a new one, and print what was lost."""
     from upshot.journal.sqlite.salvage import salvage_file
 
     salvaged = salvage_file(existing_journal(journal), str(Path(new_path).absolute()))
@@ -83,23 +53,19 @@ def salvage_journal(journal: str, new_path: str, terminal: Terminal, *, as_json:
         terminal.put_json(encode(salvaged))
         return 0
     terminal.say(
-        f"{new_path} has {_many(salvaged.runs, 'run')} with {_many(salvaged.events, 'event')} and "
-        f"{_many(salvaged.artifacts, 'stored output')}"
+        f"{new_path} has {count(salvaged.runs, 'run')} with {count(salvaged.events, 'event')} and "
+        f"{count(salvaged.artifacts, 'stored output')}"
     )
     for damage in salvaged.damages[:_MAX_SHOWN]:
         terminal.tell(clean(f"run {damage.run_id} ends after event {damage.sound_to}"))
     return 0
 
 
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
-
-
 def _tell(removed: RemovedRuns, terminal: Terminal, *, dry_run: bool) -> None:
     verb = "would remove" if dry_run else "removed"
-    outputs = _many(removed.artifacts, "stored output")
+    outputs = count(removed.artifacts, "stored output")
     terminal.say(
-        f"{verb} {_many(len(removed.run_ids), 'run')} and {outputs} ({removed.size_bytes} bytes)"
+        f"{verb} {count(len(removed.run_ids), 'run')} and {outputs} ({removed.size_bytes} bytes)"
     )
     for run_id, reason in [*removed.kept.items()][:_MAX_SHOWN]:
         terminal.tell(clean(f"{run_id} stays: {reason}"))

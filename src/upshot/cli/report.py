@@ -11,7 +11,7 @@ import msgspec
 from rich.markdown import Markdown
 from rich.text import Text
 
-from upshot.cli.activity import RUNNING, Activity, Tone, ending_of_tool
+from upshot.cli.activity import CUT_OFF, RUNNING, Activity, Tone
 from upshot.cli.lookup import MEMORY, command_line
 from upshot.cli.terminal import (
     Glyphs,
@@ -68,7 +68,7 @@ _TONES: dict[str, Tone] = {
 
 
 def report(
-    story: Activity,
+    activity: Activity,
     *,
     journal: str,
     width: int,
@@ -77,35 +77,17 @@ def report(
     is_left: bool = False,
     outer_id: str = "",
 ) -> Iterator[Text]:
-    """Lay out all that is known of a run, but for its answer.
-
-    Args:
-        story: The run.
-        journal: Where its log is, as a person would write it.
-        width: Columns of the page.
-        glyphs: What to draw with.
-        holder: The process that took it, None if none is known.
-        is_left: Whether it is open while a run round it has ended.
-        outer_id: The outermost run round it, which goes on with it; "" for itself.
-
-    Yields:
-        Lines to print, in order.
-    """
-    yield _title(story, holder)
-    for name, text, style in _facts(story, journal, holder, is_left=is_left, outer_id=outer_id):
+    """Lay out all that is known of a run, but for its answer."""
+    yield _title(activity, holder)
+    for name, text, style in _facts(activity, journal, holder, is_left=is_left, outer_id=outer_id):
         yield _line(name, text, style, width)
-    if story.steps:
+    if activity.steps:
         yield Text()
-    yield from timeline(story, width=width, glyphs=glyphs)
+    yield from timeline(activity, width=width, glyphs=glyphs)
 
 
 def status_words(status: str, holder: LeaseHolder | None = None) -> str:
-    """A run's status for people.
-
-    Args:
-        status: As the log has it, which cannot tell whether a process still has the run.
-        holder: The process that took it, None if none is known.
-    """
+    """A run's status as it is shown."""
     if status != RUNNING:
         return status
     state = "unknown" if holder is None else holder.state
@@ -129,12 +111,7 @@ def answer_text(output: object) -> str:
 
 
 def error_text(error: AgentError, status: str = "") -> str:
-    """An error in one line: its code, what it says, and when to try again.
-
-    Args:
-        error: The error.
-        status: Of the run; a code that is the same word is left out.
-    """
+    """An error in one line: its code, what it says, and when to try again."""
     later = (
         "" if error.retry_after_s is None else f" (try again in {duration(error.retry_after_s)})"
     )
@@ -143,7 +120,7 @@ def error_text(error: AgentError, status: str = "") -> str:
 
 
 def trail_text(error: AgentError) -> str:
-    """Whose exception an error was and where it was raised, "" where nobody knows."""
+    """Whose exception an error was and where it was raised, "" where that is not known."""
     told = error.details
     who, file = told.get("raised_by"), told.get("file")
     # Without a function it is a place in a document, which the message has.
@@ -171,56 +148,60 @@ def _asked_text(pending: Pending) -> str:
     return pending_text(pending)
 
 
-def _title(story: Activity, holder: LeaseHolder | None) -> Text:
-    agent = "" if story.started is None else clean(story.started.agent.id, 40)
-    status = (status_words(story.status, holder), f"bold {status_style(story.status)}")
-    return Text.assemble((story.run_id, "bold"), "  ", agent, "  ", status)
+def _title(activity: Activity, holder: LeaseHolder | None) -> Text:
+    agent = "" if activity.started is None else clean(activity.started.agent.id, 40)
+    status = (status_words(activity.status, holder), f"bold {status_style(activity.status)}")
+    return Text.assemble((activity.run_id, "bold"), "  ", agent, "  ", status)
 
 
 def _facts(
-    story: Activity, journal: str, holder: LeaseHolder | None, *, is_left: bool, outer_id: str
+    activity: Activity, journal: str, holder: LeaseHolder | None, *, is_left: bool, outer_id: str
 ) -> Iterator[tuple[str, str, str]]:
     """Name, text and style of every line of the head."""
-    started, result = story.started, story.result
+    started, result = activity.started, activity.result
     if started is not None:
         yield "request", clean(started.request.text, _MAX_TEXT_CHARS), ""
     if started is not None and started.parent_run_id:
-        ended = ", and left behind: what comes of it reaches nobody there" if is_left else ""
+        ended = ", and left behind: nothing there takes its result" if is_left else ""
         yield "started by", f"{started.parent_run_id}{ended}", ""
-    yield "started", _when(story), ""
-    yield "model", _model(story), ""
-    yield "tokens", _tokens(story), ""
-    yield "cost", money(story.cost), ""
-    if story.records:
-        yield "tool calls", _outcomes(story), ""
+    yield "started", _when(activity), ""
+    yield "model", _model(activity), ""
+    yield "tokens", _tokens(activity), ""
+    yield "cost", money(activity.spent[1]), ""
+    if activity.state.records:
+        yield "tool calls", _outcomes(activity), ""
     # What is waited for says more than that something is.
-    if result is not None and result.error is not None and not story.pending:
+    if result is not None and result.error is not None and not activity.pending:
         yield "error", error_text(result.error, result.status), "red"
-    for pending in story.pending:
-        said = story.answered.get((pending.run_id, bare_id(pending)))
+    for pending in activity.pending:
+        said = activity.answered.get((pending.run_id, bare_id(pending)))
         if said is None:
             yield "waits for", pending_text(pending), "yellow"
         else:
             yield "answered", clean(f"{_asked_text(pending)}: {said}", _MAX_TEXT_CHARS), "green"
-    for warning in story.warnings:
+    for warning in activity.warnings:
         yield "warning", clean(f"{warning.code}: {warning.message}", _MAX_TEXT_CHARS), "yellow"
-    for artifact in story.artifacts:
-        yield "artifact", _artifact(artifact), ""
+    for artifact in activity.state.stored:
+        yield from (
+            ("artifact", _artifact(file), "") for file in artifact.parts if isinstance(file, File)
+        )
     yield "journal", journal, ""
-    if onward := _onward(story, holder, story.run_id if is_left else outer_id or story.run_id):
+    if onward := _onward(
+        activity, holder, activity.run_id if is_left else outer_id or activity.run_id
+    ):
         yield "go on", command_line(*onward, journal=journal), ""
 
 
-def _onward(story: Activity, holder: LeaseHolder | None, outer_id: str) -> tuple[str, ...]:
+def _onward(activity: Activity, holder: LeaseHolder | None, outer_id: str) -> tuple[str, ...]:
     """The words of the command that leads on; none where the run has ended, or is at work."""
-    status, run_id = story.status, story.run_id
+    status, run_id = activity.status, activity.run_id
     if status == Status.INPUT_REQUIRED:
-        waits = any((one.run_id, bare_id(one)) not in story.answered for one in story.pending)
+        waits = any((one.run_id, bare_id(one)) not in activity.answered for one in activity.pending)
         return ("approve" if waits else "resume", outer_id)
-    if status in (Status.INTERRUPTED, Status.CANCELED) and story.whole_until:
-        return ("fork", run_id, "--at", str(story.whole_until))
-    # One inside another goes on with that.
-    is_inside = story.started is not None and story.started.parent_run_id
+    if status in (Status.INTERRUPTED, Status.CANCELED) and activity.whole_until:
+        return ("fork", run_id, "--at", str(activity.whole_until))
+    # A child run goes on with its parent run.
+    is_inside = activity.started is not None and activity.started.parent_run_id
     return ("resume", run_id) if status_words(status, holder) == DIED and not is_inside else ()
 
 
@@ -233,21 +214,21 @@ def _line(name: str, text: str, style: str, width: int) -> Text:
     return Text.assemble((f"{name:<{_LABEL_WIDTH}}", "dim"), (body, style))
 
 
-def _when(story: Activity) -> str:
-    started = None if story.started is None else story.started.time
-    worked = duration(story.length_s)
-    sessions = f" in {story.sessions} sessions" if story.sessions > 1 else ""
+def _when(activity: Activity) -> str:
+    started = None if activity.started is None else activity.started.time
+    worked = duration(activity.length_s)
+    sessions = f" in {activity.sessions} sessions" if activity.sessions > 1 else ""
     return f"{moment(started)}, worked {worked}{sessions}"
 
 
-def _model(story: Activity) -> str:
-    if story.model:
-        return clean(story.model)
-    return "asked by runs inside" if story.usage.api_calls else "none was asked"
+def _model(activity: Activity) -> str:
+    if activity.state.model:
+        return clean(activity.state.model)
+    return "asked by child runs" if activity.spent[0].api_calls else "none was asked"
 
 
-def _tokens(story: Activity) -> str:
-    usage = story.usage
+def _tokens(activity: Activity) -> str:
+    usage = activity.spent[0]
     known = (
         ("in", usage.input_tokens),
         ("of them from cache", usage.cache_read_tokens),
@@ -258,12 +239,14 @@ def _tokens(story: Activity) -> str:
     return f"{tokens(usage)} ({parts}) in {calls}" if parts else f"{tokens(usage)} in {calls}"
 
 
-def _outcomes(story: Activity) -> str:
+def _outcomes(activity: Activity) -> str:
     """How many calls there were, and how many of each outcome."""
-    words = Counter(ending_of_tool(record.outcome).word for record in story.records)
+    # By the rows, which stand in the order of settling, as the timeline has them.
+    rows = (step.ended for step in activity.ended if step.kind == "tool")
+    words = Counter(ended.word for ended in rows if ended is not None and ended != CUT_OFF)
     # "2 results", but "2 denied: validation".
     counts = (count(n, word, "" if word.isalpha() else word) for word, n in words.items())
-    return f"{len(story.records)}: {', '.join(counts)}"
+    return f"{len(activity.state.records)}: {', '.join(counts)}"
 
 
 def _artifact(artifact: File) -> str:
@@ -288,20 +271,7 @@ def print_result(
     fork_at: int = 0,
     worked_s: float | None = None,
 ) -> None:
-    """Print what came of a run: its answer on stdout, the rest on stderr.
-
-    Args:
-        result: What came of it.
-        terminal: Where to print.
-        journal: The journal as the user named it, for the commands that are shown.
-        as_json: Print the whole result as one line of JSON instead of the answer.
-        streamed: The answer was written as it came.
-        markdown: Lay the answer out where stdout is a terminal.
-        summary: Tell figures where stderr is a terminal, also if all went well.
-        fork_at: From which event a run that was stopped can go on as another; 0 is from none.
-        worked_s: Seconds of work to tell, without those in which it waited; None is all of the
-            time since it began.
-    """
+    """Print what came of a run: its answer on stdout, the rest on stderr."""
     if as_json:
         terminal.put_json(encode(result))
     elif not streamed:
@@ -343,7 +313,7 @@ def _what_next(result: AgentResult[Any], journal: str, fork_at: int) -> Iterator
     if journal == MEMORY:
         return
     if result.status is Status.INPUT_REQUIRED:
-        yield f"it waits for people: {command_line('approve', result.run_id, journal=journal)}"
+        yield f"it waits for an answer: {command_line('approve', result.run_id, journal=journal)}"
         return
     yield f"what happened: {command_line('show', result.run_id, journal=journal)}"
     if fork_at and result.status in (Status.INTERRUPTED, Status.CANCELED):

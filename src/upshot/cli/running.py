@@ -16,7 +16,7 @@ from rich.text import Text
 from upshot.cli.activity import Activity
 from upshot.cli.launch import Asked, Launching, load_launch, new_launch, open_model
 from upshot.cli.loading import AnyAgent
-from upshot.cli.lookup import command_line, existing_journal, find_run, new_journal, read_story
+from upshot.cli.lookup import command_line, existing_journal, find_run, new_journal, read_activity
 from upshot.cli.report import print_result
 from upshot.cli.terminal import EXIT_CODES, Terminal
 from upshot.cli.timeline import Mode, Progress, choose_mode
@@ -41,10 +41,7 @@ __all__ = ["Shown", "TextStream", "attend", "resume_agent", "run_agent"]
 class TextStream:
     """Writes a model's text to stdout as it comes.
 
-    What else is told at the same time, on the same terminal, stands on lines of its own.
-
-    Attributes:
-        wrote: Whether anything has been written.
+    Other output on the same terminal stands on lines of its own.
     """
 
     def __init__(self, terminal: Terminal) -> None:
@@ -59,7 +56,7 @@ class TextStream:
             self.wrote = True
             self._at_line_start = event.text.endswith("\n")
         elif isinstance(event, ModelReplied | ModelRetried | ToolStarted) or (
-            # What is told of it next must not stand behind half a line of text.
+            # The next message must not stand behind half a line of text.
             self._terminal.is_one_screen and not isinstance(event, DELTAS)
         ):
             self.end_line()
@@ -83,47 +80,37 @@ async def attend(
 
     Ctrl-C, and SIGTERM, ask it to stop at its next safe point; a second one cancels it, a
     third one ends the process.
-
-    Args:
-        live: The run.
-        terminal: Where it is shown.
-        mode: How its progress is shown.
-        stream: Gets its text as it comes, None where it is not wanted.
-        journal: Where its log is, for the names of the runs inside it; None calls them by id.
-
-    Returns:
-        What came of it, and its story.
     """
-    story = Activity()
+    activity = Activity()
     with _signals(live, terminal):
-        async with Progress(story, terminal, mode) as progress:
+        async with Progress(activity, terminal, mode) as progress:
             async for event in live:
                 if stream is not None:
                     stream.take(event)
                 if isinstance(event, StepStarted | StepSettled) and mode != "none":
-                    await _name_inner(event.key, story, journal)
+                    await _name_inner(event.key, activity, journal)
                 progress.take(event)
         result = await live.result()
     if stream is not None:
         stream.end_line()
-    return result, story
+    return result, activity
 
 
-async def _name_inner(key: str, story: Activity, journal: Where | None) -> None:
-    """Have a step that is a run inside called as its agent, as soon as its log says who that is."""
+async def _name_inner(key: str, activity: Activity, journal: Where | None) -> None:
+    """Name the step of a child run after its agent, as soon as its log names that."""
     run_id = child_of(key)
     if journal is None or run_id is None:
         return
     async with open_journal(journal) as log:
         async for event in log.events(run_id):
             if isinstance(event, RunStarted):
-                story.name_run(run_id, event.agent.id)
+                activity.name_run(run_id, event.agent.id)
             return
 
 
 @contextmanager
 def _signals(live: LiveRun[Any], terminal: Terminal) -> Generator[None]:
-    """Turn signals into wishes while *live* is under way."""
+    """Turn signals into stop requests while *live* is under way."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -161,14 +148,7 @@ def _signals(live: LiveRun[Any], terminal: Terminal) -> Generator[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """How a command line wants a run to be shown.
-
-    Attributes:
-        as_json: Nothing on stdout but the result as JSON.
-        stream: Text as it comes.
-        markdown: The answer laid out on a terminal.
-        progress: "auto", "live", "lines" or "none".
-    """
+    """How a command line wants a run to be shown."""
 
     as_json: bool = False
     stream: bool = False
@@ -184,22 +164,7 @@ async def run_agent(
     journal: str,
     shown: Shown,
 ) -> int:
-    """Run an agent and print what came of it.
-
-    Args:
-        asked: Which agent, and with which model.
-        request: What is asked of it.
-        terminal: Where to print.
-        journal: Where its log goes.
-        shown: How it is shown.
-
-    Returns:
-        The exit code.
-
-    Raises:
-        Misuse: Something that was asked for is not there; nothing was begun.
-        JournalError: The journal cannot be opened.
-    """
+    """Run an agent and print what came of it."""
     launch = new_launch(asked)
     agent, options = load_launch(launch)
     if _is_asked(agent) and not request.to_message().text.strip():
@@ -229,39 +194,21 @@ async def resume_agent(
     launching: Launching | None = None,
     take_over: bool = False,
 ) -> int:
-    """Go on with a run and print what came of it; of one that has ended, just print that.
-
-    Args:
-        wanted: The run, as for ``find_run``.
-        asked: What shall be other than when it was started.
-        terminal: Where to print.
-        journal: Where its log is.
-        shown: How it is shown.
-        answers: What people answered.
-        launching: Its agent, where that was loaded before; None loads it.
-        take_over: Whether it is taken also from another process that lives.
-
-    Returns:
-        The exit code.
-
-    Raises:
-        Misuse: There is no such run, or it is not known how it was started.
-        JournalError: The journal cannot be read, or another process works on the run.
-    """
+    """Go on with a run and print what came of it; of one that has ended, just print that."""
     async with AsyncExitStack() as stack:
         opening = open_journal(existing_journal(journal), create=False)
         log = await stack.enter_async_context(opening)
         run_id = await find_run(log, wanted)
-        story = await read_story(log, run_id)
-        result = story.result
+        activity = await read_activity(log, run_id)
+        result = activity.result
         if result is not None and result.status is not Status.INPUT_REQUIRED:
             print_result(
                 result, terminal, journal=journal, as_json=shown.as_json, markdown=shown.markdown,
-                summary=terminal.err.is_terminal, fork_at=story.whole_until,
-                worked_s=story.length_s,
+                summary=terminal.err.is_terminal, fork_at=activity.whole_until,
+                worked_s=activity.length_s,
             )  # fmt: skip
             return EXIT_CODES[result.status]
-        launching = launching or Launching(story, asked)
+        launching = launching or Launching(activity, asked)
         launch = launching.launch
         stack.enter_context(launching.folder())
         if launching.lost_folder:
@@ -291,13 +238,13 @@ async def _attend(live: Any, terminal: Terminal, *, log: Where, journal: str, sh
     mode = choose_mode(shown.progress, terminal, streaming=shown.stream)
     stream = TextStream(terminal) if shown.stream else None
     result: AgentResult[Any]
-    result, story = await attend(live, terminal, mode=mode, stream=stream, journal=log)
+    result, activity = await attend(live, terminal, mode=mode, stream=stream, journal=log)
     streamed = stream is not None and stream.wrote
     if mode != "none" and not streamed:
         terminal.tell("")
     print_result(
         result, terminal, journal=journal, as_json=shown.as_json, markdown=shown.markdown,
-        streamed=streamed, summary=mode != "none", fork_at=story.whole_until,
-        worked_s=story.length_s,
+        streamed=streamed, summary=mode != "none", fork_at=activity.whole_until,
+        worked_s=activity.length_s,
     )  # fmt: skip
     return EXIT_CODES[result.status]

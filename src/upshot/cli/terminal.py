@@ -127,19 +127,7 @@ def _harmless(text: str) -> str:
 
 
 class Glyphs(NamedTuple):
-    """One set of characters, each one column wide.
-
-    Attributes:
-        work: A bar's time of work.
-        wait: A bar's time of waiting.
-        mark: A moment.
-        good: Before what went well.
-        odd: Before what was refused or is out of the ordinary.
-        bad: Before what went wrong.
-        dot: Between figures.
-        rule: Of lines across the page.
-        inner: Before what is inside the line above.
-    """
+    """One set of characters, each one column wide."""
 
     work: str = "█"
     wait: str = "░"
@@ -176,10 +164,6 @@ class Terminal:
     What is on a terminal gets colours, unless NO_COLOR is set; a pipe gets plain text. A
     reader who has gone is no error: what would follow is dropped. Where stdout cannot be
     written for another reason, such as a full disk, that is misuse.
-
-    Args:
-        out: Where answers go; None is stdout.
-        err: Where everything else goes; None is stderr.
     """
 
     def __init__(self, *, out: TextIO | None = None, err: TextIO | None = None) -> None:
@@ -194,7 +178,7 @@ class Terminal:
 
     @property
     def free_width(self) -> int | None:
-        """Columns of stdout; None where it is a pipe and nobody has said how wide it is."""
+        """Columns of stdout; None for a pipe whose width is not set."""
         is_known = self.out.is_terminal or os.environ.get("COLUMNS")
         return self.out.width if is_known else None
 
@@ -281,7 +265,7 @@ def _laid_out(console: Console, lines: Iterable[RenderableType]) -> Iterator[str
             continue
         with console.capture() as capture:
             console.print(line)
-        # Cells are padded to their width; nobody wants to copy that.
+        # Cells are padded to their width, which would be copied with the text.
         yield "".join(f"{row.rstrip(' ')}\n" for row in capture.get().splitlines())
 
 
@@ -314,7 +298,7 @@ def _write(console: Console, render: Callable[[], Iterable[str]]) -> None:
         if not isinstance(error, BrokenPipeError) and not console.stderr:
             raise Misuse(f"the output cannot be written: {error.strerror}") from error
     except ValueError:
-        # The stream was closed by whoever gave it.
+        # The caller closed the stream.
         return
 
 

@@ -44,23 +44,14 @@ _WIDE_ENOUGH_FOR_MOMENTS = 56
 _TIMES = 2
 
 
-def timeline(story: Activity, *, width: int, glyphs: Glyphs) -> Iterator[Text]:
-    """Draw the steps of a run, with a line more where there is more to say of one.
-
-    Args:
-        story: The run; one without steps gives nothing.
-        width: Columns to fill. Where they are few the bars go first, then the moments.
-        glyphs: What to draw with.
-
-    Yields:
-        Lines of at most *width* columns.
-    """
-    if not story.steps:
+def timeline(activity: Activity, *, width: int, glyphs: Glyphs) -> Iterator[Text]:
+    """Draw the steps of a run, with a line more where there is more to say of one."""
+    if not activity.steps:
         return
-    names = max(*map(cell_len, map(label, story.steps)), len("step"))
-    row = _Row(_widths(min(_MAX_NAME_WIDTH, names), width), story.length_s, glyphs)
+    names = max(*map(cell_len, map(label, activity.steps)), len("step"))
+    row = _Row(_widths(min(_MAX_NAME_WIDTH, names), width), activity.length_s, glyphs)
     yield row.heading()
-    for step in story.steps:
+    for step in activity.steps:
         yield row.of(step)
         detail = ending(step).detail
         if detail and not row.inline(ending(step)):
@@ -197,16 +188,7 @@ _SPINNER = "|/-\\"
 
 
 def choose_mode(wished: str, terminal: Terminal, *, streaming: bool) -> Mode:
-    """How progress is shown.
-
-    Args:
-        wished: "auto", "live", "lines" or "none".
-        terminal: Where it is shown.
-        streaming: Whether text comes out at the same time, which a picture would tear apart.
-
-    Returns:
-        For "auto": a picture on a terminal, nothing in a pipe.
-    """
+    """How progress is shown."""
     moves = terminal.err.is_terminal and not terminal.err.is_dumb_terminal
     match wished:
         case "none":
@@ -222,16 +204,10 @@ def choose_mode(wished: str, terminal: Terminal, *, streaming: bool) -> Mode:
 
 
 class Progress:
-    """Shows a run on stderr while it is under way; an async context manager.
+    """Shows a run on stderr while it is under way; an async context manager."""
 
-    Args:
-        story: What is shown; this adds the events to it.
-        terminal: Where.
-        mode: How.
-    """
-
-    def __init__(self, story: Activity, terminal: Terminal, mode: Mode) -> None:
-        self._story = story
+    def __init__(self, activity: Activity, terminal: Terminal, mode: Mode) -> None:
+        self._activity = activity
         self._terminal = terminal
         self._mode: Mode = mode
         self._glyphs = glyphs_for(terminal.err.encoding)
@@ -241,7 +217,7 @@ class Progress:
 
     async def __aenter__(self) -> Self:
         if self._mode == "live":
-            # Refreshed by the loop and not by a thread, which would read a story half told.
+            # Refreshed by the loop and not by a thread, which would read a half updated one.
             self._live = Live(
                 console=self._terminal.err,
                 auto_refresh=False,
@@ -267,13 +243,13 @@ class Progress:
 
     def take(self, event: Event) -> None:
         """Take the next event and show what it changed."""
-        self._story.add(event)
+        self._activity.add(event)
         if self._mode == "none":
             return
         if isinstance(event, RunStarted | RunResumed):
             # First of all, so that it is known what to resume should the process die.
             self._tell(Text(f" {event.run_id}", "dim"))
-        ended = self._story.ended
+        ended = self._activity.ended
         while self._told < len(ended):
             self._tell(settled_line(ended[self._told], self._terminal.err.width, self._glyphs))
             self._told += 1
@@ -292,9 +268,11 @@ class Progress:
     def _show(self) -> None:
         if self._live is not None:
             width = self._terminal.err.width
-            now_s = self._story.offset_s(datetime.now(UTC))
+            now_s = self._activity.offset_s(datetime.now(UTC))
             frame = int(time.monotonic() / _REFRESH_S)
-            lines = picture(self._story, now_s=now_s, width=width, glyphs=self._glyphs, frame=frame)
+            lines = picture(
+                self._activity, now_s=now_s, width=width, glyphs=self._glyphs, frame=frame
+            )
             self._live.update(Text("\n").join(lines), refresh=True)
 
 
@@ -319,41 +297,30 @@ def settled_line(step: Step, width: int, glyphs: Glyphs) -> Text:
 
 
 def picture(
-    story: Activity, *, now_s: float, width: int, glyphs: Glyphs, frame: int = 0
+    activity: Activity, *, now_s: float, width: int, glyphs: Glyphs, frame: int = 0
 ) -> Iterator[Text]:
-    """What the run does at this moment, and what it has used.
-
-    Args:
-        story: The run so far.
-        now_s: Seconds of work since its start.
-        width: Columns of the terminal.
-        glyphs: What to draw with.
-        frame: Counts up, and turns the spinner.
-
-    Yields:
-        A line for each step under way, at most ``_MAX_SHOWN``, and one with the figures.
-    """
+    """What the run does at this moment, and what it has used."""
     spinner = _SPINNER[frame % len(_SPINNER)]
-    running = story.running
+    running = activity.running
     for step in running[:_MAX_SHOWN]:
-        yield _running_line(step, story, now_s, width, spinner)
+        yield _running_line(step, activity, now_s, width, spinner)
     if len(running) > _MAX_SHOWN:
         yield Text(f"   and {len(running) - _MAX_SHOWN} more", "dim")
     figures = [
         duration(now_s),
-        f"{tokens(story.usage)} tokens",
-        f"cost {money(story.cost)}",
-        count(len(story.records), "tool call"),
+        f"{tokens(activity.spent[0])} tokens",
+        f"cost {money(activity.spent[1])}",
+        count(len(activity.state.records), "tool call"),
     ]
     yield Text(fit(" " + f" {glyphs.dot} ".join(figures), width - 1).rstrip(), "dim")
 
 
-def _running_line(step: Step, story: Activity, now_s: float, width: int, spinner: str) -> Text:
+def _running_line(step: Step, activity: Activity, now_s: float, width: int, spinner: str) -> Text:
     waits_s = step.start_s - now_s
     if waits_s > 0:
         said, took = f"waits {duration(waits_s)}", ""
     else:
-        said, took = _doing(step, story), duration(now_s - step.start_s)
+        said, took = _doing(step, activity), duration(now_s - step.start_s)
     name_width = _name_width(width)
     left = max(1, width - name_width - _TOOK_WIDTH - 7)
     return Text.assemble(
@@ -371,7 +338,7 @@ def _name_width(width: int) -> int:
     return max(1, min(_NAME_WIDTH, (width - _TOOK_WIDTH - 7) // 2))
 
 
-def _doing(step: Step, story: Activity) -> str:
+def _doing(step: Step, activity: Activity) -> str:
     if step.kind != "model":
         return clean(step.note)
-    return f"writes, {count(story.text, 'character')}" if story.text else clean(step.name)
+    return f"writes, {count(activity.text, 'character')}" if activity.text else clean(step.name)

@@ -18,22 +18,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from upshot.errors import Misuse
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from contextlib import AbstractAsyncContextManager
-    from typing import Any, Unpack
-
-    from typing_extensions import TypeVar
-
-    from upshot.contract.agent import Agent
-    from upshot.contract.agent_spec import AgentSpec
-    from upshot.contract.model_calls import Request
-    from upshot.contract.pending import AnyAnswer
-    from upshot.contract.result import AgentResult
-    from upshot.entry.replay_run import Replay
-    from upshot.runs.live_run import LiveRun
-    from upshot.runs.plan import ResumeOptions, RunOptions, Where
-
 __all__ = [
     "fork",
     "reopen",
@@ -84,7 +68,7 @@ async def run(
         options: See ``RunOptions``.
 
     Returns:
-        What came of it; everything that a model, a tool, a provider, a person or a limit
+        What came of it; everything that a model, a tool, a provider, the user or a limit
         does is in it, and none of that is raised. To whom it was handed over is its
         ``handoff``, which the caller follows, or ``run_with_handoffs`` does.
 
@@ -187,10 +171,10 @@ async def resume(
         run_id: The run.
         agent: Who worked on it; a change since then is told as a warning. For a run of
             ``run_with_handoffs`` the same agents as there: from whichever of its runs, it goes on
-            until somebody answers. With one agent alone, a hand-off to one that it does not hold
+            until the user answers. With one agent alone, a hand-off to one that it does not hold
             in ``handoffs`` is not followed, which a warning tells.
         journal: Where its log is.
-        answers: What people answered, for runs inside it too; the others stay pending. An id that
+        answers: The user's answers, for its child runs too; the others stay pending. An id that
             several runs use is ``<run_id>/<id>``.
         take_over: Take the run also from who works on it, in this process or in another living
             one, which then fails at its next write to the log; what it does until then is done
@@ -228,7 +212,7 @@ def reopen(
         run_id: A run that is parked, or whose process died.
         agent: Who works on it, as for ``resume``.
         journal: Where its log is: a path or an open journal.
-        answers: What people answered.
+        answers: The user's answers.
         take_over: Take the run also from who works on it, as for ``resume``.
         options: See ``ResumeOptions``.
 
@@ -250,8 +234,8 @@ async def fork(run_id: str, *, at: int, journal: Where) -> str:
     """Begin a new run where another one stood; the other stays as it is.
 
     The new run has the events of the other up to *at*, its artifacts under ids of their own,
-    what people answered and allowed until then, and what it had used. Go on with it by
-    ``resume``; what waits there for people can be answered otherwise. Runs inside it that had
+    what the user answered and allowed until then, and what it had used. Go on with it by
+    ``resume``; what waits there for an answer can be answered otherwise. Its child runs that had
     ended by then are shared; others are run anew.
 
     Args:
@@ -283,8 +267,8 @@ async def replay(
     Where it does the same, a tool that was called and has changed or is gone is a difference too,
     and so is what the agent itself would have asked its model with.
 
-    Nothing outside is touched: replies of models, outcomes of tools, answers of people, keyed
-    steps and runs inside it come from the record, and what is not there is not done. Neither
+    Nothing outside is touched: replies of models, outcomes of tools, answers of the user, keyed
+    steps and child runs come from the record, and what is not there is not done. Neither
     observers, committers, approvers nor the host are called, and nothing is written; deciders,
     instructions and the engine are what is tried.
 

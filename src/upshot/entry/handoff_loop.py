@@ -41,19 +41,7 @@ __all__ = ["AgentRegistry", "WAY_OPTION", "HandoffChain", "relay", "resume_any",
 
 
 class AgentRegistry:
-    """Everybody who may get the request, by id.
-
-    Args:
-        agents: Those that are listed.
-        start: Who begins; None is the first of them.
-        is_whole: Whether everybody has to be known to whom anybody may hand over.
-
-    Raises:
-        Misuse: Nobody is given, one is no Agent, two have an id, or somebody is missing.
-
-    Attributes:
-        first: Who begins.
-    """
+    """The agents that may get the request, by id."""
 
     def __init__(
         self,
@@ -66,7 +54,7 @@ class AgentRegistry:
         listed = (agents,) if isinstance(agents, Agent) else tuple(agents)
         for agent in (*listed, *((start,) if isinstance(start, Agent) else ())):
             self._add(agent)
-        # Who is listed wins over who is only reached.
+        # A listed agent wins over one that is only reached.
         for agent in tuple(self._by_id.values()):
             self._reach(agent)
         if is_whole:
@@ -79,7 +67,7 @@ class AgentRegistry:
         self.first: Agent[Any] = self._by_id[first]
 
     def find(self, event: HandoffEvent) -> Agent[Any] | None:
-        """Who gets the request; None for somebody unknown."""
+        """The agent that gets the request; None for an unknown one."""
         return self._by_id.get(event.to_agent_id)
 
     def _add(self, agent: object) -> None:
@@ -110,16 +98,7 @@ WAY_OPTION = "relay"
 
 
 class HandoffChain(msgspec.Struct, kw_only=True):
-    """What came before a run of a relay; its log has it.
-
-    Attributes:
-        path: Ids of the agents, in order.
-        usage: Tokens of all.
-        costs: What each cost that asked a model.
-        handed: How many messages it got from them.
-        max_depth: How often the request may be handed over.
-        budget: What is left for it of the budget of all, None without one.
-    """
+    """What came before a run of a relay; its log has it."""
 
     path: list[str] = []
     usage: Usage = Usage()
@@ -187,13 +166,7 @@ async def relay(
     max_depth: float,
     child: Child,
 ) -> AgentResult[Any]:
-    """Run agents on *request* until one of them does not hand over.
-
-    Args:
-        child: Starts a run inside one of these.
-
-    The others, what it returns and raises: see ``run_with_handoffs``.
-    """
+    """Run agents on *request* until one of them does not hand over."""
     check_amount("max_depth", max_depth, unit="handoffs")
     check_options(options)
     way = HandoffChain(max_depth=max_depth, budget=options.get("budget"))
@@ -201,12 +174,7 @@ async def relay(
 
 
 class _Relay:
-    """One request on its way from agent to agent.
-
-    Attributes:
-        answers: What people answered, until a run goes on with it.
-        take_over: Whether to take runs from who works on them.
-    """
+    """One request on its way from agent to agent."""
 
     def __init__(
         self,
@@ -225,11 +193,11 @@ class _Relay:
         self._child = child
 
     async def go(self) -> AgentResult[Any]:
-        """Begin, and go on until somebody does not hand over."""
+        """Begin, and go on until an agent does not hand over."""
         return await self._follow(self._known.first, await self._begin(self._known.first, ()), ())
 
     async def go_on(self, run_id: str, journal: Journal) -> AgentResult[Any]:
-        """Take up the run of somebody on the way, and go on from there."""
+        """Resume the run of an agent of the chain, and go on from there."""
         agent = self._known.first
         result = await self._take_up(run_id, agent, journal)
         return await self._follow(agent, result, (), journal)
@@ -241,7 +209,7 @@ class _Relay:
         handed: Sequence[Message],
         journal: Journal | None = None,
     ) -> AgentResult[Any]:
-        """Have those work that come after *agent*, the first of whom may have begun already."""
+        """Run the agents that come after *agent*, the first of which may have begun already."""
         way = self._way
         while True:
             way.add(agent.id, result)
@@ -345,15 +313,7 @@ async def resume_any(
     child: Child,
     take_over: bool,
 ) -> AgentResult[Any]:
-    """Go on with a run, and with the relay that it may be in.
-
-    Args:
-        agents: Who worked on it; or all who may get the request.
-        child: Starts a run inside it.
-        take_over: Whether to take it from who works on it.
-
-    The others, what it returns and raises: see ``resume``.
-    """
+    """Go on with a run, and with the relay that it may be in."""
     check_run_id(run_id)
     check_options(options, also=RESUME_NAMES)
     async with open_journal(journal, create=False) as opened:
@@ -431,8 +391,8 @@ def _produced(result: AgentResult[Any]) -> Sequence[Message]:
 def _unknown(
     result: AgentResult[Any], event: HandoffEvent, journal: Journal | None
 ) -> AgentResult[Any]:
-    """The result of a run that handed over to somebody who is not there."""
-    # Only an engine that makes its own events can name somebody unknown; what it did is kept.
+    """The result of a run that handed over to an unknown agent."""
+    # Only an engine that makes its own events can name an unknown agent; what it did is kept.
     told = f"handed over to {event.to_agent_id!r}, which is not known: give all agents"
     if journal is not None:
         told = f"{told}, resume({result.run_id!r}, [...]), to go on"

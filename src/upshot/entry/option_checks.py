@@ -109,13 +109,6 @@ def check_options(options: Mapping[str, object], *, also: Collection[str] = ()) 
     """Check the names of the options, and that each is what its row in ``OPTIONS`` allows.
 
     A list that can be read only once, such as a generator, is made one that can be read again.
-
-    Args:
-        options: What was given.
-        also: What else the function takes by name, to be told of where a name is wrong.
-
-    Raises:
-        Misuse: One is not; the message names it, what it must be and what was given.
     """
     for name, value in options.items():
         if name not in _OPTIONS:
@@ -132,11 +125,7 @@ def check_options(options: Mapping[str, object], *, also: Collection[str] = ()) 
 
 
 def check_run_id(run_id: object) -> None:
-    """Check that the run to go on with is given by its id.
-
-    Raises:
-        Misuse: It is no string; the message says what to give.
-    """
+    """Check that the run to go on with is given by its id."""
     check_argument("run_id", run_id, _RUN_ID)
 
 
@@ -162,11 +151,7 @@ def object_of(options: Mapping[str, object], name: str) -> dict[str, Json]:
 
 
 def to_request(request: object) -> Request:
-    """The request that a door was given, made JSON.
-
-    Raises:
-        Misuse: It is neither a Request nor a Message nor a string, or holds no JSON.
-    """
+    """The request that an API function was given, made JSON."""
     if isinstance(request, str):
         return Request(Message(_USER, clean_text(request)))
     if isinstance(request, Message):
@@ -186,16 +171,7 @@ def to_request(request: object) -> Request:
 
 
 def check_hooks(what: str, items: Iterable[object], methods: Collection[str]) -> None:
-    """Check that each item has one of these methods at least; a mistyped one is never called.
-
-    Args:
-        what: What they are, "observers" or "deciders".
-        items: They themselves.
-        methods: What may be called of them.
-
-    Raises:
-        Misuse: One has none of them, or is a class.
-    """
+    """Check that each item has one of these methods at least; a mistyped one is never called."""
     for item in items:
         if isinstance(item, type):
             raise Misuse(f"{what} must be objects, got {shown(item)}")

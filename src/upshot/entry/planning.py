@@ -17,7 +17,7 @@ from upshot.contract.agent_spec import AgentSpec, Handoff
 from upshot.contract.base.structs import Local
 from upshot.contract.message import Message
 from upshot.contract.model_calls import Request
-from upshot.contract.protocols import ArtifactStore, Decider, Engine, Journal, Model, Observer
+from upshot.contract.protocols import Decider, Engine, Journal, Model, Observer
 from upshot.contract.settings import Budget, Policy
 from upshot.engines.loop import LoopEngine
 from upshot.entry.option_checks import check_hooks, items_of, losses_of, object_of, to_request
@@ -60,23 +60,15 @@ HOOKS = {
     name: [method for method in vars(role) if not method.startswith("_")]
     for name, role in (("observers", Observer), ("deciders", Decider))
 }
-# What a call may give and still be planned like the first such one of its agent.
+# What a call may give and still be planned like the first such one of its agent. A trivial run
+# takes 669,000 instructions with the kept plan and 735,000, 10 % more, without (callgrind).
 _PLAIN = frozenset({"journal"})
 _KEY = "_known"
 _NOTHING = Request("")
 
 
 class AgentSetup(msgspec.Struct, eq=False):
-    """What a run need not find out again, for an agent is frozen.
-
-    Attributes:
-        output: What its answer shall be.
-        handoffs: Those that it may make.
-        tools: Its own with those of its hand-offs; None where they depend on the call.
-        spec: It in names only; None where its tools may change.
-        is_fixed: Whether a call without options is planned alike each time.
-        usual: The plan of such a call, without what is of the call; None before the first.
-    """
+    """What a run need not find out again, for an agent is frozen."""
 
     output: OutputType
     handoffs: tuple[Handoff, ...]
@@ -87,11 +79,7 @@ class AgentSetup(msgspec.Struct, eq=False):
 
 
 def known_of(agent: Agent[Any]) -> AgentSetup:
-    """What is known of *agent*; found out at its first run.
-
-    Raises:
-        Misuse: A hook of it is none, its output type has no schema, or a tool is none.
-    """
+    """What is known of *agent*; found out at its first run."""
     kept: Local | None = vars(agent).get(_KEY)
     known = None if kept is None else kept.values[_KEY]
     if not isinstance(known, AgentSetup):
@@ -110,9 +98,6 @@ def usual_plan(
     """The plan of a text asked without options, where *agent* was asked like that before.
 
     It is for a call that stands in no run. It differs from that one in these fields alone.
-
-    Returns:
-        None where all has to be looked at: see ``plan_run``.
     """
     if type(request) is not str or not isinstance(agent, Agent) or not is_plain(options):
         return None
@@ -167,15 +152,7 @@ def _find_out(agent: Agent[Any]) -> AgentSetup:
 
 
 def to_agent(agent: object, engine: Engine | None = None) -> Agent[Any]:
-    """The agent that a door was given.
-
-    Args:
-        agent: An Agent, or a spec of one.
-        engine: Of the call, which stands for the one that a spec names.
-
-    Raises:
-        Misuse: It is neither, or the spec names an engine that has to be given.
-    """
+    """The agent that an API function was given."""
     if isinstance(agent, Agent):
         return cast("Agent[Any]", agent)
     if isinstance(agent, AgentSpec):
@@ -186,12 +163,7 @@ def to_agent(agent: object, engine: Engine | None = None) -> Agent[Any]:
 
 
 def agent_of_spec(spec: AgentSpec, engine: Engine | None = None) -> Agent[Any]:
-    """The agent that *spec* describes; the names in it are resolved at the run.
-
-    Raises:
-        Misuse: It names an engine that is not the loop, and none is given; or what it was written
-            without changes what a run does.
-    """
+    """The agent that *spec* describes; the names in it are resolved at the run."""
     missing = [name for name in spec.omitted if name != "observers"]
     if missing:
         raise Misuse(
@@ -224,16 +196,7 @@ async def plan_run(
     child: Child,
     handed: Sequence[Message] = (),
 ) -> Plan:
-    """Check every argument and resolve every name.
-
-    Args:
-        handed: Messages that come after the request, from who handed it over.
-
-    The others: see ``Plan``.
-
-    Raises:
-        Misuse: One is wrong; the message names it.
-    """
+    """Check every argument and resolve every name."""
     agent = to_agent(agent, options.get("engine"))
     known = known_of(agent)
     plan = await _plan(known, agent, request, options, journal, child=child, handed=handed)
@@ -294,7 +257,7 @@ async def _plan(
         dependencies=options.get("dependencies"),
         journal=journal,
         approve=options.get("approve") or (None if near is None else near.approve),
-        artifact_store=_artifact_store(options, journal),
+        artifact_store=options.get("artifact_store") or getattr(journal, "artifacts", None),
         policy=options.get("policy") or (None if parent is None else parent.policy),
         secrets=hidden,
         marks=name_marks() if hidden else "",
@@ -339,7 +302,7 @@ async def plan_again(
 
 
 def secrets_of(options: RunOptions | ResumeOptions) -> tuple[str, ...]:
-    """What is masked in a run with these options: its own secrets and those of the run round it."""
+    """What is masked in a run with these options: its own secrets and its parent run's."""
     link, own = current_run.get(), items_of(options, "secrets")
     return own if link is None else tuple(dict.fromkeys((*link.context.plan.secrets, *own)))
 
@@ -400,7 +363,7 @@ def _check_models(engine: Engine, model: Model | None) -> None:
 
 
 class _Asking:
-    """A host that asks whom the host of the run round it asks, and does nothing else."""
+    """A host that asks through the host of the parent run, and does nothing else."""
 
     def __init__(self, ask: Callable[..., Any]) -> None:
         self.ask_user = ask
@@ -412,7 +375,7 @@ def _host(options: RunOptions) -> object:
 
 
 def _near_parent() -> Plan | None:
-    """The plan of the parent run, if that lives in the same event loop, as whom it asks does."""
+    """The plan of the parent run, if that lives in the same event loop, as its host does."""
     link = current_run.get()
     return link.context.plan if link is not None and link.is_near else None
 
@@ -430,7 +393,3 @@ def _tools(agent: Agent[Any], options: RunOptions) -> Any:
     if agent.handoffs:
         own = (*own, *handoff_tools(agent.handoffs))
     return resolve_tools(own, named=named)
-
-
-def _artifact_store(options: RunOptions, journal: Journal | None) -> ArtifactStore | None:
-    return options.get("artifact_store") or getattr(journal, "artifacts", None)

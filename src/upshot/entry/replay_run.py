@@ -106,7 +106,7 @@ async def replay_run(
 
 
 def _told(difference: Difference, record: Recording) -> Difference:
-    """The same as people may see it, with what was asked for beyond the record.
+    """The same as it is shown, with what was asked for beyond the record.
 
     Both sides have one form: an object that begins with the event's kind.
     """
@@ -137,7 +137,7 @@ async def _result_of(
 
 
 class _Children:
-    """The results of runs inside the run, as their logs have them."""
+    """The results of the child runs, as their logs have them."""
 
     def __init__(self, record: Recording, results: dict[str, AgentResult[Any] | None]) -> None:
         self._record = record

@@ -1,8 +1,8 @@
 """Reads a log to go on: state, history, answers.
 
-Answering: what people say of a parked run reaches the run that asks, be it one inside.
+Answering: the user's answer to a parked run reaches the run that asks, also a child run.
 
-An answer for a run inside is written into that run's own log before the outer run goes on. So it
+An answer for a child run is written into that run's own log before its parent run goes on. So it
 is there once, whatever ends the process then.
 """
 
@@ -63,17 +63,7 @@ _MAX_NAMED = 1_000
 
 
 async def read_past(run_id: str, journal: Journal, *, secrets: Sequence[str] = ()) -> RunState:
-    """Fold the log of a run.
-
-    Args:
-        run_id: Which run.
-        journal: Where its log is.
-        secrets: Of the run, in their order.
-
-    Raises:
-        Misuse: The journal has no such run; the message names the nearest.
-        JournalError: The log cannot be read.
-    """
+    """Fold the log of a run."""
     past = RunState()
     await read_on(past, run_id, journal, secrets=secrets)
     if past.started is None:
@@ -98,7 +88,7 @@ async def read_on(
 
 
 async def read_children(past: RunState, journal: Journal) -> None:
-    """Find out what runs inside a run used that had not ended when its log was written."""
+    """Find out what the child runs used that had not ended when the log was written."""
     origins = set[str]() if past.started is None else set(origins_of(past.started.options))
     for run_id, spent in past.children.items():
         if spent is not None and spent.is_final:
@@ -116,16 +106,8 @@ async def history_of(
 ) -> Sequence[Message]:
     """The messages that a run begins with, as its options say.
 
-    A call that nobody made, such as one that still waits for approval, is told as cancelled: no
+    A call that nobody made, such as one that still waits for approval, is shown as cancelled: no
     provider takes a conversation in which a call has no outcome.
-
-    Args:
-        request: What is asked; its context is whose messages are meant by "context".
-        options: Of the call.
-        journal: Where earlier runs of the context are.
-
-    Raises:
-        Misuse: ``history`` holds what is no message, or asks for a context where there is none.
     """
     history = options.get("history") or ()
     if isinstance(history, AgentResult):
@@ -219,16 +201,7 @@ def _cancelled(call: ToolCall) -> Message:
 
 
 class _Wait(msgspec.Struct, frozen=True):
-    """Something that is waited for.
-
-    Attributes:
-        run_id: The run that asks.
-        outer_id: The run round it, "" for the root's own.
-        id: By which the asking run knows it.
-        is_question: Whether an ``Answer`` answers it, as a result from outside too; else it is a
-            call.
-        choices: What may be answered; empty for anything.
-    """
+    """Something that is waited for."""
 
     run_id: str
     outer_id: str
@@ -245,19 +218,19 @@ class _Wait(msgspec.Struct, frozen=True):
 
 
 async def keep_answers(run_id: str, answers: Sequence[AnyAnswer], *, journal: Where) -> None:
-    """Log what people answered, without going on with the run; ``resume`` then finds it.
+    """Log the user's answers without resuming the run; ``resume`` then finds them.
 
     Args:
         run_id: A run that is parked.
-        answers: What they answered, also for runs inside it.
+        answers: The answers, also for its child runs.
         journal: Where its log is.
 
     Raises:
-        Misuse: There is no such run, it is not parked, or nobody waits for such an answer.
+        Misuse: There is no such run, it is not parked, or it does not wait for such an answer.
         JournalError: The journal cannot be read or written, or a run is being worked on.
     """
     async with open_journal(journal, create=False) as opened:
-        # First without taking it: from who works on it nothing is taken to tell the caller so.
+        # First without a lease: a process that works on the run keeps it if the answer is refused.
         await _sort_parked(answers, run_id, opened)
         async with taken(run_id, opened, take_over=False) as hold:
             # Who had the run until now may have gone on with it meanwhile.
@@ -271,22 +244,7 @@ async def keep_answers(run_id: str, answers: Sequence[AnyAnswer], *, journal: Wh
 async def sort_answers(
     answers: Sequence[AnyAnswer], past: RunState, run_id: str, journal: Journal
 ) -> dict[str, list[AnyAnswer]]:
-    """Find out which run each answer is for.
-
-    Args:
-        answers: What people answered; each names a call or question of the run or of one inside.
-            Where several use an id, ``<run_id>/<id>`` or ``<key>/<id>`` says whose is meant.
-        past: The log of the run that was answered.
-        run_id: That run.
-        journal: Where its log is, and those of the runs inside.
-
-    Returns:
-        The answers by the run that asks, which knows them by these ids.
-
-    Raises:
-        Misuse: One is for nothing that is waited for, or may be for several, or is none of the
-            choices; the message names what is.
-    """
+    """Find out which run each answer is for."""
     _check_types(answers)
     sorted_: dict[str, list[AnyAnswer]] = {}
     if not answers:
@@ -309,20 +267,7 @@ async def hand_down(
     secrets: Sequence[str] = (),
     take_over: bool = False,
 ) -> Sequence[str]:
-    """Write answers into the logs of the runs that ask, which find them when they go on.
-
-    Args:
-        answers: By run, as ``sort_answers`` gives them.
-        journal: Where the logs are.
-        secrets: What is masked in them.
-        take_over: Whether to take runs from who works on them.
-
-    Returns:
-        The runs that have ended meanwhile; nothing is written into their logs.
-
-    Raises:
-        JournalError: A log cannot be written, or a run is being worked on; nothing is written then.
-    """
+    """Write answers into the logs of the runs that ask, which find them when they go on."""
     gone: list[str] = []
     async with AsyncExitStack() as stack:
         # All before the first is written: where one is refused, no answer is kept.
@@ -347,7 +292,7 @@ async def _sort_parked(
 
 
 def _not_waiting(run_id: str) -> Misuse:
-    return Misuse(f"run {run_id} does not wait for people now")
+    return Misuse(f"run {run_id} does not wait for answers now")
 
 
 async def _write(
@@ -408,7 +353,7 @@ def _find(answer: AnyAnswer, waits: Sequence[_Wait], past: RunState) -> _Wait:
         needed = "a call: give Approve, Deny or Edit" if is_question else "a question: give Answer"
         raise Misuse(f"{name!r} is {needed}, and no {type(answer).__name__}")
     listed = ", ".join(_listed(waits)) or "nothing"
-    raise Misuse(f"nobody waits for an answer to {name!r}: the run waits for {listed}")
+    raise Misuse(f"no question {name!r} waits for an answer: the run waits for {listed}")
 
 
 def _listed(waits: Sequence[_Wait]) -> list[str]:
@@ -444,7 +389,7 @@ def _waits_of(past: RunState, run_id: str, outer_id: str = "") -> list[_Wait]:
 
 
 async def _waits_inside(past: RunState, run_id: str, journal: Journal) -> list[_Wait]:
-    """What runs inside wait for, those inside them too."""
+    """What the child runs wait for, and theirs."""
     waits: list[_Wait] = []
     origins = set[str]() if past.started is None else set(origins_of(past.started.options))
     for child, spent in past.children.items():
@@ -471,15 +416,7 @@ def _renamed(answer: AnyAnswer, id: str) -> AnyAnswer:
 
 
 async def check_checkpoint(checkpoint: Checkpoint | None, engine: Engine) -> None:
-    """Ask an engine whether it can begin at a checkpoint.
-
-    Args:
-        checkpoint: What ``resume_from`` gave, None for nothing.
-        engine: Of the run that is about to begin.
-
-    Raises:
-        Misuse: It says that it cannot, or gives no word; or the checkpoint is of another form.
-    """
+    """Ask an engine whether it can begin at a checkpoint."""
     if checkpoint is None:
         return
     name = type(engine).__name__
@@ -497,15 +434,7 @@ async def check_checkpoint(checkpoint: Checkpoint | None, engine: Engine) -> Non
 
 
 async def check_onward(past: RunState, plan: Plan) -> None:
-    """Ask an engine whether it can go on where the log of its run stands.
-
-    Args:
-        past: What the log says.
-        plan: Of the session that is about to begin.
-
-    Raises:
-        Misuse: It says that it cannot, or gives no word.
-    """
+    """Ask an engine whether it can go on where the log of its run stands."""
     engine = plan.engine
     if not is_under_way(past) or not is_asked(engine):
         return
@@ -520,11 +449,7 @@ async def check_onward(past: RunState, plan: Plan) -> None:
 
 
 async def _can_resume(engine: Engine, checkpoint: Checkpoint) -> bool:
-    """What an engine says that has ``can_resume``.
-
-    Raises:
-        Misuse: It raises.
-    """
+    """What an engine says that has ``can_resume``."""
     name = type(engine).__name__
     try:
         return bool(await call(cast("Any", engine).can_resume, checkpoint))

@@ -29,11 +29,7 @@ _lock = threading.Lock()
 
 
 class RunLease:
-    """That somebody in this process has a run.
-
-    Attributes:
-        epoch: Under which the log was claimed; 0 before.
-    """
+    """Marks that this process holds a run."""
 
     __slots__ = ("_loop", "_session", "epoch")
 
@@ -70,19 +66,6 @@ async def taken(
 
     A journal that more than one process may have open has ``claim_free``, which leaves a run to
     another living one, and ``release``.
-
-    Args:
-        run_id: The run.
-        journal: Where its log is.
-        take_over: Whether to take it from who is at work on it.
-        is_owned: Whether to take it from another process, but not from within this one.
-        leaves: Whether it is left to who works on it in this process.
-
-    Yields:
-        The hold, which is to be told what works on the run.
-
-    Raises:
-        JournalError: The run is worked on, or its log cannot be used.
     """
     place, hold = _place_of(journal, run_id), RunLease()
     with _lock:
@@ -106,12 +89,7 @@ async def taken(
 
 
 def is_at_work(run_id: str, journal: Journal) -> bool:
-    """Whether somebody in this process works on a run.
-
-    Args:
-        run_id: The run.
-        journal: Where its log is; another one that is open at the same path is the same place.
-    """
+    """Whether this process works on a run."""
     hold = _holds.get(_place_of(journal, run_id))
     if hold is not None and hold.is_at_work:
         return True

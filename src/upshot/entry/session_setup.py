@@ -54,17 +54,7 @@ __all__ = [
 
 
 async def left_behind(past: RunState, run_id: str, journal: Journal) -> tuple[RunWarning, ...]:
-    """The warning that a run goes on for nobody: one round it has ended while it was open.
-
-    Args:
-        past: What the log of the run says.
-        run_id: Which run.
-        journal: Where its log is, and those of the runs round it.
-
-    Returns:
-        One warning, or none: of a run that the engine of another one has started and that
-        this one waits for, or that has none round it.
-    """
+    """The warning that a run goes on although its parent run has ended."""
     inner, inner_id = past, run_id
     while inner.started is not None and inner.started.parent_run_id:
         outer, outer_id = RunState(), inner.started.parent_run_id
@@ -74,8 +64,8 @@ async def left_behind(past: RunState, run_id: str, journal: Journal) -> tuple[Ru
             return ()
         if outer.ended:
             message = (
-                f"run {run_id} goes on, but run {outer_id}, inside which it was started, has "
-                "ended: what comes of it reaches nobody there"
+                f"run {run_id} goes on, but run {outer_id}, which started it, has "
+                "ended: nothing there takes its result"
             )
             return (RunWarning(code="outer_run_ended", message=message, origin=Origin.CALLER),)
         inner, inner_id = outer, outer_id
@@ -83,11 +73,7 @@ async def left_behind(past: RunState, run_id: str, journal: Journal) -> tuple[Ru
 
 
 class KnownRun(Misuse):
-    """A run is to begin whose log is there already.
-
-    Attributes:
-        run_id: Which.
-    """
+    """The log of the run to begin is there already."""
 
     def __init__(self, run_id: str) -> None:
         super().__init__(_known(run_id))
@@ -105,17 +91,7 @@ async def begin(
     handed: Sequence[Message] = (),
     noted: JsonObject | None = None,
 ) -> AsyncGenerator[LiveRun[Any]]:
-    """Open what a new run needs, begin it, and close it all after its end.
-
-    Args:
-        agent: Who works on it.
-        request: What is asked.
-        options: Of the call.
-        watch: Whether events are kept for a reader.
-        child: Starts a run inside this one.
-        handed: Messages that come after the request, from who handed it over.
-        noted: What else its log keeps among the options.
-    """
+    """Open what a new run needs, begin it, and close it all after its end."""
     check_options(options)
     more: Any = {"child": child, "handed": handed, "noted": noted}
     where = place_of(options)
@@ -132,17 +108,7 @@ async def begin(
 async def run_whole(
     agent: Agent[Any] | AgentSpec, request: Request | str, options: RunOptions, *, child: Child
 ) -> AgentResult[Any]:
-    """Open what a new run needs, live it to its end, and close it all.
-
-    Args:
-        agent: Who works on it.
-        request: What is asked.
-        options: Of the call.
-        child: Starts a run inside this one.
-
-    Raises:
-        asyncio.CancelledError: The caller was cancelled; the run was finalised first.
-    """
+    """Open what a new run needs, live it to its end, and close it all."""
     outer = current_run.get()
     if outer is not None and outer.context.recording is not None:
         child = outer.context.plan.child or child
@@ -174,15 +140,7 @@ async def run_child(
     again: bool = False,
     **options: Unpack[RunOptions],
 ) -> AgentResult[Any]:
-    """Run an agent inside a run.
-
-    Args:
-        agent: Who works on it.
-        request: What is asked.
-        again: Whether the run that the request names may have begun in an earlier session; it
-            then goes on, or gives its result.
-        options: Of the call.
-    """
+    """Run an agent inside a run."""
     where = place_of(options) if again else None
     if where is None or not isinstance(request, Request):
         return await run_whole(agent, request, options, child=run_child)
@@ -238,18 +196,7 @@ async def go_on(
     is_known: bool = False,
     take_over: bool = False,
 ) -> AsyncGenerator[LiveRun[Any] | AgentResult[Json]]:
-    """Read a run's log and go on with it.
-
-    Args:
-        is_known: Whether the run round it has counted what it used until now; it then belongs to
-            who has that one.
-        take_over: Whether to take it from who works on it.
-
-    The others: see ``resume``.
-
-    Yields:
-        The run in flight; its result where it has ended.
-    """
+    """Read a run's log and go on with it."""
     check_run_id(run_id)
     check_options(options, also=RESUME_NAMES)
     to_agent(agent, options.get("engine"))
@@ -303,7 +250,7 @@ async def _plan_new(
 
 @asynccontextmanager
 async def _taken_anew(plan: Plan, journal: Journal) -> AsyncGenerator[RunLease]:
-    """Take the log of a new run; a run inside another one belongs to who has that one."""
+    """Take the log of a new run; a child run belongs to the holder of its parent run."""
     is_inside = current_run.get() is not None
     async with taken(plan.run_id, journal, take_over=False, is_owned=is_inside) as hold:
         # Another process may have begun it, and be through with it, since it was looked up.
@@ -312,14 +259,7 @@ async def _taken_anew(plan: Plan, journal: Journal) -> AsyncGenerator[RunLease]:
 
 
 def place_of(options: RunOptions) -> Where | None:
-    """Where the log of a run goes: as the call says, else to that of the run round it.
-
-    Args:
-        options: Of the call.
-
-    Returns:
-        A path or an open journal; None where it is not logged.
-    """
+    """Where the log of a run goes: as the call says, else to that of the parent run."""
     where = options.get("journal")
     parent = current_run.get()
     if where is None and parent is not None:

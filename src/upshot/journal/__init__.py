@@ -9,28 +9,29 @@ Parts:
     ``event_codec`` says how one event is stored: a row with a checksum, whose body repeats no
     column. ``type_check`` refuses events that could not be read back. ``export_file`` reads and
     writes runs as JSON lines. ``run_list`` has what is common to all lists of runs, and which runs
-    may be removed. ``artifact_store`` keeps large outputs. ``lease_holder`` tells whether the
+    may be removed. ``artifact_store`` keeps large outputs. ``lease_holder`` says whether the
     process that took a run still lives. ``memory_journal`` and ``sqlite`` are the two journals;
     ``open_journal`` gives one for a place, shared by all in an event loop that have it open.
 
 The life of an event:
-    ``append`` checks that it is the next of its run and that whoever appends still holds the run
+    ``append`` checks that it is the next of its run and that the caller still holds the run
     (the epoch), and returns at once. ``durable`` is the barrier: it returns when everything up to a
-    seq is on disk, and raises if it never will be. What nobody waits for is written a moment later.
+    seq is on disk, and raises if it never will be. What no caller waits for is written a moment
+    later.
 
 Invariants:
     - ``events`` gives back exactly what was appended. Nothing is resolved or folded here.
     - A run's seqs are dense from 1, so that a gap is damage and never a mystery.
     - Written is readable: an event with a wrongly typed field is refused where it is appended, and
       nothing of it is stored.
-    - Every claim raises the epoch. Whoever lost a run cannot append any more, and is never told
-      that another holder's event is its own.
+    - Every claim raises the epoch. A holder that lost a run cannot append any more, and another
+      holder's event is never taken for its own.
     - A damaged log gives the events before the damage, and says so: ``JournalError``, not Misuse.
 
 Traps:
-    A journal in memory keeps the events themselves, so whoever changes a dict in an event after it
-    was appended changes the log. A subclass of it with its own ``durable`` or ``claim`` is asked;
-    otherwise nobody waits for what is safe at append.
+    A journal in memory keeps the events themselves, so a caller that changes a dict in an event
+    after it was appended changes the log. A subclass of it with its own ``durable`` or ``claim`` is
+    asked; otherwise no caller waits for what is safe at append.
 """
 
 from typing import TYPE_CHECKING
@@ -58,7 +59,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    # SQLite is loaded by those who keep a log in a file.
+    # SQLite is loaded only where a log is kept in a file.
     if name == "SqliteJournal":
         from upshot.journal.sqlite.sqlite_journal import SqliteJournal
 

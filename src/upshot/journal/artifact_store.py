@@ -30,13 +30,7 @@ __all__ = [
 
 
 class Kept(NamedTuple):
-    """What has to be known of a stored output.
-
-    Attributes:
-        id: Its id.
-        size_bytes: Its size.
-        stored_at: When it was stored, unix seconds.
-    """
+    """What has to be known of a stored output."""
 
     id: str
     size_bytes: int
@@ -61,11 +55,7 @@ class Pruned(Value, frozen=True, kw_only=True):
 
 
 def check_limits(max_age_s: float | None, max_bytes: float | None) -> None:
-    """Refuse limits that cannot be kept.
-
-    Raises:
-        Misuse: One is below 0, or neither is given.
-    """
+    """Refuse limits that cannot be kept."""
     if max_age_s is None and max_bytes is None:
         raise Misuse("prune needs a limit: give max_age_s, max_bytes, or both")
     check_amount("max_age_s", max_age_s, none="any age")
@@ -75,15 +65,7 @@ def check_limits(max_age_s: float | None, max_bytes: float | None) -> None:
 def choose_old(
     kept: Iterable[Kept], *, max_age_s: float | None, max_bytes: float | None, now: float
 ) -> list[Kept]:
-    """Which to let go, the oldest first.
-
-    Args:
-        kept: All that may be let go.
-        max_age_s: Older ones go; None lets no one go for its age.
-        max_bytes: Of the others the oldest go until all are no larger than this together;
-            None is no limit.
-        now: Unix seconds.
-    """
+    """Which to let go, the oldest first."""
     by_age = sorted(kept, key=lambda one: one.stored_at)
     left = sum(one.size_bytes for one in by_age)
     gone: list[Kept] = []
@@ -113,7 +95,7 @@ class StoredArtifact(Tagged, frozen=True, kw_only=True):
         call_id: The call that it came from.
         media_type: Such as "application/json".
         sha256: Hex digest of the data.
-        lines: How many lines its text has, None where it is no text.
+        lines: How many lines its text has, None where it is not text.
         summary: At most 200 characters that say what is in it.
         data: The bytes (base64 in JSON).
         stored_at: When it was stored, unix seconds.
@@ -143,11 +125,7 @@ class StoredArtifact(Tagged, frozen=True, kw_only=True):
 
 
 async def store(run_id: str, call_id: str, data: bytes, media_type: str) -> StoredArtifact:
-    """Make an artifact of *data*, under a new id.
-
-    Raises:
-        OSError: It is larger than ``MAX_BYTES``.
-    """
+    """Make an artifact of *data*, under a new id."""
     if len(data) > MAX_BYTES:
         raise OSError(f"an artifact of {len(data)} bytes is too large: {MAX_BYTES} is the most")
     if len(data) > _HASH_HERE_BYTES:
@@ -163,7 +141,7 @@ def read_artifact(
 
 
 def refuse_id(id: str) -> NoReturn:
-    """Raise the KeyError for an id that the run has not, whoever else may have it."""
+    """Raise the KeyError for an id that the run does not have, although another run may."""
     raise KeyError(f"this run has no artifact {id!r}")
 
 

@@ -119,11 +119,7 @@ class Entry(NamedTuple):
 
 
 def stamp_of(event: Event) -> tuple[str, int]:
-    """The run and the seq of a durable event.
-
-    Raises:
-        Misuse: It is a delta, it has no run or no seq, or the run's id is no text.
-    """
+    """The run and the seq of a durable event."""
     kind = type(event)
     if kind in _DELTAS:
         raise Misuse(f"{event.kind} is for watchers and is not stored in a journal")
@@ -139,11 +135,7 @@ def stamp_of(event: Event) -> tuple[str, int]:
 
 
 def checked_id(run_id: str) -> str:
-    """*run_id*, which can be the id of a run.
-
-    Raises:
-        Misuse: It is not a text, or not one that can be written.
-    """
+    """*run_id*, which can be the id of a run."""
     if not isinstance(cast("object", run_id), str):
         raise Misuse(f"the id of a run is a text, got {run_id!r:.60}")
     if clean_text(run_id) is not run_id:
@@ -170,11 +162,7 @@ def to_entry(event: Event, run_id: str, seq: int, epoch: int) -> Entry:
 
 
 def parse_line(line: bytes) -> tuple[Entry, Event]:
-    """Read an event as it stands in an export; its epoch is 0.
-
-    Raises:
-        Misuse: It is not a durable event.
-    """
+    """Read an event as it stands in an export; its epoch is 0."""
     event = _decode(line)
     run_id, seq = stamp_of(event)
     if not 0 < seq <= _MAX_SEQ:
@@ -236,11 +224,7 @@ def line_of(entry: Entry) -> bytes:
 
 
 def read_event(entry: Entry) -> Event:
-    """The event that was stored.
-
-    Raises:
-        JournalError: The body is not that of an event, although its checksum is right.
-    """
+    """The event that was stored."""
     try:
         return _decode(line_of(entry))
     except Misuse as error:
@@ -283,7 +267,7 @@ def _decode(line: bytes) -> Event:
 
 
 def damage_error(damage: Damage) -> JournalError:
-    """The exception that tells of *damage*."""
+    """The exception for *damage*."""
     return JournalError(str(damage), run_id=damage.run_id, seq=damage.sound_to)
 
 

@@ -30,12 +30,7 @@ _artifacts = msgspec.json.Decoder(StoredArtifact)
 
 
 class ExportedEvent(NamedTuple):
-    """A line that holds an event.
-
-    Attributes:
-        entry: As it is stored.
-        event: The event itself.
-    """
+    """A line that holds an event."""
 
     entry: Entry
     event: Event
@@ -45,15 +40,7 @@ Line: TypeAlias = ExportedEvent | StoredArtifact
 
 
 class Header(Value, frozen=True, kw_only=True):
-    """The first line.
-
-    Attributes:
-        format: What the file is.
-        version: Of its format.
-        run_id: The run.
-        events: How many events follow.
-        artifacts: How many artifacts follow after them.
-    """
+    """The first line."""
 
     format: Literal["upshot.journal"] = written(_NAME)
     version: int = written(FORMAT)
@@ -155,7 +142,7 @@ def _read_header(line: bytes) -> Header:
     try:
         header = _headers.decode(line)
     except _UNREADABLE as error:
-        raise Misuse("this is no exported run") from error
+        raise Misuse("this is not an exported run") from error
     if header.version != FORMAT:
         raise Misuse(
             f"the run was exported in format {header.version}, and this version of upshot reads "

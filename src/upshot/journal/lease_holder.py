@@ -34,11 +34,11 @@ class LeaseHolder(Value, frozen=True, kw_only=True):
     """The process that took a run.
 
     Attributes:
-        pid: Its process id; 0 for nobody.
+        pid: Its process id; 0 for none.
         host: The name of its machine.
-        boot: The id of that machine's start, "" where the platform tells none.
+        boot: The id of that machine's start, "" where the platform has none.
         space: In which of the machine's spaces of process ids it is, "" where there is one.
-        started: When it was started, in the platform's own ticks; None where none are told.
+        started: When it was started, in the platform's own ticks; None where it has none.
     """
 
     pid: int
@@ -80,7 +80,7 @@ class LeaseHolder(Value, frozen=True, kw_only=True):
 
 
 class _Seen(msgspec.Struct, frozen=True):
-    """What the platform tells of a process."""
+    """What the platform knows of a process."""
 
     started: int
     is_ending: bool
@@ -127,7 +127,7 @@ def _describe(pid: int) -> LeaseHolder:
 
 
 def _look(pid: int) -> _Seen | None:
-    """What is told of the process; None where there is none, or nothing is told of any."""
+    """What is known of the process; None where there is none, or the platform says nothing."""
     # The name of the program may hold anything, and stands in brackets.
     fields = _text_of(f"{_PROC}/{pid}/stat").rpartition(")")[2].split()
     if len(fields) < 20:

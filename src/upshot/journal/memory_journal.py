@@ -48,7 +48,7 @@ class _Log:
 
     # Shared by all that have been claimed once, which are nearly all.
     ends: dict[int, int]
-    # Where it was begun, None once somebody has claimed or released it.
+    # Where it was begun, None once it has been claimed or released.
     loop: asyncio.AbstractEventLoop | None
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class _Log:
         return change is not None and change.is_end
 
     def has(self, seq: int, epoch: int) -> bool:
-        """Whether who has appended under *epoch* may have appended *seq*."""
+        """Whether the holder of *epoch* may have appended *seq*."""
         return epoch == self.epoch or seq <= self.ends.get(epoch, 0)
 
     def refusal(self, run_id: str, seq: int, epoch: int | None) -> JournalError:
@@ -102,7 +102,7 @@ class _Log:
 class MemoryJournal:
     """Keeps runs in memory; plays the role Journal.
 
-    It keeps the events themselves and not their JSON, so that they cost nothing; who
+    It keeps the events themselves and not their JSON, so that they cost nothing; a caller that
     changes a dict within an event after it was appended changes the log. Runs leave out
     of their results what lives in the process only, as in any other log.
 
@@ -178,7 +178,7 @@ class MemoryJournal:
 
         Args:
             run_id: The run.
-            epoch: Under which it was taken; where somebody has taken it since, nothing is done.
+            epoch: Under which it was taken; nothing is done if it was taken again since.
         """
         log = self._logs.get(run_id)
         if log is not None and log.epoch == epoch:
@@ -206,7 +206,7 @@ class MemoryJournal:
         events.append(event)
 
     def _append_other(self, event: Event, epoch: int | None) -> None:
-        """Take the first event of a run that nobody has claimed, or one of an unknown kind."""
+        """Take the first event of a run that is not claimed, or one of an unknown kind."""
         run_id, seq = stamp_of(event)
         log = self._open().get(run_id) or _Log()
         if seq != len(log.events) + 1 or (epoch is not None and epoch != log.epoch):
@@ -220,7 +220,7 @@ class MemoryJournal:
         Args:
             run_id: The run.
             seq: Of the last one.
-            epoch: Under which whoever waits has appended it; None is whoever did.
+            epoch: The epoch under which the caller appended it; None is any epoch.
 
         Raises:
             JournalError: The run has no such event, *seq* is that of another holder's, or the
@@ -243,7 +243,7 @@ class MemoryJournal:
             place += 1
 
     async def holders(self) -> dict[str, LeaseHolder]:
-        """The processes that took runs; none is noted, for nobody else has this journal."""
+        """The processes that took runs; none is noted, for no other process has this journal."""
         self._open()
         return {}
 
@@ -280,7 +280,7 @@ class MemoryJournal:
             prefix: Only those whose id begins so.
 
         Raises:
-            Misuse: *limit* is no number of runs, or there is no run *before*.
+            Misuse: *limit* is not a number of runs, or there is no run *before*.
         """
         wanted = RunQuery(status, limit, before, context_id, parent_run_id, run_id, prefix)
         wanted.check()

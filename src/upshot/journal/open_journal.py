@@ -1,4 +1,4 @@
-"""open_journal: from where a journal is to an open one, shared by all who use the place."""
+"""open_journal: opens the journal at a place; all callers in one loop share it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Place:
 
     users: int = 0
     journal: _Opened | None = None
-    # Held while it is opened or closed, so that nobody gets it half open.
+    # Held while it is opened or closed, so that no caller gets it half open.
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -55,7 +55,7 @@ def open_journal(
 ) -> AbstractAsyncContextManager[Journal]:
     """Open the journal at a place.
 
-    A place is opened once in an event loop and shared by all who have it open there; it is
+    A place is opened once in an event loop and shared by all its users there; it is
     closed when the last of them leaves. So a journal in memory is empty again after that.
 
     Args:
@@ -67,7 +67,7 @@ def open_journal(
         An async context manager of the journal.
 
     Raises:
-        Misuse: *where* is no place for a journal, or holds something else.
+        Misuse: *where* cannot hold a journal, or holds something else.
         JournalError: The file is damaged, or written by a newer version.
     """
     if isinstance(where, str | os.PathLike):

@@ -23,17 +23,7 @@ __all__ = [
 
 
 class RunQuery(NamedTuple):
-    """Which runs are wanted; what is not given does not matter.
-
-    Attributes:
-        status: Those of this status.
-        limit: At most so many.
-        before: Those that come after this run in the list, which has the newest first.
-        context_id: Those of this conversation.
-        parent_run_id: Those that this run started; "" for root runs.
-        run_id: This one.
-        prefix: Those whose id begins so.
-    """
+    """Which runs are wanted; what is not given does not matter."""
 
     status: str | None = None
     limit: int | None = None
@@ -44,11 +34,7 @@ class RunQuery(NamedTuple):
     prefix: str = ""
 
     def check(self) -> None:
-        """Refuse a limit that is none.
-
-        Raises:
-            Misuse: It is not a whole number from 1.
-        """
+        """Refuse a limit that is none."""
         check_whole("limit", self.limit, least=1, none="all")
 
     def holds(self, run: RunSummary) -> bool:
@@ -91,11 +77,7 @@ def already_there(run_id: str) -> JournalError:
 
 
 def check_removal(run_ids: Sequence[str], ended_before: datetime | None) -> None:
-    """Refuse a removal that does not say what to remove.
-
-    Raises:
-        Misuse: Nothing is named, or both runs and a date; the date has no time zone.
-    """
+    """Refuse a removal that does not say what to remove."""
     if isinstance(run_ids, str):
         raise Misuse(f"run_ids is the text {run_ids!r:.60}: give a list of ids")
     if bool(run_ids) == (ended_before is not None):
@@ -112,21 +94,7 @@ def choose_removal(
     forks: Mapping[str, Collection[str]],
     at_work: Collection[str],
 ) -> tuple[list[str], dict[str, str]]:
-    """Which runs go: those named, or all that ended before a date; with all that they started.
-
-    Args:
-        run_ids: The runs that are named, empty where a date is given.
-        ended_before: The date, timezone-aware.
-        runs: All runs of the journal.
-        forks: The forks of each run, by its id.
-        at_work: Runs that a living process works on.
-
-    Returns:
-        The runs to remove, and why others that ended before the date stay, by their ids.
-
-    Raises:
-        Misuse: A run that is named is not there, is being worked on, or is read by one that stays.
-    """
+    """Which runs go: those named, or all that ended before a date; with all that they started."""
     family = _Family(runs, forks=forks, at_work=at_work)
     if ended_before is not None:
         return _choose_ended(family, ended_before)
@@ -160,7 +128,7 @@ def _choose_ended(family: _Family, ended_before: datetime) -> tuple[list[str], d
 
 
 class _Family:
-    """Who started whom, and who is a fork of whom."""
+    """Which run started or was forked from which."""
 
     def __init__(
         self,

@@ -26,15 +26,7 @@ _asked = count()
 
 
 def is_surely_readable(line: bytes) -> bool:
-    """Whether *line* has the types of an event.
-
-    Args:
-        line: The event as JSON, of values that passed the checks of their classes.
-
-    Returns:
-        False also where only a closer look can tell, such as for a part of an unknown kind, and for
-        the first events of a process.
-    """
+    """Whether *line* has the types of an event."""
     if next(_asked) < _MIN_EVENTS:
         return False
     try:

@@ -105,7 +105,7 @@ class Connector(TCPConnector):
 
 
 class _Protocol(ResponseHandler):
-    """aiohttp's protocol, which also tells the reader of a body that what follows is not HTTP."""
+    """aiohttp's protocol, which also fails the reader of a body if what follows is not HTTP."""
 
     was_used = False
 
@@ -124,7 +124,7 @@ class _SmallTLS(SSLProtocol):
 
 
 def _is_stale(connection: Connection) -> bool:
-    """Whether the server has closed an idle connection, or sent what nobody asked for."""
+    """Whether the server has closed an idle connection, or sent what was not asked for."""
     transport = connection.transport
     sock = None if transport is None else transport.get_extra_info("socket")
     if sock is None or sock.fileno() < 0:

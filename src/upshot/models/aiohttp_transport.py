@@ -153,11 +153,7 @@ class _Pool:
         self.limits: dict[Timeouts, ClientTimeout] = {}
 
     def target(self, url: str, proxy: str | None) -> _Target:
-        """What requests to *url* have in common.
-
-        Raises:
-            ValueError: It is no address.
-        """
+        """What requests to *url* have in common."""
         target = self.targets.get((url, proxy))
         if target is None:
             if len(self.targets) >= _MAX_TARGETS:
@@ -211,11 +207,7 @@ class _Target:
         self._fixed = [(name.lower(), f"{name}: {value}") for name, value in self._own_headers()]
 
     def head(self, method: str, headers: Mapping[str, str], length: int) -> bytes:
-        """The head of one request.
-
-        Raises:
-            ValueError: A header holds a line break.
-        """
+        """The head of one request."""
         names = {name.lower() for name in headers}
         lines = [f"{method} {self.path} HTTP/1.1"]
         lines += [line for name, line in self._fixed if name not in names]
@@ -294,7 +286,7 @@ class _Exchange:
             return await self._receive_head(protocol)
         except BaseException as error:
             self._close()
-            # Whatever aiohttp and the network do is told in our own words.
+            # Whatever aiohttp and the network raise becomes a TransportError.
             if isinstance(error, Exception):
                 raise self._told(error) from error
             raise
@@ -363,7 +355,7 @@ class _Exchange:
         return protocol
 
     async def _write(self, protocol: ResponseHandler, transport: asyncio.Transport) -> None:
-        """Write a large body while the server takes it; its reply tells what went wrong."""
+        """Write a large body while the server takes it; its reply says what went wrong."""
         from aiohttp.http import StreamWriter
 
         writer, body = StreamWriter(protocol, self._loop), self._body
@@ -373,7 +365,7 @@ class _Exchange:
                 await writer.drain()
                 self._waiting_since = self._loop.time()
         except (OSError, RuntimeError):
-            # The connection is gone: the reader of the reply is told so.
+            # The connection is gone: the reader of the reply gets the error.
             return
 
     async def _receive_head(self, protocol: ResponseHandler) -> Answered:
@@ -519,7 +511,7 @@ class _Unpacker:
 async def _keep(connector: Connector) -> AsyncGenerator[None]:
     """Hold *connector* open; shutting down the loop's generators closes it, in its own loop.
 
-    Nothing else tells a library that a loop is about to end.
+    Nothing else lets a library know that a loop is about to end.
     """
     try:
         yield

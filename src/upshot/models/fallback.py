@@ -205,11 +205,7 @@ async def _reply(model: Model, request: ModelRequest) -> ModelResponse:
 
 
 def _told(error: Exception) -> ModelResponse:
-    """The reply that *error* stands for.
-
-    Raises:
-        Exception: *error* itself, where it is a bug of the model's code.
-    """
+    """The reply that *error* stands for."""
     told = reply_of(error)
     if told is None:
         raise error

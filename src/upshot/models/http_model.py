@@ -219,14 +219,7 @@ _MIN_MASKED_CHARS = 6
 
 
 def advise(error: AgentError, endpoint: Endpoint, *, model: str, key: str) -> AgentError:
-    """*error* with what the user can do about it, and without the key.
-
-    Args:
-        error: What the reply says.
-        endpoint: Where the request went.
-        model: The model, as "provider:model".
-        key: The key that was sent, "" if none.
-    """
+    """*error* with what the user can do about it, and without the key."""
     hint = _hint(error, endpoint, model, sent=bool(key))
     message = cast("str", mask(error.message, key))
     return replace(
@@ -270,13 +263,7 @@ _PHASES: Final[dict[FailurePhase, str]] = {
 
 
 def to_agent_error(fault: TransportError, endpoint: Endpoint, timeouts: Timeouts) -> AgentError:
-    """What went wrong on the network, in words that say what to do.
-
-    Args:
-        fault: As the transport told it; its phase, kind and limit are the error's details.
-        endpoint: Where the request went.
-        timeouts: How long it might take.
-    """
+    """What went wrong on the network, in words that say what to do."""
     where = _address_of(endpoint)
     text = _FAILURES[fault.kind].format(where=where, reason=fault.reason)
     if fault.limit is not None:
@@ -322,14 +309,7 @@ Item = TypeVar("Item", bound=StreamItem)
 
 
 class Renamed:
-    """Puts the names of the offered tools back into the calls of a reply.
-
-    Args:
-        tools: The tools that were offered.
-
-    Raises:
-        Misuse: Two of them have the same name on the wire.
-    """
+    """Puts the names of the offered tools back into the calls of a reply."""
 
     __slots__ = ("_names",)
 

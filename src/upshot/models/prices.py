@@ -16,11 +16,9 @@ from upshot.wire.pricing import Billing, Price, price_usage, read_billing
 if TYPE_CHECKING:
     from genai_prices.data_snapshot import DataSnapshot
     from genai_prices.types import (
-        ConditionalPrice,
         ModelInfo,
         ModelPrice,
         Provider,
-        Tier,
         TieredPrices,
     )
 
@@ -71,7 +69,7 @@ class Prices:
         for name in self._own:
             provider, colon, model = name.partition(":")
             if not (provider and colon and model):
-                raise Misuse(f'{name!r} is no model\'s name: write "provider:model": Price(...)')
+                raise Misuse(f'{name!r} is not a model\'s name: write "provider:model": Price(...)')
 
     def __repr__(self) -> str:
         return f"Prices({', '.join(self._own) or 'no own'}{', only' if self._only else ''})"
@@ -152,14 +150,7 @@ class PriceTable:
     def find(
         self, provider: str, model: str, *, at: datetime, service: Service = ()
     ) -> Price | None:
-        """The price of a model, None if the table has none that is certain.
-
-        Args:
-            provider: As upshot or the table names it.
-            model: As the provider names it.
-            at: When it is asked, aware.
-            service: In which unusual way it is served.
-        """
+        """The price of a model, None if the table has none that is certain."""
         read = _reader()
         if read is None:
             return None
@@ -215,7 +206,7 @@ def _look_up(
 def _has_variant(
     provider: Provider, model: ModelInfo, service: dict[str, str], at: datetime
 ) -> bool:
-    # A provider's own ways of serving are not those of who offers its models too.
+    # A provider's own service tiers are not those of another that offers its models.
     if not any(model is each for each in provider.models):
         return False
     return any(
@@ -234,12 +225,11 @@ def _to_price(table: ModelPrice, priced_on: date | None) -> Price | None:
     if not _RATES.keys() >= rates.keys() - {_SEARCH_FEE} or not rates.keys() >= _NEEDED:
         return None
     tiers = [tier for rate in rates.values() for tier in getattr(rate, "tiers", ())]
-    above = {start: _price_at(rates, start + 1, {}, priced_on) for start in _starts(tiers)}
+    above = {
+        start: _price_at(rates, start + 1, {}, priced_on)
+        for start in {tier.start for tier in tiers}
+    }
     return _price_at(rates, 0, above, priced_on)
-
-
-def _starts(tiers: list[Tier]) -> set[int]:
-    return {tier.start for tier in tiers}
 
 
 def _price_at(
@@ -276,11 +266,10 @@ def _date_of(snapshot: DataSnapshot, today: date) -> date | None:
     changes = (
         change
         for model in models
-        for change in (*_conditions(model.prices), *(model.price_variants or ()))
+        for change in (
+            *(model.prices if isinstance(model.prices, list) else ()),
+            *(model.price_variants or ()),
+        )
     )
     dates = (getattr(change.constraint, "start_date", None) for change in changes)
     return max((day for day in dates if day is not None and day <= today), default=None)
-
-
-def _conditions(prices: ModelPrice | list[ConditionalPrice]) -> list[ConditionalPrice]:
-    return prices if isinstance(prices, list) else []

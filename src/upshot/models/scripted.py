@@ -286,7 +286,7 @@ def open_script(where: str) -> ScriptedModel:
     if isinstance(script, str):
         script = [script]
     if not isinstance(script, list):
-        raise Misuse(f"{what} is no list: give a JSON list of replies; a reply is {_FORMS}")
+        raise Misuse(f"{what} is not a list: give a JSON list of replies; a reply is {_FORMS}")
     items = cast("list[object]", script)
     replies = [_to_reply(item, place, what) for place, item in enumerate(items)]
     return ScriptedModel(replies, name="scripted:script" if inline else f"scripted:{where}")
@@ -305,7 +305,7 @@ def _parse(data: bytes | str, what: str) -> object:
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeError) as error:
-        raise Misuse(f"{what} is no JSON: {json_fault(error)}") from error
+        raise Misuse(f"{what} is not JSON: {json_fault(error)}") from error
 
 
 def _to_reply(item: object, place: int, what: str) -> Reply:
@@ -329,7 +329,7 @@ def _to_other(fields: dict[str, object], place: int) -> Reply:
         return msgspec.convert(fields["error"], AgentError)
     unknown = sorted(set(fields) - {"kind", *_VIEWS, *ModelResponse.__struct_fields__})
     if unknown:
-        raise msgspec.ValidationError(f"{unknown[0]!r} is no field of a ModelResponse")
+        raise msgspec.ValidationError(f"{unknown[0]!r} is not a field of a ModelResponse")
     rest = {name: value for name, value in fields.items() if name not in _VIEWS}
     response = msgspec.convert({"kind": "model_response", **rest}, ModelResponse)
     calls = fields.get("tool_calls")

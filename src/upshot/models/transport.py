@@ -1,4 +1,4 @@
-"""The seam for bytes: what a transport is, its time limits, and how it tells what went wrong."""
+"""The seam for bytes: what a transport is, its time limits, and how it reports what went wrong."""
 
 from __future__ import annotations
 
@@ -180,13 +180,7 @@ _KIND_NAMES: Final[tuple[tuple[tuple[str, ...], FailureKind], ...]] = (
 def to_transport_error(
     exception: BaseException, *, phase: FailurePhase, reused: bool = False
 ) -> TransportError | None:
-    """What an HTTP client tells by *exception*; None where it is no failure of the network.
-
-    Args:
-        exception: What was raised; its causes are looked at too.
-        phase: How far the request had got.
-        reused: Whether the connection had carried an earlier request.
-    """
+    """What an HTTP client means by *exception*; None where the network did not fail."""
     causes = tuple(_causes_of(exception))
     for cause in causes:
         if isinstance(cause, TransportError):

@@ -14,12 +14,7 @@ __all__ = ["main"]
 
 
 def main() -> int:
-    """Serve until SIGINT or SIGTERM; writes the base URL as one line once it listens.
-
-    Returns:
-        The exit code: 0 after a signal, 2 where the scenario or the address was wrong (one sentence
-        on stderr).
-    """
+    """Serve until SIGINT or SIGTERM; writes the base URL as one line once it listens."""
     parser = argparse.ArgumentParser(
         prog="python -m upshot.sim", description="Simulate a model provider."
     )

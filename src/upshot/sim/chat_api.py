@@ -74,7 +74,7 @@ _encode = msgspec.json.encode
 
 
 class ChatSurface:
-    """Chat Completions; see :class:`upshot.sim.surface.Surface`."""
+    """Chat Completions; see :class:`upshot.sim.exchange.Surface`."""
 
     name = "chat"
     id_prefix = "call_"
@@ -168,7 +168,7 @@ class ChatSurface:
 
 def duration_text(seconds: float) -> str:
     """Write a duration as OpenAI does: ``0s``, ``120ms``, ``6m0s``; rounded up to milliseconds."""
-    # Rounded first, so that 2.007 s, which is a little more in binary, is not told as 2.008.
+    # Rounded first, so that 2.007 s, which is a little more in binary, is not written as 2.008.
     total_ms = math.ceil(round(seconds * 1000, 6))
     if 0 < total_ms < 1000:
         return f"{total_ms}ms"

@@ -44,20 +44,7 @@ Ending = Literal["whole", "cut", "reset", "hang"]
 
 
 class Playback(Struct, frozen=True, kw_only=True):
-    """One HTTP reply, or what becomes of it.
-
-    Attributes:
-        status: HTTP status.
-        headers: With the content type.
-        chunks: The body in the pieces to be written.
-        streamed: True sends the body in HTTP chunks of unknown length, one a piece.
-        length_bytes: What a reply that is not streamed says its length is; None for the true one.
-        first_byte_s: Silence before the status line.
-        between_s: Pause before each piece but the first.
-        ending: ``whole`` ends the reply as it should; ``cut`` closes the connection after the
-            pieces; ``hang`` falls silent after them; ``reset`` resets the connection instead of
-            anything else.
-    """
+    """One HTTP reply, or what becomes of it."""
 
     status: int = 200
     headers: Mapping[str, str] = {}
@@ -84,17 +71,7 @@ _USUAL: Mapping[int, str] = {
 
 
 class Problem(Struct, frozen=True):
-    """An error reply.
-
-    Attributes:
-        status: HTTP status, 400 to 599.
-        message: What the client is told.
-        code: The provider's code; "" for the usual one of the status.
-        param: Which part of the request is meant; None for none.
-        resource: For 429: what ran out, requests or tokens; "" where it is not known.
-        retry_after_s: Seconds for ``retry-after``; None for no such header.
-        headers: Further headers.
-    """
+    """An error reply."""
 
     status: int
     message: str
@@ -138,13 +115,7 @@ class Received:
 
 
 class Quotes(Struct, frozen=True):
-    """What templates may quote of a request.
-
-    Attributes:
-        results: The name of the tool and the value of every tool result, in order.
-        text: The text of the last user message.
-        model: The model as the client named it.
-    """
+    """What templates may quote of a request."""
 
     results: list[tuple[str, object]]
     text: str
@@ -152,15 +123,7 @@ class Quotes(Struct, frozen=True):
 
 
 class Ask(Struct, frozen=True):
-    """What a request asks for, whatever its API.
-
-    Attributes:
-        model: As the client named it.
-        index: How many assistant messages it holds.
-        stream: Whether the reply shall be a stream.
-        include_usage: Whether the stream shall end with usage.
-        quotes: Gives what templates may quote; costs time, so it is asked only when needed.
-    """
+    """What a request asks for, whatever its API."""
 
     model: str
     index: int
@@ -236,14 +199,7 @@ class Counts(Struct, frozen=True):
 
 
 class Envelope(Struct, frozen=True):
-    """What a reply carries besides what the model says.
-
-    Attributes:
-        id: Distinguishes the reply from all others; without an API's prefix.
-        model: The model's name as the request had it.
-        created: Unix seconds.
-        counts: Token counts; None tells none.
-    """
+    """What a reply carries besides what the model says."""
 
     id: str
     model: str
@@ -252,13 +208,7 @@ class Envelope(Struct, frozen=True):
 
 
 class Surface(Protocol):
-    """One API: how it is asked, and how it answers, errs and tells its limits.
-
-    Attributes:
-        name: For messages: ``chat`` or ``messages``.
-        id_prefix: How its ids of tool calls begin.
-        request_id_header: Where it tells the request's id.
-    """
+    """One API: how it is asked, and how it answers, fails and sends its limits."""
 
     name: str
     id_prefix: str
@@ -298,13 +248,7 @@ class Surface(Protocol):
 
 
 class Reception(Struct, frozen=True):
-    """One request at one surface, as far as every answer to it needs to know.
-
-    Attributes:
-        surface: The API it came to.
-        id: Distinguishes it from all others.
-        limits: The limit headers that the answer carries.
-    """
+    """One request at one surface, as far as every answer to it needs to know."""
 
     surface: Surface
     id: str
@@ -312,7 +256,7 @@ class Reception(Struct, frozen=True):
 
     @property
     def request_id(self) -> str:
-        """The id as it is told."""
+        """The id as it is sent."""
         return f"req_{self.id}"
 
     @property
@@ -325,7 +269,7 @@ class Reception(Struct, frozen=True):
         return Reception(self.surface, self.id, limits)
 
     def refusal(self, problem: Problem) -> Playback:
-        """The answer that tells *problem*."""
+        """The answer that reports *problem*."""
         headers = {"content-type": "application/json", **self.headers}
         if problem.retry_after_s is not None:
             headers |= self.surface.retry_headers(problem.retry_after_s)
@@ -346,7 +290,7 @@ def count_tokens(turn: Turn, request_bytes: int, told: Tokens | None) -> Counts:
     told = told or Tokens()
     said = (turn.text, turn.refusal, *(call.name + call.arguments for call in turn.calls))
     reasoning = _told(told.reasoning_tokens, len(turn.reasoning))
-    # The parts are told, the whole may be estimated: it is never told smaller than its parts.
+    # The parts are given, the whole may be estimated: it is never smaller than its parts.
     cached = told.cache_read_tokens + told.cache_write_tokens
     return Counts(
         input=max(_told(told.input_tokens, request_bytes), cached),

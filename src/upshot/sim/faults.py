@@ -184,11 +184,7 @@ Fault: TypeAlias = (
 
 
 def to_fault(given: object) -> Fault:
-    """Take a fault as it is, or read one from a mapping.
-
-    Raises:
-        Misuse: It is neither, or the mapping does not fit.
-    """
+    """Take a fault as it is, or read one from a mapping."""
     if isinstance(given, Fault):
         return given
     try:
@@ -198,11 +194,7 @@ def to_fault(given: object) -> Fault:
 
 
 class FaultBox:
-    """Faults with what is left of them in this process.
-
-    Args:
-        faults: In order of preference.
-    """
+    """Faults with what is left of them in this process."""
 
     def __init__(self, faults: Iterable[Fault] = ()) -> None:
         self._faults = tuple(faults)

@@ -40,19 +40,13 @@ class Source(Protocol):
 
 
 class Observer(Protocol):
-    """Who is told of every request before it is answered."""
+    """What is called with every request before it is answered."""
 
     def __call__(self, received: Received, /) -> object: ...
 
 
 class Listener:
-    """A bound HTTP server.
-
-    Args:
-        source: Decides the answers.
-        observer: Told of every request.
-        clock: Waits for the latencies.
-    """
+    """A bound HTTP server."""
 
     def __init__(self, source: Source, observer: Observer, clock: Clock) -> None:
         self._source = source
@@ -61,11 +55,7 @@ class Listener:
         self._runner: web.ServerRunner | None = None
 
     async def open(self, host: str, port: int) -> int:
-        """Bind and serve; gives the port, which the system chose if *port* is 0.
-
-        Raises:
-            Misuse: The address is taken, or no address of this machine.
-        """
+        """Bind and serve; gives the port, which the system chose if *port* is 0."""
         # Not an Application: there is nothing to route, and its router costs more than the answer.
         # Cancelling handlers lets a hanging reply end with its client.
         server = web.Server(self._handle, handler_cancellation=True, access_log=None)

@@ -46,7 +46,7 @@ _ERROR_TYPES: Mapping[int, str] = {
     504: "timeout_error",
     529: "overloaded_error",
 }
-# With the space after the colon, as the API sends it: nobody should match on exact bytes.
+# With the space after the colon, as the API sends it: clients must not match exact bytes.
 _PING = b'event: ping\ndata: {"type": "ping"}\n\n'
 _STOP = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
 
@@ -84,7 +84,7 @@ _encode = msgspec.json.encode
 
 
 class MessagesSurface:
-    """Anthropic Messages; see :class:`upshot.sim.surface.Surface`."""
+    """Anthropic Messages; see :class:`upshot.sim.exchange.Surface`."""
 
     name = "messages"
     id_prefix = "toolu_"
@@ -102,7 +102,7 @@ class MessagesSurface:
             model=asked.model,
             index=sum(message.role == "assistant" for message in asked.messages),
             stream=bool(asked.stream),
-            # This API tells usage in every stream, asked or not.
+            # This API sends usage in every stream, asked or not.
             include_usage=True,
             quotes=lambda: _quotes(asked),
         )
@@ -309,13 +309,12 @@ def _streamed_blocks(turn: Turn) -> Iterator[tuple[_Json, list[_Json]]]:
         signature = {"type": "signature_delta", "signature": _signature(turn)}
         yield {"type": "thinking", "thinking": "", "signature": ""}, [*thoughts, signature]
     if text := turn.text + turn.refusal:
-        yield {"type": "text", "text": ""}, [_text_delta(piece) for piece in split_text(text, size)]
+        yield (
+            {"type": "text", "text": ""},
+            [{"type": "text_delta", "text": piece} for piece in split_text(text, size)],
+        )
     for call in turn.calls:
         # The API opens with an empty piece, which a reader must not take for empty arguments.
         pieces = ["", *split_text(call.arguments, size)]
         opening: _Json = {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
         yield opening, [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
-
-
-def _text_delta(piece: str) -> _Json:
-    return {"type": "text_delta", "text": piece}

@@ -134,21 +134,7 @@ class _Plan(Struct, frozen=True):
 
 
 class Provider:
-    """A simulated account at a provider: scripts, buckets, and what is left of the faults.
-
-    Args:
-        scenario: What it answers.
-        where: What to call the scenario in messages.
-        clock: Time of the buckets and of the dates that are told.
-        limits: Rate limits; None takes the scenario's.
-        faults: Asked after those inside replies and before those of the scenario.
-        api_key: The only key that is let in; None lets everyone in.
-        strict: Whether conversations that the real APIs refuse are refused: calls without results,
-            results without calls.
-
-    Raises:
-        Misuse: A template of the scenario breaks the grammar.
-    """
+    """A simulated account at a provider: scripts, buckets, and what is left of the faults."""
 
     def __init__(
         self,
@@ -176,7 +162,10 @@ class Provider:
         """What goes back for *received*, which came with that API *key* ("" for none)."""
         # Counted before anything is decided: refusals have ids of their own too.
         self._served += 1
-        reception = Reception(_surface_of(received.path), f"{self._id_seed}{self._served:08x}")
+        reception = Reception(
+            _MESSAGES if received.path.endswith("/messages") else _CHAT,
+            f"{self._id_seed}{self._served:08x}",
+        )
         ask = self._admit(reception.surface, received, key)
         if isinstance(ask, Problem):
             return reception.refusal(ask)
@@ -220,7 +209,7 @@ class Provider:
     def _play(self, reception: Reception, ask: Ask, plan: _Plan) -> Playback:
         now = self._clock.monotonic()
         refused = self._gauge.admit(tokens=plan.counts.total, now=now)
-        # A 429 tells the state as well, so the headers are made for both ways out.
+        # A 429 carries the state as well, so the headers are made for both ways out.
         limits = reception.surface.limit_headers(self._gauge.readings(now), self._clock.now())
         reception = reception.with_headers(limits)
         if refused is not None:
@@ -256,10 +245,6 @@ class Provider:
             first_byte_s=_first_byte_s(latency, fault),
             between_s=latency.between_chunks_ms / 1000,
         )
-
-
-def _surface_of(path: str) -> Surface:
-    return _MESSAGES if path.endswith("/messages") else _CHAT
 
 
 def _first_byte_s(latency: Latency, fault: Fault | None) -> float:

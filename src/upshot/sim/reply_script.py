@@ -43,24 +43,14 @@ class Missing(LookupError):
 
 
 class Quote(Struct, frozen=True):
-    """One ``{{ path }}`` of a template.
-
-    Attributes:
-        root: ``results``, ``all`` or ``request``.
-        steps: Names and indexes, outermost first; a negative index counts from the end.
-        default: What stands there where the path leads nowhere, or to null; UNSET for nothing.
-    """
+    """One ``{{ path }}`` of a template."""
 
     root: str
     steps: tuple[str | int, ...]
     default: object = UNSET
 
     def value(self, quotes: Quotes) -> object:
-        """The value quoted.
-
-        Raises:
-            Missing: The path leads nowhere, and there is no default.
-        """
+        """The value quoted."""
         try:
             value = self._find(quotes)
         except Missing:
@@ -98,11 +88,7 @@ class Quote(Struct, frozen=True):
 
 @lru_cache(1024)
 def parse_template(text: str) -> tuple[str | Quote, ...]:
-    """Split a template into plain text and quotes.
-
-    Raises:
-        Misuse: What follows a ``{{`` is no expression.
-    """
+    """Split a template into plain text and quotes."""
     parts: list[str | Quote] = []
     position = 0
     # Single braces are plain text: code and JSON in a reply need no escaping.
@@ -138,17 +124,7 @@ def _unquoted(literal: str) -> str:
 
 
 def fill(template: str, quotes: Quotes, *, as_text: bool = True) -> object:
-    """Fill a template in.
-
-    Args:
-        template: Its text.
-        quotes: What the request offers.
-        as_text: Whether the result has to be text; else a template that is exactly one quote gives
-            the JSON value quoted.
-
-    Raises:
-        Missing: A path leads nowhere.
-    """
+    """Fill a template in."""
     parts = parse_template(template)
     if not as_text and len(parts) == 1 and isinstance(parts[0], Quote):
         return parts[0].value(quotes)
@@ -193,19 +169,7 @@ def _lack(value: object, step: str | int) -> str:
 
 
 class Script:
-    """The replies for one model, or for all that have none of their own.
-
-    Args:
-        scenario: Whose settings hold.
-        replies: The replies, at least one.
-        place: Their key in the scenario, for messages.
-
-    Attributes:
-        faults: The faults that stand inside the replies, with what is left of them.
-
-    Raises:
-        Misuse: A template breaks the grammar.
-    """
+    """The replies for one model, or for all that have none of their own."""
 
     def __init__(self, scenario: Scenario, replies: Sequence[Reply | str], place: str) -> None:
         self._scenario = scenario
@@ -245,14 +209,7 @@ class Script:
     def turn(
         self, position: int, quotes: Callable[[], Quotes], *, index: int, id_prefix: str
     ) -> Turn | Problem:
-        """What the model says, or what the request lacks to fill it in.
-
-        Args:
-            position: The reply.
-            quotes: Gives what the request offers; asked only where something is quoted.
-            index: The number of assistant messages in the request.
-            id_prefix: How the API's ids of calls begin.
-        """
+        """What the model says, or what the request lacks to fill it in."""
         # Not where replies repeat: ids of calls hold the index, and must differ from turn to turn.
         kept = self._kept.get((position, id_prefix)) if index == position else None
         if kept is not None:
@@ -286,18 +243,7 @@ class Script:
 
 
 def compile_scripts(scenario: Scenario, where: str = "scenario") -> dict[str | None, Script]:
-    """Compile all replies of *scenario*.
-
-    Args:
-        scenario: What to compile.
-        where: What to call it in messages; a file's path.
-
-    Returns:
-        Scripts by model name; under None the one for all other models, if there is one.
-
-    Raises:
-        Misuse: A template breaks the grammar; the message names *where* and its place.
-    """
+    """Compile all replies of *scenario*."""
     try:
         scripts: dict[str | None, Script] = {
             model: Script(scenario, replies, f"models[{model!r}]")
@@ -312,11 +258,7 @@ def compile_scripts(scenario: Scenario, where: str = "scenario") -> dict[str | N
 
 
 def _is_plain(reply: Reply, place: str) -> bool:
-    """Whether *reply* quotes nothing.
-
-    Raises:
-        Misuse: A template of it breaks the grammar; the message names its place.
-    """
+    """Whether *reply* quotes nothing."""
     has_quote = False
 
     def check(text: str, where: str) -> None:
@@ -330,12 +272,8 @@ def _is_plain(reply: Reply, place: str) -> bool:
     for name in ("text", "reasoning", "refusal"):
         check(getattr(reply, name), f"{place}.{name}")
     for number, call in enumerate(reply.tool_calls):
-        _change_texts(call.arguments, _place_of(place, number), check)
+        _change_texts(call.arguments, f"{place}.tool_calls[{number}].arguments", check)
     return not has_quote
-
-
-def _place_of(reply_place: str, number: int) -> str:
-    return f"{reply_place}.tool_calls[{number}].arguments"
 
 
 def _filled(text: str, quotes: Quotes, place: str) -> str:

@@ -121,7 +121,7 @@ class Reply(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         finish_reason: stop, length, tool_use or content_filter (said in each API's own word), any
             other word as it is; "" for the fitting one.
         usage: Token counts; None is all estimated.
-        omit_usage: True tells no usage at all, as some servers do.
+        omit_usage: True sends no usage at all, as some servers do.
         latency: None is the scenario's.
         chunk_chars: Characters a stream event carries; None is the scenario's.
         headers: Further response headers.
@@ -151,7 +151,7 @@ class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A whole scenario.
 
     Attributes:
-        name: For people.
+        name: A description for the user.
         replies: In order; a plain text is a reply of that text.
         models: Replies of their own for some models, by the name in the request; without
             ``replies``, any other model is answered with 404.
@@ -263,7 +263,7 @@ def _parsed_yaml(data: bytes, path: Path) -> object:
         return cast("object", yaml.safe_load(data))
     except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
-        # YAML counts lines from 0, people from 1.
+        # YAML counts lines from 0, messages from 1.
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         raise Misuse(f"{path}: {place}expected YAML: {problem}") from error

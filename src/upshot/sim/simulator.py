@@ -120,7 +120,7 @@ class Simulator:
             keep_requests: How many of the latest requests ``requests`` holds.
 
         Raises:
-            Misuse: An item is no recorded reply.
+            Misuse: An item is not a recorded reply.
         """
         simulator = cls(host=host, port=port, keep_requests=keep_requests)
         simulator._source = Tape(replies, pieces=pieces, seed=seed)
@@ -192,7 +192,7 @@ async def serve_forever(
     Args:
         scenario: As for :class:`Simulator`.
         port: 0 lets the system choose.
-        on_start: Told the simulator once it listens, to print its ``base_url``.
+        on_start: Called with the simulator once it listens, to print its ``base_url``.
         host: Where to listen.
         limits: As for :class:`Simulator`.
         faults: As for :class:`Simulator`.

@@ -64,11 +64,7 @@ class _Item(Struct):
 
 
 def to_recorded(item: RecordedItem) -> Recorded:
-    """Read one recorded reply from any of its forms; a status of None is 200.
-
-    Raises:
-        Misuse: It is none of the forms.
-    """
+    """Read one recorded reply from any of its forms; a status of None is 200."""
     if isinstance(item, Recorded):
         return item
     if isinstance(item, tuple):
@@ -100,15 +96,6 @@ class Tape:
 
     A request that names a key gets that reply, as often as it asks; any other request gets the next
     one in order.
-
-    Args:
-        items: The replies.
-        pieces: Into how many pieces of random size each body is cut at most; 1 for none. Every
-            piece is sent in an HTTP chunk of its own.
-        seed: Of the cutting.
-
-    Raises:
-        Misuse: An item is no recorded reply, or *pieces* is less than 1.
     """
 
     def __init__(self, items: Iterable[RecordedItem], *, pieces: int = 1, seed: int = 0) -> None:

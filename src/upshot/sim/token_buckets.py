@@ -42,14 +42,7 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class BucketReading(Struct, frozen=True):
-    """What a bucket tells about itself at one moment.
-
-    Attributes:
-        resource: What is counted.
-        limit: Size of the bucket.
-        remaining: Whole units that could be taken now, 0 to ``limit``.
-        reset_s: Seconds until the bucket is full again.
-    """
+    """The state of a bucket at one moment."""
 
     resource: Resource
     limit: int
@@ -58,14 +51,7 @@ class BucketReading(Struct, frozen=True):
 
 
 class OverLimit(Struct, frozen=True):
-    """Why a request was not let through.
-
-    Attributes:
-        reading: The bucket that was too empty, after the refusal.
-        needed: Units the request asked for.
-        retry_after_s: Seconds until it would be let through; None if it never would (it asks for
-            more than the limit).
-    """
+    """Why a request was not let through."""
 
     reading: BucketReading
     needed: int
@@ -77,10 +63,6 @@ class TokenBucket:
 
     Every method takes the moment as *now*, in seconds of one clock that does not run backwards (a
     step back is read as no time at all).
-
-    Args:
-        limit: Size of the bucket in units, at least 1.
-        now: The moment at which it starts, full.
     """
 
     def __init__(self, limit: int, *, now: float) -> None:
@@ -102,7 +84,7 @@ class TokenBucket:
         if units > self.limit:
             return None
         short = units - self.level(now)
-        # A caller who waited exactly as long as told may be a rounding error short: that is not
+        # A caller that waited exactly as long as asked may be a rounding error short: that is not
         # worth a 429.
         return 0.0 if short < 1e-6 else short * MINUTE_S / self.limit
 
@@ -116,12 +98,7 @@ class TokenBucket:
 
 
 class LimitGauge:
-    """The buckets of one simulated account.
-
-    Args:
-        limits: Their sizes.
-        now: The moment at which they start.
-    """
+    """The buckets of one simulated account."""
 
     def __init__(self, limits: Limits, *, now: float) -> None:
         self._buckets: dict[Resource, TokenBucket] = {}
@@ -131,11 +108,7 @@ class LimitGauge:
             self._buckets["tokens"] = TokenBucket(limits.tokens_per_minute, now=now)
 
     def admit(self, *, tokens: int, now: float) -> OverLimit | None:
-        """Take one request of *tokens* from all buckets, or from none.
-
-        Returns:
-            None if it was let through, else the refusal of the bucket that makes it wait longest.
-        """
+        """Take one request of *tokens* from all buckets, or from none."""
         # All are asked before one is touched: a refused request must take nothing, as at providers.
         needed: dict[Resource, int] = {"requests": 1, "tokens": tokens}
         refusals = [

@@ -261,9 +261,10 @@ class RunState(msgspec.Struct, eq=False):
 
     def _count_time(self, event: RunEvent, time: datetime) -> None:
         last, self._last_time = self._last_time, time
-        # In the time before a RunResumed nobody worked. Clocks may be set back, or be another
-        # machine's.
-        if last is not None and not isinstance(event, RunResumed):
+        # Between two sessions, in which an answer may be logged, no process works on the run.
+        # Clocks may be set back, or be another machine's.
+        is_between = self.last_settled is not None or isinstance(event, RunResumed)
+        if last is not None and not is_between:
             self.spent_s += max(0.0, (time - last).total_seconds())
 
     def _run_started(self, event: RunStarted) -> None:

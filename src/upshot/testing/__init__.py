@@ -1,11 +1,28 @@
 """What tests of agents and of upshot's seams need: contract suites and doubles.
 
 A suite is a class with async tests for pytest-asyncio: inherit it and give a ``make``. Each test
-makes what it needs in its own event loop, checks that it plays its role, and closes it again. The
-doubles (``ScriptedModel``, ``ScriptedTool``, ``FakeClock``) need no pytest and load by themselves.
-A subject that never ends when it is cancelled keeps pytest from closing the loop.
+makes its subject in its own event loop, checks that it has the methods of its role, uses it, and
+closes it again. The parts:
 
-Fixtures for pytest are in :mod:`upshot.testing.plugin`.
+- ``suite`` is what all suites share: making and checking the subject, runs that use it, and what
+  an observer saw of them.
+- ``engine_contract``, ``host_contract``, ``hook_contracts`` (observers and deciders),
+  ``journal_contract``, ``model_contract``, ``tool_contract`` and ``transport_contract`` are the
+  suites, one for each seam.
+- ``doubles`` stand in for parts of a test: ``ScriptedTool``, ``FakeClock``, and tools that fail at
+  a chosen moment. ``ScriptedModel`` is in ``upshot.models``. They need no pytest.
+- ``plugin`` has the fixtures for pytest; it is loaded as a pytest plugin.
+
+What always holds:
+
+- A suite tests behaviour that callers rely on, through the same calls as a run; it never looks at
+  private attributes.
+- A failed assertion says what the subject did and what was expected, so that its author needs not
+  read the suite. A part of the contract that is optional is skipped with a reason.
+- The suites pass for every implementation that ships with upshot.
+
+Traps: a subject that never ends when it is cancelled keeps pytest from closing the loop. Assert
+rewriting is registered when this package is imported, so import it after pytest.
 """
 
 import sys

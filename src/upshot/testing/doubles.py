@@ -187,7 +187,7 @@ def _call(step: Callable[[JsonObject], object], arguments: JsonObject) -> object
 
 
 async def _outlast(delay_s: float) -> None:
-    """Wait for *delay_s*, whoever cancels."""
+    """Wait for *delay_s*, whatever cancels it."""
     loop = asyncio.get_running_loop()
     until = loop.time() + delay_s
     while (left := until - loop.time()) > 0:

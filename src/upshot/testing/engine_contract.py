@@ -36,7 +36,7 @@ from upshot.testing.suite import (
 
 __all__ = ["EngineContract", "Keep", "Person", "Probe", "Stop"]
 
-# Who has begun more steps under a wish to stop goes on for ever.
+# An engine that begins more steps after a stop request goes on for ever.
 _FAR = 20
 
 
@@ -51,17 +51,8 @@ class Person:
 class Stop(Person):
     """A host that wants the run to stop, and watches what is begun all the same.
 
-    Steps are what the log has: model calls, tool calls, keyed steps and runs inside. What is
+    Steps are what the log has: model calls, tool calls, keyed steps and child runs. What is
     begun within one, or beside one, belongs to it.
-
-    Args:
-        model: The run's model; what is asked of it beside the log counts too.
-        late: Whether the wish comes when the first step has begun, and not before the start.
-
-    Attributes:
-        wish: What is wished.
-        was_told_first: Whether the engine heard of the wish before it had done anything.
-        second: The step that was begun after another had ended, "" for none.
     """
 
     def __init__(self, model: PlainModel, *, late: bool) -> None:
@@ -74,7 +65,7 @@ class Stop(Person):
         self._begun = 0
 
     def interrupts(self) -> Interrupt | None:
-        """The wish, as soon as there is one."""
+        """The stop request, as soon as there is one."""
         has_begun = self._begun > 0 or self._model.calls > 0
         if self._late and not has_begun:
             return None
@@ -131,11 +122,7 @@ class Keep(Person):
 
 
 class Probe:
-    """An engine whose run raises a signal when it is asked for anything.
-
-    Attributes:
-        has_raised: Whether it was asked.
-    """
+    """An engine whose run raises a signal when it is asked for anything."""
 
     def __init__(self, engine: Engine, signal: Exception) -> None:
         self.has_raised: bool = False
@@ -153,7 +140,7 @@ class Probe:
 
     @property
     def parks(self) -> bool:
-        """Whether what is raised is what a question raises that nobody answers now."""
+        """Whether what is raised is what a question raises that is not answered now."""
         return isinstance(self._signal, Parked)
 
 
@@ -244,7 +231,7 @@ class EngineContract(Suite):
         told, used = result.usage.total_tokens or 0, TOKENS * self.model.calls
         if told and not used:
             raise SkipTest(
-                f"it asked no model of the suite; the {told} tokens that it tells are its own"
+                f"it asked no model of the suite; the {told} tokens that it reports are its own"
             )
         assert told == used, f"{used} tokens were used and {told} are in the result"
 
@@ -254,7 +241,7 @@ class EngineContract(Suite):
             seen = await self._play(model, cancel=not model.answers)
             kinds = [event.kind for event in seen.events]
             ends = kinds.count("run_settled")
-            assert seen.ends == 1, f"observers were told of {seen.ends} ends; {ending(seen.result)}"
+            assert seen.ends == 1, f"observers got {seen.ends} ends; {ending(seen.result)}"
             assert ends == 1, f"the log has {ends} ends; {ending(seen.result)}"
             assert kinds[-1] == "run_settled", f"{kinds[-1]} came after the end"
 
@@ -335,7 +322,7 @@ class EngineContract(Suite):
                     assert result.status is Status.COMPLETED, said
 
     async def test_it_goes_on_wherever_its_log_was_cut(self) -> None:
-        """A run whose process died is resumed, after whichever event that was; or it says no."""
+        """A run whose process died after any event is resumed, or the engine refuses."""
         log = (await self._play()).events
         for length in range(1, len(log)):
             async with self._engine() as engine:
@@ -425,15 +412,15 @@ def _stopped(result: AgentResult[Any], host: Stop, *, late: bool) -> None:
     An engine without a second step need not have looked: its answer is as good as its end.
     """
     when = "when its first step had begun" if late else "before it started"
-    wished = f"the wish to stop came {when}"
+    wished = f"the stop request came {when}"
     if result.status is Status.INTERRUPTED:
         told, wish = (result.cause, result.detail), (host.wish.cause, host.wish.detail)
-        assert told == wish, f"the wish was {wish}, and it was interrupted with {told}"
+        assert told == wish, f"the stop request was {wish}, and it was interrupted with {told}"
     else:
         ignored = f"{wished}; it began {host.second} all the same, and {ending(result)}"
         assert not host.second, ignored
         assert result.status is Status.COMPLETED, f"{wished}, and {ending(result)}"
-        assert not host.was_told_first, f"it was told of the wish to stop, and {ending(result)}"
+        assert not host.was_told_first, f"it got the stop request, and {ending(result)}"
 
 
 def _is_in_doubt(log: list[RunEvent]) -> bool:

@@ -29,7 +29,7 @@ _OBSERVED = tuple(name for name in vars(Observer) if not name.startswith("_"))
 _DECIDED = tuple(name for name in vars(Decider) if not name.startswith("_"))
 _ANSWER = "An answer."
 _GIVE = "give `answer` one that it accepts"
-# A name that is nearer than this is a mistake and no method of somebody's own.
+# A name that is nearer than this is a mistake and not a method of the hook's own.
 _NEAR = 0.85
 
 
@@ -193,7 +193,7 @@ def _well_named(subject: object, known: tuple[str, ...]) -> None:
             continue
         near = nearest(name, known, cutoff=_NEAR)
         is_method = near and callable(getattr(subject, name))
-        assert not is_method, f"nobody calls its {name}: the hook is {''.join(near)}"
+        assert not is_method, f"upshot never calls its {name}: the hook is {''.join(near)}"
 
 
 def _works() -> Tool:

@@ -49,19 +49,19 @@ class HostContract(Suite):
     _role: Role = Role("a host")
 
     def make(self) -> object:
-        """A new host, on which nobody wishes anything yet.
+        """A new host, without a stop request.
 
         A coroutine of it or an async context manager will do.
         """
         raise NotImplementedError("a HostContract gives the host in make()")
 
     def interrupt(self, host: Any, wish: Interrupt) -> None:
-        """Have *host* wish that its run stop.
+        """Have *host* request that its run stop.
 
         Overridden where ``interrupts`` is a method, else that check is skipped; an attribute is
         set.
         """
-        needed = "give interrupt(self, host, wish), which makes the host wish that a run stop"
+        needed = "give interrupt(self, host, wish), which makes the host request that a run stop"
         if callable(getattr(host, "interrupts", None)):
             raise SkipTest(needed)
         try:
@@ -70,7 +70,7 @@ class HostContract(Suite):
             raise SkipTest(needed) from error
 
     async def test_a_run_under_it_comes_to_its_end(self) -> None:
-        """Whatever an engine tells it, nothing in it raises."""
+        """Whatever an engine passes it, nothing in it raises."""
         async with self._made() as host:
             _sound(await _under(host))
 
@@ -103,26 +103,26 @@ class HostContract(Suite):
         await self._give("report_usage", measured, Usage())
 
     async def test_it_answers_a_question_or_parks(self) -> None:
-        """The answer is a JSON value; Parked says that nobody can answer now."""
+        """The answer is a JSON value; Parked says that no user can answer now."""
         async with self._able("ask_user") as host:
             try:
                 answer = await value_of(host.ask_user("Which one?"))
             except Parked:
                 return
             except Exception as error:
-                # What a host raises is its breach, and is told as one.
+                # What a host raises is its breach, and is reported as one.
                 raise AssertionError(f"ask_user raised {error!r}") from error
             try:
                 kept = to_free_json(answer)[0]
             except (TypeError, ValueError):
                 kept = None
-            assert kept == answer, f"ask_user gave {answer!r:.60}, which is no JSON value"
+            assert kept == answer, f"ask_user gave {answer!r:.60}, which is not a JSON value"
 
     async def test_it_wishes_nothing_by_itself(self) -> None:
-        """A run is stopped only by who asked for it."""
+        """A run stops only where that was requested."""
         async with self._able("interrupts", even_none=True) as host:
             wish = await _wish_of(host)
-            assert not wish, f"nobody wished anything, and it wishes {wish!r}"
+            assert not wish, f"no stop was requested, and it requests {wish!r}"
 
     async def test_its_wish_to_stop_is_seen(self) -> None:
         """The engine sees it at the next safe point, with cause and detail."""
@@ -130,9 +130,9 @@ class HostContract(Suite):
         async with self._able("interrupts", even_none=True) as host:
             self.interrupt(host, wish)
             result = await _under(host)
-        assert result.status is Status.INTERRUPTED, f"it was to wish, and {ending(result)}"
+        assert result.status is Status.INTERRUPTED, f"it should stop, and {ending(result)}"
         told, expected = (result.cause, result.detail), (wish.cause, wish.detail)
-        assert told == expected, f"it was to wish {expected}, and the engine saw {told}"
+        assert told == expected, f"it was to request {expected}, and the engine saw {told}"
 
     async def test_a_step_runs_once(self) -> None:
         """At the same time and afterwards: one body, and its value for all."""
@@ -169,7 +169,7 @@ class HostContract(Suite):
                 try:
                     given = await value_of(getattr(host, name)(fact))
                 except Exception as error:
-                    # What a host raises is its breach, and is told as one.
+                    # What a host raises is its breach, and is reported as one.
                     raise AssertionError(f"{name}({fact!r:.80}) raised {error!r}") from error
                 assert given is None, f"{name} gave {given!r:.60} back"
 
@@ -190,7 +190,7 @@ async def _step_once(host: Any) -> None:
 
 
 async def _under(host: object) -> AgentResult[Any]:
-    """A run that tells its host everything there is."""
+    """A run that passes its host everything there is."""
 
     async def script(run: Any, host: Any, board: Any) -> str:
         await host.publish(TextDelta(text="a piece"))

@@ -108,11 +108,11 @@ class ModelContract(Suite):
         """The model, if it streams."""
         async with self._made() as model:
             if getattr(model, "stream", None) is None:
-                raise SkipTest("the model has no stream: it replies whole to whoever watches")
+                raise SkipTest("the model has no stream: it replies whole to every subscriber")
             yield model
 
     async def _ask_also(self, request: ModelInput) -> None:
-        """Ask what a run never asks, but who calls a model by hand may."""
+        """Ask what a run never asks, but a caller of the model may."""
         try:
             await self._ask(request)
         except AssertionError as error:
@@ -145,7 +145,7 @@ async def _call(model: Model, request: ModelInput) -> ModelResponse:
     try:
         return cast("ModelResponse", await value_of(model.call(request)))
     except Exception as error:
-        # What a model raises is its breach, and is told as one.
+        # What a model raises is its breach, and is reported as one.
         raise AssertionError(f"call() raised {error!r}: errors are values") from error
 
 
@@ -159,7 +159,7 @@ async def _stream(model: Model, request: ModelInput) -> AsyncIterator[object]:
         async for item in cast("AsyncIterator[object]", given):
             yield item
     except Exception as error:
-        # What a model raises is its breach, and is told as one.
+        # What a model raises is its breach, and is reported as one.
         raise AssertionError(f"stream() raised {error!r}: errors are values") from error
 
 

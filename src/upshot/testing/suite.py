@@ -40,24 +40,14 @@ _VALUES = (str, bytes, int, float, complex, dict, list, tuple, set, frozenset)
 
 
 class Role(NamedTuple):
-    """What ``make`` has to give.
-
-    Attributes:
-        noun: With its article, such as "an engine".
-        needs: Methods that it must have.
-        some_of: Methods of which it must have at least one; empty demands nothing.
-    """
+    """What ``make`` has to give."""
 
     noun: str
     needs: tuple[str, ...] = ()
     some_of: tuple[str, ...] = ()
 
     def check(self, subject: object, who: str) -> None:
-        """Check *subject*, which *who* gave.
-
-        Raises:
-            AssertionError: It does not play the role.
-        """
+        """Check *subject*, which *who* gave."""
         assert subject is not None, f"{who} gave None: return {self.noun}"
         assert not isinstance(subject, type), (
             f"{who} gave the class {subject.__name__}: return {self.noun} made of it"
@@ -71,11 +61,7 @@ class Role(NamedTuple):
 
 
 class Suite:
-    """What the contract suites share.
-
-    Attributes:
-        patience_s: How many seconds a test may take; a longer one fails.
-    """
+    """What the contract suites share."""
 
     pytestmark = pytest.mark.asyncio
     patience_s: float = 30.0
@@ -150,16 +136,7 @@ TOKENS = 15
 
 
 class PlainModel:
-    """A model that answers everything at once, or never.
-
-    Attributes:
-        name: "contract:plain".
-        calls: How often it was asked.
-        later_calls: How often after an answer, and while it was answering nobody else.
-        asked: Set when it was asked first.
-        answers: Whether it ever answers.
-        error: What it ends with instead of an answer, None for an answer.
-    """
+    """A model that answers everything at once, or never."""
 
     name = "contract:plain"
 
@@ -209,13 +186,7 @@ class Witness:
 
 
 class Seen(NamedTuple):
-    """One run as it was seen from outside.
-
-    Attributes:
-        result: What came of it.
-        events: All of it.
-        ends: How often observers were told of its end.
-    """
+    """One run as it was seen from outside."""
 
     result: AgentResult[Any]
     events: list[RunEvent]

@@ -145,7 +145,7 @@ class _ToolRole(Role):
         if not isinstance(subject, Tool):
             kind = type(subject).__name__
             made = f"make it one with @tool: {kind}" if callable(subject) else kind
-            raise AssertionError(f"{who} gave no tool of upshot: {made}")
+            raise AssertionError(f"{who} gave no upshot tool: {made}")
 
 
 class ToolContract(Suite):

@@ -114,7 +114,7 @@ class TransportContract(Suite):
                     server.closed.clear()
 
     async def test_a_cancel_while_it_waits_closes_the_connection(self) -> None:
-        """Nobody pays for a reply that nobody reads."""
+        """A reply that is not read is not paid for."""
         with _serving(_silent) as server:
             async with self._made() as transport:
                 task = asyncio.ensure_future(_fetch(transport, server.url))
@@ -279,7 +279,7 @@ async def _in_other_loop(once: Callable[[], Coroutine[Any, Any, bytes]]) -> byte
 
 
 async def _until(event: threading.Event) -> None:
-    """Wait for what the server tells, without blocking the loop."""
+    """Wait for what the server reports, without blocking the loop."""
     await asyncio.to_thread(event.wait)
 
 
@@ -295,14 +295,7 @@ _Answer: TypeAlias = Callable[[_Asked, asyncio.StreamWriter], Awaitable[bool]]
 
 
 class _Server:
-    """What a check sees of the server.
-
-    Attributes:
-        url: Where it listens.
-        asked: The requests so far.
-        received: Set by each request.
-        closed: Set when a connection has come to its end.
-    """
+    """What a check sees of the server."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -374,11 +367,7 @@ async def _answer_one(
     writer: asyncio.StreamWriter,
     early: bytes,
 ) -> bytes | None:
-    """Answer one request, of which *early* has been read, unless the client goes first.
-
-    Returns:
-        What has been read of the next request; None if there is none on this connection.
-    """
+    """Answer one request, of which *early* has been read, unless the client goes first."""
     asked = await _read_request(reader, early)
     server.asked.append(asked)
     server.received.set()

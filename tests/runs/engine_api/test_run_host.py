@@ -523,7 +523,9 @@ async def test_a_step_without_a_key_is_the_scripts_fault(key: Any) -> None:
 
 
 async def test_calls_that_an_engine_tells_of_are_not_the_run_s_own() -> None:
-    record = ToolRecord(call_id="c", tool_name="t", outcome=ToolExecutionResult("c", "t", output={"a": 1}))
+    record = ToolRecord(
+        call_id="c", tool_name="t", outcome=ToolExecutionResult("c", "t", output={"a": 1})
+    )
 
     def work(_run: Any, host: Any, _board: Any) -> str:
         host.publish(ModelReplied(response=measured("told")))

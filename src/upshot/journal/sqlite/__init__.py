@@ -4,14 +4,14 @@ Tables:
     ``runs`` has a row a run, with indexes for each way in which runs are listed. ``events`` is one
     tree on one whole number, the run's number and the event's seq, so that an append changes the
     page at the end of its run and no index. The row of a run is written when a session begins or
-    ends, not for each event: where a log ends is told by its last key. ``forks`` says which runs
+    ends, not for each event: the last key of a log is its end. ``forks`` says which runs
     read the child runs of another one, ``artifacts`` holds large outputs.
 
 The life of a commit:
     ``SqliteJournal.append`` encodes an event and queues it. The thread of ``Writer`` takes all that
     is queued into one ``Batch``: one transaction, which waits for the disk (WAL mode, synchronous
     FULL). So barriers of many runs share a commit. A batch appends run by run; the statement that
-    inserts the rows also compares the epoch, and a run that was taken by others fails alone.
+    inserts the rows also compares the epoch, and a run that another holder took fails alone.
     Reads run in a thread of their own on what is committed.
 
 Several processes:

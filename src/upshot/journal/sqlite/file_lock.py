@@ -23,14 +23,10 @@ _FILE_MODE = 0o600
 class FileLock:
     """Puts writers into a queue, so that none waits for much longer than the others.
 
-    SQLite's own lock is polled: whoever looks at the right moment gets it, and one of eight writers
-    may be without luck for seconds. The system wakes those who wait for ``flock`` in turn. It is
+    SQLite's own lock is polled: the writer that looks at the right moment gets it, and one of eight
+    may miss it for seconds. The system wakes the waiters of ``flock`` in turn. It is
     for fairness only: what is written stays correct without it, so whatever goes wrong with it is
     passed over, and SQLite's lock is waited for as ever.
-
-    Args:
-        path: A file of its own, which is made at the first turn; never the database, whose locks
-            the system drops as soon as another descriptor of it is closed.
     """
 
     def __init__(self, path: str) -> None:

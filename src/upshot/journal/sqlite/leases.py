@@ -33,13 +33,7 @@ _HOLD = "UPDATE runs SET holder = ? WHERE run_id = ? AND epoch = ?"
 
 
 class Lease(NamedTuple):
-    """A run that was taken.
-
-    Attributes:
-        epoch: What appends must carry from now on.
-        last_seq: Seq of its last event, 0 if it has none.
-        damage: What was cut off, None if nothing.
-    """
+    """A run that was taken."""
 
     epoch: int
     last_seq: int
@@ -49,20 +43,7 @@ class Lease(NamedTuple):
 def claim_run(
     connection: sqlite3.Connection, run_id: str, *, cut: bool, take_over: bool
 ) -> Lease | LeaseHolder:
-    """Take a run within a transaction, and note by which process.
-
-    Args:
-        connection: Within a transaction that may write.
-        run_id: The run; it need not have any event.
-        cut: Whether to drop also sound events that stand after a damaged one.
-        take_over: Whether to take it from another process that lives.
-
-    Returns:
-        The run; the process that has it where it is not taken over.
-
-    Raises:
-        JournalError: Sound events stand after a damaged one, and *cut* is false.
-    """
+    """Take a run within a transaction, and note by which process."""
     holder = None if take_over else _other_holder(connection, run_id)
     if holder is not None:
         return holder
@@ -82,17 +63,12 @@ def claim_run(
 
 
 def hold_run(connection: sqlite3.Connection, run_id: str, epoch: int) -> None:
-    """Note again that this process works on the run, unless somebody took it since."""
+    """Note again that this process works on the run, unless another process took it since."""
     connection.execute(_HOLD, (_this_holder(), run_id, epoch))
 
 
 def release_runs(connection: sqlite3.Connection, claims: Iterable[tuple[str, int]]) -> None:
-    """Note that nobody works any more on runs that did not settle.
-
-    Args:
-        connection: Within a transaction that may write.
-        claims: The runs with the epochs that they were taken with; who took one since keeps it.
-    """
+    """Note that this process has stopped working on runs that did not settle."""
     connection.executemany(_HOLD, [(NOBODY, *claim) for claim in claims])
 
 
@@ -135,11 +111,7 @@ class Taking:
     """A claim whose outcome is not known yet; it belongs to the event loop.
 
     What is appended until then is kept here: behind the claim in the queue it would be refused
-    for its epoch, although it was taken, and ahead of it is no room any more.
-
-    Attributes:
-        kept: What was appended, in order; with the epoch of who had the run until now.
-        ended: Set when the outcome is known and what was kept is queued or refused.
+    for its epoch, although it was taken, and there is no room ahead of it.
     """
 
     kept: list[Entry] = field(default_factory=list[Entry])
@@ -150,7 +122,7 @@ class Taking:
         """What was kept, as the first entries under the new epoch; nothing where it is refused.
 
         ``durable`` is not told who waits. So whatever was taken before the claim has the run is
-        in its log, and only where somebody else had it in between there is no place for it.
+        in its log, and only where another holder had it in between is there no place for it.
         """
         if not self.kept:
             return []
@@ -161,11 +133,7 @@ class Taking:
         return [entry._replace(epoch=claim.epoch) for entry in self.kept]
 
     async def wait(self) -> None:
-        """Wait for the outcome.
-
-        Raises:
-            JournalError: What was kept is refused.
-        """
+        """Wait for the outcome."""
         await self.ended.wait()
         refusal = self._refusal
         if refusal is not None:

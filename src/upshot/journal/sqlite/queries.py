@@ -46,12 +46,7 @@ _BUSY_S = 30.0
 
 
 class Reader:
-    """Reads a journal's file, one thing after the other.
-
-    Args:
-        path: A journal that a writer has opened already.
-        connect: Opens it.
-    """
+    """Reads a journal's file, one thing after the other."""
 
     def __init__(
         self, path: str, connect: Callable[[str], sqlite3.Connection] | None = None
@@ -63,12 +58,7 @@ class Reader:
         self._used = False
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Do *work* in the thread; it sees what was committed when it began.
-
-        Raises:
-            JournalError: The file is damaged.
-            Exception: What *work* raised.
-        """
+        """Do *work* in the thread; it sees what was committed when it began."""
         self._used = True
         return await self._worker.call(lambda: self._read(work))
 
@@ -105,7 +95,7 @@ def _connect(path: str) -> sqlite3.Connection:
 
 
 _MASK = (1 << SEQ_BITS) - 1
-# Damage may have given a value another type; a checksum then tells what it is worth.
+# Damage may have given a value another type; the checksum then decides.
 _ROWS = f"""SELECT CAST(id AS INTEGER) & {_MASK}, CAST(epoch AS INTEGER), CAST(kind AS BLOB),
     CAST(time AS INTEGER), CAST(call_id AS BLOB), coalesce(CAST(body AS BLOB), x''),
     CAST(crc AS INTEGER) FROM events WHERE id > ? AND id <= ? ORDER BY id"""
@@ -124,14 +114,7 @@ _SUMMARIES = f"""SELECT CAST(run_id AS TEXT), CAST(agent_id AS TEXT), CAST(statu
 
 
 class EventPage(NamedTuple):
-    """Some events of a run in order.
-
-    Attributes:
-        entries: The events.
-        last: Seq of the last one; where there is none, what was asked for.
-        more: Whether there may be more after them.
-        fault: What is wrong with the next one, "" if nothing.
-    """
+    """Some events of a run in order."""
 
     entries: list[Entry]
     last: int
@@ -140,13 +123,7 @@ class EventPage(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """What a run's log is like as a whole.
-
-    Attributes:
-        last_seq: Seq of the last event before any damage.
-        epoch: The highest epoch that appended to it.
-        damage: What is wrong with it, None if nothing.
-    """
+    """What a run's log is like as a whole."""
 
     last_seq: int
     epoch: int
@@ -180,11 +157,7 @@ def _fault(row: _Row, entry: Entry, expected: int) -> str:
 
 
 def number_of(connection: sqlite3.Connection, run_id: str) -> int | None:
-    """The run's number in this file, None if it is not there.
-
-    Raises:
-        JournalError: It is there, but the index of the runs does not have it.
-    """
+    """The run's number in this file, None if it is not there."""
     row = connection.execute(_NUMBER, (run_id,)).fetchone()
     if row is not None:
         return int(row[0])
@@ -287,11 +260,7 @@ def epoch_of(connection: sqlite3.Connection, run_id: str, seq: int) -> int:
 
 
 def read_summaries(connection: sqlite3.Connection, wanted: RunQuery) -> list[RunSummary]:
-    """The runs that have events, newest first; only those that are *wanted*.
-
-    Raises:
-        Misuse: The run that they should come before is not there.
-    """
+    """The runs that have events, newest first; only those that are *wanted*."""
     conditions: list[str] = []
     values: list[object] = []
 
@@ -354,12 +323,7 @@ _CHUNK = 200
 
 
 def export_run(connection: sqlite3.Connection, run_id: str, path: str) -> int:
-    """Write a run as JSON lines; returns how many events.
-
-    Raises:
-        Misuse: There is no such run, or *path* cannot be written.
-        JournalError: The run is damaged.
-    """
+    """Write a run as JSON lines; returns how many events."""
     scan = scan_run(connection, run_id)
     if scan.damage is not None:
         raise damage_error(scan.damage)
@@ -371,12 +335,7 @@ def export_run(connection: sqlite3.Connection, run_id: str, path: str) -> int:
 
 
 def import_run(connection: sqlite3.Connection, path: str) -> str:
-    """Read a run from JSON lines within a transaction; returns its id.
-
-    Raises:
-        Misuse: *path* cannot be read.
-        JournalError: A line is damaged, or the run is there already.
-    """
+    """Read a run from JSON lines within a transaction; returns its id."""
     run_id, run_no, epoch = "", 0, 0
     entries: list[Entry] = []
     for line in read_lines(path):

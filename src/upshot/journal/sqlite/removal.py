@@ -22,17 +22,7 @@ def remove_runs(
     *,
     dry_run: bool,
 ) -> RemovedRuns:
-    """Remove runs within a transaction.
-
-    Args:
-        connection: Within a transaction that may write.
-        run_ids: The runs that are named, empty where a date is given.
-        ended_before: All that ended before it.
-        dry_run: Only tell what would be removed.
-
-    Raises:
-        Misuse: A run that is named is not there, is being worked on, or is read by one that stays.
-    """
+    """Remove runs within a transaction."""
     forks: dict[str, list[str]] = {}
     for origin, run_id in connection.execute("SELECT origin_run_id, run_id FROM forks"):
         forks.setdefault(origin, []).append(run_id)

@@ -45,14 +45,7 @@ _RUN_COLUMNS, _EVENT_COLUMNS, _ARTIFACT_COLUMNS = 11, 7, 10
 
 
 class Salvaged(Value, frozen=True, kw_only=True):
-    """What was saved of a damaged journal.
-
-    Attributes:
-        runs: How many runs there are in the new one.
-        events: How many events they have.
-        artifacts: How many stored outputs.
-        damages: What is lost of runs of which something was found.
-    """
+    """What was saved of a damaged journal."""
 
     runs: int = 0
     events: int = 0
@@ -64,7 +57,7 @@ def salvage_file(path: str, new_path: str) -> Salvaged:
     """Copy what can be read of the journal at *path* into a new one; *path* is only read.
 
     Raises:
-        Misuse: *path* cannot be read or is no SQLite file, or *new_path* is there already.
+        Misuse: *path* cannot be read or is not an SQLite file, or *new_path* is there already.
         JournalError: *path* is in use in this process, or the new journal cannot be written.
     """
     if os.path.exists(new_path):
@@ -77,7 +70,7 @@ def salvage_file(path: str, new_path: str) -> Salvaged:
     if head is None:
         raise JournalError(f"the journal {path} is open here: close it before it is salvaged")
     if head != _MAGIC:
-        raise Misuse(f"{path} is no journal: it is not an SQLite database")
+        raise Misuse(f"{path} is not a journal: it is not an SQLite database")
     with closing(open_database(new_path)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         _copy(connection, pages)

@@ -26,7 +26,7 @@ from upshot.journal.sqlite.queries import insert_artifact
 __all__ = ["SqliteArtifactStore"]
 
 T = TypeVar("T")
-# Runs that wait for people while one round them has ended: from each up, by the ids of the outer.
+# Runs that wait for an answer although a parent run has ended: from each run up, by parent ids.
 _LEFT_BEHIND = """WITH RECURSIVE way(run_id, outer) AS (
         SELECT run_id, parent_run_id FROM runs WHERE status = 'input_required'
         UNION
@@ -34,7 +34,7 @@ _LEFT_BEHIND = """WITH RECURSIVE way(run_id, outer) AS (
     )
     SELECT way.run_id FROM way JOIN runs AS r ON r.run_id = way.outer
     WHERE r.status NOT IN ('running', 'input_required')"""
-# What waits for people goes on reading its artifacts.
+# A run that waits for an answer goes on reading its artifacts.
 _ENDED = f"""SELECT a.id, a.size_bytes, a.stored_at
     FROM artifacts AS a LEFT JOIN runs AS r ON r.run_id = a.run_id
     WHERE (coalesce(r.status, '') NOT IN ('running', 'input_required')
@@ -57,9 +57,6 @@ class SqliteArtifactStore:
 
     What is put is queued with the journal's events, so it is safe before any event that is
     appended after it.
-
-    Args:
-        database: The journal.
     """
 
     def __init__(self, database: _Database) -> None:
@@ -69,14 +66,7 @@ class SqliteArtifactStore:
         return f"SqliteArtifactStore({self._database!r})"
 
     async def put(self, run_id: str, call_id: str, data: bytes, media_type: str) -> File:
-        """Store *data*.
-
-        Returns:
-            The reference to it: id, media_type, size_bytes, sha256, lines, summary.
-
-        Raises:
-            OSError: It is too large, or the journal cannot be written.
-        """
+        """Store *data*."""
         artifact = await store(run_id, call_id, data, media_type)
         try:
             self._database.post(
@@ -95,16 +85,7 @@ class SqliteArtifactStore:
         limit: int | None = None,
         pattern: str | None = None,
     ) -> JsonObject:
-        """Read a page, or the lines that match *pattern*; see ``read_page``.
-
-        Returns:
-            ``{"text": ..., "next_offset": int | None}``; offsets in characters.
-
-        Raises:
-            KeyError: This run has no such artifact.
-            ValueError: *pattern* is not valid, or *offset* or *limit* is impossible.
-            JournalError: It is damaged, or the journal is closed.
-        """
+        """Read a page, or the lines that match *pattern*; see ``read_page``."""
 
         def find(connection: sqlite3.Connection) -> JsonObject:
             row = connection.execute(_SELECT, (id, run_id)).fetchone()
@@ -131,19 +112,6 @@ class SqliteArtifactStore:
 
         Reading one then is as if it had never been. The file keeps its size, and new events
         take the room; SQLite's ``VACUUM`` makes it smaller.
-
-        Args:
-            max_age_s: Those that are older go, in seconds; None lets no one go for its age.
-            max_bytes: Of the others the oldest go until they are no larger than this
-                together; None is no limit.
-            run_id: Only this run's; "" is all.
-            left_behind: Those of runs too that wait for people while a run round them has
-                ended. Such a run can be resumed still, and then reads nothing of them.
-            now: The time to tell ages by, timezone-aware; None is the present.
-
-        Raises:
-            Misuse: No limit is given, or one is below 0.
-            JournalError: The journal is damaged or closed.
         """
         check_limits(max_age_s, max_bytes)
         at = (now or SYSTEM_CLOCK.now()).timestamp()

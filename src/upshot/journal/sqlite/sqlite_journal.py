@@ -62,12 +62,12 @@ class _Hold:
     settled: bool = False
     # Whether it was taken here, and not only appended to.
     taken: bool = False
-    # The last events of earlier holders of this process, by epoch, as far as nobody else had the
+    # The last events of earlier holders of this process, by epoch, as far as no other had the
     # run in between.
     ends: dict[int, int] = field(default_factory=dict[int, int])
 
     def has(self, seq: int, epoch: int) -> bool:
-        """Whether who has appended under *epoch* may have appended *seq*."""
+        """Whether the holder of *epoch* may have appended *seq*."""
         return epoch == self.epoch or seq <= self.ends.get(epoch, 0)
 
 
@@ -76,7 +76,7 @@ class SqliteJournal:
 
     ``open`` makes one; it belongs to the event loop it was opened in. Appends are
     queued and written by a thread of their own, all that is queued in one commit that waits
-    for the disk; what nobody waits for is written a moment later. Other processes may have
+    for the disk; what no caller waits for is written a moment later. Other processes may have
     the same file open.
 
     Attributes:
@@ -116,7 +116,7 @@ class SqliteJournal:
                 file system, is opened so anyway.
 
         Raises:
-            Misuse: *path* is no place for a journal, or holds something else.
+            Misuse: *path* cannot hold a journal, or holds something else.
             JournalError: The file is damaged, or written by a newer version.
         """
         name = os.path.abspath(str(path))
@@ -147,7 +147,7 @@ class SqliteJournal:
 
         What was appended before it returns is in the log; a claim that fails changes nothing,
         and what one took that was cancelled is let go.
-        Damage at the end of its log is cut off, logged as a warning and told by ``damage``.
+        Damage at the end of its log is cut off, logged as a warning and returned by ``damage``.
         Another process that works on the run is not looked at: see ``claim_free``.
 
         Args:
@@ -193,7 +193,7 @@ class SqliteJournal:
 
         Args:
             run_id: The run.
-            epoch: What the claim gave; where somebody has taken it since, nothing is done.
+            epoch: What the claim gave; where another holder has taken it since, nothing is done.
         """
         hold = self._holds.get(run_id)
         if hold is None or not hold.taken or hold.settled or hold.epoch != epoch:
@@ -203,7 +203,7 @@ class SqliteJournal:
             self.post(lambda connection: release_runs(connection, [(run_id, epoch)]), 0)
 
     async def _claim(self, run_id: str, *, cut: bool, take_over: bool) -> Lease | LeaseHolder:
-        # A task of its own: what is in the queue is done also where nobody waits any more.
+        # A task of its own: what is in the queue is done even if its caller no longer waits.
         task = asyncio.create_task(self._take(run_id, cut=cut, take_over=take_over))
         self._claims.add(task)
         task.add_done_callback(self._claims.discard)
@@ -214,7 +214,7 @@ class SqliteJournal:
             raise
 
     async def _take(self, run_id: str, *, cut: bool, take_over: bool) -> Lease | LeaseHolder:
-        # In a loop, for of several who waited only the first finds the place free.
+        # In a loop: of several waiters only the first finds the place free.
         while (before := self._takings.get(run_id)) is not None:
             await before.ended.wait()
         taking = self._takings[run_id] = Taking()
@@ -252,7 +252,7 @@ class SqliteJournal:
             self._cuts[run_id] = claim.damage
 
     def _give_back(self, run_id: str, task: asyncio.Task[Lease | LeaseHolder]) -> None:
-        """Let go what a claim took that nobody waits for."""
+        """Release what a claim took whose caller no longer waits."""
         if not task.cancelled() and task.exception() is None:
             claim = task.result()
             if isinstance(claim, Lease):
@@ -264,7 +264,7 @@ class SqliteJournal:
         Args:
             event: Its seq must be the next of its run.
             epoch: What ``claim`` gave; None takes that of the latest claim made here, and 0
-                for a run that nobody has claimed yet.
+                for a run that is not claimed yet.
 
         Raises:
             JournalError: The epoch is old, the seq is not the next, an earlier event of the
@@ -298,7 +298,7 @@ class SqliteJournal:
         Args:
             run_id: The run.
             seq: Of the last one.
-            epoch: Under which whoever waits has appended it; None is whoever did.
+            epoch: The epoch under which the caller appended it; None is any epoch.
 
         Raises:
             JournalError: They could not be written, the run has no such event, or *seq* is that
@@ -376,7 +376,7 @@ class SqliteJournal:
             prefix: Only those whose id begins so.
 
         Raises:
-            Misuse: *limit* is no number of runs, or there is no run *before*.
+            Misuse: *limit* is not a number of runs, or there is no run *before*.
         """
         wanted = RunQuery(status, limit, before, context_id, parent_run_id, run_id, prefix)
         wanted.check()
@@ -540,7 +540,7 @@ class SqliteJournal:
             raise JournalError(f"run {run_id} has no event {seq}", run_id=run_id, seq=last_seq)
 
     async def _expect_own(self, run_id: str, seq: int, epoch: int) -> None:
-        """Look into the file whose the event is, for the run was taken by others since."""
+        """Look into the file whose the event is, for other holders have taken the run since."""
         written = await self.read(lambda connection: stored.epoch_of(connection, run_id, seq))
         if seq and written != epoch:
             hold = self._holds.get(run_id)

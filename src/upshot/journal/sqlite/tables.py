@@ -49,11 +49,7 @@ _forks = 0
 
 
 def peek(path: str, length: int) -> bytes | None:
-    """The first bytes of a file; None of one that is open as a database here.
-
-    Raises:
-        OSError: It cannot be read.
-    """
+    """The first bytes of a file; None of one that is open as a database here."""
     with _lock:
         if _open[_identity(os.stat(path))]:
             return None
@@ -62,12 +58,7 @@ def peek(path: str, length: int) -> bytes | None:
 
 
 def keep_open(path: str) -> Identity:
-    """Note that the file is about to be opened as a database, until ``let_go``.
-
-    Raises:
-        JournalError: It was open as one when this process was forked.
-        OSError: It is not there.
-    """
+    """Note that the file is about to be opened as a database, until ``let_go``."""
     with _lock:
         file = _identity(os.stat(path))
         if file in _inherited:
@@ -196,11 +187,7 @@ class Database(sqlite3.Connection):
     _folder_changed: int | None = None
 
     def check_place(self) -> None:
-        """Raise where what was just committed stands in a file that nobody will find.
-
-        Raises:
-            JournalError: The file, or the write-ahead log beside it, was deleted or replaced.
-        """
+        """Raise where what was just committed stands in a file that no later process will find."""
         # A file cannot go without a change of its folder, which is one look in place of two.
         changed = _changed_at(os.path.dirname(self.path))
         if changed is not None and changed == self._folder_changed:
@@ -235,7 +222,7 @@ def open_database(path: str, *, create: bool = True) -> Database:
         used in any thread, but only in one at a time.
 
     Raises:
-        Misuse: *path* is no place for a journal, or holds something else.
+        Misuse: *path* cannot hold a journal, or holds something else.
         JournalError: The file is damaged, held by another process, or of a newer version.
     """
     made = _look_at(path, create=create)
@@ -254,12 +241,7 @@ def is_read_only(path: str) -> bool:
 
 
 def open_to_read(path: str) -> sqlite3.Connection:
-    """Open a journal that may not be written.
-
-    Raises:
-        Misuse: *path* is not a journal.
-        JournalError: The file is damaged, of another format, or the log beside it cannot be used.
-    """
+    """Open a journal that may not be written."""
     _look_at(path, create=False)
     url = f"file:{quote(path)}"
     try:
@@ -269,7 +251,7 @@ def open_to_read(path: str) -> sqlite3.Connection:
             log = f"{path}-wal"
             if os.path.exists(log) and os.path.getsize(log):
                 raise
-            # SQLite wants to make its files beside the journal, unless nobody can change that.
+            # SQLite wants to make its files beside the journal, unless no user may write there.
             return _connect_to_read(f"{url}?immutable=1", path)
     except FILE_ERRORS as error:
         raise JournalError(
@@ -284,7 +266,7 @@ def _connect_to_read(url: str, path: str) -> sqlite3.Connection:
     )
     try:
         if _is_fresh(connection, path):
-            raise Misuse(f"{path} is no journal: it has no tables")
+            raise Misuse(f"{path} is not a journal: it has no tables")
     except BaseException:
         connection.close()
         raise
@@ -297,12 +279,12 @@ def _look_at(path: str, *, create: bool) -> bool:
         if not os.path.exists(path):
             return _make(path, create=create)
         if not os.path.isfile(path):
-            raise Misuse(f"{path} cannot be a journal: it is no file")
+            raise Misuse(f"{path} cannot be a journal: it is not a file")
         head = peek(path, len(_MAGIC))
         if head == b"" and not create:
-            raise Misuse(f"{path} is no journal: it is empty")
+            raise Misuse(f"{path} is not a journal: it is empty")
         if head and head != _MAGIC:
-            raise Misuse(f"{path} is no journal: it is not an SQLite database")
+            raise Misuse(f"{path} is not a journal: it is not an SQLite database")
     except OSError as error:
         raise JournalError(f"the journal {path} cannot be opened: {error.strerror}") from error
     except ValueError as error:
@@ -354,7 +336,7 @@ def _prepare(connection: sqlite3.Connection, path: str, *, create: bool) -> None
     fresh = _is_fresh(connection, path)
     connection.execute("COMMIT")
     if fresh and not create:
-        raise Misuse(f"{path} is no journal: it has no tables")
+        raise Misuse(f"{path} is not a journal: it has no tables")
     _use_wal(connection, path)
     connection.execute("PRAGMA synchronous = FULL")
     # What is removed is gone from the file, and salvage does not find it again.
@@ -381,7 +363,7 @@ def _is_fresh(connection: sqlite3.Connection, path: str) -> bool:
         return False
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if owner or version or tables:
-        raise Misuse(f"{path} is no journal: it is a database of another program")
+        raise Misuse(f"{path} is not a journal: it is a database of another program")
     return True
 
 

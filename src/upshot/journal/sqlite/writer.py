@@ -71,13 +71,7 @@ class RunEnd(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """Work on the database that is more than an append.
-
-    Attributes:
-        work: What to do within the transaction; if it raises, only it is undone.
-        done: Called in the writer's thread after the commit with what *work* gave, or why
-            it did not.
-    """
+    """Work on the database that is more than an append."""
 
     work: Callable[[sqlite3.Connection], Any]
     done: Callable[[Any, Exception | None], None]
@@ -117,7 +111,7 @@ class Batch:
         """
         connection = self._connection
         try:
-            # With the lock from the start: SQLite refuses it at once to who has read and then wants
+            # With the lock from the start: SQLite refuses it at once to a reader that then wants
             # to write.
             connection.execute("BEGIN IMMEDIATE")
             for item in items:
@@ -174,7 +168,7 @@ class Batch:
             self._ends.pop(run_id, None)
             found = self._find_end(run_id, first.epoch)
             return _misfit(run_id, first, found) or gap_error(run_id, first.seq, found.last_seq)
-        # Several journals may append to a run that nobody claimed.
+        # Several journals may append to a run that is not claimed.
         if first.epoch and not (last.change is not None and last.change.is_end):
             self._ends[run_id] = RunEnd(end.run_no, end.epoch, last.seq)
         else:
@@ -184,7 +178,7 @@ class Batch:
     def _find_end(self, run_id: str, epoch: int) -> RunEnd:
         row = self._connection.execute(_END, (run_id,)).fetchone()
         if row is None and not epoch:
-            # A run that nobody claimed begins with its first event.
+            # A run that is not claimed begins with its first event.
             row = (self._connection.execute(_BEGIN_RUN, (run_id,)).lastrowid, 0, 0)
         return RunEnd._make(row or (0, 0, 0))
 
@@ -210,11 +204,7 @@ def _misfit(run_id: str, first: Entry, end: RunEnd) -> JournalError | None:
 
 
 def insert_entries(connection: sqlite3.Connection, run_no: int, entries: list[Entry]) -> bool:
-    """Write entries of one run and epoch, and what they change in the list of runs.
-
-    Returns:
-        Whether the run has that number and epoch; if not, nothing was written.
-    """
+    """Write entries of one run and epoch, and what they change in the list of runs."""
     first = entries[0]
     place = (run_no, first.run_id, first.epoch)
     base = run_no << SEQ_BITS
@@ -259,9 +249,6 @@ class Worker:
     """One thread, begun at the first call.
 
     The loop's own executor is not used: leaving the loop would wait for its threads.
-
-    Args:
-        name: What the thread is called.
     """
 
     def __init__(self, name: str) -> None:
@@ -270,11 +257,7 @@ class Worker:
         self._thread: threading.Thread | None = None
 
     async def call(self, function: Callable[[], T]) -> T:
-        """Run *function* in the thread.
-
-        Returns:
-            What it returns. Cancelling the wait does not stop the function.
-        """
+        """Run *function* in the thread."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
@@ -312,20 +295,20 @@ def resolve(future: asyncio.Future[T]) -> Callable[[Any, Exception | None], None
             future.set_exception(error)
 
     def done(result: Any, error: Exception | None) -> None:
-        # The loop may be gone, and then nobody waits any more.
+        # The loop may be closed, and then no caller waits any more.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, result, error)
 
     return done
 
 
-# What nobody waits for is written within so long, or when so much is queued.
+# What no caller waits for is written within so long, or when so much is queued.
 _LINGER_S = 0.05
 _QUEUE_BYTES = 1_000_000
 
 
 class Writer:
-    """A queue of what shall be written, and the thread that writes it.
+    """A queue of jobs, and the thread that writes them.
 
     All methods belong to the event loop; only the thread touches the connection.
 
@@ -344,7 +327,7 @@ class Writer:
         self.failed: dict[str, JournalError] = {}
         self.broken: JournalError | None = None
         self._path = path
-        # A future in the queue is somebody who waits for all that was queued before.
+        # A future in the queue is a caller that waits for all that was queued before.
         self._items: deque[Item | asyncio.Future[None]] = deque()
         self._queued_bytes = 0
         self._ends: dict[str, RunEnd] = {}
@@ -364,7 +347,7 @@ class Writer:
         """
         opened: asyncio.Future[None] = self._loop.create_future()
         work = (partial(open_database, self._path, create=create), resolve(opened))
-        # A daemon, so that a program that forgot to close its journal can end. Whatever somebody
+        # A daemon, so that a program that forgot to close its journal can end. Whatever a caller
         # waited for is on disk by then.
         threading.Thread(target=self._run, args=work, name="upshot-journal", daemon=True).start()
         try:
@@ -436,7 +419,7 @@ class Writer:
     ) -> None:
         try:
             connection = open()
-        # The promise kept: who opens a journal is told why it cannot be.
+        # The promise kept: the caller that opens a journal gets the reason why it cannot be.
         except Exception as error:
             opened(None, error)
             return
@@ -448,9 +431,9 @@ class Writer:
         resolve(self._ended)(None, None)
 
     def _wait(self) -> None:
-        """Wait until somebody is in a hurry, or something has been queued for a while.
+        """Wait until a caller waits, or something has been queued for a while.
 
-        While more comes all the time, nobody has to wake the thread for it.
+        While jobs keep coming, no caller has to wake the thread.
         """
         while not self._hurried:
             try:
@@ -462,7 +445,7 @@ class Writer:
 
     def _sleep(self) -> None:
         self.asleep = True
-        # Looked at after that is said: who queues from here on wakes the thread.
+        # Checked only after that is set: a caller that queues from here on wakes the thread.
         if not self._items and not self._hurried:
             self._calls.get()
         self.asleep = False
@@ -481,7 +464,7 @@ class Writer:
         if items:
             self._write(connection, items)
         if waiters:
-            # The loop may be gone, and then nobody waits any more.
+            # The loop may be closed, and then no caller waits any more.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(_wake, waiters)
 
@@ -495,7 +478,7 @@ class Writer:
                 batch.write(items)
             # SQLite writes into a file that was deleted or replaced without a word.
             connection.check_place()
-        # The promise kept: whatever stops the writing is told to all who wait for it.
+        # The promise kept: whatever stops the writing is raised in all callers that wait for it.
         except Exception as error:
             message = f"the journal {self._path} cannot be written: {error}"
             if isinstance(error, JournalError):
@@ -507,7 +490,7 @@ class Writer:
         # The first failure is the cause; what comes after follows from it.
         for run_id, failure in batch.failed.items():
             self.failed.setdefault(run_id, failure)
-        # Ahead of the waking of those who wait, since this is where they look.
+        # Before the waiters are woken, since this is where they look.
         self.written.update(batch.written)
         batch.settle_jobs()
 

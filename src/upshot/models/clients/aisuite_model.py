@@ -34,7 +34,7 @@ _NO_STREAM: Final = "does not support streaming"
 _WITHOUT_CACHE: Final = frozenset({"anthropic"})
 # Those that take no response_format: the schema stands in the instructions alone.
 _OWN_FORM: Final = frozenset({"anthropic", "aws", "cohere", "google", "watsonx"})
-# Those whose configuration goes to an SDK that retries unless it is told not to.
+# Those whose configuration goes to an SDK that retries unless it is configured not to.
 _RETRYING: Final = frozenset(
     {
         "anthropic",
@@ -67,20 +67,6 @@ class AISuiteModel(LibraryModel):
     AISuite hands on neither headers nor what a provider says of a cache that is written, and no
     cost. What it does not tell is None, and ``provider_data["unknown"]`` names it. A provider
     that it cannot stream is called, and gives its reply as one piece.
-
-    Args:
-        model: The model as AISuite names it, "provider:model".
-        settings: How it is asked unless a request says otherwise; ``extra`` may hold what the
-            provider takes.
-        api_key: The provider's key; None leaves it to AISuite, which reads the environment.
-        base_url: Another server, for providers that AISuite can send elsewhere.
-        prices: What it costs; without them its cost is unknown.
-        clock: What durations are read from.
-        client: An ``aisuite.Client``; None makes one at the first call.
-        module: The imported module, to make it of; None imports it.
-
-    Raises:
-        Misuse: AISuite is not installed, or *model* names no provider.
     """
 
     def __init__(

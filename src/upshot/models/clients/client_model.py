@@ -39,16 +39,7 @@ __all__ = ["LibraryModel", "require_library", "to_deltas"]
 
 
 class LibraryModel(ABC):
-    """What models of other libraries share: one request, its reply or stream, its failure.
-
-    Args:
-        library: The library, in messages and in ``provider_data["library"]``.
-        model: The model as the library names it.
-        dialect: What it takes.
-        settings: How it is asked unless a request says otherwise.
-        prices: What it costs; None leaves that to the library and to the prices that all share.
-        clock: What durations are read from.
-    """
+    """What models of other libraries share: one request, its reply or stream, its failure."""
 
     def __init__(
         self,
@@ -82,14 +73,7 @@ class LibraryModel(ABC):
         return self._prices.find(self.name) is not None
 
     async def call(self, request: ModelInput) -> ModelResponse:
-        """Ask once.
-
-        Returns:
-            What came of it: whatever library, provider and network do is an error in it.
-
-        Raises:
-            Misuse: The library is not installed.
-        """
+        """Ask once."""
         asked = ModelRequest.of(request)
         renamed = Renamed(asked.tools)
         started_s = self._clock.monotonic()
@@ -122,7 +106,7 @@ class LibraryModel(ABC):
                 document = as_json(chunk)
                 finished = finished or _is_last(document)
                 thoughts += self._thoughts_in(document)
-                for delta in reader.feed(_to_event(document)):
+                for delta in reader.feed(b"data: " + encode_json(document) + b"\n\n"):
                     yield renamed(delta)
             # A library ends the iteration of a stream that was cut like any other.
             if finished:
@@ -170,7 +154,7 @@ class LibraryModel(ABC):
         return response
 
     def _correct(self, response: ModelResponse) -> ModelResponse:
-        """Mend what the library says otherwise than the contract, in a reply that is no failure."""
+        """Correct what the library reports otherwise than the contract, in a successful reply."""
         return response
 
     def _rewrite(
@@ -233,11 +217,7 @@ class LibraryModel(ABC):
 
 
 def require_library(module: str, *, extra: str) -> None:
-    """Check that *module* is installed, without importing it.
-
-    Raises:
-        Misuse: It is not; the message says what to install.
-    """
+    """Check that *module* is installed, without importing it."""
     if find_spec(module) is None:
         raise Misuse(need_of_extra(module, extra))
 
@@ -255,10 +235,6 @@ def to_deltas(response: ModelResponse) -> list[StreamItem]:
             ToolCallDelta(index=index, call_id=call.id, name=call.name, arguments=arguments)
         )
     return [*deltas, response]
-
-
-def _to_event(document: Json) -> bytes:
-    return b"data: " + encode_json(document) + b"\n\n"
 
 
 def _is_last(document: Json) -> bool:

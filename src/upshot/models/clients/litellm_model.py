@@ -48,22 +48,6 @@ class LiteLLMModel(LibraryModel):
 
     LiteLLM's own retries are off, for Retry stands above. Its estimate of the cost is taken over
     as such, with source "litellm", unless *prices* has a price or the provider reports one.
-
-    Args:
-        model: The model as LiteLLM names it.
-        settings: How it is asked unless a request says otherwise; ``extra`` may hold any argument
-            of ``litellm.acompletion``.
-        api_key: The key, or a (async) function that is asked for one before each request. None
-            leaves it to LiteLLM, which reads the environment.
-        base_url: Another server, None for the provider's own.
-        headers: What each request carries besides.
-        timeouts: How long a request may take; LiteLLM takes the whole of it only.
-        prices: What it costs; None takes LiteLLM's word for it.
-        clock: What durations are read from.
-        module: The imported module; None imports it at the first call.
-
-    Raises:
-        Misuse: LiteLLM is not installed.
     """
 
     def __init__(
