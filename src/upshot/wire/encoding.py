@@ -22,6 +22,7 @@ from upshot.wire.decoding import (
 
 __all__ = [
     "Asked",
+    "CachingEncoder",
     "SCHEMA_PROMPT",
     "RequestEncoder",
     "arguments_of",
@@ -91,6 +92,46 @@ class RequestEncoder(Protocol):
             stream: Whether the reply shall come in pieces.
         """
         ...
+
+
+class CachingEncoder:
+    """The base of all encoders: keeps the fields beside the messages while they stay the same."""
+
+    __slots__ = ("_asked", "_rest", "count")
+
+    def __init__(self) -> None:
+        self.count: int = 0
+        self._asked: Asked | None = None
+        self._rest = b""
+
+    def body(
+        self,
+        *,
+        model: str,
+        system: str | None,
+        tools: tuple[ToolSpec, ...],
+        output_schema: JsonObject | None,
+        settings: ModelSettings,
+        stream: bool,
+    ) -> bytes:
+        """Make the body of one request; see :class:`RequestEncoder`."""
+        asked = Asked(model, system, tools, output_schema, settings, stream)
+        # Turns mostly differ in their messages alone. ``extra`` is the caller's dict: it may have
+        # been changed in place, and then still compares equal to itself.
+        if settings.extra or asked != self._asked:
+            # Not kept if encoding fails half way.
+            self._asked = None
+            self._rest = self._encode_rest(asked)
+            self._asked = asked
+        return self._join(asked)
+
+    def _encode_rest(self, asked: Asked) -> bytes:
+        """Encode what comes after the messages."""
+        raise NotImplementedError
+
+    def _join(self, asked: Asked) -> bytes:
+        """Join the messages and the rest."""
+        raise NotImplementedError
 
 
 def encode_wire(value: object) -> bytes:

@@ -49,6 +49,7 @@ from upshot.wire.decoding import as_count, as_list, as_object, as_text, encode_j
 from upshot.wire.encoding import (
     SCHEMA_PROMPT,
     Asked,
+    CachingEncoder,
     arguments_of,
     encode_wire,
     join_system,
@@ -466,7 +467,7 @@ _OWN_PARTS: Final = frozenset(
 )
 
 
-class GenerateEncoder:
+class GenerateEncoder(CachingEncoder):
     """A conversation in the form of generateContent.
 
     Turns of one role that follow one another, such as several tool results, are one turn on the
@@ -480,20 +481,17 @@ class GenerateEncoder:
     """
 
     __slots__ = (
-        "_asked",
         "_called",
         "_early",
         "_names",
         "_provider",
-        "_rest",
         "_role",
         "_turns",
         "_unsigned",
-        "count",
     )
 
     def __init__(self, *, provider: str = "") -> None:
-        self.count: int = 0
+        super().__init__()
         self._provider = provider
         self._early: list[str] = []
         self._names: dict[str, str] = {}
@@ -502,8 +500,6 @@ class GenerateEncoder:
         self._turns = bytearray()
         self._called = False
         self._unsigned: list[int] = []
-        self._asked: Asked | None = None
-        self._rest = b""
 
     def append(self, message: Message) -> None:
         """Encode *message* and keep its bytes."""
@@ -517,29 +513,12 @@ class GenerateEncoder:
         for part in self._to_parts(message):
             self._add(role, part)
 
-    def body(
-        self,
-        *,
-        model: str,
-        system: str | None,
-        tools: tuple[ToolSpec, ...],
-        output_schema: JsonObject | None,
-        settings: ModelSettings,
-        stream: bool,
-    ) -> bytes:
-        """Join what is kept to the body of one request; see :class:`RequestEncoder`."""
-        asked = Asked(model, system, tools, output_schema, settings, stream)
-        # Turns are mostly asked alike. Only the free fields may have been changed in place.
-        if settings.extra or asked != self._asked:
-            self._asked = None
-            self._rest = self._encode_rest(asked)
-            self._asked = asked
-        pieces = self._signed() if _version(model) >= _LEVELS_FROM else [self._turns]
+    def _join(self, asked: Asked) -> bytes:
+        pieces = self._signed() if _version(asked.model) >= _LEVELS_FROM else [self._turns]
         end = b"]}]," if self._turns else b"],"
         return b"".join((b'{"contents":[', *pieces, end, self._rest))
 
     def _encode_rest(self, asked: Asked) -> bytes:
-        """What stands beside the turns."""
         model, system, tools, output_schema, settings, _ = asked
         version = _version(model)
         config = _to_config(settings, model, version)

@@ -52,6 +52,7 @@ from upshot.wire.decoding import (
 from upshot.wire.encoding import (
     SCHEMA_PROMPT,
     Asked,
+    CachingEncoder,
     arguments_of,
     encode_wire,
     is_strict_schema,
@@ -296,7 +297,7 @@ _THOUGHTS: Final = (b'{"type":"thinking"', b'{"type":"redacted_thinking"')
 _MARK: Final = b',"cache_control":{"type":"ephemeral"}}'
 
 
-class MessagesEncoder:
+class MessagesEncoder(CachingEncoder):
     """A conversation in the form of Messages.
 
     Turns of one role that follow one another, such as several tool results, are one turn on the
@@ -306,17 +307,15 @@ class MessagesEncoder:
         provider: Whose reasoning signatures are sent back; those of others are dropped.
     """
 
-    __slots__ = ("_asked", "_closed", "_early", "_open", "_provider", "_rest", "_role", "count")
+    __slots__ = ("_closed", "_early", "_open", "_provider", "_role")
 
     def __init__(self, *, provider: str = "") -> None:
-        self.count: int = 0
+        super().__init__()
         self._provider = provider
         self._closed = bytearray()
         self._role = ""
         self._open: list[bytes] = []
         self._early: list[str] = []
-        self._asked: Asked | None = None
-        self._rest = b""
 
     def append(self, message: Message) -> None:
         """Encode *message* and keep its bytes."""
@@ -339,29 +338,12 @@ class MessagesEncoder:
         self._role = role
         self._open += blocks
 
-    def body(
-        self,
-        *,
-        model: str,
-        system: str | None,
-        tools: tuple[ToolSpec, ...],
-        output_schema: JsonObject | None,
-        settings: ModelSettings,
-        stream: bool,
-    ) -> bytes:
-        """Join what is kept to the body of one request; see :class:`RequestEncoder`."""
-        asked = Asked(model, system, tools, output_schema, settings, stream)
-        # Turns are mostly asked alike. Only the free fields may have been changed in place.
-        if settings.extra or asked != self._asked:
-            self._asked = None
-            self._rest = self._encode_rest(asked)
-            self._asked = asked
-        last = self._open_turn(marked=settings.cache is True) if self._open else b""
+    def _join(self, asked: Asked) -> bytes:
+        last = self._open_turn(marked=asked.settings.cache is True) if self._open else b""
         between = b"," if self._closed and last else b""
         return b"".join((b'{"messages":[', self._closed, between, last, b"],", self._rest))
 
     def _encode_rest(self, asked: Asked) -> bytes:
-        """What stands beside the messages."""
         model, system, tools, output_schema, settings, stream = asked
         fields: dict[str, object] = {"model": model}
         _set_sampling(fields, settings)

@@ -40,6 +40,7 @@ from upshot.wire.decoding import as_count, as_list, as_object, as_text
 from upshot.wire.encoding import (
     SCHEMA_PROMPT,
     Asked,
+    CachingEncoder,
     encode_wire,
     is_strict_schema,
     join_system,
@@ -415,7 +416,7 @@ _THINKING: Final = re.compile(
 )
 
 
-class ResponsesEncoder:
+class ResponsesEncoder(CachingEncoder):
     """A conversation in the form of Responses.
 
     It is sent whole each time, and the server is asked to store nothing. The surface has no field
@@ -425,15 +426,13 @@ class ResponsesEncoder:
         provider: Whose thoughts are sent back; those of others are dropped.
     """
 
-    __slots__ = ("_asked", "_items", "_provider", "_rest", "_schema", "count")
+    __slots__ = ("_items", "_provider", "_schema")
 
     def __init__(self, *, provider: str = "") -> None:
-        self.count: int = 0
+        super().__init__()
         self._provider = provider
         self._schema = find_dialect(provider).schema
         self._items = bytearray()
-        self._asked: Asked | None = None
-        self._rest = b""
 
     def append(self, message: Message) -> None:
         """Encode *message* and keep its bytes."""
@@ -443,27 +442,10 @@ class ResponsesEncoder:
                 self._items += b","
             self._items += encode_wire(item)
 
-    def body(
-        self,
-        *,
-        model: str,
-        system: str | None,
-        tools: tuple[ToolSpec, ...],
-        output_schema: JsonObject | None,
-        settings: ModelSettings,
-        stream: bool,
-    ) -> bytes:
-        """Join what is kept to the body of one request; see :class:`RequestEncoder`."""
-        asked = Asked(model, system, tools, output_schema, settings, stream)
-        # Turns are mostly asked alike. Only the free fields may have been changed in place.
-        if settings.extra or asked != self._asked:
-            self._asked = None
-            self._rest = self._encode_rest(asked)
-            self._asked = asked
+    def _join(self, asked: Asked) -> bytes:
         return b"".join((b'{"input":[', self._items, b"],", self._rest))
 
     def _encode_rest(self, asked: Asked) -> bytes:
-        """What stands beside the messages."""
         model, system, tools, output_schema, settings, stream = asked
         fields: dict[str, object] = {"model": model, "store": False}
         _set_sampling(fields, settings, model)
