@@ -16,24 +16,24 @@ export interface AgentCapabilities {
    */
   streaming?: boolean;
   /**
-   * Whether it calls back.
+   * Whether it calls the client back.
    * @defaultValue `false`
    */
   push_notifications?: boolean;
   /**
-   * Whether it tells past states.
+   * Whether it reports past states.
    * @defaultValue `false`
    */
   state_transition_history?: boolean;
 }
 
-/** An agent's business card; address, version and keys belong to serving. */
+/** What an agent publishes about itself; address, version and keys belong to its server. */
 export interface AgentCard {
   kind: "agent_card";
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /**
-   * For people.
+   * A name to show to users.
    * @defaultValue `""`
    */
   name?: string;
@@ -48,12 +48,12 @@ export interface AgentCard {
    */
   skills?: Skill[];
   /**
-   * Media types it takes.
+   * Media types it accepts.
    * @defaultValue `["text/plain"]`
    */
   default_input_modes?: string[];
   /**
-   * Media types it gives.
+   * Media types it produces.
    * @defaultValue `["text/plain"]`
    */
   default_output_modes?: string[];
@@ -75,11 +75,11 @@ export interface AgentError {
    * @defaultValue `""`
    */
   type?: string;
-  /** The HTTP status, null where there was none. */
+  /** The HTTP status, null if there was none. */
   status_code?: number | null;
   /** Whether the same request may succeed later. */
   retryable: boolean;
-  /** Seconds to wait at least before that; null where nothing says so. */
+  /** The least seconds to wait before a retry; null if unknown. */
   retry_after_s?: number | null;
   /**
    * The provider's own code, "" if none.
@@ -95,15 +95,15 @@ export interface AgentError {
   details?: JsonObject;
 }
 
-/** The view itself, JSON all through. */
+/** The view itself, plain JSON. */
 export interface AgentExecutionResult {
   /** The answer as text, structured output as compact JSON; null unless it succeeded. */
   content: string | null;
-  /** The whole conversation, in upshot's form; what was seeded too while it is known. */
+  /** The whole conversation, in upshot's form; with the seeded messages if known. */
   messages: JsonObject[];
   /** Tools that ran, each once, in the order of their first run; absent if none did. */
   toolsUsed?: string[];
-  /** How it went. */
+  /** What is known about the run. */
   metadata: ExecutionMetadata;
   /** Whether there is no error. */
   success: boolean;
@@ -111,25 +111,25 @@ export interface AgentExecutionResult {
   error?: string;
 }
 
-/** What came of a run. It can be read like a mapping, as the flat contract has it. */
+/** The result of a run. It can also be read like a mapping with the keys of the flat contract. */
 export interface AgentResult {
   kind: "agent_result";
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /** completed, interrupted, canceled, failed, aborted or input_required. */
   status: Status;
   /** The typed answer: the board variable `output` if set, else content. */
   output?: Json;
-  /** Text of the last assistant message on the main channel; null where there is none. */
+  /** Text of the last assistant message on the main channel; null if there is none. */
   content?: string | null;
   /**
-   * What the run produced on the main channel, in order; what was seeded is not among them. Other
-   * channels are artifacts, where they are asked for.
+   * What the run produced on the main channel, in order, without the seeded messages. Other
+   * channels are artifacts, if they are asked for.
    * @defaultValue `[]`
    */
   messages?: Message[];
   /**
-   * One for every settled call, in the order of settling.
+   * One for every settled call, in the order of the calls within each reply.
    * @defaultValue `[]`
    */
   tool_outcomes?: ToolOutcome[];
@@ -139,7 +139,7 @@ export interface AgentResult {
    */
   tool_records?: ToolRecord[];
   /**
-   * What was produced beside the answer.
+   * What was produced besides the answer.
    * @defaultValue `[]`
    */
   artifacts?: Artifact[];
@@ -153,9 +153,9 @@ export interface AgentResult {
    * @defaultValue `{}`
    */
   usage?: Usage;
-  /** Money for them, null where none had a price. */
+  /** The cost of these calls, null if none had a price. */
   cost?: Cost | null;
-  /** Of the last model call; null where unknown. */
+  /** Of the last model call; null if unknown. */
   finish_reason?: FinishReason | null;
   /** What went wrong; present exactly when status is not completed. */
   error?: AgentError | null;
@@ -167,31 +167,31 @@ export interface AgentResult {
    */
   provider_data?: JsonObject;
   /**
-   * Of an interrupt.
+   * The cause of an interrupt.
    * @defaultValue `""`
    */
   cause?: InterruptCause;
   /**
-   * Of an interrupt.
+   * The detail of an interrupt.
    * @defaultValue `""`
    */
   detail?: string;
   /** Whether its messages count for the conversation. */
   committed: boolean;
   /**
-   * How many engine passes it took.
+   * How many attempts it took.
    * @defaultValue `1`
    */
   attempts?: number;
   /**
-   * The deciders' facts, such as finalize_reason and handoff.
+   * Facts set by deciders, such as finalize_reason and handoff.
    * @defaultValue `{}`
    */
   state?: JsonObject;
-  /** To whom the request was handed over, null if it was not. */
+  /** The hand-off that ended it, null if there was none. */
   handoff?: HandoffEvent | null;
   /**
-   * One line an attempt.
+   * A summary of each attempt.
    * @defaultValue `[]`
    */
   attempt_log?: AttemptLine[];
@@ -225,13 +225,13 @@ export interface AgentResult {
    * @defaultValue `""`
    */
   agent_id?: string;
-  /** When it began, UTC; null where not measured. */
+  /** When it began, UTC; null if not measured. */
   started_at?: Moment | null;
   /** started_at + duration_ms. */
   ended_at?: Moment | null;
   /**
-   * Milliseconds from started_at until this result; of a resumed run also those in which it waited,
-   * or nobody worked on it.
+   * Milliseconds from started_at until this result; for a resumed run this includes the time in
+   * which it was parked or not running.
    * @defaultValue `0`
    */
   duration_ms?: number;
@@ -240,14 +240,14 @@ export interface AgentResult {
    * @defaultValue `{}`
    */
   metadata?: JsonObject;
-  /** In process only: `raw`, `last_board`, `seeded`. */
+  /** In this process only: `raw`, `last_board`, `seeded`. */
   local?: null;
 }
 
-/** An agent as data: what it has is named, and found again at the run. */
+/** An agent as data: tools, model and engine are names, resolved again when it runs. */
 export interface AgentSpec {
   kind: "agent_spec";
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /**
    * The agent's id.
@@ -255,7 +255,7 @@ export interface AgentSpec {
    */
   id?: string;
   /**
-   * For people, "" for the id.
+   * A name to show to users, "" for the id.
    * @defaultValue `""`
    */
   name?: string;
@@ -264,14 +264,14 @@ export interface AgentSpec {
    * @defaultValue `""`
    */
   model?: string;
-  /** The text; null where there is none or a function makes it. */
+  /** The text; null if there is none, or a function makes it. */
   instructions?: string | null;
-  /** Names of its tools in order; null is none of its own and no limit set by it. */
+  /** Names of its tools in order; null means none of its own and no restriction. */
   tools?: string[] | null;
   /** JSON Schema of its output, null for text. */
   output_schema?: JsonObject | null;
   /**
-   * Ids of the agents it may hand over to.
+   * Ids of the agents that it may hand over to.
    * @defaultValue `[]`
    */
   handoffs?: string[];
@@ -280,35 +280,35 @@ export interface AgentSpec {
    * @defaultValue `""`
    */
   engine?: string;
-  /** What it says of itself. */
+  /** How it describes itself to other agents. */
   card?: AgentCard | null;
   /** Its limits. */
   budget?: Budget | null;
-  /** How its model is asked. */
+  /** Settings of its model calls. */
   settings?: ModelSettings | null;
   /**
-   * How failed model calls are tried again; null is not at all.
+   * How failed model calls are retried; null means never.
    * @defaultValue `{}`
    */
   retry?: Retry | null;
   /**
-   * Fields of the agent that have no form in names and were left out, among instructions,
-   * output_type, observers and deciders. A spec without any but observers runs; to run it without
-   * the others too, set this to ().
+   * Fields of the agent that cannot be stored and were left out: any of instructions, output_type,
+   * observers and deciders. A spec that omits more than observers does not run; to run it without
+   * those fields, set this to ().
    * @defaultValue `[]`
    */
   omitted?: string[];
 }
 
-/** The answer to a question, or a result from outside. */
+/** The answer to a question, or the result from another system. */
 export interface Answer {
   kind: "answer";
-  /** The question's id. */
+  /** The id of the question or of the awaited result. */
   id: string;
   /** The answer. */
   value?: Json;
   /**
-   * Who says so, "" where unknown. Raises:
+   * Who answered, "" if unknown. Raises:
    * @defaultValue `""`
    */
   by?: string;
@@ -321,13 +321,13 @@ export type AnyAnswer =
   | Edit
   | Answer;
 
-/** Somebody answered for a call. */
+/** The user answered a request for approval. */
 export interface ApprovalAnswered {
   kind: "approval_answered";
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /**
-   * The run that it is of.
+   * The run.
    * @defaultValue `""`
    */
   run_id?: string;
@@ -339,7 +339,7 @@ export interface ApprovalAnswered {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Place in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta has that of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -349,21 +349,21 @@ export interface ApprovalAnswered {
    */
   part?: number;
   /**
-   * In a log, the fields that are as they stand there, though they look as if they had been left
-   * out, to be derived from earlier events; empty elsewhere.
+   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
+   * be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /** Approve, Deny or Edit. */
   answer: AnyAnswer;
   /**
-   * Which arguments and version it was about.
+   * The digest of the arguments and the tool's version that it approves.
    * @defaultValue `""`
    */
   digest?: string;
 }
 
-/** Who let a call run, or did not. */
+/** Who approved or denied a call. */
 export interface ApprovalRecord {
   /**
    * "approved", "denied", "edited" or "always".
@@ -371,36 +371,36 @@ export interface ApprovalRecord {
    */
   decision?: string;
   /**
-   * Who answered, "" where unknown.
+   * Who answered, "" if unknown.
    * @defaultValue `""`
    */
   by?: string;
   /** When. */
   at?: Moment | null;
   /**
-   * SHA-256 over the final arguments and the tool's version.
+   * SHA-256 of the final arguments and the tool's version.
    * @defaultValue `""`
    */
   digest?: string;
   /**
-   * What was said with it.
+   * The reason given.
    * @defaultValue `""`
    */
   reason?: string;
   /**
-   * How far it holds: "tool", "arguments", or "" for the one call.
+   * What it applies to: "tool", "arguments", or "" for the one call.
    * @defaultValue `""`
    */
   scope?: string;
 }
 
-/** A call waits for somebody's word. */
+/** A call waits for approval. */
 export interface ApprovalRequested {
   kind: "approval_requested";
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /**
-   * The run that it is of.
+   * The run.
    * @defaultValue `""`
    */
   run_id?: string;
@@ -412,7 +412,7 @@ export interface ApprovalRequested {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Place in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta has that of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -422,13 +422,13 @@ export interface ApprovalRequested {
    */
   part?: number;
   /**
-   * In a log, the fields that are as they stand there, though they look as if they had been left
-   * out, to be derived from earlier events; empty elsewhere.
+   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
+   * be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * What is asked.
+   * The request for approval.
    * @defaultValue `{"kind": "pending_approval"}`
    */
   pending?: PendingApproval;
@@ -437,25 +437,25 @@ export interface ApprovalRequested {
 /** Let the call run. */
 export interface Approve {
   kind: "approve";
-  /** The call that was asked about. */
+  /** The call. */
   call_id: string;
   /**
-   * Let later calls run too, within: "" for this one only, "tool" for the tool, "arguments" for the
-   * same arguments.
+   * Which later calls may run too: "" for none, "tool" for all of the tool, "arguments" for those
+   * with the same arguments.
    * @defaultValue `""`
    */
   always?: "" | "arguments" | "tool";
   /**
-   * Who says so, "" where unknown. Raises:
+   * Who answered, "" if unknown. Raises:
    * @defaultValue `""`
    */
   by?: string;
 }
 
-/** What a run produced beside its answer. */
+/** What a run produced besides its answer. */
 export interface Artifact {
   kind: "artifact";
-  /** The channel it was harvested from, or the tool that made it. */
+  /** The channel that it comes from, or the tool that made it. */
   name: string;
   /**
    * Its content; a stored large output is a `File` with id, media_type, size_bytes, sha256 and
@@ -473,10 +473,10 @@ export interface Artifact {
 /** A large output was stored. */
 export interface ArtifactStored {
   kind: "artifact_stored";
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /**
-   * The run that it is of.
+   * The run.
    * @defaultValue `""`
    */
   run_id?: string;
@@ -488,7 +488,7 @@ export interface ArtifactStored {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Place in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta has that of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -498,8 +498,8 @@ export interface ArtifactStored {
    */
   part?: number;
   /**
-   * In a log, the fields that are as they stand there, though they look as if they had been left
-   * out, to be derived from earlier events; empty elsewhere.
+   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
+   * be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
@@ -509,19 +509,19 @@ export interface ArtifactStored {
    */
   call_id?: string;
   /**
-   * Where it is and what it is.
+   * The reference to it.
    * @defaultValue `{"kind": "file"}`
    */
   artifact?: File;
 }
 
-/** The engine is done with an attempt. */
+/** The engine finished an attempt. */
 export interface AttemptEnded {
   kind: "attempt_ended";
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /**
-   * The run that it is of.
+   * The run.
    * @defaultValue `""`
    */
   run_id?: string;
@@ -533,7 +533,7 @@ export interface AttemptEnded {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Place in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta has that of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -543,24 +543,24 @@ export interface AttemptEnded {
    */
   part?: number;
   /**
-   * In a log, the fields that are as they stand there, though they look as if they had been left
-   * out, to be derived from earlier events; empty elsewhere.
+   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
+   * be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * How it went.
+   * The attempt in short.
    * @defaultValue `{"status": "completed"}`
    */
   line?: AttemptLine;
   /**
-   * The deciders' facts so far.
+   * The facts that deciders have set so far.
    * @defaultValue `{}`
    */
   state?: JsonObject;
 }
 
-/** One attempt in short, also one that was discarded. */
+/** A summary of one attempt, including discarded ones. */
 export interface AttemptLine {
   /**
    * Its number, from 1.
@@ -576,29 +576,29 @@ export interface AttemptLine {
    * @defaultValue `{}`
    */
   usage?: Usage;
-  /** Money of its model calls. */
+  /** Cost of its model calls. */
   cost?: Cost | null;
-  /** Its answer, kept although it may have been discarded. */
+  /** Its answer, kept even if it was discarded. */
   content?: string | null;
   /**
-   * Why it was done again, "" if it was not.
+   * Why there was another attempt, "" if there was none.
    * @defaultValue `""`
    */
   revise_reason?: string;
   /**
-   * What the next attempt was told.
+   * The feedback given to the next attempt.
    * @defaultValue `""`
    */
   feedback?: string;
 }
 
-/** The engine is started on a fresh board. */
+/** The engine starts on a fresh board. */
 export interface AttemptStarted {
   kind: "attempt_started";
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /**
-   * The run that it is of.
+   * The run.
    * @defaultValue `""`
    */
   run_id?: string;
@@ -610,7 +610,7 @@ export interface AttemptStarted {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Place in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta has that of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -620,13 +620,13 @@ export interface AttemptStarted {
    */
   part?: number;
   /**
-   * In a log, the fields that are as they stand there, though they look as if they had been left
-   * out, to be derived from earlier events; empty elsewhere.
+   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
+   * be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * What the decider that asked for this attempt wants changed, "" for the first.
+   * What the decider wants changed in this attempt, "" for the first.
    * @defaultValue `""`
    */
   feedback?: string;
@@ -653,7 +653,7 @@ export interface Audio {
    */
   id?: string;
   /**
-   * What is said in it, "" where unknown.
+   * The spoken words, "" if unknown.
    * @defaultValue `""`
    */
   transcript?: string;
@@ -665,10 +665,10 @@ export type Base64 = string;
 /** Messages were appended or variables set. */
 export interface BoardChanged {
   kind: "board_changed";
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /**
-   * The run that it is of.
+   * The run.
    * @defaultValue `""`
    */
   run_id?: string;
@@ -680,7 +680,7 @@ export interface BoardChanged {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Place in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta has that of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -690,33 +690,33 @@ export interface BoardChanged {
    */
   part?: number;
   /**
-   * In a log, the fields that are as they stand there, though they look as if they had been left
-   * out, to be derived from earlier events; empty elsewhere.
+   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
+   * be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * Where the messages went.
+   * The channel of the messages.
    * @defaultValue `"main"`
    */
   channel?: string;
   /**
-   * What was appended, in order.
+   * The messages that were appended, in order.
    * @defaultValue `[]`
    */
   messages?: Message[];
   /**
-   * What was set.
+   * The variables that were set.
    * @defaultValue `{}`
    */
   variables?: JsonObject;
   /**
-   * Whether this is what the board was started with.
+   * Whether this is what the board held before the engine started.
    * @defaultValue `false`
    */
   seeded?: boolean;
   /**
-   * In a log, instead of the messages: the events, by `seq`, whose replies and outcomes were
+   * In a log, instead of the messages: the `seq` of the events whose replies and outcomes were
    * appended; empty elsewhere.
    * @defaultValue `[]`
    */
@@ -736,17 +736,17 @@ export interface BoardSnapshot {
    */
   variables?: JsonObject;
   /**
-   * How many messages of each channel were there before the engine started.
+   * How many messages of each channel the board held before the engine started.
    * @defaultValue `{}`
    */
   seeded?: { [key: string]: number };
 }
 
-/** Limits of a run; null is no limit. */
+/** Limits of a run; null means no limit. */
 export interface Budget {
   /** Seconds from the start until the run fails with timeout. */
   deadline_s?: number | null;
-  /** The same, but for the time in which people are asked. */
+  /** The same, without the time spent waiting for the user. */
   working_s?: number | null;
   /**
    * The most model calls of an engine, and steps of a machine or graph.
@@ -757,46 +757,46 @@ export interface Budget {
   max_tool_calls?: number | null;
   /** The most calls of one tool. */
   max_calls_per_tool?: number | null;
-  /** The most tool calls that are denied; then all others are. */
+  /** The most denied tool calls; after that every call is denied. */
   max_denials?: number | null;
-  /** The most tokens of all model calls, children included. */
+  /** The most tokens of all model calls, child runs included. */
   max_tokens?: number | null;
   /** The most money, in US dollars. */
   max_cost_usd?: Money | null;
   /**
-   * How deep runs may start runs; the root has depth 0.
+   * How deep child runs may nest; the root run has depth 0.
    * @defaultValue `8`
    */
   max_depth?: number | null;
   /**
-   * Seconds for a tool that names no timeout of its own.
+   * Seconds for a tool without a timeout of its own.
    * @defaultValue `45`
    */
   tool_timeout_s?: number | null;
   /**
-   * "refuse" makes a cost limit on a model without a price misuse at the start; "allow" lets its
-   * calls run uncounted.
+   * What a cost limit does with a model without a price: "refuse" raises Misuse at the start,
+   * "allow" does not count its calls.
    * @defaultValue `"refuse"`
    */
   unpriced?: "allow" | "refuse";
 }
 
-/** A point of a run to go on from. */
+/** A point from which a run can continue. */
 export interface Checkpoint {
   kind: "checkpoint";
-  /** The run that it is of. */
+  /** The id of the run. */
   exec_id: string;
   /** The engine's name for the point. */
   step: string;
   /**
-   * The board at that point; of a Board that is given, its snapshot is taken.
+   * The board at that point; a Board is replaced by its snapshot.
    * @defaultValue `{}`
    */
   board?: BoardSnapshot;
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /**
-   * How many steps the engine had made.
+   * How many steps the engine had taken.
    * @defaultValue `0`
    */
   iteration?: number;
@@ -809,19 +809,19 @@ export interface Checkpoint {
   attributes?: JsonObject;
   /** When it was taken. */
   timestamp?: Moment | null;
-  /** When the run started first; kept over resumes. */
+  /** When the run first started; kept when it is resumed. */
   original_started_at?: Moment | null;
-  /** The form of the payload; written, and checked when read. */
+  /** The version of the payload's form; checked when it is read. */
   spec_version: string;
 }
 
-/** A point of the log got a name; its board is folded from the log. */
+/** The engine saved a checkpoint; its board is rebuilt from the log. */
 export interface CheckpointSaved {
   kind: "checkpoint_saved";
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /**
-   * The run that it is of.
+   * The run.
    * @defaultValue `""`
    */
   run_id?: string;
@@ -833,7 +833,7 @@ export interface CheckpointSaved {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Place in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta has that of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -843,18 +843,18 @@ export interface CheckpointSaved {
    */
   part?: number;
   /**
-   * In a log, the fields that are as they stand there, though they look as if they had been left
-   * out, to be derived from earlier events; empty elsewhere.
+   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
+   * be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * The name.
+   * The engine's name for the point.
    * @defaultValue `""`
    */
   step?: string;
   /**
-   * How many steps the engine had made.
+   * How many steps the engine had taken.
    * @defaultValue `0`
    */
   iteration?: number;
@@ -870,7 +870,7 @@ export interface Coercion {
    */
   path?: string;
   /**
-   * Which safe rule did it, such as "integer".
+   * The rule that was applied, such as "integer".
    * @defaultValue `""`
    */
   rule?: string;
@@ -880,13 +880,13 @@ export interface Coercion {
   after?: Json;
 }
 
-/** The disposition of the run is settled. */
+/** It is decided whether the run counts for the conversation. */
 export interface Committed {
   kind: "committed";
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /**
-   * The run that it is of.
+   * The run.
    * @defaultValue `""`
    */
   run_id?: string;
@@ -898,7 +898,7 @@ export interface Committed {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Place in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta has that of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -908,13 +908,13 @@ export interface Committed {
    */
   part?: number;
   /**
-   * In a log, the fields that are as they stand there, though they look as if they had been left
-   * out, to be derived from earlier events; empty elsewhere.
+   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
+   * be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * Whether its messages count for the conversation.
+   * Whether its messages count.
    * @defaultValue `true`
    */
   committed?: boolean;
@@ -927,7 +927,7 @@ export interface Committed {
 
 /** Money for one or more model calls. */
 export interface Cost {
-  /** For the uncached part of the prompt; null where unknown. */
+  /** For the uncached part of the prompt; null if unknown. */
   input?: Money | null;
   /** For the output, reasoning included. */
   output?: Money | null;
@@ -935,23 +935,23 @@ export interface Cost {
   cache_read?: Money | null;
   /** For prompt tokens that were written to a cache. */
   cache_write?: Money | null;
-  /** Anything else that was charged, such as a fee a request. */
+  /** Any other charge, such as a fee per request. */
   other?: Money | null;
-  /** The exact sum of the parts, where parts are known. */
+  /** The exact sum of the parts, if parts are known. */
   total?: Money | null;
   /** ISO 4217. */
   currency: string;
-  /** false where the provider itself reported the amount. */
+  /** false if the provider itself reported the amount. */
   estimated: boolean;
   /**
-   * Where the price is from, such as "genai-prices" or "reported".
+   * The source of the price, such as "genai-prices" or "reported".
    * @defaultValue `""`
    */
   source?: string;
-  /** The date of the price table, null where unknown. */
+  /** The date of the price table, null if unknown. */
   priced_on?: Day | null;
   /**
-   * Calls that are not in these figures, since they had no price.
+   * How many calls had no price and are not included.
    * @defaultValue `0`
    */
   unpriced_calls?: number;
@@ -963,7 +963,7 @@ export interface Data {
   /** The value. */
   data?: Json;
   /**
-   * "application/json" unless it is something more exact.
+   * "application/json" or a more exact type.
    * @defaultValue `"application/json"`
    */
   media_type?: string;
@@ -972,13 +972,13 @@ export interface Data {
 /** A day: RFC 3339, such as "2026-03-01". */
 export type Day = string;
 
-/** A decider said its word. */
+/** A decider judged an attempt. */
 export interface Decided {
   kind: "decided";
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /**
-   * The run that it is of.
+   * The run.
    * @defaultValue `""`
    */
   run_id?: string;
@@ -990,7 +990,7 @@ export interface Decided {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Place in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta has that of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -1000,8 +1000,8 @@ export interface Decided {
    */
   part?: number;
   /**
-   * In a log, the fields that are as they stand there, though they look as if they had been left
-   * out, to be derived from earlier events; empty elsewhere.
+   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
+   * be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
@@ -1011,7 +1011,7 @@ export interface Decided {
    */
   decider?: string;
   /**
-   * The word.
+   * Its decision.
    * @defaultValue `{"verdict": "accept"}`
    */
   decision?: FinalizeDecision;
@@ -1037,24 +1037,24 @@ export type DeniedReason =
 /** Do not run the call; final for the same tool and arguments. */
 export interface Deny {
   kind: "deny";
-  /** The call that was asked about. */
+  /** The call. */
   call_id: string;
   /**
-   * What the model is told.
+   * The reason given to the model.
    * @defaultValue `""`
    */
   reason?: string;
   /**
-   * Who says so, "" where unknown. Raises:
+   * Who answered, "" if unknown. Raises:
    * @defaultValue `""`
    */
   by?: string;
 }
 
-/** Run the call with other arguments; they are validated like the first ones. */
+/** Run the call with other arguments; they are validated like the original ones. */
 export interface Edit {
   kind: "edit";
-  /** The call that was asked about. */
+  /** The call. */
   call_id: string;
   /**
    * All arguments, not only the changed ones.
@@ -1062,7 +1062,7 @@ export interface Edit {
    */
   arguments?: JsonObject;
   /**
-   * Who says so, "" where unknown. Raises:
+   * Who answered, "" if unknown. Raises:
    * @defaultValue `""`
    */
   by?: string;
@@ -1137,7 +1137,7 @@ export type Event =
   | RunSettled
   | Unknown;
 
-/** What is known of how a run went; what is unknown is not there. */
+/** What is known about a run; unknown keys are missing. */
 export interface ExecutionMetadata {
   /** Milliseconds. */
   executionTime: number;
@@ -1147,7 +1147,7 @@ export interface ExecutionMetadata {
   endTime?: string;
   /** All tokens of all model calls. */
   tokensUsed?: number;
-  /** Of all model calls, in the result's currency. */
+  /** The cost of all model calls, in the result's currency. */
   cost?: number;
   /** The model of the last call. */
   model?: string;
@@ -1155,7 +1155,7 @@ export interface ExecutionMetadata {
   provider?: string;
   /** Why the last call stopped. */
   finishReason?: string;
-  /** How the run ended; there unless it completed. */
+  /** How the run ended; missing if it completed. */
   status?: string;
   /** The run. */
   runId?: string;
@@ -1169,7 +1169,7 @@ export interface ExecutionMetadata {
   pending?: JsonObject[];
 }
 
-/** A document, by address, by its bytes, or by the id it is stored under. */
+/** A document, by address, by its bytes, or by the id of the stored file. */
 export interface File {
   kind: "file";
   /**
@@ -1190,46 +1190,46 @@ export interface File {
    */
   media_type?: string;
   /**
-   * Under which it is stored: in the run's artifact store, or by the provider.
+   * The id of the stored file, in the run's artifact store or at the provider.
    * @defaultValue `""`
    */
   id?: string;
   /**
-   * Its size, 0 where unknown.
+   * Its size, 0 if unknown.
    * @defaultValue `0`
    */
   size_bytes?: number;
   /**
-   * Hex digest of the bytes, "" where unknown.
+   * Hex digest of the bytes, "" if unknown.
    * @defaultValue `""`
    */
   sha256?: string;
-  /** How many lines its text has, null where it is no text. */
+  /** How many lines its text has, null if it is not text. */
   lines?: number | null;
   /**
-   * At most 200 characters that say what is in it.
+   * What it contains, in at most 200 characters.
    * @defaultValue `""`
    */
   summary?: string;
 }
 
-/** One decider's word; made by its four constructors. */
+/** One decider's decision; made by its four constructors. */
 export interface FinalizeDecision {
-  /** What shall be done. Any discard wins, then any revise. */
+  /** What to do with the attempt. Any discard wins, then any revise. */
   verdict: "accept" | "discard" | "keep_partial" | "revise";
   /**
-   * Why; the first one given is kept as `state["finalize_reason"]`, and that of the word that holds
+   * Why; the first reason given is kept as `state["finalize_reason"]`, that of the winning verdict
    * in `Committed.reason` and `AttemptLine.revise_reason`.
    * @defaultValue `""`
    */
   reason?: string;
   /**
-   * What the next attempt is told, for revise.
+   * Instructions for the next attempt, for revise.
    * @defaultValue `""`
    */
   feedback?: string;
   /**
-   * Facts that are merged into the result's `state`.
+   * Facts to merge into the result's `state`.
    * @defaultValue `{}`
    */
   state?: JsonObject;
@@ -1244,7 +1244,7 @@ export type FinishReason =
   | "stop"
   | "tool_use";
 
-/** What one gate said of a call. */
+/** The verdict of one gate on a call. */
 export interface GateVerdict {
   /**
    * The gate's name.
@@ -1257,7 +1257,7 @@ export interface GateVerdict {
    */
   verdict?: string;
   /**
-   * Why, "" if there is nothing to say.
+   * Why, "" if it gave no reason.
    * @defaultValue `""`
    */
   detail?: string;
@@ -1266,10 +1266,10 @@ export interface GateVerdict {
 /** The model handed the request over. */
 export interface HandoffEvent {
   kind: "handoff";
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /**
-   * The run that it is of.
+   * The run.
    * @defaultValue `""`
    */
   run_id?: string;
@@ -1281,7 +1281,7 @@ export interface HandoffEvent {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Place in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta has that of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -1291,23 +1291,23 @@ export interface HandoffEvent {
    */
   part?: number;
   /**
-   * In a log, the fields that are as they stand there, though they look as if they had been left
-   * out, to be derived from earlier events; empty elsewhere.
+   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
+   * be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * To whom.
+   * The agent that takes over.
    * @defaultValue `""`
    */
   to_agent_id?: string;
   /**
-   * The tool by which it said so.
+   * The hand-off tool that the model called.
    * @defaultValue `""`
    */
   tool_name?: string;
   /**
-   * The call by which it said so.
+   * The id of that call.
    * @defaultValue `""`
    */
   call_id?: string;
@@ -1317,7 +1317,7 @@ export interface HandoffEvent {
    */
   reason?: string;
   /**
-   * What the receiver shall know, in the model's words.
+   * What the next agent should know, in the model's words.
    * @defaultValue `""`
    */
   note?: string;
@@ -1327,11 +1327,11 @@ export interface HandoffEvent {
 export interface Image {
   kind: "image";
   /**
-   * Where it can be fetched; "" where the bytes are here.
+   * Where it can be fetched; "" if the bytes are given.
    * @defaultValue `""`
    */
   url?: string;
-  /** The bytes (base64 in JSON), null where only the address is known. */
+  /** The bytes (base64 in JSON), null if only the address is known. */
   data?: Base64 | null;
   /**
    * Such as "image/png".
@@ -1339,13 +1339,13 @@ export interface Image {
    */
   media_type?: string;
   /**
-   * How closely the model shall look: "low", "high", "auto" or "".
+   * How closely the model should look: "low", "high", "auto" or "".
    * @defaultValue `""`
    */
   detail?: string;
 }
 
-/** Why a run shall stop. */
+/** Why a run is asked to stop. */
 export interface Interrupt {
   /**
    * user_cancel, user_input, host_shutdown, deadline, custom, or a word of your own.
@@ -1353,13 +1353,13 @@ export interface Interrupt {
    */
   cause?: InterruptCause;
   /**
-   * What else is to be said.
+   * A free explanation.
    * @defaultValue `""`
    */
   detail?: string;
 }
 
-/** Why a run was interrupted. Open; "" where nobody said. */
+/** Why a run was interrupted. Open; "" if no cause was given. */
 export type InterruptCause =
   | ""
   | "custom"
@@ -1377,13 +1377,13 @@ export interface JsonObject {
   [key: string]: Json;
 }
 
-/** A slow watcher missed deltas; durable events are never left out. */
+/** A slow subscriber missed deltas; durable events are never dropped. */
 export interface Lagged {
   kind: "lagged";
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /**
-   * The run that it is of.
+   * The run.
    * @defaultValue `""`
    */
   run_id?: string;
@@ -1395,7 +1395,7 @@ export interface Lagged {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Place in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta has that of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -1405,8 +1405,8 @@ export interface Lagged {
    */
   part?: number;
   /**
-   * In a log, the fields that are as they stand there, though they look as if they had been left
-   * out, to be derived from earlier events; empty elsewhere.
+   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
+   * be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
@@ -1420,36 +1420,36 @@ export interface Lagged {
 /** One message of a conversation: `Message("user", "Hello")`. */
 export interface Message {
   kind: "message";
-  /** Who speaks; tool output always has the role tool. */
+  /** Who speaks; the output of a tool always has the role tool. */
   role: Role;
-  /** Text, or parts in order, the calls of an assistant among them. */
+  /** Text, or parts in order, including an assistant's tool calls. */
   content: string | Part[];
-  /** Which call a tool message answers, null for other roles. */
+  /** The call that a tool message answers, null for other roles. */
   tool_call_id?: string | null;
   /**
-   * The tool's name on a tool message, else a speaker's name; "" if none.
+   * The tool's name on a tool message, else the speaker's name; "" if none.
    * @defaultValue `""`
    */
   name?: string;
   /**
-   * Whether the provider paused this reply, and goes on with it when it is sent back.
+   * Whether the provider paused this reply and continues it when it is sent back.
    * @defaultValue `false`
    */
   paused?: boolean;
   /**
-   * Free JSON; it is not sent to a model.
+   * Free JSON; never sent to a model.
    * @defaultValue `{}`
    */
   metadata?: JsonObject;
 }
 
-/** A model call ended, well or not. */
+/** A model call ended, with or without an error. */
 export interface ModelReplied {
   kind: "model_replied";
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /**
-   * The run that it is of.
+   * The run.
    * @defaultValue `""`
    */
   run_id?: string;
@@ -1461,7 +1461,7 @@ export interface ModelReplied {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Place in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta has that of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -1471,8 +1471,8 @@ export interface ModelReplied {
    */
   part?: number;
   /**
-   * In a log, the fields that are as they stand there, though they look as if they had been left
-   * out, to be derived from earlier events; empty elsewhere.
+   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
+   * be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
@@ -1482,7 +1482,7 @@ export interface ModelReplied {
    */
   model?: string;
   /**
-   * Which turn of the attempt.
+   * The turn of the attempt.
    * @defaultValue `0`
    */
   turn?: number;
@@ -1492,7 +1492,7 @@ export interface ModelReplied {
    */
   tries?: number;
   /**
-   * What came of the last one.
+   * The reply to the last try.
    * @defaultValue `{"kind": "model_response", "schema_version": 1}`
    */
   response?: ModelResponse;
@@ -1503,59 +1503,59 @@ export interface ModelReplied {
   purpose?: string;
 }
 
-/** What came of one model call: an answer, calls, or an error as a value. */
+/** The outcome of one model call: an answer, tool calls, or an error as a value. */
 export interface ModelResponse {
   kind: "model_response";
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /**
    * Thoughts, text, calls and blocks of the provider's own tools, in the order in which they came.
    * @defaultValue `[]`
    */
   parts?: Part[];
-  /** The answer read as JSON where a schema was asked for, else null. */
+  /** The answer parsed as JSON if a schema was requested, else null. */
   output?: Json;
-  /** Why it would not answer, null if it did. */
+  /** Why the model refused to answer, null if it did not refuse. */
   refusal?: string | null;
   /**
-   * Tokens; falsy where the provider told none.
+   * Tokens; falsy if the provider reported none.
    * @defaultValue `{}`
    */
   usage?: Usage;
-  /** Money, null where the price is unknown. */
+  /** Money, null if the price is unknown. */
   cost?: Cost | null;
-  /** Why it stopped; null while it was not over, or unknown. */
+  /** Why it stopped; null if it did not finish, or unknown. */
   finish_reason?: FinishReason | null;
   /**
-   * Whether the provider paused, and goes on when the reply is sent back to it.
+   * Whether the provider paused, and continues when the reply is sent back to it.
    * @defaultValue `false`
    */
   paused?: boolean;
   /** What went wrong, null if nothing did. */
   error?: AgentError | null;
-  /** The provider's windows, null where it told none. */
+  /** The provider's windows, null if it reported none. */
   rate_limit?: RateLimitState | null;
   /**
-   * provider, model, request_id, raw_headers, finish_raw, and what else it sent.
+   * provider, model, request_id, raw_headers, finish_raw, and further facts.
    * @defaultValue `{}`
    */
   provider_data?: JsonObject;
   /**
-   * From the request to the last byte, 0 where it was not measured.
+   * From the request to the last byte, 0 if it was not measured.
    * @defaultValue `0`
    */
   duration_ms?: number;
-  /** In process only: `raw`, the reply as it came. */
+  /** In this process only: `raw`, the reply as it came. */
   local?: null;
 }
 
-/** A model call failed and will be tried again. */
+/** A model call failed and will be retried. */
 export interface ModelRetried {
   kind: "model_retried";
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /**
-   * The run that it is of.
+   * The run.
    * @defaultValue `""`
    */
   run_id?: string;
@@ -1567,7 +1567,7 @@ export interface ModelRetried {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Place in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta has that of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -1577,8 +1577,8 @@ export interface ModelRetried {
    */
   part?: number;
   /**
-   * In a log, the fields that are as they stand there, though they look as if they had been left
-   * out, to be derived from earlier events; empty elsewhere.
+   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
+   * be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
@@ -1588,7 +1588,7 @@ export interface ModelRetried {
    */
   model?: string;
   /**
-   * Which turn of the attempt.
+   * The turn of the attempt.
    * @defaultValue `0`
    */
   turn?: number;
@@ -1598,18 +1598,18 @@ export interface ModelRetried {
    */
   tries?: number;
   /**
-   * Seconds until the next one.
+   * Seconds until the next try.
    * @defaultValue `0.0`
    */
   wait_s?: number;
   /**
-   * What came of the failed one, usage and windows included.
+   * The failed reply, with usage and rate limits.
    * @defaultValue `{"kind": "model_response", "schema_version": 1}`
    */
   response?: ModelResponse;
 }
 
-/** What a model call may be told; null leaves it to the provider. */
+/** Settings of a model call; null leaves the choice to the provider. */
 export interface ModelSettings {
   /** Usually from 0 to 2. */
   temperature?: number | null;
@@ -1625,12 +1625,12 @@ export interface ModelSettings {
   tool_choice?: string | null;
   /** Whether one reply may ask for several calls. */
   parallel_tool_calls?: boolean | null;
-  /** An effort, or the number of tokens to think with; 0 or "none" is off. */
+  /** An effort, or the most tokens for thinking; 0 or "none" turns it off. */
   reasoning?: "high" | "low" | "medium" | "minimal" | "none" | "xhigh" | number | null;
   /** Whether to mark the stable prefix for the provider's prompt cache. */
   cache?: boolean | null;
   /**
-   * Fields of the provider's own, put into the request body as they are.
+   * Provider-specific fields, put into the request body as they are.
    * @defaultValue `{}`
    */
   extra?: JsonObject;
@@ -1639,10 +1639,10 @@ export interface ModelSettings {
 /** A model is about to be called. */
 export interface ModelStarted {
   kind: "model_started";
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /**
-   * The run that it is of.
+   * The run.
    * @defaultValue `""`
    */
   run_id?: string;
@@ -1654,7 +1654,7 @@ export interface ModelStarted {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Place in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta has that of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -1664,8 +1664,8 @@ export interface ModelStarted {
    */
   part?: number;
   /**
-   * In a log, the fields that are as they stand there, though they look as if they had been left
-   * out, to be derived from earlier events; empty elsewhere.
+   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
+   * be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
@@ -1675,7 +1675,7 @@ export interface ModelStarted {
    */
   model?: string;
   /**
-   * Which turn of the attempt, from 1.
+   * The turn of the attempt, from 1.
    * @defaultValue `0`
    */
   turn?: number;
@@ -1685,12 +1685,12 @@ export interface ModelStarted {
    */
   messages?: number;
   /**
-   * "repair" for one that corrects the arguments of a call; "" for the engine's.
+   * "repair" if the call is to correct a tool call's arguments; "" for the engine's.
    * @defaultValue `""`
    */
   purpose?: string;
   /**
-   * The key of the `host.once` in whose body it is asked, "" for none.
+   * The key of the `host.once` in whose body it is called, "" for none.
    * @defaultValue `""`
    */
   step?: string;
@@ -1733,7 +1733,7 @@ export type Pending =
   | PendingQuestion
   | PendingExternal;
 
-/** A tool call that waits for somebody's word. */
+/** A tool call that waits for approval. */
 export interface PendingApproval {
   kind: "pending_approval";
   /**
@@ -1747,37 +1747,37 @@ export interface PendingApproval {
    */
   tool_name?: string;
   /**
-   * What it would be called with, validated; secrets are masked.
+   * The validated arguments; secrets are masked.
    * @defaultValue `{}`
    */
   arguments?: JsonObject;
   /**
-   * What the tool says it may do.
+   * The effect that the tool declares.
    * @defaultValue `"write"`
    */
   effect?: Effect;
   /**
-   * SHA-256 over the arguments and the tool's version; an answer is bound to it.
+   * SHA-256 of the arguments and the tool's version; an answer is bound to it.
    * @defaultValue `""`
    */
   digest?: string;
   /**
-   * Why somebody is asked, "" if by rule.
+   * Why approval is needed, "" if by rule.
    * @defaultValue `""`
    */
   reason?: string;
-  /** When it was asked first. */
+  /** When it was first asked. */
   asked_at?: Moment | null;
-  /** After this moment it must be asked anew; null is never. */
+  /** When the request expires and must be repeated; null is never. */
   expires_at?: Moment | null;
   /**
-   * The run inside the one it is a result of that asks; "" is that one itself.
+   * The child run that asks; "" is the run of the result itself.
    * @defaultValue `""`
    */
   run_id?: string;
 }
 
-/** A result that somebody else will deliver. */
+/** A result that another system will deliver. */
 export interface PendingExternal {
   kind: "pending_external";
   /**
@@ -1786,22 +1786,22 @@ export interface PendingExternal {
    */
   id?: string;
   /**
-   * What is waited for.
+   * What the run waits for.
    * @defaultValue `""`
    */
   description?: string;
   /** Since when. */
   asked_at?: Moment | null;
-  /** After this moment it is no longer waited for; null is never. */
+  /** When the run stops waiting; null is never. */
   expires_at?: Moment | null;
   /**
-   * The run inside the one it is a result of that asks; "" is that one itself.
+   * The child run that waits; "" is the run of the result itself.
    * @defaultValue `""`
    */
   run_id?: string;
 }
 
-/** A question to a person. */
+/** A question to the user. */
 export interface PendingQuestion {
   kind: "pending_question";
   /**
@@ -1815,32 +1815,32 @@ export interface PendingQuestion {
    */
   question?: string;
   /**
-   * The answers to choose from; empty is free text.
+   * The answers to choose from; empty means free text.
    * @defaultValue `[]`
    */
   choices?: string[];
   /** JSON Schema of the answer, null for any value. */
   schema?: JsonObject | null;
-  /** When it was asked first. */
+  /** When it was first asked. */
   asked_at?: Moment | null;
-  /** After this moment it is no longer waited for; null is never. */
+  /** When the run stops waiting; null is never. */
   expires_at?: Moment | null;
   /**
-   * The run inside the one it is a result of that asks; "" is that one itself.
+   * The child run that asks; "" is the run of the result itself.
    * @defaultValue `""`
    */
   run_id?: string;
 }
 
-/** Rules on tools, held at every call. */
+/** Rules about tools, applied to every call. */
 export interface Policy {
   /**
-   * Only tools that one of these rules fits may be called; null is all. The Toolbox's own
+   * Only tools that match one of these rules may be called; null allows all. The Toolbox's own
    * `read_artifact` needs no rule.
    */
   allow?: string[] | null;
   /**
-   * Tools that one of these rules fits may not be called, whatever `allow` says.
+   * Tools that match one of these rules may not be called, even if `allow` matches.
    * @defaultValue `[]`
    */
   deny?: string[];
@@ -1856,19 +1856,19 @@ export interface Policy {
    */
   network?: boolean;
   /**
-   * Seconds after which an unanswered approval has to be asked anew, unless the tool has its own;
-   * null is never. Raises:
+   * Seconds after which an unanswered approval expires and must be requested again, unless the tool
+   * sets its own; null is never. Raises:
    */
   approval_expires_s?: number | null;
 }
 
-/** A question has its answer. */
+/** A question was answered. */
 export interface QuestionAnswered {
   kind: "question_answered";
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /**
-   * The run that it is of.
+   * The run.
    * @defaultValue `""`
    */
   run_id?: string;
@@ -1880,7 +1880,7 @@ export interface QuestionAnswered {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Place in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta has that of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -1890,8 +1890,8 @@ export interface QuestionAnswered {
    */
   part?: number;
   /**
-   * In a log, the fields that are as they stand there, though they look as if they had been left
-   * out, to be derived from earlier events; empty elsewhere.
+   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
+   * be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
@@ -1904,13 +1904,13 @@ export interface QuestionAnswered {
   value?: Json;
 }
 
-/** A person is asked. */
+/** The user is asked a question. */
 export interface QuestionAsked {
   kind: "question_asked";
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /**
-   * The run that it is of.
+   * The run.
    * @defaultValue `""`
    */
   run_id?: string;
@@ -1922,7 +1922,7 @@ export interface QuestionAsked {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Place in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta has that of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -1932,8 +1932,8 @@ export interface QuestionAsked {
    */
   part?: number;
   /**
-   * In a log, the fields that are as they stand there, though they look as if they had been left
-   * out, to be derived from earlier events; empty elsewhere.
+   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
+   * be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
@@ -1944,14 +1944,14 @@ export interface QuestionAsked {
   pending?: PendingQuestion;
 }
 
-/** All windows of one reply, and what they mean together. */
+/** All rate-limit windows of one reply, and what follows from them. */
 export interface RateLimitState {
   /** true if a window is exhausted, or the reply was a rate_limit error. */
   limited: boolean;
-  /** Whole seconds to wait, rounded up; null where nothing says so. */
+  /** Whole seconds to wait, rounded up; null if unknown. */
   retry_after?: number | null;
   /**
-   * In the order in which the headers named them.
+   * In the order of the headers.
    * @defaultValue `[]`
    */
   windows?: RateLimitWindow[];
@@ -1965,36 +1965,36 @@ export interface RateLimitWindow {
    */
   name?: string;
   /**
-   * What is counted: requests, tokens, input_tokens, output_tokens, or as the provider names it.
+   * What is counted: requests, tokens, input_tokens, output_tokens, or the provider's own word.
    */
   resource: Resource;
-  /** The most that the window allows; null where not told. */
+  /** The most that the window allows; null if not reported. */
   limit?: number | null;
-  /** What is left of it; null where not told. */
+  /** What is left of it; null if not reported. */
   remaining?: number | null;
-  /** Whole seconds until it is full again, rounded up; null where not told. */
+  /** Whole seconds until it is full again, rounded up; null if not reported. */
   resets_in?: number | null;
-  /** The same as a moment, unix seconds. */
+  /** The same moment in unix seconds. */
   reset_at?: number | null;
   /**
-   * true where the reset was concluded from the window's length.
+   * Whether the reset was estimated from the window's length.
    * @defaultValue `false`
    */
   estimated?: boolean;
 }
 
-/** What a model thought before it spoke. */
+/** What a model thought before it answered. */
 export interface Reasoning {
   kind: "reasoning";
   /**
-   * The thought or its summary, "" where only the opaque form was sent.
+   * The thought or its summary, "" if only the opaque form was sent.
    * @defaultValue `""`
    */
   text?: string;
   /** The provider's opaque form or proof of it, to be sent back. */
   signature?: string | null;
   /**
-   * Whose signature it is; it is dropped for any other provider.
+   * The provider that signed it; the thought is sent to no other.
    * @defaultValue `""`
    */
   provider?: string;
@@ -2004,19 +2004,19 @@ export interface Reasoning {
    */
   id?: string;
   /**
-   * Whether the signature stands for text that was withheld.
+   * Whether the provider withheld the text and sent only the signature.
    * @defaultValue `false`
    */
   redacted?: boolean;
 }
 
-/** A piece of what the model thinks. */
+/** A piece of the model's thoughts. */
 export interface ReasoningDelta {
   kind: "reasoning_delta";
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /**
-   * The run that it is of.
+   * The run.
    * @defaultValue `""`
    */
   run_id?: string;
@@ -2028,7 +2028,7 @@ export interface ReasoningDelta {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Place in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta has that of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -2038,8 +2038,8 @@ export interface ReasoningDelta {
    */
   part?: number;
   /**
-   * In a log, the fields that are as they stand there, though they look as if they had been left
-   * out, to be derived from earlier events; empty elsewhere.
+   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
+   * be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
@@ -2053,12 +2053,12 @@ export interface ReasoningDelta {
 /** One request to an agent: `Request("Where is order 7?")`. */
 export interface Request {
   kind: "request";
-  /** The message; a string becomes one of role user. */
+  /** The message; a string becomes a user message. */
   message: string | Message;
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /**
-   * Variables put on the board before the engine starts; null is none.
+   * Variables set on the board before the engine starts; null means none.
    * @defaultValue `{}`
    */
   inputs?: JsonObject;
@@ -2073,24 +2073,24 @@ export interface Request {
    */
   context_id?: string;
   /**
-   * The id that the run shall have; "" mints one.
+   * The id for the run; "" generates one.
    * @defaultValue `""`
    */
   run_id?: string;
-  /** What the caller can take. */
+  /** What the caller can handle. */
   config?: RequestConfig | null;
   /**
-   * Free JSON of the caller; null is none.
+   * Free JSON of the caller; null means none.
    * @defaultValue `{}`
    */
   metadata?: JsonObject;
 }
 
-/** What the caller can take. */
+/** What the caller can handle. */
 export interface RequestConfig {
   /**
-   * Media types, `image/*` among them; empty takes all. An artifact of another type is told in a
-   * warning.
+   * Media types such as `text/plain` or `image/*`; empty accepts all. An artifact of another type
+   * causes a warning.
    * @defaultValue `[]`
    */
   accepted_output_modes?: string[];
@@ -2104,7 +2104,7 @@ export type Resource =
   | "tokens"
   | (string & {});
 
-/** How often and how patiently a failed model call is tried again. */
+/** How failed model calls are retried. */
 export interface Retry {
   /**
    * The most tries of one call, the first included; at least 1.
@@ -2154,13 +2154,13 @@ export interface RunInfo {
   context_id?: string;
 }
 
-/** Somebody wants the run to stop. */
+/** The run was asked to stop. */
 export interface RunInterrupted {
   kind: "interrupted";
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /**
-   * The run that it is of.
+   * The run.
    * @defaultValue `""`
    */
   run_id?: string;
@@ -2172,7 +2172,7 @@ export interface RunInterrupted {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Place in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta has that of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -2182,25 +2182,25 @@ export interface RunInterrupted {
    */
   part?: number;
   /**
-   * In a log, the fields that are as they stand there, though they look as if they had been left
-   * out, to be derived from earlier events; empty elsewhere.
+   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
+   * be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * Who and why.
+   * The reason.
    * @defaultValue `{}`
    */
   interrupt?: Interrupt;
 }
 
-/** A run that was parked, or whose process died, goes on. */
+/** A run that was parked, or whose process died, continues. */
 export interface RunResumed {
   kind: "run_resumed";
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /**
-   * The run that it is of.
+   * The run.
    * @defaultValue `""`
    */
   run_id?: string;
@@ -2212,7 +2212,7 @@ export interface RunResumed {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Place in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta has that of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -2222,37 +2222,37 @@ export interface RunResumed {
    */
   part?: number;
   /**
-   * In a log, the fields that are as they stand there, though they look as if they had been left
-   * out, to be derived from earlier events; empty elsewhere.
+   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
+   * be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * What people answered, in the order given.
+   * The user's answers, in the order given.
    * @defaultValue `[]`
    */
   answers?: AnyAnswer[];
-  /** The agent that goes on with it; its version may have changed. */
+  /** The agent that continues it; its version may have changed. */
   agent?: AgentSpec | null;
   /**
-   * Its options as far as they can be logged.
+   * The options of the run that can be logged.
    * @defaultValue `{}`
    */
   options?: JsonObject;
   /**
-   * Calls that had started and have no outcome.
+   * Ids of calls that had started and have no outcome.
    * @defaultValue `[]`
    */
   interrupted_calls?: string[];
 }
 
-/** The last event of a session: what came of the run so far. */
+/** The last event of a session: the result so far. */
 export interface RunSettled {
   kind: "run_settled";
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /**
-   * The run that it is of.
+   * The run.
    * @defaultValue `""`
    */
   run_id?: string;
@@ -2264,7 +2264,7 @@ export interface RunSettled {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Place in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta has that of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -2274,22 +2274,22 @@ export interface RunSettled {
    */
   part?: number;
   /**
-   * In a log, the fields that are as they stand there, though they look as if they had been left
-   * out, to be derived from earlier events; empty elsewhere.
+   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
+   * be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
-  /** The very result that the caller gets. */
+  /** The result that the caller gets. */
   result: AgentResult;
 }
 
 /** A run began. */
 export interface RunStarted {
   kind: "run_started";
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /**
-   * The run that it is of.
+   * The run.
    * @defaultValue `""`
    */
   run_id?: string;
@@ -2301,7 +2301,7 @@ export interface RunStarted {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Place in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta has that of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -2311,18 +2311,18 @@ export interface RunStarted {
    */
   part?: number;
   /**
-   * In a log, the fields that are as they stand there, though they look as if they had been left
-   * out, to be derived from earlier events; empty elsewhere.
+   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
+   * be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * The agent, in names only.
+   * The agent's spec.
    * @defaultValue `{"kind": "agent_spec", "schema_version": 1}`
    */
   agent?: AgentSpec;
   /**
-   * What was asked.
+   * The request.
    * @defaultValue `{"kind": "request", "message": {"kind": "message", "role": "user", "content":
    * ""}, "schema_version": 1}`
    */
@@ -2338,8 +2338,8 @@ export interface RunStarted {
    */
   depth?: number;
   /**
-   * The options of the call that are JSON, and under "launch" what a command line needs to resume
-   * it; never a key.
+   * The options of the run that are JSON, and under "launch" what the command line needs to resume
+   * it; never an API key.
    * @defaultValue `{}`
    */
   options?: JsonObject;
@@ -2350,7 +2350,7 @@ export interface RunStarted {
   attributes?: JsonObject;
 }
 
-/** One run of a journal in short. */
+/** A summary of one run in a journal. */
 export interface RunSummary {
   /**
    * The run.
@@ -2358,12 +2358,12 @@ export interface RunSummary {
    */
   run_id?: string;
   /**
-   * Who worked on it.
+   * The agent that worked on it.
    * @defaultValue `""`
    */
   agent_id?: string;
   /**
-   * Of its last session; "running" while none has settled.
+   * Of its last session; "running" while no session has settled.
    * @defaultValue `"running"`
    */
   status?: string;
@@ -2377,7 +2377,7 @@ export interface RunSummary {
    */
   events?: number;
   /**
-   * The text that was asked, at most 200 characters.
+   * The text of the request, at most 200 characters.
    * @defaultValue `""`
    */
   request?: string;
@@ -2412,7 +2412,7 @@ export interface ServerToolBlock {
    */
   raw?: JsonObject;
   /**
-   * Whose block it is; it is left out for any other provider.
+   * The provider that sent it; the block is sent to no other.
    * @defaultValue `""`
    */
   provider?: string;
@@ -2426,17 +2426,17 @@ export interface Skill {
    */
   id?: string;
   /**
-   * For people.
+   * A name to show to users.
    * @defaultValue `""`
    */
   name?: string;
   /**
-   * For people and models.
+   * For users and models.
    * @defaultValue `""`
    */
   description?: string;
   /**
-   * Words to find it by.
+   * Keywords for searches.
    * @defaultValue `[]`
    */
   tags?: string[];
@@ -2446,12 +2446,12 @@ export interface Skill {
    */
   examples?: string[];
   /**
-   * Media types it takes; empty is the card's.
+   * Media types it accepts; empty means those of the card.
    * @defaultValue `[]`
    */
   input_modes?: string[];
   /**
-   * Media types it gives; empty is the card's.
+   * Media types it produces; empty means those of the card.
    * @defaultValue `[]`
    */
   output_modes?: string[];
@@ -2519,7 +2519,7 @@ export type Standalone =
   | Lagged
   | RunSettled;
 
-/** How a run ended, or that it waits. Closed. */
+/** How a run ended, or that it is parked. Closed. */
 export type Status =
   | "aborted"
   | "canceled"
@@ -2531,10 +2531,10 @@ export type Status =
 /** A step ended. */
 export interface StepSettled {
   kind: "step_settled";
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /**
-   * The run that it is of.
+   * The run.
    * @defaultValue `""`
    */
   run_id?: string;
@@ -2546,7 +2546,7 @@ export interface StepSettled {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Place in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta has that of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -2556,8 +2556,8 @@ export interface StepSettled {
    */
   part?: number;
   /**
-   * In a log, the fields that are as they stand there, though they look as if they had been left
-   * out, to be derived from earlier events; empty elsewhere.
+   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
+   * be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
@@ -2567,11 +2567,11 @@ export interface StepSettled {
    */
   key?: string;
   /**
-   * What came of it outside.
+   * The effect that it had.
    * @defaultValue `"applied"`
    */
   effect?: Effect;
-  /** What it gave. */
+  /** Its return value. */
   value?: Json;
   /** Why it failed, null if it did not. */
   error?: AgentError | null;
@@ -2580,10 +2580,10 @@ export interface StepSettled {
 /** A step of an engine began: a node, a state, a `host.once`. */
 export interface StepStarted {
   kind: "step_started";
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /**
-   * The run that it is of.
+   * The run.
    * @defaultValue `""`
    */
   run_id?: string;
@@ -2595,7 +2595,7 @@ export interface StepStarted {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Place in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta has that of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -2605,8 +2605,8 @@ export interface StepStarted {
    */
   part?: number;
   /**
-   * In a log, the fields that are as they stand there, though they look as if they had been left
-   * out, to be derived from earlier events; empty elsewhere.
+   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
+   * be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
@@ -2616,7 +2616,7 @@ export interface StepStarted {
    */
   key?: string;
   /**
-   * What it may do.
+   * The effect that it may have.
    * @defaultValue `"write"`
    */
   effect?: Effect;
@@ -2628,19 +2628,19 @@ export interface Text {
   /** The text itself. */
   text: string;
   /**
-   * Where it comes from, as far as that matters: "untrusted" or "".
+   * "untrusted" if the text comes from an untrusted source, else "".
    * @defaultValue `""`
    */
   trust?: string;
   /**
-   * The sources that the provider names for it, in its own form.
+   * The sources that the provider cites, in its own form.
    * @defaultValue `[]`
    */
   citations?: JsonObject[];
   /** The provider's opaque proof of the reasoning behind it, to be sent back. */
   signature?: string | null;
   /**
-   * Whose citations and signature these are; no other provider is sent them.
+   * The provider of citations and signature; they are sent to no other.
    * @defaultValue `""`
    */
   provider?: string;
@@ -2649,10 +2649,10 @@ export interface Text {
 /** A piece of the visible text. */
 export interface TextDelta {
   kind: "text_delta";
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /**
-   * The run that it is of.
+   * The run.
    * @defaultValue `""`
    */
   run_id?: string;
@@ -2664,7 +2664,7 @@ export interface TextDelta {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Place in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta has that of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -2674,8 +2674,8 @@ export interface TextDelta {
    */
   part?: number;
   /**
-   * In a log, the fields that are as they stand there, though they look as if they had been left
-   * out, to be derived from earlier events; empty elsewhere.
+   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
+   * be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
@@ -2694,12 +2694,12 @@ export interface ToolArtifactReference {
   /** The tool as the model named it. */
   tool_name: string;
   /**
-   * Under which `read_artifact` finds it.
+   * The id for `read_artifact`.
    * @defaultValue `""`
    */
   artifact_id?: string;
   /**
-   * What is in it, at most 200 characters.
+   * What it contains, in at most 200 characters.
    * @defaultValue `""`
    */
   summary?: string;
@@ -2708,36 +2708,36 @@ export interface ToolArtifactReference {
    * @defaultValue `0`
    */
   size_bytes?: number;
-  /** How long the body ran. */
+  /** How long the tool ran. */
   elapsed_ms: number;
   /**
    * Whether an argument was changed to fit the schema.
    * @defaultValue `false`
    */
   was_coerced?: boolean;
-  /** What it did outside: applied, unless the tool only reads. */
+  /** The effect it had: applied, unless the tool only reads. */
   effect: Effect;
-  /** A word for it where there is one. */
+  /** A word for the outcome, null if there is none. */
   code?: ErrorCode | null;
 }
 
-/** One call of a tool, as the model asked for it. */
+/** One tool call, as the model requested it. */
 export interface ToolCall {
   kind: "tool_call";
-  /** The provider's id of the call; the outcome names it again. */
+  /** The provider's id of the call; the outcome repeats it. */
   id: string;
   /** The tool's name as the model wrote it. */
   name: string;
   /**
-   * JSON text as it came, or a mapping. null counts as no arguments; other JSON, and what JSON has
-   * no number for, is kept as text, which the tool's gate refuses.
+   * JSON text as it came, or a mapping. null means no arguments. Any other JSON, and an object with
+   * NaN or infinities, is kept as text, which a gate refuses.
    * @defaultValue `{}`
    */
   arguments?: string | JsonObject;
   /** The provider's opaque proof of the reasoning behind the call. */
   signature?: string | null;
   /**
-   * Whose signature it is; it is dropped for any other provider.
+   * The provider that signed it; the signature is sent to no other. Raises:
    * @defaultValue `""`
    */
   provider?: string;
@@ -2746,10 +2746,10 @@ export interface ToolCall {
 /** A piece of a tool call that is being written. */
 export interface ToolCallDelta {
   kind: "tool_call_delta";
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /**
-   * The run that it is of.
+   * The run.
    * @defaultValue `""`
    */
   run_id?: string;
@@ -2761,7 +2761,7 @@ export interface ToolCallDelta {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Place in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta has that of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -2771,13 +2771,13 @@ export interface ToolCallDelta {
    */
   part?: number;
   /**
-   * In a log, the fields that are as they stand there, though they look as if they had been left
-   * out, to be derived from earlier events; empty elsewhere.
+   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
+   * be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * Which call of the reply, from 0.
+   * The position of the call in the reply, from 0.
    * @defaultValue `0`
    */
   index?: number;
@@ -2798,7 +2798,7 @@ export interface ToolCallDelta {
   arguments?: string;
 }
 
-/** A gate refused; the body never started. */
+/** A gate refused the call; the tool never started. */
 export interface ToolDenied {
   kind: "tool_denied";
   /** The call that it answers. */
@@ -2808,40 +2808,40 @@ export interface ToolDenied {
   /** Which gate refused; an open word. */
   reason: DeniedReason;
   /**
-   * What it said.
+   * The gate's explanation.
    * @defaultValue `""`
    */
   details?: string;
   /**
-   * What to do instead, "" if there is nothing to say.
+   * What to do instead, "" if there is no hint.
    * @defaultValue `""`
    */
   hint?: string;
   /** none. */
   effect: Effect;
-  /** A word for it where there is one. */
+  /** A word for the outcome, null if there is none. */
   code?: ErrorCode | null;
 }
 
-/** The tool ran, and its output fits into a message. */
+/** The tool ran, and its output fits in a message. */
 export interface ToolExecutionResult {
   kind: "tool_execution_result";
   /** The call that it answers. */
   call_id: string;
   /** The tool as the model named it. */
   tool_name: string;
-  /** What it returned; what was no mapping stands under "result". */
+  /** What it returned; anything but a mapping is under "result". */
   output: JsonObject;
-  /** How long the body ran. */
+  /** How long the tool ran. */
   elapsed_ms: number;
   /**
    * Whether an argument was changed to fit the schema.
    * @defaultValue `false`
    */
   was_coerced?: boolean;
-  /** What it did outside: applied, unless the tool only reads. */
+  /** The effect it had: applied, unless the tool only reads. */
   effect: Effect;
-  /** A word for it where there is one. */
+  /** A word for the outcome, null if there is none. */
   code?: ErrorCode | null;
 }
 
@@ -2856,11 +2856,11 @@ export interface ToolFailure {
   error: string;
   /** Whether the same call may be made again. */
   retryable: boolean;
-  /** How long the body ran. */
+  /** How long the tool ran. */
   elapsed_ms: number;
-  /** Seconds to wait before that, null where the tool did not say. */
+  /** Seconds to wait before a retry, null if the tool gave none. */
   retry_after_s?: number | null;
-  /** What it did outside before it failed. */
+  /** The effect it had before it failed. */
   effect: Effect;
   /** The tool's own word, or interrupted, cancelled, unserializable_output. */
   code?: ErrorCode | null;
@@ -2874,13 +2874,13 @@ export type ToolOutcome =
   | ToolDenied
   | ToolArtifactReference;
 
-/** A tool tells how far it is. */
+/** A tool reports its progress. */
 export interface ToolProgress {
   kind: "tool_progress";
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /**
-   * The run that it is of.
+   * The run.
    * @defaultValue `""`
    */
   run_id?: string;
@@ -2892,7 +2892,7 @@ export interface ToolProgress {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Place in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta has that of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -2902,8 +2902,8 @@ export interface ToolProgress {
    */
   part?: number;
   /**
-   * In a log, the fields that are as they stand there, though they look as if they had been left
-   * out, to be derived from earlier events; empty elsewhere.
+   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
+   * be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
@@ -2913,18 +2913,18 @@ export interface ToolProgress {
    */
   call_id?: string;
   /**
-   * For people.
+   * Text for the user.
    * @defaultValue `""`
    */
   text?: string;
-  /** For programs. */
+  /** Data for programs. */
   data?: Json;
 }
 
 /** All facts of one settled tool call. */
 export interface ToolRecord {
   kind: "tool_record";
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /**
    * The run that it belongs to.
@@ -2937,7 +2937,7 @@ export interface ToolRecord {
    */
   parent_run_id?: string;
   /**
-   * Which turn asked for it, as the caller of `dispatch` labelled it.
+   * The turn of the call, as given to `dispatch`.
    * @defaultValue `0`
    */
   turn?: number;
@@ -2961,12 +2961,12 @@ export interface ToolRecord {
    * @defaultValue `{}`
    */
   arguments_given?: string | JsonObject;
-  /** After coercion and defaults; null where they were refused. */
+  /** After coercion and defaults; null if they were refused. */
   arguments_validated?: JsonObject | null;
-  /** As the body got them, after an edit; null where it did not start. */
+  /** As the tool got them, after an edit; null if it did not start. */
   arguments_executed?: JsonObject | null;
   /**
-   * What was changed.
+   * The arguments that were changed to fit the schema.
    * @defaultValue `[]`
    */
   coercions?: Coercion[];
@@ -2976,35 +2976,35 @@ export interface ToolRecord {
    */
   lossy?: string[];
   /**
-   * The gate that decided, "" where all let it pass.
+   * The gate that decided, "" if all passed the call.
    * @defaultValue `""`
    */
   gate?: string;
   /**
-   * Every gate that was asked, in order.
+   * The verdicts of all gates, in order.
    * @defaultValue `[]`
    */
   trace?: GateVerdict[];
-  /** Who let it run, null where nobody was asked. */
+  /** Who approved or denied it, null if no approval was needed. */
   approval?: ApprovalRecord | null;
   /**
-   * How often the body was started.
+   * How often the tool was started.
    * @defaultValue `0`
    */
   attempts?: number;
   /**
-   * How long it waited for its turn, people's time excluded.
+   * How long the call was queued, without the time spent waiting for the user.
    * @defaultValue `0`
    */
   queue_ms?: number;
   /**
-   * How long the body ran.
+   * How long the tool ran.
    * @defaultValue `0`
    */
   run_ms?: number;
-  /** What the tool says it may do. */
+  /** The effect that the tool declares. */
   declared_effect?: Effect | null;
-  /** What came of it outside. */
+  /** The effect that the call had. */
   effect: Effect;
   /**
    * Size of the arguments as executed.
@@ -3017,12 +3017,12 @@ export interface ToolRecord {
    */
   output_bytes?: number;
   /**
-   * Where a large output is stored, "" if it is not.
+   * The id of a stored large output, "" if it was not stored.
    * @defaultValue `""`
    */
   artifact_id?: string;
   /**
-   * "async", "thread" or "process"; "" where it did not start.
+   * "async", "thread" or "process"; "" if the tool did not start.
    * @defaultValue `""`
    */
   mode?: string;
@@ -3032,28 +3032,28 @@ export interface ToolRecord {
    */
   redactions?: number;
   /**
-   * What the tool was given to recognise a repetition.
+   * The key by which the tool can recognise a repeated call.
    * @defaultValue `""`
    */
   idempotency_key?: string;
-  /** When the body started, null where it did not. */
+  /** When the tool started, null if it did not. */
   started_at?: Moment | null;
   /**
-   * "untrusted" where the outcome may hold words of strangers, else "".
+   * "untrusted" if the outcome may contain text from untrusted sources, else "".
    * @defaultValue `""`
    */
   trust?: string;
-  /** What came of the call. */
+  /** The outcome. */
   outcome: ToolOutcome;
 }
 
 /** A call has its outcome. */
 export interface ToolSettled {
   kind: "tool_settled";
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /**
-   * The run that it is of.
+   * The run.
    * @defaultValue `""`
    */
   run_id?: string;
@@ -3065,7 +3065,7 @@ export interface ToolSettled {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Place in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta has that of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -3075,18 +3075,18 @@ export interface ToolSettled {
    */
   part?: number;
   /**
-   * In a log, the fields that are as they stand there, though they look as if they had been left
-   * out, to be derived from earlier events; empty elsewhere.
+   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
+   * be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
-  /** All facts of it. */
+  /** All facts of the call. */
   record: ToolRecord;
 }
 
-/** A tool as it is offered to a model. */
+/** A tool as a model sees it. */
 export interface ToolSpec {
-  /** What the model calls it by. */
+  /** The name by which the model calls it. */
   name: string;
   /**
    * What it does, for the model.
@@ -3098,17 +3098,17 @@ export interface ToolSpec {
    * @defaultValue `{}`
    */
   parameters?: JsonObject;
-  /** Whether the provider shall hold the model to the schema; null is its default. */
+  /** Whether the provider should enforce the schema; null is its default. */
   strict?: boolean | null;
 }
 
-/** All gates let the call pass; its body is about to run. */
+/** All gates passed the call; the tool is about to run. */
 export interface ToolStarted {
   kind: "tool_started";
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /**
-   * The run that it is of.
+   * The run.
    * @defaultValue `""`
    */
   run_id?: string;
@@ -3120,7 +3120,7 @@ export interface ToolStarted {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Place in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta has that of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -3130,8 +3130,8 @@ export interface ToolStarted {
    */
   part?: number;
   /**
-   * In a log, the fields that are as they stand there, though they look as if they had been left
-   * out, to be derived from earlier events; empty elsewhere.
+   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
+   * be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
@@ -3141,22 +3141,22 @@ export interface ToolStarted {
    */
   call?: ToolCall;
   /**
-   * What the body gets; secrets are masked.
+   * The arguments that the tool gets; secrets are masked.
    * @defaultValue `{}`
    */
   arguments?: JsonObject;
   /**
-   * The label that the caller of `dispatch` gave.
+   * The number that the caller of `dispatch` gave.
    * @defaultValue `0`
    */
   turn?: number;
   /**
-   * What the tool says it may do.
+   * The effect that the tool declares.
    * @defaultValue `"write"`
    */
   effect?: Effect;
   /**
-   * Whether the tool says that running it again is safe.
+   * Whether the tool declares that running it again is safe.
    * @defaultValue `false`
    */
   idempotent?: boolean;
@@ -3166,7 +3166,7 @@ export interface ToolStarted {
    */
   tool_version?: string;
   /**
-   * What the tool is given to recognise a repetition.
+   * The key by which the tool can recognise a repeated call.
    * @defaultValue `""`
    */
   idempotency_key?: string;
@@ -3180,7 +3180,7 @@ export interface ToolTimeout {
   /** The tool as the model named it. */
   tool_name: string;
   /**
-   * The moment at which its time was over, unix seconds.
+   * Its deadline, in unix seconds.
    * @defaultValue `0.0`
    */
   deadline_s?: number;
@@ -3189,18 +3189,18 @@ export interface ToolTimeout {
    * @defaultValue `0.0`
    */
   timeout_s?: number;
-  /** How long it had run when it was given up. */
+  /** How long it had run when it was abandoned. */
   elapsed_ms: number;
   /** Whether the same call may be made again. */
   retryable: boolean;
   /**
-   * Whether the work really ended, or goes on in an abandoned thread.
+   * Whether the work really ended; false if it continues in an abandoned thread.
    * @defaultValue `true`
    */
   stopped?: boolean;
-  /** none where the body never started, else unknown for what may write. */
+  /** none if the tool never started, else unknown if it may write. */
   effect: Effect;
-  /** A word for it where there is one. */
+  /** A word for the outcome, null if there is none. */
   code?: ErrorCode | null;
 }
 
@@ -3212,13 +3212,13 @@ export interface Unknown {
 
 /** Tokens of one or more model calls, in one convention for all providers. */
 export interface Usage {
-  /** ALL prompt tokens, cache reads and writes included; null where unknown. */
+  /** ALL prompt tokens, cache reads and writes included; null if unknown. */
   input_tokens?: number | null;
   /** All generated tokens, reasoning included. */
   output_tokens?: number | null;
   /**
-   * Their sum, whenever both are known; of several calls it may be more, since some of them may
-   * have told no more than their total.
+   * Their sum if both are known; for several calls it may be more, since some may have reported
+   * their total only.
    */
   total_tokens?: number | null;
   /** The part of the input that was read from a cache. */
@@ -3232,24 +3232,24 @@ export interface Usage {
   /** The part of the output that was audio. */
   output_audio_tokens?: number | null;
   /**
-   * How many model calls these figures are of.
+   * How many model calls these figures cover.
    * @defaultValue `0`
    */
   api_calls?: number;
   /**
-   * How many of them came without usage.
+   * How many of these reported no usage.
    * @defaultValue `0`
    */
   unmeasured_calls?: number;
 }
 
-/** An engine told what it used by ways of its own. */
+/** An engine reported usage of model calls that it made itself. */
 export interface UsageReported {
   kind: "usage_reported";
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /**
-   * The run that it is of.
+   * The run.
    * @defaultValue `""`
    */
   run_id?: string;
@@ -3261,7 +3261,7 @@ export interface UsageReported {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Place in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta has that of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -3271,30 +3271,30 @@ export interface UsageReported {
    */
   part?: number;
   /**
-   * In a log, the fields that are as they stand there, though they look as if they had been left
-   * out, to be derived from earlier events; empty elsewhere.
+   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
+   * be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * Which report of the attempt it is, from 1.
+   * The number of the report in the attempt, from 1.
    * @defaultValue `1`
    */
   number?: number;
   /**
-   * What was used and what came of it, as far as the engine told.
+   * The usage, and the reply as far as the engine reported it.
    * @defaultValue `{"kind": "model_response", "schema_version": 1}`
    */
   response?: ModelResponse;
 }
 
-/** Something went wrong that does not fail the run. */
+/** Something went wrong without failing the run. */
 export interface Warned {
   kind: "warning";
-  /** The version of the form it was written in; always written. */
+  /** The version of the schema it was written with; always written. */
   schema_version: number;
   /**
-   * The run that it is of.
+   * The run.
    * @defaultValue `""`
    */
   run_id?: string;
@@ -3306,7 +3306,7 @@ export interface Warned {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Place in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta has that of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -3316,13 +3316,13 @@ export interface Warned {
    */
   part?: number;
   /**
-   * In a log, the fields that are as they stand there, though they look as if they had been left
-   * out, to be derived from earlier events; empty elsewhere.
+   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
+   * be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * What.
+   * The warning.
    * @defaultValue `{"code": "", "message": "", "origin": "host"}`
    */
   warning?: RunWarning;

@@ -41,7 +41,7 @@ def test_a_role_that_nobody_has_is_misuse(role: Any) -> None:
 
 @pytest.mark.parametrize("part", ["Hello", None, 3, {"kind": "text"}, Text], ids=repr)
 def test_a_part_that_is_none_is_misuse(part: Any) -> None:
-    with pytest.raises(Misuse, match="a part of a message is"):
+    with pytest.raises(Misuse, match="the parts of a message must be"):
         Message("user", (Text("a"), part))
 
 
@@ -53,7 +53,7 @@ def test_a_bare_text_among_parts_is_told_how_to_write_it() -> None:
 
 def test_content_of_another_type_is_misuse() -> None:
     content: Any = 5
-    with pytest.raises(Misuse, match="not int"):
+    with pytest.raises(Misuse, match="must be a string or parts, got int"):
         Message("user", content)
 
 

@@ -79,14 +79,14 @@ def test_what_is_no_message_is_refused_where_the_request_is_made(asked: Any):
 
 
 def test_what_stands_among_messages_and_is_none_is_named() -> None:
-    with pytest.raises(Misuse, match="messages hold int: give Message"):
+    with pytest.raises(Misuse, match="got int: give Message"):
         ModelRequest([Message("user", "hi"), 3])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("field", ["inputs", "metadata"])
 def test_inputs_that_are_no_mapping_are_misuse(field: str) -> None:
     fields: dict[str, Any] = {field: 5}
-    with pytest.raises(Misuse, match=f"{field} of the request is of type int"):
+    with pytest.raises(Misuse, match=f"{field} of the request must be a mapping .* got int"):
         Request("Hi", **fields)
 
 

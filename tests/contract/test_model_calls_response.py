@@ -85,7 +85,7 @@ def test_a_text_with_more_to_it_stays_a_part() -> None:
 
 
 def test_parts_and_their_views_at_once_are_misuse() -> None:
-    with pytest.raises(Misuse, match="views of the parts"):
+    with pytest.raises(Misuse, match="a view of them"):
         ModelResponse(parts=(Text("x"),), content="x")
 
 

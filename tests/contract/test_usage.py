@@ -144,7 +144,7 @@ def test_an_amount_counts_as_the_digits_it_is_written_with(amount: Any, exact: s
     ids=repr,
 )
 def test_what_is_no_amount_of_money_is_misuse(amount: Any) -> None:
-    with pytest.raises(Misuse, match="no amount of money"):
+    with pytest.raises(Misuse, match="not an amount of money"):
         Cost(total=amount)
 
 

@@ -1,8 +1,31 @@
-"""Other people's agents in upshot's shapes: native results and exceptions become AgentResults.
+"""Turns the results and exceptions of other agent libraries into ``AgentResult``s.
 
-Each adapter reads its library's objects by attribute or key; none of the libraries has to be
-installed, and none is imported. What a native object does not say is None in the result, and named
-in ``metadata["unknown"]``.
+One function per library takes whatever that library returned or raised:
+
+- ``from_litellm``, ``from_aisuite``: model calls and agent runs of the chat clients.
+- ``from_openai_agents``, ``from_pydantic_ai``, ``from_smolagents``, ``from_pi_agent``: results of
+  runs, single messages, and exceptions.
+
+None of the libraries is imported or has to be installed: ``upshot.native`` reads their objects by
+attribute or key, so an object's JSON form works as well.
+
+The life of a result: the adapter walks the native object in order and collects what it finds in a
+``Findings`` (messages, outcomes of tool calls, usage, cost, limits). ``Findings.to_result`` makes
+the result: it derives the status from the error, the content from the last assistant message, and a
+record for each outcome. An exception goes through ``find_failure``, which classifies it by the same
+rules as a failed model call, unless the adapter's table has a code for its class.
+
+What holds throughout:
+
+- An adapter never raises for what it is given.
+- What the native object does not contain is None in the result and listed in
+  ``metadata["unknown"]``; nothing is estimated without being marked as such.
+- The native object is ``result.raw``, in this process only.
+- The effect of a tool call that ran is unknown, since no library reports it.
+
+Traps: libraries count cached tokens differently (each adapter says how at its head); AISuite
+reports Anthropic's input without the cached part; smolagents puts the output of all calls of a step
+in one text; and some exceptions carry a part of the run, which is kept.
 """
 
 from upshot.adapters.chat_clients import from_aisuite, from_litellm

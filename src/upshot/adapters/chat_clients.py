@@ -1,4 +1,4 @@
-"""LiteLLM and AISuite.
+"""Adapters of LiteLLM and AISuite.
 
 AISuite: a ``ChatCompletionResponse`` with the turns that led to it, or an exception.
 
@@ -45,8 +45,8 @@ def from_aisuite(native: object) -> AgentResult[Json]:
             ``choices[0].intermediate_messages``.
 
     Returns:
-        The result; ``metadata["unknown"]`` lists what *native* does not say, which for AISuite's
-        own class is provider, model, cost and headers. Never raises.
+        The result; ``metadata["unknown"]`` lists the facts that *native* lacks, which for
+        AISuite's own class are provider, model, cost and headers. Never raises.
     """
     if isinstance(native, BaseException):
         return find_failure(native, {}).to_result()
@@ -61,7 +61,7 @@ def from_aisuite(native: object) -> AgentResult[Json]:
 
 
 def _find_run(run: object) -> Findings:
-    """What a ``RunResult`` says."""
+    """Read a ``RunResult``."""
     findings = Findings(
         raw=run,
         output=look(run, "final_output"),
@@ -74,7 +74,7 @@ def _find_run(run: object) -> Findings:
     _take_times(findings, steps)
     provider, _, model = as_text(look(run, "last_agent", "model")).partition(":")
     findings.provider_data = {"provider": provider, "model": model, **findings.provider_data}
-    # What a reply lacks is no error of a run that went on.
+    # The run's status decides: it may have continued after a failed reply.
     findings.error = _error(as_text(look(run, "status")))
     return findings
 
@@ -104,7 +104,7 @@ def _read(native: object) -> ModelResponse:
     cached, taken = usage.cache_read_tokens, usage.input_tokens
     if cached is None or taken is None or cached <= taken:
         return response
-    # More cached than sent: it passes Anthropic's input on, which leaves out the cached part.
+    # More cached than sent: AISuite passes on Anthropic's input, which excludes the cached part.
     inclusive = Usage(
         input_tokens=taken + cached,
         output_tokens=usage.output_tokens,
@@ -115,7 +115,7 @@ def _read(native: object) -> ModelResponse:
 
 
 def _take_turns(findings: Findings, turns: list[object], events: list[object]) -> None:
-    """Take the messages of *turns*, where there are any, and what *events* say of their calls."""
+    """Take the messages of *turns*, if there are any, and the denials among *events*."""
     if not turns:
         return
     findings.messages = [_message(turn) for turn in turns]
@@ -181,8 +181,8 @@ def from_litellm(native: object) -> AgentResult[Json]:
         native: A ``ModelResponse``, its JSON, or an exception.
 
     Returns:
-        The result; ``metadata["unknown"]`` lists what *native* does not say. A cost that LiteLLM
-        worked out is marked as estimated. Never raises.
+        The result; ``metadata["unknown"]`` lists the facts that *native* lacks. A cost that LiteLLM
+        calculated is marked as estimated. Never raises.
     """
     if isinstance(native, BaseException):
         return find_failure(native, _CODES).to_result()

@@ -1,4 +1,4 @@
-"""What was found in a native object or exception, and the result of it."""
+"""``Findings``: what an adapter found in a native object or exception, and the result of it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import msgspec
 
 from upshot.contract.base.enums import Effect, ErrorCode, FinishReason, Origin, Role
 from upshot.contract.base.structs import Json, JsonObject, Local
-from upshot.contract.error import AgentError, RunWarning
+from upshot.contract.error import AgentError, RunWarning, is_retryable
 from upshot.contract.forms.flat_form import coerce_result
 from upshot.contract.message import Message
 from upshot.contract.model_calls import ModelResponse
-from upshot.contract.pending import Pending
+from upshot.contract.pending import Pending, PendingApproval
 from upshot.contract.result import AgentResult
-from upshot.contract.tool_calls import ToolOutcome, ToolRecord
+from upshot.contract.tool_calls import ToolCall, ToolOutcome, ToolRecord
 from upshot.contract.usage import Cost, RateLimitState, Usage
 from upshot.native.objects import (
     as_amount,
@@ -28,10 +28,10 @@ from upshot.native.objects import (
     find_rate_limit,
     look,
 )
-from upshot.wire.decoding import encode_json
+from upshot.wire.decoding import encode_json, parse_json
 from upshot.wire.error_classification import classify_error, one_line
 
-__all__ = ["Findings", "find_failure", "to_error"]
+__all__ = ["Findings", "find_failure", "to_error", "to_pending"]
 
 _COUNTS: Final = (
     "input_tokens",
@@ -45,29 +45,29 @@ _FACTS: Final = ("provider", "model", "request_id")
 
 @dataclass(slots=True)
 class Findings:
-    """What a native object says of a run; what it does not say is left alone.
+    """What an adapter found about a run; fields that it did not find keep their default.
 
     Attributes:
         raw: The native object.
-        messages: What the run produced, in order.
-        seeded: What was there before, the request included.
-        outcomes: What came of the settled calls, in order.
-        output: The answer as data; None where it is the text.
-        content: The answer as text; None takes the last words of the messages.
+        messages: The messages that the run produced, in order.
+        seeded: The messages before that, the request included.
+        outcomes: The outcomes of settled tool calls, in order.
+        output: The answer as data; None if the text is the answer.
+        content: The answer as text; None means the text of the last assistant message.
         usage: Tokens of all calls.
-        cost: Money of all calls.
+        cost: Cost of all calls.
         finish_reason: Of the last call.
         error: Why it failed.
         rate_limit: Of the last reply.
         provider_data: Facts of the last reply.
-        pending: What a run that has not ended waits for.
+        pending: What a parked run waits for.
         warnings: What went wrong without failing the run.
         run_id: The native run's id.
         context_id: The native conversation's id.
         agent_id: The native agent's name.
         started_at: When it began.
-        duration_ms: How long it took; None where not told.
-        unknown: What else is not known, beside what is concluded from the above.
+        duration_ms: How long it took; None if unknown.
+        unknown: Names of further facts that the native object lacks.
     """
 
     raw: object
@@ -92,14 +92,14 @@ class Findings:
     unknown: set[str] = field(default_factory=set[str])
 
     def take(self, response: ModelResponse) -> None:
-        """Take a model call: what it says of itself, and its message unless that is empty."""
+        """Take the facts of a model call, and its message unless that is empty."""
         self.count(response)
         message = response.to_message()
         if message.content:
             self.messages.append(message)
 
     def count(self, response: ModelResponse) -> None:
-        """Take what a model call says of itself: it was the last one so far."""
+        """Take the facts of a model call, the latest one so far."""
         self.usage += response.usage
         self.cost = Cost.of_calls(cost for cost in (self.cost, response.cost) if cost is not None)
         self.finish_reason = response.finish_reason
@@ -108,11 +108,14 @@ class Findings:
         self.provider_data = {**self.provider_data, **response.provider_data}
 
     def to_result(self) -> AgentResult[Json]:
-        """The result, with what is unknown listed in its metadata."""
+        """Make the result, with unknown facts listed in its metadata."""
         if self.pending and self.error is None:
             text = f"it waits for {len(self.pending)} answers"
             self.error = AgentError(ErrorCode.INPUT_REQUIRED, text, origin=Origin.HOST)
-        content = self.content if self.content is not None else self._last_words()
+        spoken = [message for message in self.messages if message.role is Role.ASSISTANT]
+        content = self.content
+        if content is None and spoken:
+            content = spoken[-1].text or None
         output = content if self.output is None else as_json(self.output)
         return AgentResult[Json](
             status=coerce_result(self.error).status,
@@ -138,29 +141,23 @@ class Findings:
             local=Local(raw=self.raw, seeded=tuple(self.seeded)),
         )
 
-    def _last_words(self) -> str | None:
-        spoken = [message for message in self.messages if message.role is Role.ASSISTANT]
-        return (spoken[-1].text or None) if spoken else None
-
     def _records(self) -> list[ToolRecord]:
-        asked = {call.id: call for message in self.messages for call in message.tool_calls}
-        records: list[ToolRecord] = []
-        for outcome in self.outcomes:
-            call = asked.get(outcome.call_id)
-            records.append(
-                ToolRecord(
-                    run_id=self.run_id,
-                    call_id=outcome.call_id,
-                    tool_name=outcome.tool_name,
-                    arguments_given={} if call is None else call.arguments,
-                    effect=outcome.effect,
-                    outcome=outcome,
-                )
+        calls = (call for message in self.messages for call in message.tool_calls)
+        arguments = {call.id: call.arguments for call in calls}
+        return [
+            ToolRecord(
+                run_id=self.run_id,
+                call_id=outcome.call_id,
+                tool_name=outcome.tool_name,
+                arguments_given=arguments.get(outcome.call_id, {}),
+                effect=outcome.effect,
+                outcome=outcome,
             )
-        return records
+            for outcome in self.outcomes
+        ]
 
     def _gaps(self) -> list[str]:
-        """Names of the contract's facts that were not found."""
+        """Names of the contract's facts that the native object lacks."""
         gaps = [f"provider_data.{name}" for name in _FACTS if not self.provider_data.get(name)]
         if not self.usage:
             gaps.append("usage")
@@ -174,7 +171,6 @@ class Findings:
         return gaps
 
 
-_RETRYABLE: Final = frozenset({ErrorCode.RATE_LIMIT, ErrorCode.TIMEOUT, ErrorCode.SERVER_ERROR})
 _ORIGINS: Final = {
     ErrorCode.MAX_TURNS: Origin.LIMIT,
     ErrorCode.BUDGET_EXCEEDED: Origin.LIMIT,
@@ -185,15 +181,9 @@ _ORIGINS: Final = {
 
 
 def to_error(exception: BaseException, codes: Mapping[str, ErrorCode]) -> AgentError:
-    """Classify *exception*.
+    """Classify *exception*, by *codes* if it has the name of its class or of a base.
 
-    Args:
-        exception: What a framework raised.
-        codes: Codes by class name, for those classes that say more than status and text do; the
-            class's own name is looked for first, then those of its bases.
-
-    Returns:
-        The error; its type is the exception's class where no provider named one.
+    The type of the error is the exception's class unless the provider named one.
     """
     error = _classify(exception)
     names = (each.__name__ for each in type(exception).__mro__)
@@ -207,16 +197,16 @@ def to_error(exception: BaseException, codes: Mapping[str, ErrorCode]) -> AgentE
         error,
         code=code,
         type=type(exception).__name__,
-        retryable=code in _RETRYABLE,
+        retryable=is_retryable(code, None),
         origin=_ORIGINS.get(code, error.origin),
     )
 
 
 def find_failure(exception: BaseException, codes: Mapping[str, ErrorCode]) -> Findings:
-    """What *exception* says; ``codes`` as for :func:`to_error`.
+    """Read *exception*; ``codes`` as for :func:`to_error`.
 
-    The provider is read from ``llm_provider``, the model from ``model`` or ``model_name``, and
-    limits from the headers that the exception or a cause of it carries.
+    The provider is in ``llm_provider``, the model in ``model`` or ``model_name``, and limits are in
+    the headers that the exception or one of its causes carries.
     """
     error = to_error(exception, codes)
     headers = find_headers(exception)
@@ -239,10 +229,20 @@ def find_failure(exception: BaseException, codes: Mapping[str, ErrorCode]) -> Fi
     )
 
 
-def _classify(exception: BaseException) -> AgentError:
-    """Classify by the reply that *exception* quotes, where it has one, else by all it says.
+def to_pending(call: ToolCall, tool_name: str = "") -> PendingApproval:
+    """The approval that *call* waits for."""
+    arguments = parse_json(call.arguments) if isinstance(call.arguments, str) else call.arguments
+    return PendingApproval(
+        call_id=call.id,
+        tool_name=tool_name or call.name,
+        arguments=arguments if isinstance(arguments, dict) else {},
+    )
 
-    Pydantic AI's own text names the model, which is no word of the provider's about it.
+
+def _classify(exception: BaseException) -> AgentError:
+    """Classify by the provider's reply if *exception* quotes it, else by the whole exception.
+
+    Pydantic AI's own text mentions the model, which must not count as the provider's complaint.
     """
     status, body = as_count(look(exception, "status_code")), look(exception, "body")
     if status is None or not as_text(look(exception, "model_name")):

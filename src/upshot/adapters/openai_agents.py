@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from upshot.adapters.findings import Findings, find_failure
+from upshot.adapters.findings import Findings, find_failure, to_pending
 from upshot.contract.base.enums import DeniedReason, Effect, ErrorCode, Role
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.message import Message, Reasoning
-from upshot.contract.pending import PendingApproval
 from upshot.contract.result import AgentResult
 from upshot.contract.tool_calls import (
     ToolCall,
@@ -33,7 +32,7 @@ from upshot.native.objects import (
     as_text,
     look,
 )
-from upshot.wire.decoding import encode_json, parse_json
+from upshot.wire.decoding import encode_json
 
 __all__ = ["from_openai_agents"]
 
@@ -51,7 +50,7 @@ _CODES: Final = {
 }
 _CALLS: Final = frozenset({"tool_call_item", "handoff_call_item"})
 _OUTPUTS: Final = frozenset({"tool_call_output_item", "handoff_output_item"})
-# The SDK gives a failed or refused call these texts for output, and no other sign.
+# The only sign of a failed or refused call is one of these texts as its output.
 _FAILED: Final = "An error occurred while running the tool. Please try again."
 _NOT_APPROVED: Final = "Tool execution was not approved."
 
@@ -64,8 +63,8 @@ def from_openai_agents(native: object) -> AgentResult[Json]:
             the SDK's brings what the run had done by then.
 
     Returns:
-        The result. A run that waits for approvals is parked. ``metadata["unknown"]`` lists what
-        *native* does not say, such as why the model stopped. Never raises.
+        The result. A run that waits for approvals is parked. ``metadata["unknown"]`` lists the
+        facts that *native* lacks, such as the finish reason. Never raises.
     """
     if isinstance(native, BaseException):
         findings = find_failure(native, _CODES)
@@ -77,7 +76,8 @@ def from_openai_agents(native: object) -> AgentResult[Json]:
     findings = Findings(raw=native, output=look(native, "final_output"))
     _take_run(findings, native)
     for item in as_items(look(native, "interruptions")):
-        findings.pending.append(_pending(item))
+        call = _call(look(item, "raw_item"))
+        findings.pending.append(to_pending(call, as_text(look(item, "tool_name"))))
     return findings.to_result()
 
 
@@ -118,7 +118,7 @@ def _usage(usage: object, *, calls: int) -> Usage:
 
 
 def _input(given: object) -> list[Message]:
-    """The messages that a run began with; items of other kinds are left out."""
+    """The messages at the start of a run; items of other kinds are left out."""
     if isinstance(given, str):
         return [Message(Role.USER, given)]
     messages: list[Message] = []
@@ -137,7 +137,7 @@ def _text(content: object) -> str:
 
 
 class _Turn:
-    """Gathers the items of one reply, which the SDK lists one by one, into a message."""
+    """Collects the items of one reply, which the SDK lists one by one, into a message."""
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
@@ -159,7 +159,7 @@ class _Turn:
             self._texts.append(_text(look(raw, "content")))
 
     def close(self) -> None:
-        """End the message that was gathered, if there is one."""
+        """End the collected message, if there is one."""
         text = "".join(self._texts)
         if text or self._thoughts or self._calls:
             said = Message(Role.ASSISTANT, text)
@@ -203,13 +203,3 @@ def _outcome(ident: str, name: str, output: object) -> ToolOutcome:
     if output == _NOT_APPROVED:
         return ToolDenied(ident, name, reason=DeniedReason.WRITE_DENIED, details=_NOT_APPROVED)
     return ToolExecutionResult(ident, name, output=as_object(output), effect=Effect.UNKNOWN)
-
-
-def _pending(item: object) -> PendingApproval:
-    call = _call(look(item, "raw_item"))
-    arguments = parse_json(call.arguments) if isinstance(call.arguments, str) else call.arguments
-    return PendingApproval(
-        call_id=call.id,
-        tool_name=as_text(look(item, "tool_name")) or call.name,
-        arguments=arguments if isinstance(arguments, dict) else {},
-    )

@@ -24,13 +24,13 @@ def from_pi_agent(native: object) -> AgentResult[Json]:
     """Make a result of what pi-agent produced.
 
     Args:
-        native: An ``AssistantMessage``; a list of messages, or an ``agent_end`` event that has
-            one; as JSON gave them or as objects with the same names. Or an exception.
+        native: An ``AssistantMessage``; a list of messages, or an ``agent_end`` event with one;
+            as parsed JSON or as objects with the same names. Or an exception.
 
     Returns:
-        The result. An aborted message is canceled. Cached tokens, which pi counts beside the
-        input, are part of it. ``metadata["unknown"]`` lists what *native* does not say. Never
-        raises.
+        The result. An aborted message gives status canceled. Cached tokens, which pi counts besides
+        the input, are part of it. ``metadata["unknown"]`` lists the facts that *native* lacks.
+        Never raises.
     """
     if isinstance(native, BaseException):
         return find_failure(native, {}).to_result()
@@ -47,7 +47,7 @@ def _take(findings: Findings, message: object) -> None:
             _take_tool_result(findings, message)
         case "user":
             said = Message(Role.USER, _parts(look(message, "content")))
-            # What stands before the first answer is the request.
+            # Messages before the first answer are the request.
             (findings.messages or findings.seeded).append(said)
         case _:
             findings.take(read_pi_message(message))
@@ -70,7 +70,7 @@ def _take_tool_result(findings: Findings, message: object) -> None:
 
 
 def _parts(content: object) -> str | tuple[Part, ...]:
-    """The content of a message: text where it is no more than that, else parts."""
+    """The content of a message: a text if that is all, else parts."""
     parts = as_items(content)
     if not any(look(part, "type") == "image" for part in parts):
         return as_text(content) + "".join(as_text(look(part, "text")) for part in parts)

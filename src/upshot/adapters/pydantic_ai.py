@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, cast
 
-from upshot.adapters.findings import Findings, find_failure
+from upshot.adapters.findings import Findings, find_failure, to_pending
 from upshot.contract.base.enums import DeniedReason, Effect, ErrorCode, FinishReason, Role
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.message import Message, Reasoning
-from upshot.contract.pending import Pending, PendingApproval, PendingExternal
+from upshot.contract.pending import Pending, PendingExternal
 from upshot.contract.result import AgentResult
 from upshot.contract.tool_calls import (
     ToolCall,
@@ -36,7 +36,7 @@ from upshot.native.objects import (
     look,
 )
 from upshot.wire.accumulator import parse_finish_reason
-from upshot.wire.decoding import encode_json, parse_json
+from upshot.wire.decoding import encode_json
 
 __all__ = ["from_pydantic_ai"]
 
@@ -58,13 +58,13 @@ def from_pydantic_ai(native: object) -> AgentResult[Json]:
     """Make a result of what Pydantic AI returned or raised.
 
     Args:
-        native: An ``AgentRunResult``, a message of kind response, or an exception; a cancelled
-            run brings its messages and usage with its exception.
+        native: An ``AgentRunResult``, a message of kind response, or an exception; the exception
+            of a cancelled run carries its messages and usage.
 
     Returns:
-        The result. A run whose output are deferred calls is parked. The call that gives a
-        structured answer is none of its tool outcomes. ``metadata["unknown"]`` lists what
-        *native* does not say. Never raises.
+        The result. A run whose output is deferred calls is parked. The call that returns a
+        structured answer is not among its tool outcomes. ``metadata["unknown"]`` lists the facts
+        that *native* lacks. Never raises.
     """
     if isinstance(native, BaseException):
         return _find_failure(native).to_result()
@@ -88,7 +88,7 @@ def from_pydantic_ai(native: object) -> AgentResult[Json]:
 def _find_failure(exception: BaseException) -> Findings:
     exceptions = as_items(look(exception, "exceptions"))
     if exceptions and isinstance(exceptions[-1], BaseException):
-        # Several models were tried: the last one's failure is the run's.
+        # Several models were tried: the failure of the last one is that of the run.
         findings = _find_failure(exceptions[-1])
         findings.raw = exception
         return findings
@@ -104,7 +104,7 @@ def _find_failure(exception: BaseException) -> Findings:
 
 
 def _take_run(findings: Findings, run: object) -> None:
-    """Take messages and usage of a result, or of an exception that carries as much."""
+    """Take messages and usage of a result, or of an exception that carries them."""
     produced = as_items(_called(look(run, "new_messages")))
     everything = as_items(_called(look(run, "all_messages")))
     history = everything[: len(everything) - len(produced)]
@@ -118,12 +118,12 @@ def _take_run(findings: Findings, run: object) -> None:
 
 
 def _called(value: object) -> object:
-    """What *value* gives where it is a method; some of them were methods and now are none."""
+    """Call *value* if it is a method; some versions have methods where others have attributes."""
     if not callable(value):
         return value
     try:
         return cast("Callable[[], object]", value)()
-    # Foreign code: what cannot be asked says nothing.
+    # Foreign code: a method that raises counts as a missing value.
     except Exception:
         return None
 
@@ -139,7 +139,7 @@ def _usage(usage: object, *, calls: int) -> Usage:
         output_tokens=given,
         cache_read_tokens=as_count(look(usage, "cache_read_tokens")),
         cache_write_tokens=as_count(look(usage, "cache_write_tokens")),
-        # Older versions have it among the details only.
+        # Older versions have it in the details only.
         reasoning_tokens=as_count(reasoning or look(details, "reasoning_tokens") or reasoning),
         input_audio_tokens=as_count(look(usage, "input_audio_tokens")),
         output_audio_tokens=as_count(look(usage, "output_audio_tokens")),
@@ -213,7 +213,7 @@ def _call(part: object) -> ToolCall:
 def _take_request_part(findings: Findings, part: object, answer_tool: str) -> None:
     kind, content = as_text(look(part, "part_kind")), look(part, "content")
     text = content if isinstance(content, str) else encode_json(as_json(content)).decode()
-    # What stands before the first answer is the request, or was there before it.
+    # Messages before the first answer are the request or older.
     into = findings.messages or findings.seeded
     match kind:
         case "system-prompt":
@@ -232,7 +232,7 @@ def _take_request_part(findings: Findings, part: object, answer_tool: str) -> No
 
 
 def _prompt(content: object) -> str:
-    """The text of a prompt; of its other parts there is none."""
+    """The text of a prompt, without its other parts."""
     texts = (
         as_text(item) or as_text(look(item, "content")) for item in as_items(content) or [content]
     )
@@ -252,21 +252,14 @@ def _outcome(part: object, ident: str, name: str, text: str) -> ToolOutcome:
 
 
 def _take_pending(findings: Findings) -> None:
-    """Where the output are deferred calls, the run waits for them."""
+    """If the output is deferred calls, the run waits for them."""
     output = findings.output
     approvals, calls = look(output, "approvals"), look(output, "calls")
     if not isinstance(approvals, list) or not isinstance(calls, list):
         return
-    waits: list[Pending] = [_pending(part) for part in as_items(cast("object", approvals))]
+    waits: list[Pending] = [to_pending(_call(part)) for part in as_items(cast("object", approvals))]
     for part in as_items(cast("object", calls)):
         call = _call(part)
         waits.append(PendingExternal(id=call.id, description=call.name))
     if waits:
         findings.pending, findings.output = waits, None
-
-
-def _pending(part: object) -> PendingApproval:
-    call = _call(part)
-    arguments = parse_json(call.arguments) if isinstance(call.arguments, str) else call.arguments
-    known = arguments if isinstance(arguments, dict) else {}
-    return PendingApproval(call_id=call.id, tool_name=call.name, arguments=known)

@@ -48,13 +48,13 @@ def from_smolagents(native: object) -> AgentResult[Json]:
     """Make a result of what smolagents returned or raised.
 
     Args:
-        native: A ``RunResult`` (ask for it with ``return_full_result=True``) or its ``dict()``, a
-            ``ChatMessage``, an exception, or the bare answer that ``agent.run`` gives.
+        native: A ``RunResult`` (request it with ``return_full_result=True``) or its ``dict()``, a
+            ``ChatMessage``, an exception, or the bare answer that ``agent.run`` returns.
 
     Returns:
-        The result. A run that reached its step limit has finish reason length and a warning, for
-        smolagents then asks for a last answer. ``metadata["unknown"]`` lists what *native* does
-        not say. Never raises.
+        The result. A run that reached its step limit has finish reason length and a warning,
+        because smolagents then asks for a last answer. ``metadata["unknown"]`` lists the facts
+        that *native* lacks. Never raises.
     """
     if isinstance(native, BaseException):
         findings = find_failure(native, _CODES)
@@ -95,7 +95,7 @@ def _find_run(run: object) -> Findings:
 
 
 def _take_usage(findings: Findings, usage: object) -> None:
-    """Take the run's own sum where the steps do not tell as much."""
+    """Take the run's own sum if the steps have no usage."""
     total = read_smolagents_usage(usage)
     if total and not findings.usage:
         calls = max(findings.usage.api_calls, 1)
@@ -117,7 +117,7 @@ def _take_step(findings: Findings, step: object) -> None:
 
 
 def _take_call(findings: Findings, step: object) -> ModelResponse:
-    """Take what the step's model call says of itself, and give it."""
+    """Take the facts of the step's model call, and return its reply."""
     message = look(step, "model_output_message")
     response = read_smolagents_message(message)
     usage = read_smolagents_usage(look(step, "token_usage"))
@@ -146,7 +146,7 @@ def _take_action(findings: Findings, step: object) -> None:
 
 
 def _answer(calls: list[ToolCall]) -> str:
-    """The answer that a call of final_answer gives; such a call ends the run and has no result."""
+    """The answer in a call of final_answer, which ends the run and has no outcome."""
     arguments = calls[0].arguments if calls else {}
     return as_text(look(arguments, "answer")) if isinstance(arguments, dict) else ""
 
@@ -157,7 +157,7 @@ def _take_outcomes(findings: Findings, step: object, calls: list[ToolCall]) -> N
     text = as_text(look(error, "message"))
     observed = as_text(look(step, "observations"))
     if len(calls) > 1:
-        # The step has what came of its calls in one text.
+        # The step has the output of all its calls in one text.
         findings.unknown.add("tool_outcomes.output")
     for call in calls:
         outcome = _outcome(call, calls, kind, text) if error is not None else None
@@ -173,7 +173,7 @@ def _take_outcomes(findings: Findings, step: object, calls: list[ToolCall]) -> N
 
 
 def _outcome(call: ToolCall, calls: list[ToolCall], kind: str, text: str) -> ToolOutcome:
-    """What came of *call* in a step that ended with an error."""
+    """The outcome of *call* in a step that ended with an error."""
     named = _UNKNOWN_TOOL.match(text) or _FAILED_TOOL.match(text)
     if named and named[1] != call.name and any(named[1] == other.name for other in calls):
         text = f"another call of the step failed: {named[1]}"

@@ -1,6 +1,34 @@
-"""Values that every layer speaks: frozen structs without I/O, clock or randomness.
+"""The values that all layers exchange: frozen structs without I/O, clock or randomness.
 
-Each is loaded at its first use.
+- ``agent``, ``agent_spec``: an agent, its stored form, its card, and hand-offs.
+- ``message``, ``tool_calls``, ``model_calls``: what models and tools exchange, the outcomes and
+  records of tool calls, and requests and replies.
+- ``result``, ``error``, ``usage``: the result of a run, what went wrong, and what it used.
+- ``events``, ``run_control``, ``pending``: the log of a run, its interrupts and checkpoints, what
+  a parked run waits for, and the user's answers.
+- ``settings``: budget, policy, retry and model settings. ``protocols``: the interfaces between the
+  layers, such as ``Model``, ``Engine`` and ``Journal``.
+- ``codec`` encodes and decodes every value; ``schema`` publishes the JSON Schema and TypeScript.
+- ``base`` has what the structs are made of, ``forms`` other forms of the values.
+
+The life of a value: whoever makes it may pass lists, words as strings and naive types; its
+``__post_init__`` converts or refuses them once. From then on it is immutable and is shared freely
+between tasks and with the log. ``encode`` writes it without fields that have their default, and
+``decode`` reads what any version wrote: it ignores unknown fields, and keeps an unknown part or
+event as ``Unknown``, which is written back unchanged.
+
+What holds throughout:
+
+- What goes wrong in a run is a value (``AgentError``, a ``ToolOutcome``); ``Misuse`` is raised only
+  for a mistake of the caller, where the mistake is made.
+- What is not known is None, and never 0. Money is ``Decimal``, moments are in UTC.
+- A value that leaves the process is JSON; what cannot leave it is in a ``Local``.
+- Nothing here imports another layer. Each name is loaded at its first use, so that
+  ``import upshot`` stays fast.
+
+Traps: ``content`` and ``tool_calls`` of a reply are views of its ``parts``, so replace the parts.
+``Usage.cost`` is a view of the cost that the enclosing value has, and is not written. The
+docstrings' ``Attributes`` are published as descriptions in the schema.
 """
 
 from collections.abc import Callable

@@ -18,15 +18,10 @@ from upshot.contract.base.structs import ArgumentsMeta, JsonObject
 from upshot.contract.settings import Budget, ModelSettings, Retry
 from upshot.errors import Misuse
 
-if TYPE_CHECKING:
-    from typing import TypeVar
-
-    from upshot.contract.protocols import Decider, Engine, Model, Observer, Run, Tool
-
 __all__ = ["Agent", "Instructions", "ToolItem", "handoffs_of"]
 
 if TYPE_CHECKING:
-    # Only annotations name the roles, and nothing reads those: importing Agent stays cheap.
+    # Only annotations name the protocols, and nothing reads those: importing Agent stays cheap.
     from typing_extensions import TypeVar
 
     from upshot.contract.protocols import Decider, Engine, Model, Observer, Run, Tool
@@ -51,11 +46,7 @@ _ALLOWED = {
     "name": Allowed("a string", (str,)),
     "instructions": Allowed("a string, or a function of the run", (str,), methods=("__call__",)),
     **{name: Allowed(f"a list, {name}=[...]", items=ANYTHING) for name in _LIST},
-    "output_type": Allowed(
-        "a type, a JSON Schema, or None for text",
-        (object,),
-        but=_NO_TYPES,
-    ),
+    "output_type": Allowed("a type, a JSON Schema, or None for text", (object,), but=_NO_TYPES),
     "engine": Allowed(
         "an Engine, which has execute(run, host, board)", methods=("execute",), hint=engine_hint
     ),
@@ -72,28 +63,28 @@ ToolItem: TypeAlias = "Tool | str | Callable[..., object] | Iterable[Tool]"
 
 @dataclass(frozen=True, repr=False)
 class Agent(Generic[T], metaclass=ArgumentsMeta):
-    """An agent as plain data; what it does is up to the engine that runs it.
+    """An agent as plain data; the engine that runs it decides what it does.
 
     Attributes:
-        id: Names it in logs, results and hand-offs; not empty.
-        model: "provider:name" or a ``Model``; None where the run gives one.
-        name: For people; None is the id.
-        instructions: A text, or a function of the run that is asked once an attempt.
-        tools: Tools, functions, tool sets or names. None is no tools of its own and no limit
-            set by it; a sequence is the allow-list.
+        id: Its name in logs, results and hand-offs; not empty.
+        model: "provider:name" or a ``Model``; None if the run provides one.
+        name: A name to show to users; None is the id.
+        instructions: A text, or a function of the run that is called once per attempt.
+        tools: Tools, functions, tool sets or names. None means no tools of its own and no
+            restriction; a sequence is the allow-list.
         output_type: A msgspec, pydantic or dataclass type, a JSON Schema, or None for text.
         handoffs: Agents that it may hand over to: a Handoff, an Agent or an id.
-        observers: Told what happens, in order.
-        deciders: Asked what shall be done with an attempt, in order.
-        engine: Drives the steps; None is the loop engine.
-        card: What it says of itself.
+        observers: Notified of what happens, in this order.
+        deciders: Asked, in this order, what to do with an attempt.
+        engine: Decides the next step; None is the loop engine.
+        card: How it describes itself to other agents.
         budget: Its limits; None is the default budget.
-        settings: How its model is asked.
-        retry: How failed model calls are tried again; None is not at all.
+        settings: Settings of its model calls.
+        retry: How failed model calls are retried; None means never.
 
     Raises:
-        Misuse: The id is empty, a field is of another type, an item of handoffs is neither a
-            Handoff nor an Agent nor an id, or two hand-offs have one tool name.
+        Misuse: The id is empty, a field has the wrong type, an item of handoffs is not a
+            Handoff, an Agent or an id, or two hand-offs share a tool name.
     """
 
     id: str
@@ -128,17 +119,18 @@ class Agent(Generic[T], metaclass=ArgumentsMeta):
         return portray_briefly(self)
 
     def but(self, **changes: object) -> Agent[T]:
-        """This agent with some fields changed.
+        """Return a copy of this agent with some fields changed.
 
         Raises:
-            Misuse: It has no such field, or one is of another type.
+            Misuse: There is no such field, or a value has the wrong type.
         """
         return replace(self, **cast("dict[str, Any]", changes))
 
     def spec(self) -> AgentSpec:
-        """This agent in names only, the form in which it can be stored and sent.
+        """Return this agent as plain data, the form in which it can be stored and sent.
 
-        What has no such form is left out and named in ``omitted``.
+        Tools, models and engines become their names. A field that has no such form is left out
+        and listed in ``omitted``.
         """
         tools = None if self.tools is None else tuple(_tool_names(self.tools))
         return AgentSpec(
@@ -170,7 +162,7 @@ class Agent(Generic[T], metaclass=ArgumentsMeta):
 
 
 def handoffs_of(agent: Agent[Any]) -> tuple[Handoff, ...]:
-    """The hand-offs of *agent*, each item made a ``Handoff``."""
+    """The hand-offs of *agent*, each converted to a ``Handoff``."""
     return tuple(map(_to_handoff, agent.handoffs))
 
 

@@ -1,4 +1,4 @@
-"""What can be stored of an agent and its run: spec, card, identity; hand-offs."""
+"""The parts of an agent that can be stored: spec, card, identity of a run, and hand-offs."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class AgentCapabilities(Value, frozen=True, kw_only=True):
 
     Attributes:
         streaming: Whether it sends events while it works.
-        push_notifications: Whether it calls back.
-        state_transition_history: Whether it tells past states.
+        push_notifications: Whether it calls the client back.
+        state_transition_history: Whether it reports past states.
     """
 
     streaming: bool = False
@@ -46,12 +46,12 @@ class Skill(Value, frozen=True, kw_only=True):
 
     Attributes:
         id: Unique among the agent's skills.
-        name: For people.
-        description: For people and models.
-        tags: Words to find it by.
+        name: A name to show to users.
+        description: For users and models.
+        tags: Keywords for searches.
         examples: Requests that it serves.
-        input_modes: Media types it takes; empty is the card's.
-        output_modes: Media types it gives; empty is the card's.
+        input_modes: Media types it accepts; empty means those of the card.
+        output_modes: Media types it produces; empty means those of the card.
     """
 
     id: str = ""
@@ -67,14 +67,14 @@ class Skill(Value, frozen=True, kw_only=True):
 
 
 class AgentCard(Root, frozen=True, kw_only=True):
-    """An agent's business card; address, version and keys belong to serving.
+    """What an agent publishes about itself; address, version and keys belong to its server.
 
     Attributes:
-        name: For people.
+        name: A name to show to users.
         description: What the agent is for.
         skills: What it can do.
-        default_input_modes: Media types it takes.
-        default_output_modes: Media types it gives.
+        default_input_modes: Media types it accepts.
+        default_output_modes: Media types it produces.
         capabilities: What it can do when served.
     """
 
@@ -116,11 +116,11 @@ class HandoffEvent(RunEvent, frozen=True, kw_only=True, tag="handoff"):
     """The model handed the request over.
 
     Attributes:
-        to_agent_id: To whom.
-        tool_name: The tool by which it said so.
-        call_id: The call by which it said so.
+        to_agent_id: The agent that takes over.
+        tool_name: The hand-off tool that the model called.
+        call_id: The id of that call.
         reason: Why, in the model's words.
-        note: What the receiver shall know, in the model's words.
+        note: What the next agent should know, in the model's words.
     """
 
     to_agent_id: str = ""
@@ -135,17 +135,17 @@ class Handoff(metaclass=ArgumentsMeta):
     """An agent that a request may be handed to.
 
     Attributes:
-        to_agent_id: Its id; "" where it is not known, for a host that looks at the note.
+        to_agent_id: Its id; "" if it is not known and the host decides by the note.
         description: When to hand over, for the model.
-        tool_name: The tool's name; None makes one of the id.
+        tool_name: The tool's name; None derives one from the id.
         filter: Called with the run's identity and its board; False hides the hand-off.
             Sync or async.
         on_invoke: Called with the identity and the event, sync or async, before the
-            hand-off holds; an exception makes it a failed call and no hand-off.
-        history: Whether the receiver gets the messages so far.
+            hand-off takes effect; an exception fails the call, and there is no hand-off.
+        history: Whether the next agent gets the messages so far.
 
     Raises:
-        Misuse: The id is blank, or a field is of another type.
+        Misuse: The id is blank, or a field has the wrong type.
     """
 
     to_agent_id: str
@@ -158,7 +158,7 @@ class Handoff(metaclass=ArgumentsMeta):
     def __post_init__(self) -> None:
         given = cast("dict[str, object]", vars(self))
         agent_id = given["to_agent_id"]
-        # An empty one names nobody, and its tool says so: transfer_to_unknown.
+        # An empty id names no agent; its tool is called transfer_to_unknown.
         if not isinstance(agent_id, str) or (agent_id and not agent_id.strip()):
             raise Misuse(f"a hand-off goes to an agent's id, not {_shown(agent_id)}")
         for name in ("description", "tool_name"):
@@ -170,7 +170,7 @@ class Handoff(metaclass=ArgumentsMeta):
 
 
 def _shown(given: object) -> str:
-    """What was given in place of an id, and what to give."""
+    """The value given in place of an id, and what to give, for the message."""
     id = getattr(given, "id", None)
     if isinstance(id, str):
         return f"the {type(given).__name__} itself: Handoff({id!r})"
@@ -180,31 +180,31 @@ def _shown(given: object) -> str:
 def handoff_tool_name(agent_id: str) -> str:
     """The name of the tool that hands over to *agent_id*.
 
-    Lower case, every character outside [a-z0-9_] becomes ``_``; an empty id
-    gives ``transfer_to_unknown``.
+    The id in lower case, with ``_`` for every character outside [a-z0-9_]; an empty id gives
+    ``transfer_to_unknown``.
     """
     return "transfer_to_" + (re.sub(r"[^a-z0-9_]", "_", agent_id.lower()) or "unknown")
 
 
 class AgentSpec(Root, frozen=True, kw_only=True):
-    """An agent as data: what it has is named, and found again at the run.
+    """An agent as data: tools, model and engine are names, resolved again when it runs.
 
     Attributes:
         id: The agent's id.
-        name: For people, "" for the id.
+        name: A name to show to users, "" for the id.
         model: "provider:name", "" where none is set.
-        instructions: The text; None where there is none or a function makes it.
-        tools: Names of its tools in order; None is none of its own and no limit set by it.
+        instructions: The text; None if there is none, or a function makes it.
+        tools: Names of its tools in order; None means none of its own and no restriction.
         output_schema: JSON Schema of its output, None for text.
-        handoffs: Ids of the agents it may hand over to.
+        handoffs: Ids of the agents that it may hand over to.
         engine: The engine's class name, "" for the default.
-        card: What it says of itself.
+        card: How it describes itself to other agents.
         budget: Its limits.
-        settings: How its model is asked.
-        retry: How failed model calls are tried again; None is not at all.
-        omitted: Fields of the agent that have no form in names and were left out, among
-            instructions, output_type, observers and deciders. A spec without any but observers
-            runs; to run it without the others too, set this to ().
+        settings: Settings of its model calls.
+        retry: How failed model calls are retried; None means never.
+        omitted: Fields of the agent that cannot be stored and were left out: any of
+            instructions, output_type, observers and deciders. A spec that omits more than
+            observers does not run; to run it without those fields, set this to ().
     """
 
     id: str = ""

@@ -1,4 +1,4 @@
-"""Between values and JSON, without loss."""
+"""Encodes contract values as JSON and decodes them, without loss."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["STANDALONE", "decode", "encode"]
 
 V = TypeVar("V")
 
-# Every kind that can be read without saying what is expected.
+# Every kind that can be decoded without naming the expected type.
 STANDALONE: tuple[Any, ...] = (
     AgentResult[Json],
     ModelResponse,
@@ -47,23 +47,23 @@ _INVALID_TAG = re.compile(r"Invalid value '(?P<kind>.*)' - at `\$(?P<path>.*)\.k
 _STEP = re.compile(r"\.(?P<key>[^.\[]+)|\[(?P<index>\d+|\.\.\.)\]")
 _UNKNOWN_MARK = f'"kind":"{UNKNOWN_TAG}"'.encode()
 
-# Floats are kept as their digits, so that reading twice changes no amount of money.
+# Floats keep their digits, so that decoding twice does not change an amount of money.
 _PLAIN = msgspec.json.Decoder(float_hook=Decimal)
 
 
 def encode(value: object) -> bytes:
-    """Write a contract value as JSON.
+    """Encode a contract value as JSON.
 
     Args:
         value: Any value of the contract, or a container of them; an ``Agent`` is
-            written as its spec.
+            encoded as its spec.
 
     Returns:
-        Compact UTF-8 JSON; what equals its default may be absent. NaN and infinities
-        are written as null, lone surrogates as U+FFFD.
+        Compact UTF-8 JSON; a field that equals its default may be absent. NaN and infinities
+        become null, lone surrogates U+FFFD.
 
     Raises:
-        Misuse: It holds something that is no JSON, or itself.
+        Misuse: The value contains itself, or something that has no JSON form.
     """
     if isinstance(value, Agent):
         value = cast("Agent[object]", value).spec()
@@ -81,17 +81,18 @@ def decode(data: bytes | str, type: type[V]) -> V: ...
 @overload
 def decode(data: bytes | str, type: UnionType) -> object: ...
 def decode(data: bytes | str, type: Any = None) -> object:
-    """Read a contract value from JSON.
+    """Decode a contract value from JSON.
 
     Args:
-        data: What ``encode`` wrote, here or in another version.
-        type: What is expected, a type or a union; None takes any kind that stands alone.
+        data: What ``encode`` wrote, in this version or another.
+        type: The expected type or union; None accepts any kind that stands alone.
 
     Returns:
         The value. Unknown fields are ignored; an unknown part or event is kept as ``Unknown``.
 
     Raises:
-        Misuse: It is no JSON, or not what was expected; an unknown kind is named.
+        Misuse: The data is not JSON, or not of the expected type; the message names an unknown
+            kind.
     """
     decoder = _decoder(_Any if type is None else type)
     try:
@@ -104,7 +105,7 @@ def decode(data: bytes | str, type: Any = None) -> object:
 
 
 class _Any:
-    """Stands for the union of all kinds that stand alone."""
+    """Placeholder for the union of all kinds that stand alone."""
 
 
 @cache
@@ -115,7 +116,7 @@ def _decoder(type: Any) -> msgspec.json.Decoder[Any]:
 
 @cache
 def _known_kinds() -> frozenset[object]:
-    """Every word that is a kind somewhere."""
+    """Every word that is the kind of some value."""
     return frozenset(getattr(kind, "__origin__", kind).__struct_config__.tag for kind in STANDALONE)
 
 
@@ -123,7 +124,7 @@ def _decode_other(type: Any, value: object) -> object:
     if type is Local:
         return Local()
     if hasattr(type, "model_validate"):
-        # A pydantic model as output type; told by its method, for it is not imported.
+        # A pydantic model as output type, recognized by its method: pydantic is not imported.
         return type.model_validate(value)
     raise NotImplementedError(f"{type.__name__} has no JSON form")
 
@@ -135,7 +136,7 @@ def _decode_unknown(
     *,
     root_may_be_unknown: bool,
 ) -> object:
-    """Wrap what has an unknown kind into ``Unknown`` where the type allows one, and read again."""
+    """Wrap values of an unknown kind in ``Unknown`` where the type allows it, and decode again."""
     tree: Any = None
     kind = ""
     while found := _INVALID_TAG.search(str(error)):
@@ -144,7 +145,7 @@ def _decode_unknown(
             raise Misuse(f"{name!r} is no kind of value that this version can read") from error
         kind = found["kind"]
         tree = {"$": _PLAIN.decode(data)} if tree is None else tree
-        # Each round ends one place of the type for good, so it ends.
+        # Each round settles one place of the type for good, so the loop ends.
         if not _wrap_all(tree, [*_STEP.finditer(".$" + found["path"])], kind):
             break
         try:
@@ -155,17 +156,16 @@ def _decode_unknown(
 
 
 def _wrap_all(tree: Any, path: list[re.Match[str]], kind: str) -> bool:
-    """Wrap the unknown kinds at *path* and at all like places beside it; False if there was none.
+    """Wrap the unknown kinds at *path* and at all similar places; False if there was none.
 
-    The error names only the first of them; to read all again for each would take time in
-    the square of their number.
+    The error names only the first one; decoding again after each would take quadratic time.
     """
     places: list[Any] = [tree]
     named: Any = tree
     for step in path[:-1]:
         named = _at(named, step)
         found = (holder[name] for holder in places for name in _names(holder, step))
-        # Another type may hold free JSON under the same name.
+        # A value of another type may hold free JSON under the same name.
         places = [item for item in found if named is None or _kind_of(item) == _kind_of(named)]
     wrapped = False
     for holder in places:
@@ -178,7 +178,7 @@ def _wrap_all(tree: Any, path: list[re.Match[str]], kind: str) -> bool:
 
 
 def _at(holder: Any, step: re.Match[str]) -> Any:
-    """What is at *step*, None where the path does not say which."""
+    """The value at *step*, None if the path does not say which item."""
     if step["key"] is not None:
         fields = cast("dict[str, Any]", holder) if isinstance(holder, dict) else {}
         return fields.get(step["key"])
@@ -188,7 +188,7 @@ def _at(holder: Any, step: re.Match[str]) -> Any:
 
 
 def _names(holder: Any, step: re.Match[str]) -> Iterator[Any]:
-    """The keys or indexes of *holder* that *step*, or one beside it, may name."""
+    """The keys or indexes of *holder* that *step*, or a similar path, may name."""
     if step["key"] is not None:
         return iter((step["key"],) if isinstance(holder, dict) and step["key"] in holder else ())
     if isinstance(holder, list):
@@ -212,7 +212,7 @@ def _unfold(value: Any, plain: Any) -> Any:
         pairs = zip(cast("list[Any]", value), cast("list[Any]", plain), strict=True)
         return [_unfold(item, form) for item, form in pairs]
     elif isinstance(value, dict) and isinstance(plain, dict):
-        # A written key may differ from the key, its place does not.
+        # A written key may differ from the key in memory; its position does not.
         items = cast("dict[Any, Any]", value).values()
         forms = cast("dict[str, Any]", plain).items()
         return {name: _unfold(item, form) for item, (name, form) in zip(items, forms, strict=True)}

@@ -10,7 +10,7 @@ __all__ = ["AgentError", "RunWarning", "is_retryable"]
 
 _RETRYABLE_STATUS = frozenset((408, 409, 425, 429))
 _RETRYABLE_CODES = frozenset((ErrorCode.RATE_LIMIT, ErrorCode.TIMEOUT, ErrorCode.SERVER_ERROR))
-# Asked again, they fail again, whatever the status says.
+# These fail again, whatever the status says.
 _NEVER_RETRYABLE = frozenset(
     (ErrorCode.CONTEXT_LENGTH, ErrorCode.CONTENT_FILTER, ErrorCode.INTERNAL)
 )
@@ -24,9 +24,9 @@ class AgentError(Value, frozen=True, kw_only=False):
         message: One line that says what happened and, where possible, what to do.
             No traceback, no secret.
         type: The original exception's class, or the provider's own word; "" if none.
-        status_code: The HTTP status, None where there was none.
+        status_code: The HTTP status, None if there was none.
         retryable: Whether the same request may succeed later.
-        retry_after_s: Seconds to wait at least before that; None where nothing says so.
+        retry_after_s: The least seconds to wait before a retry; None if unknown.
         provider_code: The provider's own code, "" if none.
         origin: Where it arose; an open word.
         details: Facts by name, such as dimension, limit and used of a spent budget.
@@ -59,16 +59,16 @@ class AgentError(Value, frozen=True, kw_only=False):
 
     @property
     def was_unsent(self) -> bool:
-        """Whether the request was certainly not sent, so that it cost nothing."""
+        """Whether it is certain that the request was not sent, and so cost nothing."""
         return self.details.get("phase") == "unsent"
 
 
 def is_retryable(code: str, status: int | None) -> bool:
-    """Whether the same request may succeed later, where nobody says so.
+    """Whether the same request may succeed later, judged by code and status.
 
     Args:
-        code: What kind of failure it is, "" where nothing says so.
-        status: The HTTP status; where it is known it decides, but for codes that never pass.
+        code: The kind of failure, "" if unknown.
+        status: The HTTP status; if known it decides, except for codes that are never retryable.
     """
     if code in _NEVER_RETRYABLE:
         return False

@@ -1,10 +1,8 @@
-"""All other events of a run, and their union.
+"""The events of a run, and their union; those of model calls are in ``model_calls``.
 
-RunEvent and its kinds: the small facts that a run is a log of.
-
-A durable event has a dense ``seq`` from 1. A delta (text, reasoning, tool call,
-progress) has the ``seq`` of the durable event before it and ``part`` 1, 2, ...;
-it is for watchers and not stored.
+A durable event is stored in the run's log; its ``seq`` counts from 1 without gaps. A delta (text,
+reasoning, tool call, progress) has the ``seq`` of the durable event before it and ``part`` 1, 2,
+...; it is for subscribers and is not stored.
 """
 
 from __future__ import annotations
@@ -68,16 +66,16 @@ __all__ = [
 
 
 class ToolStarted(RunEvent, frozen=True, kw_only=True):
-    """All gates let the call pass; its body is about to run.
+    """All gates passed the call; the tool is about to run.
 
     Attributes:
         call: The call as the model made it.
-        arguments: What the body gets; secrets are masked.
-        turn: The label that the caller of ``dispatch`` gave.
-        effect: What the tool says it may do.
-        idempotent: Whether the tool says that running it again is safe.
+        arguments: The arguments that the tool gets; secrets are masked.
+        turn: The number that the caller of ``dispatch`` gave.
+        effect: The effect that the tool declares.
+        idempotent: Whether the tool declares that running it again is safe.
         tool_version: Digest of the tool's schema and description.
-        idempotency_key: What the tool is given to recognise a repetition.
+        idempotency_key: The key by which the tool can recognise a repeated call.
     """
 
     call: ToolCall = ToolCall("", "")
@@ -95,12 +93,12 @@ class ToolStarted(RunEvent, frozen=True, kw_only=True):
 
 
 class ToolProgress(RunEvent, frozen=True, kw_only=True):
-    """A tool tells how far it is.
+    """A tool reports its progress.
 
     Attributes:
         call_id: The call.
-        text: For people.
-        data: For programs.
+        text: Text for the user.
+        data: Data for programs.
     """
 
     call_id: str = ""
@@ -112,7 +110,7 @@ class ToolSettled(RunEvent, frozen=True, kw_only=True):
     """A call has its outcome.
 
     Attributes:
-        record: All facts of it.
+        record: All facts of the call.
     """
 
     record: ToolRecord
@@ -128,7 +126,7 @@ class ArtifactStored(RunEvent, frozen=True, kw_only=True):
 
     Attributes:
         call_id: The call that it came from.
-        artifact: Where it is and what it is.
+        artifact: The reference to it.
     """
 
     call_id: str = ""
@@ -136,10 +134,10 @@ class ArtifactStored(RunEvent, frozen=True, kw_only=True):
 
 
 class ApprovalRequested(RunEvent, frozen=True, kw_only=True):
-    """A call waits for somebody's word.
+    """A call waits for approval.
 
     Attributes:
-        pending: What is asked.
+        pending: The request for approval.
     """
 
     pending: PendingApproval = PendingApproval()
@@ -151,11 +149,11 @@ class ApprovalRequested(RunEvent, frozen=True, kw_only=True):
 
 
 class ApprovalAnswered(RunEvent, frozen=True, kw_only=True):
-    """Somebody answered for a call.
+    """The user answered a request for approval.
 
     Attributes:
         answer: Approve, Deny or Edit.
-        digest: Which arguments and version it was about.
+        digest: The digest of the arguments and the tool's version that it approves.
     """
 
     answer: AnyAnswer
@@ -163,7 +161,7 @@ class ApprovalAnswered(RunEvent, frozen=True, kw_only=True):
 
     @property
     def call_id(self) -> str:
-        """The id of the call, "" where the answer is not about one."""
+        """The id of the call, "" if the answer is not about a call."""
         return str(getattr(self.answer, "call_id", ""))
 
 
@@ -171,12 +169,12 @@ class RunStarted(RunEvent, frozen=True, kw_only=True, gc=False):
     """A run began.
 
     Attributes:
-        agent: The agent, in names only.
-        request: What was asked.
+        agent: The agent's spec.
+        request: The request.
         parent_run_id: The run that started it, "" for a root run.
         depth: 0 for a root run.
-        options: The options of the call that are JSON, and under "launch" what a command
-            line needs to resume it; never a key.
+        options: The options of the run that are JSON, and under "launch" what the command
+            line needs to resume it; never an API key.
         attributes: Free JSON of the caller.
     """
 
@@ -189,13 +187,13 @@ class RunStarted(RunEvent, frozen=True, kw_only=True, gc=False):
 
 
 class RunResumed(RunEvent, frozen=True, kw_only=True):
-    """A run that was parked, or whose process died, goes on.
+    """A run that was parked, or whose process died, continues.
 
     Attributes:
-        answers: What people answered, in the order given.
-        agent: The agent that goes on with it; its version may have changed.
-        options: Its options as far as they can be logged.
-        interrupted_calls: Calls that had started and have no outcome.
+        answers: The user's answers, in the order given.
+        agent: The agent that continues it; its version may have changed.
+        options: The options of the run that can be logged.
+        interrupted_calls: Ids of calls that had started and have no outcome.
     """
 
     answers: tuple[AnyAnswer, ...] = ()
@@ -205,17 +203,17 @@ class RunResumed(RunEvent, frozen=True, kw_only=True):
 
 
 class AttemptStarted(RunEvent, frozen=True, kw_only=True):
-    """The engine is started on a fresh board.
+    """The engine starts on a fresh board.
 
     Attributes:
-        feedback: What the decider that asked for this attempt wants changed, "" for the first.
+        feedback: What the decider wants changed in this attempt, "" for the first.
     """
 
     feedback: str = ""
 
 
 class QuestionAsked(RunEvent, frozen=True, kw_only=True):
-    """A person is asked.
+    """The user is asked a question.
 
     Attributes:
         pending: The question.
@@ -225,7 +223,7 @@ class QuestionAsked(RunEvent, frozen=True, kw_only=True):
 
 
 class QuestionAnswered(RunEvent, frozen=True, kw_only=True):
-    """A question has its answer.
+    """A question was answered.
 
     Attributes:
         id: The question's id.
@@ -240,12 +238,12 @@ class BoardChanged(RunEvent, frozen=True, kw_only=True, gc=False):
     """Messages were appended or variables set.
 
     Attributes:
-        channel: Where the messages went.
-        messages: What was appended, in order.
-        variables: What was set.
-        seeded: Whether this is what the board was started with.
-        refs: In a log, instead of the messages: the events, by ``seq``, whose replies and outcomes
-            were appended; empty elsewhere.
+        channel: The channel of the messages.
+        messages: The messages that were appended, in order.
+        variables: The variables that were set.
+        seeded: Whether this is what the board held before the engine started.
+        refs: In a log, instead of the messages: the ``seq`` of the events whose replies and
+            outcomes were appended; empty elsewhere.
     """
 
     channel: str = MAIN_CHANNEL
@@ -260,7 +258,7 @@ class StepStarted(RunEvent, frozen=True, kw_only=True):
 
     Attributes:
         key: Unique in the run.
-        effect: What it may do.
+        effect: The effect that it may have.
     """
 
     key: str = ""
@@ -272,8 +270,8 @@ class StepSettled(RunEvent, frozen=True, kw_only=True):
 
     Attributes:
         key: The step.
-        effect: What came of it outside.
-        value: What it gave.
+        effect: The effect that it had.
+        value: Its return value.
         error: Why it failed, None if it did not.
     """
 
@@ -284,11 +282,11 @@ class StepSettled(RunEvent, frozen=True, kw_only=True):
 
 
 class UsageReported(RunEvent, frozen=True, kw_only=True):
-    """An engine told what it used by ways of its own.
+    """An engine reported usage of model calls that it made itself.
 
     Attributes:
-        number: Which report of the attempt it is, from 1.
-        response: What was used and what came of it, as far as the engine told.
+        number: The number of the report in the attempt, from 1.
+        response: The usage, and the reply as far as the engine reported it.
     """
 
     number: int = 1
@@ -296,21 +294,21 @@ class UsageReported(RunEvent, frozen=True, kw_only=True):
 
 
 class RunInterrupted(RunEvent, frozen=True, kw_only=True, tag="interrupted"):
-    """Somebody wants the run to stop.
+    """The run was asked to stop.
 
     Attributes:
-        interrupt: Who and why.
+        interrupt: The reason.
     """
 
     interrupt: Interrupt = Interrupt()
 
 
 class CheckpointSaved(RunEvent, frozen=True, kw_only=True):
-    """A point of the log got a name; its board is folded from the log.
+    """The engine saved a checkpoint; its board is rebuilt from the log.
 
     Attributes:
-        step: The name.
-        iteration: How many steps the engine had made.
+        step: The engine's name for the point.
+        iteration: How many steps the engine had taken.
         payload: What the engine needs besides the board.
     """
 
@@ -320,11 +318,11 @@ class CheckpointSaved(RunEvent, frozen=True, kw_only=True):
 
 
 class Decided(RunEvent, frozen=True, kw_only=True):
-    """A decider said its word.
+    """A decider judged an attempt.
 
     Attributes:
         decider: Its class name.
-        decision: The word.
+        decision: Its decision.
     """
 
     decider: str = ""
@@ -332,11 +330,11 @@ class Decided(RunEvent, frozen=True, kw_only=True):
 
 
 class AttemptEnded(RunEvent, frozen=True, kw_only=True, gc=False):
-    """The engine is done with an attempt.
+    """The engine finished an attempt.
 
     Attributes:
-        line: How it went.
-        state: The deciders' facts so far.
+        line: The attempt in short.
+        state: The facts that deciders have set so far.
     """
 
     line: AttemptLine = AttemptLine()
@@ -344,10 +342,10 @@ class AttemptEnded(RunEvent, frozen=True, kw_only=True, gc=False):
 
 
 class Committed(RunEvent, frozen=True, kw_only=True):
-    """The disposition of the run is settled.
+    """It is decided whether the run counts for the conversation.
 
     Attributes:
-        committed: Whether its messages count for the conversation.
+        committed: Whether its messages count.
         reason: Why not, "" if they do.
     """
 
@@ -356,17 +354,17 @@ class Committed(RunEvent, frozen=True, kw_only=True):
 
 
 class Warned(RunEvent, frozen=True, kw_only=True, tag="warning"):
-    """Something went wrong that does not fail the run.
+    """Something went wrong without failing the run.
 
     Attributes:
-        warning: What.
+        warning: The warning.
     """
 
     warning: RunWarning = RunWarning()
 
 
 class Lagged(RunEvent, frozen=True, kw_only=True):
-    """A slow watcher missed deltas; durable events are never left out.
+    """A slow subscriber missed deltas; durable events are never dropped.
 
     Attributes:
         missed: How many.
@@ -376,10 +374,10 @@ class Lagged(RunEvent, frozen=True, kw_only=True):
 
 
 class RunSettled(RunEvent, frozen=True, kw_only=True):
-    """The last event of a session: what came of the run so far.
+    """The last event of a session: the result so far.
 
     Attributes:
-        result: The very result that the caller gets.
+        result: The result that the caller gets.
     """
 
     result: AgentResult[Json]

@@ -1,9 +1,9 @@
 """Messages, their parts, conversations and artifacts.
 
-What a model says is a sequence of parts in the order in which it said them: thoughts, text, calls
-of tools, and what the provider's own tools did. ``ModelResponse.parts`` and the content of the
-``Message`` made of it hold the same parts; ``content``, ``text``, ``tool_calls`` and ``reasoning``
-are views of them.
+A model's reply is a sequence of parts, in the order in which they came: thoughts, text, tool calls,
+and blocks of the provider's own tools. ``ModelResponse.parts`` and the content of the ``Message``
+made from it hold the same parts; ``content``, ``text``, ``tool_calls`` and ``reasoning`` are views
+of them.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ __all__ = [
 ]
 
 MAIN_CHANNEL = "main"
-# What marks an Unknown while it is read and written. It is in no stored JSON, and no word
-# that a later version would choose.
+# The kind of an Unknown while it is encoded and decoded. It never gets into stored JSON, and no
+# later version would choose it as a kind.
 UNKNOWN_TAG = "?"
 
 
@@ -61,10 +61,10 @@ class Text(Tagged, frozen=True, kw_only=False):
 
     Attributes:
         text: The text itself.
-        trust: Where it comes from, as far as that matters: "untrusted" or "".
-        citations: The sources that the provider names for it, in its own form.
+        trust: "untrusted" if the text comes from an untrusted source, else "".
+        citations: The sources that the provider cites, in its own form.
         signature: The provider's opaque proof of the reasoning behind it, to be sent back.
-        provider: Whose citations and signature these are; no other provider is sent them.
+        provider: The provider of citations and signature; they are sent to no other.
     """
 
     text: str = written("")
@@ -74,7 +74,7 @@ class Text(Tagged, frozen=True, kw_only=False):
     provider: str = ""
 
     def __post_init__(self) -> None:
-        # A call costs more than a look, and nearly every text passes.
+        # Tested here to save the call: nearly every text is ASCII.
         if not (type(self.text) is str and self.text.isascii()):
             clean_fields(self, "text")
         if self.citations:
@@ -85,10 +85,10 @@ class Image(Tagged, frozen=True, kw_only=True):
     """A picture, by address or by its bytes.
 
     Attributes:
-        url: Where it can be fetched; "" where the bytes are here.
-        data: The bytes (base64 in JSON), None where only the address is known.
+        url: Where it can be fetched; "" if the bytes are given.
+        data: The bytes (base64 in JSON), None if only the address is known.
         media_type: Such as "image/png".
-        detail: How closely the model shall look: "low", "high", "auto" or "".
+        detail: How closely the model should look: "low", "high", "auto" or "".
     """
 
     url: str = ""
@@ -98,18 +98,18 @@ class Image(Tagged, frozen=True, kw_only=True):
 
 
 class File(Tagged, frozen=True, kw_only=True):
-    """A document, by address, by its bytes, or by the id it is stored under.
+    """A document, by address, by its bytes, or by the id of the stored file.
 
     Attributes:
         name: Its file name, "" if it has none.
         url: Where it can be fetched; "" if it cannot.
         data: The bytes (base64 in JSON), None where they are elsewhere.
         media_type: Such as "application/pdf".
-        id: Under which it is stored: in the run's artifact store, or by the provider.
-        size_bytes: Its size, 0 where unknown.
-        sha256: Hex digest of the bytes, "" where unknown.
-        lines: How many lines its text has, None where it is no text.
-        summary: At most 200 characters that say what is in it.
+        id: The id of the stored file, in the run's artifact store or at the provider.
+        size_bytes: Its size, 0 if unknown.
+        sha256: Hex digest of the bytes, "" if unknown.
+        lines: How many lines its text has, None if it is not text.
+        summary: What it contains, in at most 200 characters.
     """
 
     name: str = ""
@@ -131,7 +131,7 @@ class Audio(Tagged, frozen=True, kw_only=True):
         data: The bytes (base64 in JSON), None where they are elsewhere.
         media_type: Such as "audio/wav".
         id: The provider's id of it, "" if none.
-        transcript: What is said in it, "" where unknown.
+        transcript: The spoken words, "" if unknown.
     """
 
     url: str = ""
@@ -146,7 +146,7 @@ class Data(Tagged, frozen=True, kw_only=False):
 
     Attributes:
         data: The value.
-        media_type: "application/json" unless it is something more exact.
+        media_type: "application/json" or a more exact type.
     """
 
     data: Json = None
@@ -157,14 +157,14 @@ class Data(Tagged, frozen=True, kw_only=False):
 
 
 class Reasoning(Tagged, frozen=True, kw_only=True):
-    """What a model thought before it spoke.
+    """What a model thought before it answered.
 
     Attributes:
-        text: The thought or its summary, "" where only the opaque form was sent.
+        text: The thought or its summary, "" if only the opaque form was sent.
         signature: The provider's opaque form or proof of it, to be sent back.
-        provider: Whose signature it is; it is dropped for any other provider.
+        provider: The provider that signed it; the thought is sent to no other.
         id: The provider's id of it, "" if none.
-        redacted: Whether the signature stands for text that was withheld.
+        redacted: Whether the provider withheld the text and sent only the signature.
     """
 
     text: str = ""
@@ -182,7 +182,7 @@ class ServerToolBlock(Tagged, frozen=True, kw_only=False):
 
     Attributes:
         raw: The block as the provider sent it, and as it is sent back.
-        provider: Whose block it is; it is left out for any other provider.
+        provider: The provider that sent it; the block is sent to no other.
     """
 
     raw: JsonObject = {}
@@ -190,13 +190,13 @@ class ServerToolBlock(Tagged, frozen=True, kw_only=False):
 
 
 class _UnknownMeta(msgspec.StructMeta):
-    """Makes an ``Unknown`` of its kind and its object too, ``Unknown(kind, raw)``."""
+    """Metaclass that also accepts the kind and the object: ``Unknown(kind, raw)``."""
 
     # A type checker reads the field itself.
     if not TYPE_CHECKING:
 
         def __call__(cls, kind=None, raw=None):
-            """Make it; a kind that is given stands in *raw* too."""
+            """Make it; a given kind is set in *raw* too."""
             whole = {} if raw is None else raw
             return super().__call__(raw=whole if kind is None else {**whole, "kind": kind})
 
@@ -205,7 +205,7 @@ class Unknown(Tagged, frozen=True, kw_only=True, tag=UNKNOWN_TAG, metaclass=_Unk
     """A part or an event of a kind that this version does not know, kept as it came.
 
     Attributes:
-        raw: The whole JSON object, its kind among it; it is written back unchanged.
+        raw: The whole JSON object with its kind; it is written back unchanged.
     """
 
     raw: JsonObject = {}
@@ -221,12 +221,12 @@ class Unknown(Tagged, frozen=True, kw_only=True, tag=UNKNOWN_TAG, metaclass=_Unk
 
     @property
     def run_id(self) -> str:
-        """The run that it is of, where it is an event; else ""."""
+        """The id of the run if it is an event, else ""."""
         return str(self.raw.get("run_id", ""))
 
     @property
     def seq(self) -> int:
-        """Its place in the run's log, where it is an event; else 0."""
+        """Its position in the run's log if it is an event, else 0."""
         seq = self.raw.get("seq", 0)
         return seq if isinstance(seq, int) else 0
 
@@ -237,7 +237,7 @@ Part: TypeAlias = (
 
 
 def with_views(known: Signature, *names: str) -> Signature:
-    """The signature *known* with *names*, for help and editors: what may be given as views."""
+    """The signature *known* with the views *names* added, for help and editors."""
     from inspect import Parameter
 
     views = [Parameter(name, Parameter.KEYWORD_ONLY, default=()) for name in names]
@@ -249,9 +249,9 @@ _make = msgspec.StructMeta.__call__
 
 
 class _MessageMeta(msgspec.StructMeta):
-    """Makes a message; calls that are given apart from the content stand after it."""
+    """Metaclass that also accepts ``tool_calls``, which it appends to the content."""
 
-    # A type checker reads __init__ below. Decoding does not come by here.
+    # A type checker reads __init__ below. Decoding bypasses this.
     if not TYPE_CHECKING:
 
         def __call__(cls, *args, tool_calls=(), **fields):
@@ -277,12 +277,12 @@ class Message(_Said, frozen=True, kw_only=True, gc=False, metaclass=_MessageMeta
     ``Message("assistant", text, tool_calls=calls)`` puts the calls after the text.
 
     Attributes:
-        role: Who speaks; tool output always has the role tool.
-        content: Text, or parts in order, the calls of an assistant among them.
-        tool_call_id: Which call a tool message answers, None for other roles.
-        name: The tool's name on a tool message, else a speaker's name; "" if none.
-        paused: Whether the provider paused this reply, and goes on with it when it is sent back.
-        metadata: Free JSON; it is not sent to a model.
+        role: Who speaks; the output of a tool always has the role tool.
+        content: Text, or parts in order, including an assistant's tool calls.
+        tool_call_id: The call that a tool message answers, None for other roles.
+        name: The tool's name on a tool message, else the speaker's name; "" if none.
+        paused: Whether the provider paused this reply and continues it when it is sent back.
+        metadata: Free JSON; never sent to a model.
     """
 
     tool_call_id: str | None = None
@@ -319,7 +319,7 @@ class Message(_Said, frozen=True, kw_only=True, gc=False, metaclass=_MessageMeta
 
     @property
     def text(self) -> str:
-        """All text of it, joined with nothing between."""
+        """All its text, joined without a separator."""
         content = self.content
         if isinstance(content, str):
             return content
@@ -338,7 +338,7 @@ class Message(_Said, frozen=True, kw_only=True, gc=False, metaclass=_MessageMeta
         content = self.content
         if type(content) is str:
             return ()
-        # Asked often: a loop, since a comprehension is a call of its own.
+        # Called often: before Python 3.12 a comprehension costs a call, a loop does not.
         calls: list[ToolCall] = []
         for part in content:
             if type(part) is ToolCall:
@@ -355,13 +355,13 @@ def _checked_calls(calls: object) -> Sequence[ToolCall]:
 
 
 def _settled_content(content: object) -> object:
-    """What is no text as parts; callers write lists, and None is how others say that it is none."""
+    """Content other than text as parts; None, which other libraries use, is no content."""
     if content is None:
         return ""
     if isinstance(content, str):
         return clean_text(content)
     if not isinstance(content, tuple | list):
-        raise Misuse(f"the content of a message is a string or parts, not {kind_of(content)}")
+        raise Misuse(f"the content of a message must be a string or parts, got {kind_of(content)}")
     parts = tuple(cast("Sequence[object]", content))
     _check_parts(parts)
     return parts
@@ -371,19 +371,20 @@ def _check_parts(parts: tuple[object, ...]) -> None:
     for part in parts:
         if not isinstance(part, Tagged):
             hint = f": give Text({part!r})" if isinstance(part, str) else ""
-            raise Misuse(f"a part of a message is {kind_of(part)}{hint}")
+            raise Misuse(
+                f"the parts of a message must be Text, Image or the like, got {kind_of(part)}{hint}"
+            )
 
 
 class Conversation(Formed, Sequence[Message]):
-    """Messages that only ever grow, with room for what was made from them.
+    """An append-only sequence of messages, with a place for their encoded form.
 
-    It is a sequence of messages like any other, and equals a list or tuple of the
-    same. Who encodes messages for a provider keeps the bytes in ``encoded`` and
-    next time encodes only what was added, so that a run of n turns encodes n
-    messages and not n squared.
+    It behaves like any sequence, and equals a list or tuple of the same messages. An encoder keeps
+    its bytes in ``encoded`` and next time encodes only the messages added since, so that a run of
+    n turns encodes n messages rather than n squared.
 
     Attributes:
-        encoded: Encoders by a key of their own; dropped with the conversation.
+        encoded: Encoders by a key of their own.
     """
 
     __slots__ = ("_messages", "encoded")
@@ -401,11 +402,11 @@ class Conversation(Formed, Sequence[Message]):
         self._messages.extend(messages)
 
     def copy(self) -> Conversation:
-        """The same messages, which then grow apart from these; nothing is made from them yet."""
+        """An independent copy of the messages, without what was encoded."""
         return Conversation(self)
 
     def __reduce__(self) -> tuple[type[Conversation], tuple[list[Message]]]:
-        # Pickled and copied are these messages, and neither later ones nor what was made of them.
+        # Only the messages of this view are pickled: no later ones, and nothing that was encoded.
         return Conversation, (self[:],)
 
     def json_form(self) -> list[Message]:
@@ -413,12 +414,9 @@ class Conversation(Formed, Sequence[Message]):
         return self[:]
 
     def in_order(self, messages: Iterable[Message]) -> Conversation:
-        """The same conversation in another order, which then grows apart from this.
+        """An independent conversation of *messages*, which are these in another order.
 
-        Places in it (whole numbers) are kept; what was encoded is not.
-
-        Args:
-            messages: These messages.
+        Whole numbers in ``encoded``, which are positions, are kept; encoders are not.
         """
         other = Conversation(messages)
         places = {key: made for key, made in self.encoded.items() if isinstance(made, int)}
@@ -426,9 +424,9 @@ class Conversation(Formed, Sequence[Message]):
         return other
 
     def so_far(self) -> Conversation:
-        """The messages as they are now, which stay so when these grow.
+        """A view of the messages as they are now, which does not grow with this conversation.
 
-        Nothing is copied, and what encoders keep is kept for both.
+        Nothing is copied; both share what encoders keep.
         """
         return _SoFar(self)
 
@@ -451,7 +449,7 @@ class Conversation(Formed, Sequence[Message]):
     def __radd__(self, other: Sequence[Message]) -> list[Message]:
         return [*other, *self]
 
-    # It grows, so it is no key.
+    # Mutable, so not hashable.
     __hash__: ClassVar[None] = None  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __eq__(self, other: object) -> bool:
@@ -464,7 +462,7 @@ class Conversation(Formed, Sequence[Message]):
 
 
 class _SoFar(Conversation):
-    """The first messages of a conversation that goes on; what is added here is not added there."""
+    """A view of the first messages of a growing conversation; appending detaches it."""
 
     __slots__ = ("_count",)
 
@@ -501,10 +499,10 @@ class _Bundle(Tagged, frozen=True, kw_only=False):
 
 
 class Artifact(_Bundle, frozen=True, kw_only=True):
-    """What a run produced beside its answer.
+    """What a run produced besides its answer.
 
     Attributes:
-        name: The channel it was harvested from, or the tool that made it.
+        name: The channel that it comes from, or the tool that made it.
         parts: Its content; a stored large output is a ``File`` with id, media_type,
             size_bytes, sha256 and summary.
         metadata: Free JSON.

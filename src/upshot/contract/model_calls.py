@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import msgspec
 
+from upshot.contract.base.checks import kind_of
 from upshot.contract.base.enums import (
     FinishReason,
     FinishReasonField,
@@ -31,14 +32,7 @@ from upshot.contract.base.structs import (
     set_field,
 )
 from upshot.contract.error import AgentError
-from upshot.contract.message import (
-    Conversation,
-    Message,
-    Part,
-    Reasoning,
-    Text,
-    with_views,
-)
+from upshot.contract.message import Conversation, Message, Part, Reasoning, Text, with_views
 from upshot.contract.settings import ModelSettings
 from upshot.contract.tool_calls import ToolCall, ToolSpec
 from upshot.contract.usage import Cost, RateLimitState, Usage
@@ -64,9 +58,9 @@ _make = msgspec.StructMeta.__call__
 
 
 class _ResponseMeta(msgspec.StructMeta):
-    """Makes a reply; what is given as views becomes its parts."""
+    """Metaclass that also accepts the views, and makes parts of them."""
 
-    # A type checker reads __init__ below. Decoding does not come by here.
+    # A type checker reads __init__ below. Decoding bypasses this.
     if not TYPE_CHECKING:
 
         def __call__(cls, *, content=None, tool_calls=(), reasoning=(), **fields):
@@ -74,8 +68,8 @@ class _ResponseMeta(msgspec.StructMeta):
             if content or tool_calls or reasoning:
                 if fields.get("parts"):
                     raise Misuse(
-                        "ModelResponse got parts and content, tool_calls or reasoning: these are "
-                        "views of the parts, so give either"
+                        "ModelResponse got both parts and a view of them (content, tool_calls or "
+                        "reasoning): give one or the other"
                     )
                 said = (Text(content),) if content else ()
                 fields["parts"] = (*reasoning, *said, *tool_calls)
@@ -87,25 +81,25 @@ class _ResponseMeta(msgspec.StructMeta):
 
 
 class ModelResponse(Root, frozen=True, kw_only=True, metaclass=_ResponseMeta):
-    """What came of one model call: an answer, calls, or an error as a value.
+    """The outcome of one model call: an answer, tool calls, or an error as a value.
 
-    ``content``, ``tool_calls`` and ``reasoning`` are views of ``parts``, and may be given in its
-    place: ``ModelResponse(content="Hello")``. They become parts in the order thoughts, text, calls.
+    ``content``, ``tool_calls`` and ``reasoning`` are views of ``parts``, and may be given instead:
+    ``ModelResponse(content="Hello")``. They become parts in the order thoughts, text, calls.
 
     Attributes:
         parts: Thoughts, text, calls and blocks of the provider's own tools, in the order in which
             they came.
-        output: The answer read as JSON where a schema was asked for, else None.
-        refusal: Why it would not answer, None if it did.
-        usage: Tokens; falsy where the provider told none.
-        cost: Money, None where the price is unknown.
-        finish_reason: Why it stopped; None while it was not over, or unknown.
-        paused: Whether the provider paused, and goes on when the reply is sent back to it.
+        output: The answer parsed as JSON if a schema was requested, else None.
+        refusal: Why the model refused to answer, None if it did not refuse.
+        usage: Tokens; falsy if the provider reported none.
+        cost: Money, None if the price is unknown.
+        finish_reason: Why it stopped; None if it did not finish, or unknown.
+        paused: Whether the provider paused, and continues when the reply is sent back to it.
         error: What went wrong, None if nothing did.
-        rate_limit: The provider's windows, None where it told none.
-        provider_data: provider, model, request_id, raw_headers, finish_raw, and what else it sent.
-        duration_ms: From the request to the last byte, 0 where it was not measured.
-        local: In process only: ``raw``, the reply as it came.
+        rate_limit: The provider's windows, None if it reported none.
+        provider_data: provider, model, request_id, raw_headers, finish_raw, and further facts.
+        duration_ms: From the request to the last byte, 0 if it was not measured.
+        local: In this process only: ``raw``, the reply as it came.
     """
 
     parts: tuple[Part, ...] = ()
@@ -157,17 +151,17 @@ class ModelResponse(Root, frozen=True, kw_only=True, metaclass=_ResponseMeta):
 
     @property
     def content(self) -> str | None:
-        """All visible text, joined with nothing between; None where there is none."""
+        """All visible text, joined without a separator; None if there is none."""
         return "".join([part.text for part in self.parts if type(part) is Text]) or None
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        """What the model asks to be done, in order."""
+        """The tool calls, in order."""
         return tuple([part for part in self.parts if type(part) is ToolCall])
 
     @property
     def reasoning(self) -> tuple[Reasoning, ...]:
-        """What it thought, with the provider's signatures."""
+        """The thoughts, with the provider's signatures."""
         return tuple([part for part in self.parts if type(part) is Reasoning])
 
     @property
@@ -177,16 +171,16 @@ class ModelResponse(Root, frozen=True, kw_only=True, metaclass=_ResponseMeta):
 
     @property
     def status(self) -> Status:
-        """Completed or failed, in the words of a run."""
+        """Completed or failed, as the status of a run."""
         return Status.COMPLETED if self.error is None else Status.FAILED
 
     @property
     def raw(self) -> object:
-        """The reply as it came, in process only; None where it was not kept."""
+        """The reply as it came, in this process only; None if it was not kept."""
         return self.local.get("raw") if self.local is not None else None
 
     def unwrap(self) -> str:
-        """The text, "" where there is none.
+        """Return the text, "" if there is none.
 
         Raises:
             RunFailed: The call ended with an error.
@@ -196,10 +190,10 @@ class ModelResponse(Root, frozen=True, kw_only=True, metaclass=_ResponseMeta):
         return self.content or ""
 
     def to_message(self) -> Message:
-        """The assistant message that this reply adds to the conversation, with all its parts."""
+        """Make the assistant message that this reply adds to the conversation, with all parts."""
         parts: str | tuple[Part, ...] = self.parts
         if len(parts) == 1 and type(only := parts[0]) is Text:
-            # The usual answer is a text with nothing else to it, which a message keeps as it is.
+            # The usual answer is a plain text, which a message holds as a string.
             parts = parts if only.trust or only.citations or only.signature else only.text
         if self.paused:
             return Message(Role.ASSISTANT, parts, paused=True)
@@ -211,10 +205,10 @@ class ModelStarted(RunEvent, frozen=True, kw_only=True):
 
     Attributes:
         model: "provider:name".
-        turn: Which turn of the attempt, from 1.
+        turn: The turn of the attempt, from 1.
         messages: How many messages are sent.
-        purpose: "repair" for one that corrects the arguments of a call; "" for the engine's.
-        step: The key of the ``host.once`` in whose body it is asked, "" for none.
+        purpose: "repair" if the call is to correct a tool call's arguments; "" for the engine's.
+        step: The key of the ``host.once`` in whose body it is called, "" for none.
     """
 
     model: str = ""
@@ -225,14 +219,14 @@ class ModelStarted(RunEvent, frozen=True, kw_only=True):
 
 
 class ModelRetried(RunEvent, frozen=True, kw_only=True):
-    """A model call failed and will be tried again.
+    """A model call failed and will be retried.
 
     Attributes:
         model: "provider:name".
-        turn: Which turn of the attempt.
+        turn: The turn of the attempt.
         tries: How many tries have failed.
-        wait_s: Seconds until the next one.
-        response: What came of the failed one, usage and windows included.
+        wait_s: Seconds until the next try.
+        response: The failed reply, with usage and rate limits.
     """
 
     model: str = ""
@@ -258,7 +252,7 @@ class TextDelta(RunEvent, frozen=True, kw_only=True):
 
 
 class ReasoningDelta(RunEvent, frozen=True, kw_only=True):
-    """A piece of what the model thinks.
+    """A piece of the model's thoughts.
 
     Attributes:
         text: The piece.
@@ -271,7 +265,7 @@ class ToolCallDelta(RunEvent, frozen=True, kw_only=True):
     """A piece of a tool call that is being written.
 
     Attributes:
-        index: Which call of the reply, from 0.
+        index: The position of the call in the reply, from 0.
         call_id: Its id, "" until it is known.
         name: The tool's name, "" until it is known.
         arguments: The piece of the JSON text.
@@ -284,13 +278,13 @@ class ToolCallDelta(RunEvent, frozen=True, kw_only=True):
 
 
 class ModelReplied(RunEvent, frozen=True, kw_only=True):
-    """A model call ended, well or not.
+    """A model call ended, with or without an error.
 
     Attributes:
         model: "provider:name".
-        turn: Which turn of the attempt.
+        turn: The turn of the attempt.
         tries: How many tries it took.
-        response: What came of the last one.
+        response: The reply to the last try.
         purpose: As in ``ModelStarted``.
     """
 
@@ -302,11 +296,11 @@ class ModelReplied(RunEvent, frozen=True, kw_only=True):
 
 
 class RequestConfig(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
-    """What the caller can take.
+    """What the caller can handle.
 
     Attributes:
-        accepted_output_modes: Media types, ``image/*`` among them; empty takes all. An artifact
-            of another type is told in a warning.
+        accepted_output_modes: Media types such as ``text/plain`` or ``image/*``; empty accepts
+            all. An artifact of another type causes a warning.
     """
 
     accepted_output_modes: tuple[str, ...] = ()
@@ -320,7 +314,7 @@ class _Asked(Root, frozen=True, kw_only=False):
     message: Message | str
 
 
-# To look at all fields of a request at once; these types are right.
+# Reads all fields of a request at once; the usual types need no further check.
 _fields_of = attrgetter(
     "message", "inputs", "metadata", "task_id", "context_id", "run_id", "config"
 )
@@ -332,13 +326,13 @@ class Request(_Asked, frozen=True, kw_only=True):
     """One request to an agent: ``Request("Where is order 7?")``.
 
     Attributes:
-        message: The message; a string becomes one of role user.
-        inputs: Variables put on the board before the engine starts; None is none.
+        message: The message; a string becomes a user message.
+        inputs: Variables set on the board before the engine starts; None means none.
         task_id: The caller's task, "" if none.
         context_id: The conversation that this run belongs to, "" if none.
-        run_id: The id that the run shall have; "" mints one.
-        config: What the caller can take.
-        metadata: Free JSON of the caller; None is none.
+        run_id: The id for the run; "" generates one.
+        config: What the caller can handle.
+        metadata: Free JSON of the caller; None means none.
     """
 
     inputs: JsonObject = {}
@@ -362,8 +356,8 @@ class Request(_Asked, frozen=True, kw_only=True):
                 set_field(self, name, {})
             elif not isinstance(given, Mapping):
                 raise Misuse(
-                    f"{name} of the request is of type {type(given).__name__}: give a mapping "
-                    "from names to JSON values"
+                    f"{name} of the request must be a mapping from names to JSON values, "
+                    f"got {kind_of(given)}"
                 )
 
     @property
@@ -372,7 +366,7 @@ class Request(_Asked, frozen=True, kw_only=True):
         return self.message if isinstance(self.message, str) else self.message.text
 
     def to_message(self) -> Message:
-        """The message as a Message."""
+        """Return the message as a ``Message``."""
         return Message("user", self.message) if isinstance(self.message, str) else self.message
 
 
@@ -381,14 +375,14 @@ class ModelRequest(msgspec.Struct, frozen=True):
 
     Attributes:
         messages: The conversation so far. A ``Conversation`` lets an encoder keep
-            its bytes from turn to turn; a text is one message of the user's.
+            its bytes from turn to turn; a string is one user message.
         system: Instructions, apart from the messages; None for none.
-        tools: The tools on offer, in order.
+        tools: The tools offered to the model, in order.
         output_schema: JSON Schema that the answer must follow, None for free text.
-        settings: How to ask; None leaves all to the provider.
+        settings: Settings of the call; None leaves all to the provider.
 
     Raises:
-        Misuse: The messages are no messages.
+        Misuse: The messages are not ``Message`` objects.
     """
 
     messages: Sequence[Message]
@@ -406,17 +400,16 @@ class ModelRequest(msgspec.Struct, frozen=True):
         elif isinstance(given, Message):
             set_field(self, "messages", (given,))
         elif not isinstance(given, Sequence):
-            raise Misuse(f"messages is of type {type(given).__name__}: give a list of Messages")
+            raise Misuse(f"messages must be a list of Message objects, got {kind_of(given)}")
         else:
             for one in cast("Sequence[object]", given):
                 if not isinstance(one, Message):
-                    from upshot.contract.base.checks import kind_of
-
-                    raise Misuse(f"messages hold {kind_of(one)}: give Message('user', ...)")
+                    hint = "give Message('user', ...)"
+                    raise Misuse(f"messages must be Message objects, got {kind_of(one)}: {hint}")
 
     @staticmethod
     def of(asked: ModelInput) -> ModelRequest:
-        """Make a request of a string, of messages, or of a request."""
+        """Make a request from a string or messages; a request is returned as it is."""
         return asked if isinstance(asked, ModelRequest) else ModelRequest(cast("Any", asked))
 
 

@@ -1,4 +1,4 @@
-"""What a parked run waits for, and what people answer."""
+"""What a parked run waits for, and the user's answers."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ __all__ = [
 
 
 class PendingApproval(Tagged, frozen=True, kw_only=True):
-    """A tool call that waits for somebody's word.
+    """A tool call that waits for approval.
 
     Attributes:
         call_id: The call; an answer names it.
         tool_name: The tool.
-        arguments: What it would be called with, validated; secrets are masked.
-        effect: What the tool says it may do.
-        digest: SHA-256 over the arguments and the tool's version; an answer is bound to it.
-        reason: Why somebody is asked, "" if by rule.
-        asked_at: When it was asked first.
-        expires_at: After this moment it must be asked anew; None is never.
-        run_id: The run inside the one it is a result of that asks; "" is that one itself.
+        arguments: The validated arguments; secrets are masked.
+        effect: The effect that the tool declares.
+        digest: SHA-256 of the arguments and the tool's version; an answer is bound to it.
+        reason: Why approval is needed, "" if by rule.
+        asked_at: When it was first asked.
+        expires_at: When the request expires and must be repeated; None is never.
+        run_id: The child run that asks; "" is the run of the result itself.
     """
 
     call_id: str = ""
@@ -64,16 +64,16 @@ class PendingApproval(Tagged, frozen=True, kw_only=True):
 
 
 class PendingQuestion(Tagged, frozen=True, kw_only=True):
-    """A question to a person.
+    """A question to the user.
 
     Attributes:
         id: What an answer names.
         question: The text.
-        choices: The answers to choose from; empty is free text.
+        choices: The answers to choose from; empty means free text.
         schema: JSON Schema of the answer, None for any value.
-        asked_at: When it was asked first.
-        expires_at: After this moment it is no longer waited for; None is never.
-        run_id: The run inside the one it is a result of that asks; "" is that one itself.
+        asked_at: When it was first asked.
+        expires_at: When the run stops waiting; None is never.
+        run_id: The child run that asks; "" is the run of the result itself.
     """
 
     id: str = ""
@@ -90,14 +90,14 @@ class PendingQuestion(Tagged, frozen=True, kw_only=True):
 
 
 class PendingExternal(Tagged, frozen=True, kw_only=True):
-    """A result that somebody else will deliver.
+    """A result that another system will deliver.
 
     Attributes:
         id: What an answer names.
-        description: What is waited for.
+        description: What the run waits for.
         asked_at: Since when.
-        expires_at: After this moment it is no longer waited for; None is never.
-        run_id: The run inside the one it is a result of that asks; "" is that one itself.
+        expires_at: When the run stops waiting; None is never.
+        run_id: The child run that waits; "" is the run of the result itself.
     """
 
     id: str = ""
@@ -121,13 +121,13 @@ class Approve(_ForCall, frozen=True, kw_only=True):
     """Let the call run.
 
     Attributes:
-        call_id: The call that was asked about.
-        always: Let later calls run too, within: "" for this one only, "tool" for the
-            tool, "arguments" for the same arguments.
-        by: Who says so, "" where unknown.
+        call_id: The call.
+        always: Which later calls may run too: "" for none, "tool" for all of the tool,
+            "arguments" for those with the same arguments.
+        by: Who answered, "" if unknown.
 
     Raises:
-        Misuse: A field is not of its type.
+        Misuse: A field has the wrong type.
     """
 
     always: Literal["", "tool", "arguments"] = ""
@@ -145,12 +145,12 @@ class Deny(_Refusal, frozen=True, kw_only=True):
     """Do not run the call; final for the same tool and arguments.
 
     Attributes:
-        call_id: The call that was asked about.
-        reason: What the model is told.
-        by: Who says so, "" where unknown.
+        call_id: The call.
+        reason: The reason given to the model.
+        by: Who answered, "" if unknown.
 
     Raises:
-        Misuse: A field is not of its type.
+        Misuse: A field has the wrong type.
     """
 
     by: str = ""
@@ -164,15 +164,15 @@ class _Change(_ForCall, frozen=True, kw_only=False):
 
 
 class Edit(_Change, frozen=True, kw_only=True):
-    """Run the call with other arguments; they are validated like the first ones.
+    """Run the call with other arguments; they are validated like the original ones.
 
     Attributes:
-        call_id: The call that was asked about.
+        call_id: The call.
         arguments: All arguments, not only the changed ones.
-        by: Who says so, "" where unknown.
+        by: Who answered, "" if unknown.
 
     Raises:
-        Misuse: A field is not of its type, or JSON cannot hold the arguments.
+        Misuse: A field has the wrong type, or JSON cannot hold the arguments.
     """
 
     by: str = ""
@@ -188,15 +188,15 @@ class _Reply(Tagged, frozen=True, kw_only=False):
 
 
 class Answer(_Reply, frozen=True, kw_only=True):
-    """The answer to a question, or a result from outside.
+    """The answer to a question, or the result from another system.
 
     Attributes:
-        id: The question's id.
+        id: The id of the question or of the awaited result.
         value: The answer.
-        by: Who says so, "" where unknown.
+        by: Who answered, "" if unknown.
 
     Raises:
-        Misuse: A field is not of its type, or JSON cannot hold the value.
+        Misuse: A field has the wrong type, or JSON cannot hold the value.
     """
 
     by: str = ""

@@ -1,8 +1,7 @@
-"""The roles that parts play, as protocols.
+"""The protocols between the layers: model, tool, board, run, host, engine, journal and the rest.
 
-The roles of upshot's parts, as declarations only.
-
-Any layer may name a role; nobody imports who plays it.
+Any layer may depend on a protocol, and none on the layer that implements it. ``Observer`` and
+``Decider`` are base classes, because every method of them is optional.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class Clock(Protocol):
     """Time, so that tests can pass their own."""
 
     def now(self) -> datetime:
-        """The present moment, aware, in UTC."""
+        """The current time, aware, in UTC."""
         ...
 
     def monotonic(self) -> float:
@@ -77,7 +76,7 @@ class Clock(Protocol):
 
 
 class Model(Protocol):
-    """Something that answers messages."""
+    """A language model."""
 
     @property
     def name(self) -> str:
@@ -85,25 +84,25 @@ class Model(Protocol):
         ...
 
     async def call(self, request: ModelInput) -> ModelResponse:
-        """Ask once.
+        """Call the model once.
 
         Returns:
-            What came of it. Never raises for what a provider does; cancellation by the
-            caller's own scope passes through.
+            The reply. Never raises for what a provider does; cancellation by the caller's own
+            scope passes through.
         """
         ...
 
     def stream(self, request: ModelInput) -> AsyncIterator[StreamItem]:
-        """Ask once and yield deltas; the last item is the whole ModelResponse."""
+        """Call the model once and yield deltas; the last item is the whole ModelResponse."""
         ...
 
 
 class Tool(Protocol):
-    """Something that a model can have done."""
+    """A tool that a model can call."""
 
     @property
     def name(self) -> str:
-        """What the model calls it by."""
+        """The name by which the model calls it."""
         ...
 
     @property
@@ -121,7 +120,7 @@ class Board(Protocol):
     """Named message channels and variables that an engine works on."""
 
     def append(self, message: Message, channel: str = MAIN_CHANNEL) -> None:
-        """Add a message at the end of a channel."""
+        """Append a message to a channel."""
         ...
 
     def messages(self, channel: str = MAIN_CHANNEL) -> Sequence[Message]:
@@ -129,7 +128,7 @@ class Board(Protocol):
         ...
 
     def get(self, name: str, default: Json = None) -> Json:
-        """The variable *name*."""
+        """The value of the variable *name*."""
         ...
 
     def set(self, name: str, value: Json) -> None:
@@ -142,19 +141,19 @@ class Board(Protocol):
 
 
 class ToolRunner(Protocol):
-    """Runs the calls of a reply: a run's tools."""
+    """The tools of a run: runs the tool calls of a reply."""
 
     def schemas(self) -> Sequence[ToolSpec]:
-        """The tools on offer, in order."""
+        """The tools to offer to the model, in order."""
         ...
 
     async def dispatch(self, calls: Sequence[ToolCall], *, turn: int = 0) -> list[ToolOutcome]:
-        """Run *calls* and return one outcome for each that settled, in call order."""
+        """Run *calls* and return the outcome of each settled call, in call order."""
         ...
 
 
 class Run(Protocol):
-    """What an engine sees of the run that it drives; read-only."""
+    """An engine's read-only view of its run."""
 
     @property
     def id(self) -> str:
@@ -163,7 +162,7 @@ class Run(Protocol):
 
     @property
     def identity(self) -> RunInfo:
-        """Agent, run, task and context; it cannot be forged by attributes."""
+        """Agent, run, task and context; attributes cannot override it."""
         ...
 
     @property
@@ -183,7 +182,7 @@ class Run(Protocol):
 
     @property
     def feedback(self) -> str:
-        """What the decider that asked for this attempt wants changed, "" for the first."""
+        """What the decider wants changed in this attempt, "" for the first."""
         ...
 
     @property
@@ -193,7 +192,7 @@ class Run(Protocol):
 
     @property
     def dependencies(self) -> object:
-        """The caller's one object for tools and engines."""
+        """The caller's object for tools and engines."""
         ...
 
     @property
@@ -203,54 +202,54 @@ class Run(Protocol):
 
     @property
     def resume_from(self) -> Checkpoint | None:
-        """Where to go on from, None for a fresh start."""
+        """The checkpoint to continue from, None for a fresh start."""
         ...
 
     @property
     def tools(self) -> ToolRunner:
-        """The tools on offer, and the way to call them."""
+        """The tools, and the way to call them."""
         ...
 
     async def call_model(
         self, request: ModelRequest, *, model: Model | None = None
     ) -> ModelResponse:
-        """Ask a model through deciders, log, retry, budget and accounting."""
+        """Call a model, with deciders, log, retries and budget applied."""
         ...
 
 
 class Host(Protocol):
-    """What surrounds an engine. Every method is optional for a user's host."""
+    """The surroundings of an engine. A host of the user's may leave out any method."""
 
     def publish(self, event: Event) -> Awaitable[None] | None:
-        """Tell watchers; never fails a run."""
+        """Publish an event to subscribers; never fails a run."""
         ...
 
     def interrupts(self) -> Awaitable[Interrupt | None] | Interrupt | None:
-        """The wish that the run stop, falsy for none."""
+        """The pending request to stop, falsy if there is none."""
         ...
 
     def ask_user(self, question: str) -> Awaitable[Json] | Json:
-        """Ask a person: returns the answer, or raises ``Parked``."""
+        """Ask the user; returns the answer, or raises ``Parked``."""
         ...
 
     def checkpoint(self, checkpoint: Checkpoint) -> Awaitable[None] | None:
-        """Keep a point to go on from."""
+        """Save a checkpoint."""
         ...
 
     def report_usage(self, delta: ModelResponse | Usage) -> Awaitable[None] | None:
-        """Add what a foreign engine used.
+        """Report the usage of model calls that an engine made itself.
 
-        A user's host gets the Usage of every model call of the run, runs inside included, whose
-        ``cost`` is what it cost.
+        A host of the user's gets the Usage, with its ``cost``, of every model call of the run and
+        its child runs.
         """
         ...
 
 
 class Engine(Protocol):
-    """Drives the steps of a run.
+    """Decides the next step of a run, until there is an answer.
 
-    An engine may also have ``can_resume(checkpoint) -> bool``, sync or async; without it, it
-    cannot resume from a checkpoint, unless it has ``reads_checkpoints = True`` and looks at
+    An engine may also have ``can_resume(checkpoint) -> bool``, sync or async. Without it, it
+    cannot resume from a checkpoint unless it sets ``reads_checkpoints = True`` and reads
     ``run.resume_from`` itself.
     """
 
@@ -258,35 +257,35 @@ class Engine(Protocol):
         """Work until there is an answer.
 
         Args:
-            run: The ``Run``. The three are declared Never here, since an engine may ask for
-                the role or for upshot's own class of it; both are what it gets.
+            run: The ``Run``. The parameters are declared Never so that an engine may annotate
+                them with the protocols or with upshot's own classes; the objects are both.
             host: The ``Host``.
             board: The ``Board``.
 
         Returns:
-            The board that holds the answer; None means the one given; any other value
-            becomes the output.
+            The board that holds the answer; None means the given one; any other value becomes
+            the output.
 
         Raises:
-            Interrupted: A wish to stop was followed.
-            Aborted: The run shall end as aborted.
-            Failed: The run shall end as failed.
-            Parked: People are waited for.
+            Interrupted: The engine followed a request to stop.
+            Aborted: To end the run as aborted.
+            Failed: To end the run as failed.
+            Parked: To park the run until answers come.
         """
         ...
 
 
 class RunSummary(Value, frozen=True, kw_only=True):
-    """One run of a journal in short.
+    """A summary of one run in a journal.
 
     Attributes:
         run_id: The run.
-        agent_id: Who worked on it.
-        status: Of its last session; "running" while none has settled.
+        agent_id: The agent that worked on it.
+        status: Of its last session; "running" while no session has settled.
         started_at: When it began.
         updated_at: Time of the last event.
         events: How many durable events it has.
-        request: The text that was asked, at most 200 characters.
+        request: The text of the request, at most 200 characters.
         parent_run_id: The run that started it, "" for a root run.
         context_id: The conversation that it belongs to, "" if none.
     """
@@ -308,26 +307,26 @@ class RunSummary(Value, frozen=True, kw_only=True):
 
 
 class Journal(Protocol):
-    """The log: durable facts of runs.
+    """The log: the durable events of runs.
 
-    A journal whose events are as safe as they will ever be when ``append`` returns may say so by
-    ``is_safe_at_append = True``: then nobody waits in ``durable``. Without it, it is False.
+    A journal whose events are safe as soon as ``append`` returns may set
+    ``is_safe_at_append = True``; then upshot does not wait in ``durable``. The default is False.
     """
 
     async def claim(self, run_id: str) -> int:
-        """Take the run: returns the new epoch; appends with an older one fail from now on."""
+        """Take the lease of a run: returns the new epoch; appends with an older one now fail."""
         ...
 
     def append(self, event: Event, *, epoch: int | None = None) -> None:
-        """Take a durable event; returns at once.
+        """Append a durable event; returns at once.
 
         Args:
             event: Its seq is the next of its run, from 1.
-            epoch: What ``claim`` gave; None takes the latest.
+            epoch: The epoch that ``claim`` returned; None means the latest.
 
         Raises:
             JournalError: The epoch is old, or the journal is closed.
-            Misuse: The event holds what could not be read back; nothing of it is stored.
+            Misuse: The event has a value that could not be read back; it is not stored.
         """
         ...
 
@@ -336,11 +335,11 @@ class Journal(Protocol):
 
         Args:
             run_id: The run.
-            seq: Of the last one.
-            epoch: Under which whoever waits has appended it; None is whoever did.
+            seq: The number of the last one.
+            epoch: The epoch under which the caller appended it; None means any.
 
         Raises:
-            JournalError: They could not be written, or *seq* is that of another holder's event.
+            JournalError: They could not be written, or another process appended the event *seq*.
         """
         ...
 
@@ -348,7 +347,7 @@ class Journal(Protocol):
         """The run's durable events with a seq above *after*, in order; 0 gives all.
 
         Raises:
-            JournalError: An event is damaged, or cannot be read.
+            JournalError: An event is corrupt, or cannot be read.
         """
         ...
 
@@ -366,21 +365,21 @@ class Journal(Protocol):
         """The runs, newest first by the time they started.
 
         Args:
-            status: Only those of this status.
-            limit: At most so many, from 1; None gives all.
-            before: Only those further down than this run: the last one of the page before.
-            context_id: Only those of this conversation.
-            parent_run_id: Only those that this run started; "" gives root runs.
+            status: Only runs with this status.
+            limit: The most runs to return, from 1; None returns all.
+            before: Only runs that come after this one in the list: the last of the previous page.
+            context_id: Only runs of this conversation.
+            parent_run_id: Only child runs of this run; "" gives root runs.
             run_id: Only this run.
-            prefix: Only those whose id begins so.
+            prefix: Only runs whose id begins with this.
 
         Raises:
-            Misuse: *limit* is no number of runs, or there is no run *before*.
+            Misuse: *limit* is not a positive whole number, or there is no run *before*.
         """
         ...
 
     async def export(self, run_id: str, path: str) -> int:
-        """Write a run as JSON lines; returns how many events."""
+        """Write a run as JSON lines; returns the number of events."""
         ...
 
     async def import_(self, path: str) -> str:
@@ -388,7 +387,7 @@ class Journal(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Write what is queued and let go of everything."""
+        """Write what is queued and release everything."""
         ...
 
 
@@ -399,10 +398,10 @@ class ArtifactStore(Protocol):
         """Store *data*.
 
         Args:
-            run_id: The run that it is of.
-            call_id: The call that it came of.
-            data: The bytes; of a text in UTF-8.
-            media_type: What they are, such as "text/plain".
+            run_id: The run.
+            call_id: The tool call that produced it.
+            data: The bytes; a text is in UTF-8.
+            media_type: Their type, such as "text/plain".
 
         Returns:
             The reference to it: id, media_type, size_bytes, sha256, lines.
@@ -421,14 +420,14 @@ class ArtifactStore(Protocol):
         limit: int | None = None,
         pattern: str | None = None,
     ) -> JsonObject:
-        """Read a page, or the lines that hold *pattern*.
+        """Read a page, or the lines that contain *pattern*.
 
         Args:
-            id: Of the reference.
-            run_id: The run that asks.
+            id: The id in the reference.
+            run_id: The run that reads it.
             offset: The first character, from 0.
-            limit: How many characters at most; None leaves it to the store.
-            pattern: Text to look for, as ``read_page`` does; None reads the page as it is.
+            limit: The most characters to return; None leaves it to the store.
+            pattern: Text to search for, as in ``read_page``; None reads the page as it is.
 
         Returns:
             ``{"text": ..., "next_offset": int | None}``; offsets in characters.
@@ -440,71 +439,71 @@ class ArtifactStore(Protocol):
 
 
 class Observer:
-    """Told what happens in a run; its methods do nothing until you override them.
+    """Is notified of what happens in a run; the methods do nothing until you override them.
 
-    Any object with some of these methods is accepted too; each may be sync or async. One
-    that raises is logged and listed in the result's warnings, and the next still runs.
-    *info* is the identity of the run that it happens in.
+    Any object with some of these methods is accepted too; each may be sync or async. If one
+    raises, the error is logged and listed in the result's warnings, and the next observer still
+    runs. *info* is the identity of the run.
     """
 
     def on_run_start(self, info: RunInfo, request: Request) -> Awaitable[None] | None:
-        """The run begins; once a run."""
+        """The run begins; called once per run."""
 
     def on_attempt_start(self, info: RunInfo, attempt: int) -> Awaitable[None] | None:
-        """A pass of the engine begins; *attempt* is its number, from 1."""
+        """An attempt begins; *attempt* is its number, from 1."""
 
     def on_interrupt(self, info: RunInfo, interrupt: Interrupt) -> Awaitable[None] | None:
-        """Somebody wants the run to stop; *interrupt* says who, and why."""
+        """The run was asked to stop; *interrupt* says why."""
 
     def on_run_revise(
         self, info: RunInfo, previous: AnyResult, next_attempt: int
     ) -> Awaitable[None] | None:
-        """An attempt is done again.
+        """A decider asked for another attempt.
 
         Args:
             info: The run.
-            previous: What came of the attempt that a decider sent back.
-            next_attempt: The number of the one that begins now, from 2.
+            previous: The result of the attempt that is to be revised.
+            next_attempt: The number of the attempt that begins now, from 2.
         """
 
     def on_attempt_end(self, info: RunInfo, result: AnyResult) -> Awaitable[None] | None:
-        """A pass of the engine ended; *result* is what came of it and of what deciders said."""
+        """An attempt ended; *result* is its result, with the deciders' verdict applied."""
 
     def on_run_end(self, info: RunInfo, result: AnyResult) -> Awaitable[None] | None:
-        """The run ends with *result*; once a run."""
+        """The run ends with *result*; called once per run."""
 
 
 class Decider:
-    """Has a say in a run; its methods do nothing until you override them.
+    """Rewrites model requests and judges attempts; the methods do nothing until overridden.
 
-    Any object with some of these methods is accepted too; each may be sync or async. One
-    that raises fails the run with hook_failed, uncommitted, the answer kept.
+    Any object with some of these methods is accepted too; each may be sync or async. If one
+    raises, the run fails with hook_failed: it is not committed, and the answer is kept.
     """
 
     def before_model(
         self, info: RunInfo, request: ModelRequest
     ) -> Awaitable[ModelRequest | None] | ModelRequest | None:
-        """May rewrite what is sent; None leaves it as it is.
+        """May rewrite a model request.
 
-        Asked for the model calls of runs inside too, after their own deciders.
+        Also called for the model calls of child runs, after their own deciders.
 
         Args:
-            info: The run that asks the model.
-            request: What it would send, which may have been rewritten by deciders before.
+            info: The run that calls the model.
+            request: The request, as earlier deciders have left it.
 
         Returns:
-            What is sent in its place, made with ``msgspec.structs.replace``; None leaves it.
+            The request to send instead, made with ``msgspec.structs.replace``; None keeps it.
         """
 
     def before_finalize(
         self, info: RunInfo, request: Request, result: AnyResult
     ) -> Awaitable[FinalizeDecision | None] | FinalizeDecision | None:
-        """Says what shall be done with an attempt.
+        """Judge a finished attempt.
 
         Args:
             info: The run.
-            request: What was asked.
-            result: What came of the attempt.
+            request: The request.
+            result: The result of the attempt.
 
         Returns:
             The decision; None accepts it.
@@ -512,23 +511,23 @@ class Decider:
 
 
 class InstantJournal(Journal, Protocol):
-    """A journal that is safe at append and takes a new run without waiting for anything."""
+    """A journal that is safe at append and begins a new run without waiting."""
 
     def begin(self, run_id: str) -> int:
-        """Take a run that is new and is worked on in the event loop that runs; gives the epoch."""
+        """Take the lease of a new run in the running event loop; returns the epoch."""
         ...
 
     def is_begun(self, run_id: str) -> bool:
-        """Whether a run that ``begin`` took is still worked on."""
+        """Whether a run that ``begin`` took is still running."""
         ...
 
     def release(self, run_id: str, epoch: int) -> None:
-        """Note that the run is not worked on any more, unless it was taken since."""
+        """Release the run, unless it has been taken again since."""
         ...
 
 
 def as_instant(where: object) -> InstantJournal | None:
-    """*where* itself if it is an open InstantJournal, else None."""
+    """*where* if it is an open InstantJournal, else None."""
     is_open = not isinstance(where, type) and hasattr(where, "begin")
     if is_open and getattr(where, "is_safe_at_append", False) is True:
         return cast("InstantJournal", where)
@@ -536,22 +535,12 @@ def as_instant(where: object) -> InstantJournal | None:
 
 
 def is_safe_at_append(journal: Journal) -> bool:
-    """Whether what *journal* took is safe at once, so that no barrier has to be waited for."""
+    """Whether an event is safe as soon as *journal* has appended it, so that no wait is needed."""
     return getattr(journal, "is_safe_at_append", False) is True
 
 
 def until_safe(journal: Journal, run_id: str, seq: int, *, epoch: int | None) -> Awaitable[None]:
-    """Wait as ``journal.durable`` does; one that knows no epochs there is not told any.
-
-    Args:
-        journal: Where the run's log is.
-        run_id: The run.
-        seq: Of the last event that has to be safe.
-        epoch: Under which it was appended, None where nobody knows.
-
-    Raises:
-        JournalError: It could not be written, or another holder's event stands in its place.
-    """
+    """Call ``journal.durable``, with the epoch if that method takes one."""
     if epoch is None or not takes_epoch(type(journal)):
         return journal.durable(run_id, seq)
     return journal.durable(run_id, seq, epoch=epoch)
@@ -559,10 +548,10 @@ def until_safe(journal: Journal, run_id: str, seq: int, *, epoch: int | None) ->
 
 @cache
 def takes_epoch(kind: type) -> bool:
-    """Whether ``durable`` of a journal of that class takes an epoch, as older ones do not."""
+    """Whether ``durable`` of that class of journal takes an epoch; a user's journal may not."""
     try:
         parameters = inspect.signature(cast("Any", kind).durable).parameters.values()
     except (AttributeError, TypeError, ValueError):
-        # It hands its calls on, to nobody knows what.
+        # Its signature cannot be inspected, such as that of a proxy.
         return False
     return any(one.name == "epoch" or one.kind is one.VAR_KEYWORD for one in parameters)

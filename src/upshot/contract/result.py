@@ -1,4 +1,4 @@
-"""AgentResult and its flat form."""
+"""AgentResult, the result of a run, and its flat form: a plain dict with the same facts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, KeysView
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Generic, Protocol, cast
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 import msgspec
 
@@ -33,9 +33,6 @@ from upshot.contract.tool_calls import ToolDenied, ToolOutcome, ToolRecord
 from upshot.contract.usage import NO_USAGE, Cost, RateLimitState, Usage, to_money
 from upshot.errors import Misuse, RunFailed
 
-if TYPE_CHECKING:
-    from typing import TypeVar
-
 __all__ = ["AgentResult", "AttemptLine", "FLAT_KEYS", "OUTPUT_VAR", "plain", "to_flat_form"]
 
 FLAT_KEYS = (
@@ -51,62 +48,36 @@ FLAT_KEYS = (
 )
 
 
-class _Flat(Protocol):
-    """The fields that the flat form is made of; named here, for the result imports this module."""
-
-    @property
-    def output(self) -> object: ...
-    @property
-    def content(self) -> str | None: ...
-    @property
-    def usage(self) -> Usage: ...
-    @property
-    def cost(self) -> Cost | None: ...
-    @property
-    def metadata(self) -> JsonObject: ...
-    @property
-    def finish_reason(self) -> FinishReason | None: ...
-    @property
-    def error(self) -> AgentError | None: ...
-    @property
-    def rate_limit(self) -> RateLimitState | None: ...
-    @property
-    def provider_data(self) -> JsonObject: ...
+# The keys of which nothing is written where the field is empty or None, in the order of writing.
+_FLAT_FACTS = (
+    *("usage", "cost", "finish_reason", "error", "rate_limit"),
+    *("metadata", "provider_data"),
+)
 
 
-def to_flat_form(result: _Flat) -> JsonObject:
-    """Make plain dicts of *result*: money as floats, unknown keys missing."""
+def to_flat_form(result: AgentResult[Any]) -> JsonObject:
+    """Convert *result* to plain dicts: money as floats, unknown facts missing."""
     form: JsonObject = {}
     output = plain(result.output)
     if has_own_output(output, result.content):
         form["output"] = output
     if result.content is not None:
         form["content"] = result.content
-    if result.usage:
-        form["usage"] = plain(result.usage)
-    if result.cost is not None:
-        form["cost"] = plain(result.cost)
-    if result.finish_reason is not None:
-        form["finish_reason"] = str(result.finish_reason)
-    if result.error is not None:
-        form["error"] = plain(result.error)
-    if result.rate_limit is not None:
-        form["rate_limit"] = plain(result.rate_limit)
-    for key in ("metadata", "provider_data"):
+    for key in _FLAT_FACTS:
         if value := getattr(result, key):
             form[key] = plain(value)
     return form
 
 
 def plain(value: object) -> Json:
-    """New builtins made of *value*: structs become dicts, money floats, tuples lists."""
+    """Convert *value* to new builtins: structs to dicts, money to floats, tuples to lists."""
     return msgspec.json.decode(to_json(value))
 
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    # Not str, as of an Agent: hooks that are annotated with the bare name take any result.
+    # Unlike Agent's, not str by default: hooks annotated with the bare name take any result.
     T = TypeVar("T", default=Any)
 else:
     from typing import TypeVar
@@ -125,26 +96,26 @@ _SEQUENCES = (
 )
 
 
-# What a field holds that needs no change; a decoder gives lists, and people write words.
+# Types that need no conversion; a decoder gives lists, and callers write words as strings.
 _FINE = frozenset[type]({Status, FinishReason, InterruptCause, NoneType, tuple})
 _COMPLETED = Status.COMPLETED
 _WORDS = (("status", Status), ("finish_reason", FinishReason), ("cause", InterruptCause))
-# To look at all of them at once.
+# Reads all of them at once.
 _judged_of = attrgetter(*_SEQUENCES, *(name for name, _ in _WORDS))
 
 
 class AttemptLine(Value, frozen=True, kw_only=True, gc=False):
-    """One attempt in short, also one that was discarded.
+    """A summary of one attempt, including discarded ones.
 
     Attributes:
         attempt: Its number, from 1.
         status: How it ended.
         error: Why, None if it completed.
         usage: Tokens of its model calls.
-        cost: Money of its model calls.
-        content: Its answer, kept although it may have been discarded.
-        revise_reason: Why it was done again, "" if it was not.
-        feedback: What the next attempt was told.
+        cost: Cost of its model calls.
+        content: Its answer, kept even if it was discarded.
+        revise_reason: Why there was another attempt, "" if there was none.
+        feedback: The feedback given to the next attempt.
     """
 
     attempt: int = 1
@@ -158,43 +129,43 @@ class AttemptLine(Value, frozen=True, kw_only=True, gc=False):
 
 
 class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
-    """What came of a run. It can be read like a mapping, as the flat contract has it.
+    """The result of a run. It can also be read like a mapping with the keys of the flat contract.
 
     Attributes:
         status: completed, interrupted, canceled, failed, aborted or input_required.
         output: The typed answer: the board variable ``output`` if set, else content.
-        content: Text of the last assistant message on the main channel; None where there is none.
-        messages: What the run produced on the main channel, in order; what was seeded is not among
-            them. Other channels are artifacts, where they are asked for.
-        tool_outcomes: One for every settled call, in the order of settling.
+        content: Text of the last assistant message on the main channel; None if there is none.
+        messages: What the run produced on the main channel, in order, without the seeded
+            messages. Other channels are artifacts, if they are asked for.
+        tool_outcomes: One for every settled call, in the order of the calls within each reply.
         tool_records: The same calls with all their facts, in the same order.
-        artifacts: What was produced beside the answer.
+        artifacts: What was produced besides the answer.
         pending: What a parked run waits for.
         usage: Tokens of all model calls, of all attempts and child runs.
-        cost: Money for them, None where none had a price.
-        finish_reason: Of the last model call; None where unknown.
+        cost: The cost of these calls, None if none had a price.
+        finish_reason: Of the last model call; None if unknown.
         error: What went wrong; present exactly when status is not completed.
         rate_limit: Of the last reply that carried one.
         provider_data: provider, model, request_id, raw_headers, finish_raw of the last reply.
-        cause: Of an interrupt.
-        detail: Of an interrupt.
+        cause: The cause of an interrupt.
+        detail: The detail of an interrupt.
         committed: Whether its messages count for the conversation.
-        attempts: How many engine passes it took.
-        state: The deciders' facts, such as finalize_reason and handoff.
-        handoff: To whom the request was handed over, None if it was not.
-        attempt_log: One line an attempt.
+        attempts: How many attempts it took.
+        state: Facts set by deciders, such as finalize_reason and handoff.
+        handoff: The hand-off that ended it, None if there was none.
+        attempt_log: A summary of each attempt.
         warnings: What went wrong without failing the run.
         run_id: The run.
         task_id: The caller's task, "" if none.
         context_id: The conversation, "" if none.
         parent_run_id: The run that started it, "" for a root run.
         agent_id: The agent that worked on it.
-        started_at: When it began, UTC; None where not measured.
+        started_at: When it began, UTC; None if not measured.
         ended_at: started_at + duration_ms.
-        duration_ms: Milliseconds from started_at until this result; of a resumed run also those in
-            which it waited, or nobody worked on it.
+        duration_ms: Milliseconds from started_at until this result; for a resumed run this
+            includes the time in which it was parked or not running.
         metadata: Free JSON of the caller and of hooks.
-        local: In process only: ``raw``, ``last_board``, ``seeded``.
+        local: In this process only: ``raw``, ``last_board``, ``seeded``.
     """
 
     status: Status = written(Status.COMPLETED)
@@ -238,7 +209,10 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
                     set_field(self, name, words(word))
             freeze(self, *_SEQUENCES)
         if (self.error is None) is not (self.status is _COMPLETED):
-            raise Misuse(_contradiction(self.status, self.error))
+            if self.error is None:
+                raise Misuse(f"status {self.status} needs an error: give error=AgentError(...)")
+            why = f"status completed cannot carry the error {self.error.code}"
+            raise Misuse(f"{why}: give status='failed'")
         started, ended = self.started_at, self.ended_at
         if (started and started.tzinfo is not UTC) or (ended and ended.tzinfo is not UTC):
             settle_moments(self, "started_at", "ended_at")
@@ -262,10 +236,10 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
 
     @property
     def tools_used(self) -> tuple[str, ...]:
-        """Names of the tools that ran, in order of their first run; denied ones excluded."""
+        """Names of the tools that ran, in the order of their first run; not of denied calls."""
         ran = [r for r in self.tool_records if not isinstance(r.outcome, ToolDenied)]
         if self.tool_records and all(r.started_at is not None for r in ran):
-            # Calls that run side by side settle in another order than they start in.
+            # Concurrent calls settle in another order than they start.
             ran.sort(key=lambda record: cast("datetime", record.started_at))
             return tuple(dict.fromkeys(record.tool_name for record in ran))
         names = (o.tool_name for o in self.tool_outcomes if not isinstance(o, ToolDenied))
@@ -273,12 +247,12 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
 
     @property
     def raw(self) -> object:
-        """The native result that this was made from, in process only; None without one."""
+        """The native result that this was made from, in this process only; else None."""
         return self.local.get("raw") if self.local is not None else None
 
     @property
     def last_board(self) -> object:
-        """The board as the engine left it, in process only; None where it is gone."""
+        """The board as the engine left it, in this process only; None if it is gone."""
         return self.local.get("last_board") if self.local is not None else None
 
     def __repr__(self) -> str:
@@ -287,9 +261,9 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
         return portray_result(self)
 
     def all_messages(self) -> tuple[Message, ...]:
-        """Seeded, asked and produced messages of the main channel.
+        """The seeded messages, the request and the produced messages of the main channel.
 
-        What was seeded is known in the process that ran it, not from JSON.
+        The seeded ones are known only in the process of the run, not from JSON.
         """
         seeded = self.local.get("seeded") if self.local is not None else None
         if not isinstance(seeded, tuple):
@@ -297,7 +271,7 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
         return (*cast("tuple[Message, ...]", seeded), *self.messages)
 
     def unwrap(self) -> T:
-        """The output; the text where there is no other.
+        """Return the output, or the text if there is no other output.
 
         Raises:
             RunFailed: The run did not complete; it carries this result.
@@ -309,12 +283,12 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
             raise RunFailed(self)
         value: object = self.output
         if value is None and not self.run_id:
-            # Made by hand, or by others, who have only a text. Of a run, None is its output.
+            # A result made by hand may have a text alone; for a real run, None is the output.
             value = self.content
         return value  # pyright: ignore[reportReturnType]  # T is str without an output type, and may include None
 
     def output_payload(self) -> JsonObject:
-        """The output where it is a mapping in JSON, else ``{"content": ...}``, else empty."""
+        """The output if it is a JSON object, else ``{"content": ...}``, else empty."""
         output: object = self.output
         if output is not None and not isinstance(output, dict | str):
             output = plain(output)
@@ -326,7 +300,7 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
         return to_flat_form(self)[key]
 
     def get(self, key: str, default: object = None) -> Any:
-        """What the flat contract dict has under *key*."""
+        """Return the value of *key* in the flat contract dict."""
         return to_flat_form(self).get(key, default)
 
     def keys(self) -> KeysView[str]:
@@ -345,9 +319,3 @@ def _end(started_at: datetime, duration_ms: int) -> datetime:
         return started_at + timedelta(milliseconds=duration_ms)
     except OverflowError as error:
         raise Misuse(f"duration_ms is out of range: {duration_ms}") from error
-
-
-def _contradiction(status: Status, error: AgentError | None) -> str:
-    if error is None:
-        return f"status {status} needs an error that says why: give error=AgentError(...)"
-    return f"status completed cannot carry the error {error.code}: give status='failed'"

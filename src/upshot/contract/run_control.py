@@ -39,7 +39,7 @@ class BoardSnapshot(Value, frozen=True, kw_only=True):
     Attributes:
         channels: Messages in order, by channel name.
         variables: JSON values by name.
-        seeded: How many messages of each channel were there before the engine started.
+        seeded: How many messages of each channel the board held before the engine started.
     """
 
     channels: dict[str, tuple[Message, ...]] = {}
@@ -54,18 +54,18 @@ class _Point(Root, frozen=True, kw_only=False):
 
 
 class Checkpoint(_Point, frozen=True, kw_only=True):
-    """A point of a run to go on from.
+    """A point from which a run can continue.
 
     Attributes:
-        exec_id: The run that it is of.
+        exec_id: The id of the run.
         step: The engine's name for the point.
-        board: The board at that point; of a Board that is given, its snapshot is taken.
-        iteration: How many steps the engine had made.
+        board: The board at that point; a Board is replaced by its snapshot.
+        iteration: How many steps the engine had taken.
         payload: What the engine needs besides.
         attributes: The run's attributes.
         timestamp: When it was taken.
-        original_started_at: When the run started first; kept over resumes.
-        spec_version: The form of the payload; written, and checked when read.
+        original_started_at: When the run first started; kept when it is resumed.
+        spec_version: The version of the payload's form; checked when it is read.
     """
 
     iteration: int = 0
@@ -86,21 +86,21 @@ def _snapshot_of(board: object) -> BoardSnapshot:
     made: object = taken() if callable(taken) else None
     if isinstance(made, BoardSnapshot):
         return made
-    raise Misuse(f"the board of a checkpoint is {kind_of(board)}: give board.snapshot()")
+    raise Misuse(f"a checkpoint needs a BoardSnapshot, got {kind_of(board)}: give board.snapshot()")
 
 
 Verdict: TypeAlias = Literal["accept", "discard", "keep_partial", "revise"]
 
 
 class FinalizeDecision(Value, frozen=True, kw_only=True):
-    """One decider's word; made by its four constructors.
+    """One decider's decision; made by its four constructors.
 
     Attributes:
-        verdict: What shall be done. Any discard wins, then any revise.
-        reason: Why; the first one given is kept as ``state["finalize_reason"]``, and that of the
-            word that holds in ``Committed.reason`` and ``AttemptLine.revise_reason``.
-        feedback: What the next attempt is told, for revise.
-        state: Facts that are merged into the result's ``state``.
+        verdict: What to do with the attempt. Any discard wins, then any revise.
+        reason: Why; the first reason given is kept as ``state["finalize_reason"]``, that of the
+            winning verdict in ``Committed.reason`` and ``AttemptLine.revise_reason``.
+        feedback: Instructions for the next attempt, for revise.
+        state: Facts to merge into the result's ``state``.
     """
 
     verdict: Verdict = written("accept")
@@ -113,7 +113,7 @@ class FinalizeDecision(Value, frozen=True, kw_only=True):
 
     @staticmethod
     def accept(reason: str = "", *, state: JsonObject | None = None) -> FinalizeDecision:
-        """Take the attempt as it is.
+        """Accept the attempt as it is.
 
         Args:
             reason: Why, for the log; "" for no reason.
@@ -123,17 +123,17 @@ class FinalizeDecision(Value, frozen=True, kw_only=True):
 
     @staticmethod
     def discard(reason: str, *, state: JsonObject | None = None) -> FinalizeDecision:
-        """Do not commit it, whatever came of it.
+        """Do not commit the attempt, whatever its result.
 
         Args:
-            reason: Why, which is told as the reason of ``Committed``.
+            reason: Why; it becomes the reason of ``Committed``.
             state: Facts for ``result.state``; None for none.
         """
         return FinalizeDecision(verdict="discard", reason=reason, state=state or {})
 
     @staticmethod
     def keep_partial(reason: str, *, state: JsonObject | None = None) -> FinalizeDecision:
-        """Commit what an interrupted attempt has got so far.
+        """Commit what an interrupted attempt has produced so far.
 
         Args:
             reason: Why, for the log.
@@ -145,10 +145,10 @@ class FinalizeDecision(Value, frozen=True, kw_only=True):
     def revise(
         feedback: str, reason: str = "", *, state: JsonObject | None = None
     ) -> FinalizeDecision:
-        """Have it done again with *feedback*, if attempts are left.
+        """Start another attempt with *feedback*, if attempts are left.
 
         Args:
-            feedback: What the next attempt is told to do better.
+            feedback: What the next attempt should do better.
             reason: Why, for the log; "" is the feedback.
             state: Facts for ``result.state``; None for none.
         """
@@ -158,18 +158,18 @@ class FinalizeDecision(Value, frozen=True, kw_only=True):
 
 
 class Interrupt(Value, frozen=True, kw_only=False):
-    """Why a run shall stop.
+    """Why a run is asked to stop.
 
     Attributes:
         cause: user_cancel, user_input, host_shutdown, deadline, custom, or a word of your own.
-        detail: What else is to be said.
+        detail: A free explanation.
     """
 
     cause: CauseField = word(InterruptCause.NONE)
     detail: str = ""
 
     def __post_init__(self) -> None:
-        # Whoever stops a run is not to lose that over a word: what is no text is written as one.
+        # A request to stop must not fail over a wrong type: other values are converted to text.
         cause, detail = cast("tuple[object, object]", (self.cause, self.detail))
         if type(cause) is not InterruptCause:
             set_field(self, "cause", InterruptCause(_text(cause)))
@@ -179,7 +179,7 @@ class Interrupt(Value, frozen=True, kw_only=False):
 
 
 def _text(given: object) -> str:
-    # The word of an enum of the caller's is its value; str() would give "Why.USER".
+    # The word of the caller's own enum is its value; str() would give "Why.USER".
     value: object = given.value if isinstance(given, Enum) else given
     if isinstance(value, str):
         return str.__str__(value)

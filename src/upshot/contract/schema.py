@@ -1,9 +1,9 @@
 """The contract in other languages: a JSON Schema, and TypeScript made from it.
 
-msgspec writes the schema of the structs. What it says differs from what ``encode`` writes in a few
-places, and ``write_json_schema`` puts those right: money is a number, open word lists take any
-text, and a field is required when it is always written rather than when a reader needs it. It also
-takes the text of each field from the docstrings, and gives names to the unions.
+msgspec writes the schema of the structs. It differs in a few places from what ``encode`` writes,
+and ``write_json_schema`` corrects those: money is a number, an open enum accepts any text, and a
+field is required if it is always written rather than if a reader needs it. It also takes the
+description of each field from the docstrings, and gives names to the unions.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _Form: TypeAlias = dict[str, Any]
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _TITLE = f"upshot contract, schema version {SCHEMA_VERSION}"
-# The base of events is none itself, and a model request is written in each provider's own form.
+# The base of events is not an event, and a model request is encoded in each provider's own form.
 _NEVER_WRITTEN = {"ModelRequest", "RunEvent"}
 _OPEN = {kind.__name__ for kind in OpenWord.__subclasses__()}
 _REF = "#/$defs/"
-# A whole document is of a known kind.
+# A whole document has a known kind.
 _STANDALONE: Any = Union[tuple(kind for kind in STANDALONE if kind is not Unknown)]  # noqa: UP007  # made at run time
 _UNIONS: dict[str, tuple[Any, str]] = {
     "AnyAnswer": (AnyAnswer, "What the user answers."),
@@ -95,10 +95,10 @@ def contract_schema() -> JsonObject:
     """The JSON Schema (draft 2020-12) of every value that ``encode`` writes.
 
     Returns:
-        A new object. A whole document has to be a value that stands alone, as ``decode`` takes
-        it without a type; under ``$defs`` is every type by its name, such as
-        ``#/$defs/AgentResult``. It says what is written: what is never left out is required,
-        although a reader takes its default. Unknown fields, parts and events fit.
+        A new object. A whole document is a value that stands alone, as ``decode`` accepts it
+        without a type; ``$defs`` has every type by its name, such as ``#/$defs/AgentResult``. It
+        describes what is written: a field that is never left out is required, even if a reader
+        has a default for it. Unknown fields, parts and events are valid.
     """
     return write_json_schema(_public_structs(), _UNIONS, "Standalone", _TITLE)
 
@@ -107,8 +107,8 @@ def contract_typescript() -> str:
     """The text of a TypeScript declaration file with every type that ``encode`` writes.
 
     Returns:
-        One declaration a type, strict-clean, and the execution result's besides. A switch over
-        ``kind`` narrows the unions and leaves ``Unknown`` for its default branch.
+        One declaration per type, including the execution result; it compiles in strict mode. A
+        switch over ``kind`` narrows the unions and leaves ``Unknown`` for its default branch.
     """
     contract: _Form = contract_schema()
     view: _Form = execution_result_schema()
@@ -119,20 +119,11 @@ def contract_typescript() -> str:
 def write_json_schema(
     types: Iterable[type[Any]], unions: Mapping[str, tuple[Any, str]], root: str, title: str
 ) -> _Form:
-    """Write a JSON Schema, draft 2020-12.
+    """Write a JSON Schema, draft 2020-12, of *types* and the types of their fields.
 
-    Args:
-        types: Structs and typed dicts; what their fields hold is defined too.
-        unions: By name, unions of structs that get a definition of their own, each with one
-            line that says what it is. Fields refer to them by name.
-        root: The name of the definition that a whole document has to fit.
-        title: What it is a schema of.
-
-    Returns:
-        A new object. Fields beside those defined are let through, for readers ignore them.
-
-    Raises:
-        TypeError: A field holds what has no JSON form.
+    *unions* get definitions of their own, each with a line of description; *root* is the
+    definition that a whole document must match. Additional fields are valid, since readers ignore
+    them. Raises TypeError if a field's type has no JSON form.
     """
     classes = {kind.__name__: kind for kind in types}
     wanted = [*classes.values(), *(union for union, _ in unions.values())]
@@ -142,7 +133,7 @@ def write_json_schema(
         )
     except NotImplementedError as error:
         raise TypeError(f"{error} has no form in JSON that is known here") from error
-    # Defaults come as tuples; and a class with its parameter filled in is the class.
+    # Encoded once, since defaults may be tuples; a parametrized class is named like the class.
     text = msgspec.json.encode(found).replace(b"AgentResult_Any_", b"AgentResult")
     components: dict[str, _Form] = msgspec.json.decode(text)
     members = {
@@ -164,7 +155,7 @@ def write_json_schema(
 
 
 def _public_structs() -> Iterator[type[msgspec.Struct]]:
-    """Every struct that the package exports, so that a new one is declared without a line here."""
+    """Every struct that the package exports, so that a new one needs no change here."""
     package = sys.modules["upshot.contract"]
     for name in package.__all__:
         value: object = getattr(package, name)
@@ -175,7 +166,7 @@ def _public_structs() -> Iterator[type[msgspec.Struct]]:
 
 
 def _origin(kind: Any) -> type[Any]:
-    """The class itself where *kind* is one with its parameter filled in."""
+    """The class of *kind*, which may be parametrized."""
     return getattr(kind, "__origin__", kind)
 
 
@@ -200,12 +191,12 @@ def _definition(
     held: dict[str, _Form] = component["properties"]
     if "kind" in held:
         held = {**held, "kind": {"const": held["kind"]["enum"][0]}}
-    # msgspec sorts the keys of a typed dict; the order of the docstring tells more.
+    # msgspec sorts the keys of a typed dict; the docstring has them in a better order.
     order = [*held] if kind is None or hasattr(kind, "__struct_fields__") else [*texts]
     properties = {field: _field(held[field], texts.get(field, ""), members) for field in order}
     required = component["required"]
     if kind is None or hasattr(kind, "__struct_fields__"):
-        # What has no default here has one that is written all the same.
+        # A field without a default in the schema has none, or one that is always written.
         required = [field for field in order if "default" not in held[field]]
     form = {**head, "type": "object", "properties": properties}
     return {**form, "required": required} if required else form
@@ -224,7 +215,7 @@ def _field(form: _Form, text: str, members: Mapping[str, list[str]]) -> _Form:
 
 
 def _form(form: _Form, members: Mapping[str, list[str]]) -> _Form:
-    """What ``encode`` writes where msgspec says *form*."""
+    """The schema of what ``encode`` writes where msgspec has *form*."""
     named = _MSGSPEC_FORMS.get(form.get("format", "")) or _MSGSPEC_FORMS.get(
         form.get("contentEncoding", "")
     )
@@ -250,7 +241,7 @@ def _either(options: list[_Form], members: Mapping[str, list[str]]) -> _Form:
         refs = [_ref(kind) for kind in kinds]
         if all(ref in options for ref in refs):
             options = [_ref(name), *(option for option in options if option not in refs)]
-    # Null is said last.
+    # Null comes last.
     options = [option for at, option in enumerate(options) if option not in options[:at]]
     options.sort(key=lambda option: option == {"type": "null"})
     return options[0] if len(options) == 1 else {"anyOf": options}
@@ -259,7 +250,7 @@ def _either(options: list[_Form], members: Mapping[str, list[str]]) -> _Form:
 def _member(name: str, members: list[str], components: Mapping[str, _Form]) -> _Form:
     if name != Unknown.__name__:
         return _ref(name)
-    # What has a known kind has to fit that kind, so that a broken one is not let through here.
+    # A known kind must match its own schema, so that a malformed value is not valid as Unknown.
     known = [
         components[other]["properties"]["kind"]["enum"][0] for other in members if other != name
     ]
@@ -271,7 +262,7 @@ def _ref(name: str) -> _Form:
 
 
 def _attribute_texts(kind: type) -> dict[str, str]:
-    """What the docstrings of *kind* and its bases say of their attributes."""
+    """The descriptions of attributes in the docstrings of *kind* and its bases."""
     texts: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         if base not in (object, dict, msgspec.Struct):
@@ -288,7 +279,7 @@ def _attributes_section(docstring: str) -> Iterator[tuple[str, str]]:
 
 
 def _for_any_language(text: str) -> str:
-    """*text* with Python's constants and double backticks as others write them."""
+    """*text* with Python's constants and double backticks as other languages write them."""
     text = _CONSTANT.sub(lambda found: _CONSTANTS[found[0]], text)
     return text.replace("``", "`")
 
@@ -296,8 +287,8 @@ def _for_any_language(text: str) -> str:
 # -- TypeScript
 
 _WIDTH = 100
-# An unknown kind cannot be typed as string: then no kind could be told from it, and a switch
-# would narrow nothing. An enum member is a string that equals no literal.
+# An unknown kind is not typed as string: then it would include the known kinds, and a switch would
+# narrow nothing. An enum member is a string that equals no literal.
 _UNKNOWN_KIND = f"""\
 /**
  * A kind that is not declared here: any string at run time, never "{UNKNOWN_TAG}". It is an enum so
@@ -315,16 +306,7 @@ _SCALARS = {"null": "null", "boolean": "boolean", "integer": "number", "number":
 
 
 def write_typescript(definitions: Mapping[str, _Form], title: str) -> str:
-    """Write the text of a TypeScript declaration file.
-
-    Args:
-        definitions: Schemas by name, as ``write_json_schema`` gives them under ``$defs``.
-        title: What it declares, one line.
-
-    Returns:
-        One exported declaration each, with its description as a comment. A field that may be
-        absent is optional; one that may be null says so.
-    """
+    """Write a TypeScript declaration file of *definitions*, which are schemas by name."""
     declared = [_declaration(name, definitions[name]) for name in sorted(definitions)]
     return "\n".join([f"// {title}\n", _UNKNOWN_KIND, *declared])
 
@@ -354,9 +336,9 @@ def _lines(form: _Form) -> Iterator[str]:
 
 
 def _options(form: _Form) -> list[str]:
-    """The types that *form* is one of; none where it is no choice."""
+    """The alternatives of *form*; none if it is a single type."""
     if "examples" in form:
-        # The last one takes any string, and keeps editors proposing the others.
+        # The last one accepts any string, in a way that lets editors still suggest the others.
         return [*map(_quoted, form["examples"]), "(string & {})"]
     if "enum" in form:
         return [*map(_quoted, form["enum"])]

@@ -1,4 +1,4 @@
-"""How a run works and within which limits: model settings, retry, budget, policy."""
+"""Settings and limits of a run: model settings, retry, budget, policy."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ __all__ = ["Budget", "ModelSettings", "Policy", "ReasoningEffort", "Retry"]
 
 
 class Budget(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
-    """Limits of a run; None is no limit.
+    """Limits of a run; None means no limit.
 
     Attributes:
         deadline_s: Seconds from the start until the run fails with timeout.
-        working_s: The same, but for the time in which people are asked.
+        working_s: The same, without the time spent waiting for the user.
         max_turns: The most model calls of an engine, and steps of a machine or graph.
         max_tool_calls: The most tool calls in all.
         max_calls_per_tool: The most calls of one tool.
-        max_denials: The most tool calls that are denied; then all others are.
-        max_tokens: The most tokens of all model calls, children included.
+        max_denials: The most denied tool calls; after that every call is denied.
+        max_tokens: The most tokens of all model calls, child runs included.
         max_cost_usd: The most money, in US dollars.
-        max_depth: How deep runs may start runs; the root has depth 0.
-        tool_timeout_s: Seconds for a tool that names no timeout of its own.
-        unpriced: "refuse" makes a cost limit on a model without a price misuse at the
-            start; "allow" lets its calls run uncounted.
+        max_depth: How deep child runs may nest; the root run has depth 0.
+        tool_timeout_s: Seconds for a tool without a timeout of its own.
+        unpriced: What a cost limit does with a model without a price: "refuse" raises Misuse
+            at the start, "allow" does not count its calls.
     """
 
     deadline_s: float | None = None
@@ -73,24 +73,24 @@ _NETWORK = ("on", "off")
 
 
 class Policy(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
-    """Rules on tools, held at every call.
+    """Rules about tools, applied to every call.
 
     A rule is the name of a tool or a glob of names (``"mail_*"``), the effect that a tool
     declares (``"effect:write"``, or the ``Effect`` itself), or whether it declares the network
     (``"network:on"``, ``"network:off"``).
 
     Attributes:
-        allow: Only tools that one of these rules fits may be called; None is all. The
+        allow: Only tools that match one of these rules may be called; None allows all. The
             Toolbox's own ``read_artifact`` needs no rule.
-        deny: Tools that one of these rules fits may not be called, whatever ``allow`` says.
+        deny: Tools that match one of these rules may not be called, even if ``allow`` matches.
         taint: Whether calls that may write need approval once an untrusted result is in the
             context, whatever the tool declares.
         network: Whether tools that declare the network may be called.
-        approval_expires_s: Seconds after which an unanswered approval has to be asked anew,
-            unless the tool has its own; None is never.
+        approval_expires_s: Seconds after which an unanswered approval expires and must be
+            requested again, unless the tool sets its own; None is never.
 
     Raises:
-        Misuse: A rule is of none of these forms, or another field is not of its type.
+        Misuse: A rule has none of these forms, or a field has the wrong type.
     """
 
     allow: tuple[str, ...] | None = None
@@ -109,13 +109,13 @@ class Policy(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
             raise Misuse(f"approval_expires_s is {expires_s}: give seconds, or None for never")
 
     def refusal(self, tool_name: str, *, effect: Effect, network: bool, own: bool = False) -> str:
-        """Why a tool may not be called, "" if it may.
+        """The reason why a tool may not be called, "" if it may.
 
         Args:
             tool_name: The tool.
-            effect: What it declares; write where it declares nothing.
+            effect: The effect that it declares; write if it declares none.
             network: Whether it declares the network.
-            own: Whether it is the Toolbox's own, which ``allow`` need not name.
+            own: Whether it is the Toolbox's own tool, which ``allow`` need not name.
         """
         if network and not self.network:
             return f"{tool_name} needs the network, which is off"
@@ -131,7 +131,7 @@ class Policy(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
 
 
 def _fits(rule: str, tool_name: str, known: tuple[str, ...]) -> bool:
-    # No name of a tool has a colon in it.
+    # The name of a tool cannot contain a colon.
     return rule in known if ":" in rule else fnmatchcase(tool_name, rule)
 
 
@@ -159,7 +159,7 @@ ReasoningEffort: TypeAlias = Literal["none", "minimal", "low", "medium", "high",
 
 
 class ModelSettings(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
-    """What a model call may be told; None leaves it to the provider.
+    """Settings of a model call; None leaves the choice to the provider.
 
     Settings of an agent and of a run are merged field by field; the run's win.
 
@@ -171,9 +171,9 @@ class ModelSettings(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
         seed: For providers that can repeat a sample.
         tool_choice: "auto", "none", "required", or the name of one tool.
         parallel_tool_calls: Whether one reply may ask for several calls.
-        reasoning: An effort, or the number of tokens to think with; 0 or "none" is off.
+        reasoning: An effort, or the most tokens for thinking; 0 or "none" turns it off.
         cache: Whether to mark the stable prefix for the provider's prompt cache.
-        extra: Fields of the provider's own, put into the request body as they are.
+        extra: Provider-specific fields, put into the request body as they are.
     """
 
     temperature: float | None = None
@@ -214,11 +214,11 @@ _MAX_DOUBLINGS = 64
 
 
 class Retry(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
-    """How often and how patiently a failed model call is tried again.
+    """How failed model calls are retried.
 
-    Only retryable errors are; a provider's Retry-After is a floor, jitter only
-    lengthens. A wait longer than ``max_wait_s``, or one that reaches past the
-    run's deadline, is not begun: the error is returned with its retry_after_s.
+    Only retryable errors are retried. A provider's Retry-After is the least wait, and jitter only
+    makes it longer. If the wait would exceed ``max_wait_s`` or reach past the run's deadline, there
+    is no retry: the error is returned with its retry_after_s.
 
     Attributes:
         max_tries: The most tries of one call, the first included; at least 1.
@@ -243,21 +243,21 @@ class Retry(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
     def wait_s(
         self, tries: int, *, floor_s: float | None = None, draw: Callable[[], float]
     ) -> float | None:
-        """How long to wait after *tries* failed tries.
+        """The wait after *tries* failed tries.
 
         Args:
             tries: How many tries have failed, at least 1.
-            floor_s: The shortest wait in seconds that the other side asks for; None for none.
-            draw: Gives a number from 0 to below 1, for the jitter: at most half of the backoff.
+            floor_s: The least wait in seconds that the provider asks for; None for none.
+            draw: Returns a random number in [0, 1) for the jitter, which is up to half the backoff.
 
         Returns:
-            Seconds, at least *floor_s* and at most ``max_wait_s``; None where *floor_s* is
-            more than that, so that there is to be no further try.
+            Seconds, from *floor_s* to ``max_wait_s``; None if *floor_s* is greater, so that
+            there is no further try.
         """
-        # A float's power overflows where an int's only grows.
+        # The exponent is limited, since the product with a float would overflow.
         backoff_s = min(self.base_s * 2 ** min(tries - 1, _MAX_DOUBLINGS), self.max_wait_s)
         least_s = max(floor_s or 0.0, 0.0)
         if least_s > self.max_wait_s:
             return None
-        # Jitter only lengthens: earlier than the floor, the other side would refuse again.
+        # Jitter only makes it longer: before the floor, the provider would refuse again.
         return min(max(least_s, backoff_s) + draw() * backoff_s / 2, self.max_wait_s)

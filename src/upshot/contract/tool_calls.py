@@ -1,4 +1,4 @@
-"""Tool calls, their five outcomes, what a model reads of these, and the record of a call."""
+"""Tool calls, their five outcomes, the outcomes' form for a model, and the record of a call."""
 
 from __future__ import annotations
 
@@ -56,18 +56,18 @@ __all__ = [
 
 
 class ToolCall(Tagged, frozen=True, kw_only=False):
-    """One call of a tool, as the model asked for it.
-
-    Raises:
-        Misuse: The arguments hold what is no JSON at all, or another field is no text.
+    """One tool call, as the model requested it.
 
     Attributes:
-        id: The provider's id of the call; the outcome names it again.
+        id: The provider's id of the call; the outcome repeats it.
         name: The tool's name as the model wrote it.
-        arguments: JSON text as it came, or a mapping. None counts as no arguments; other JSON,
-            and what JSON has no number for, is kept as text, which the tool's gate refuses.
+        arguments: JSON text as it came, or a mapping. None means no arguments. Any other JSON,
+            and an object with NaN or infinities, is kept as text, which a gate refuses.
         signature: The provider's opaque proof of the reasoning behind the call.
-        provider: Whose signature it is; it is dropped for any other provider.
+        provider: The provider that signed it; the signature is sent to no other.
+
+    Raises:
+        Misuse: The arguments contain a value without JSON form, or another field is not text.
     """
 
     id: str
@@ -89,13 +89,13 @@ class ToolCall(Tagged, frozen=True, kw_only=False):
 
 
 class ToolSpec(Value, frozen=True, kw_only=True):
-    """A tool as it is offered to a model.
+    """A tool as a model sees it.
 
     Attributes:
-        name: What the model calls it by.
+        name: The name by which the model calls it.
         description: What it does, for the model.
         parameters: JSON Schema of the arguments, an object schema.
-        strict: Whether the provider shall hold the model to the schema; None is its default.
+        strict: Whether the provider should enforce the schema; None is its default.
     """
 
     name: str
@@ -105,7 +105,7 @@ class ToolSpec(Value, frozen=True, kw_only=True):
 
 
 def _settled(arguments: object) -> str | JsonObject:
-    """*arguments* as JSON text or an object; a model may send anything, and that is a value."""
+    """*arguments* as JSON text or an object; whatever a model sends is a value, not an error."""
     if arguments is None:
         return {}
     if isinstance(arguments, bytes | bytearray):
@@ -115,38 +115,35 @@ def _settled(arguments: object) -> str | JsonObject:
     try:
         plain, lossy = to_free_json(arguments)
     except UnserializableError as error:
-        return _too_deep(arguments, error)
+        # Nested more deeply than free JSON may be, and still JSON: a gate refuses the text.
+        try:
+            return msgspec.json.encode(arguments).decode()
+        except (TypeError, ValueError, RecursionError):
+            raise Misuse(f"ToolCall(arguments=): {error}") from error
     root: list[Json] = [plain]
-    # Null would count as absent, and a default run in place of what was meant.
+    # Null would mean absent, and the tool would run with a default that the model did not want.
     restored = [_restore(root, path) for path in lossy]
     if isinstance(plain, dict) and not any(restored):
         return plain
-    # Loaded here, for hardly any call comes by.
+    # Imported here: hardly any call gets here.
     import json
 
     return json.dumps(root[0], ensure_ascii=False, separators=(",", ":"))
 
 
-def _too_deep(arguments: object, error: UnserializableError) -> str:
-    try:
-        return msgspec.json.encode(arguments).decode()
-    except (TypeError, ValueError, RecursionError):
-        raise Misuse(f"ToolCall(arguments=): {error}") from error
-
-
 def _restore(root: list[Json], path: str) -> bool:
-    """Put NaN where a number became null; returns whether it did."""
+    """Put NaN back where a number became null; returns whether it did."""
     text = path if path != "/" or isinstance(root[0], dict) else ""
     steps = [step.replace("~1", "/").replace("~0", "~") for step in text.split("/")]
     holder: Json = root
-    # The text before the first slash is empty, and stands for the root.
+    # The text before the first slash is empty and stands for the root.
     for place, step in enumerate(["0", *steps[1:]]):
         if isinstance(holder, list):
             key, known = int(step), True
         else:
             key, known = step, isinstance(holder, dict) and step in holder
         if not known:
-            # It was the key that could not be kept.
+            # What was replaced is the key itself.
             return False
         held = cast("dict[str | int, Json]", holder)
         if place == len(steps) - 1 and held[key] is None:
@@ -171,16 +168,16 @@ class _Outcome(Tagged, frozen=True, kw_only=False):
 
 
 class ToolExecutionResult(_Outcome, frozen=True, kw_only=True):
-    """The tool ran, and its output fits into a message.
+    """The tool ran, and its output fits in a message.
 
     Attributes:
         call_id: The call that it answers.
         tool_name: The tool as the model named it.
-        output: What it returned; what was no mapping stands under "result".
-        elapsed_ms: How long the body ran.
+        output: What it returned; anything but a mapping is under "result".
+        elapsed_ms: How long the tool ran.
         was_coerced: Whether an argument was changed to fit the schema.
-        effect: What it did outside: applied, unless the tool only reads.
-        code: A word for it where there is one.
+        effect: The effect it had: applied, unless the tool only reads.
+        code: A word for the outcome, None if there is none.
     """
 
     output: JsonObject = msgspec.field(default_factory=empty_object)
@@ -196,13 +193,13 @@ class ToolTimeout(_Outcome, frozen=True, kw_only=True):
     Attributes:
         call_id: The call that it answers.
         tool_name: The tool as the model named it.
-        deadline_s: The moment at which its time was over, unix seconds.
+        deadline_s: Its deadline, in unix seconds.
         timeout_s: How many seconds it was allowed.
-        elapsed_ms: How long it had run when it was given up.
+        elapsed_ms: How long it had run when it was abandoned.
         retryable: Whether the same call may be made again.
-        stopped: Whether the work really ended, or goes on in an abandoned thread.
-        effect: none where the body never started, else unknown for what may write.
-        code: A word for it where there is one.
+        stopped: Whether the work really ended; False if it continues in an abandoned thread.
+        effect: none if the tool never started, else unknown if it may write.
+        code: A word for the outcome, None if there is none.
     """
 
     deadline_s: float = 0.0
@@ -222,9 +219,9 @@ class ToolFailure(_Outcome, frozen=True, kw_only=True):
         tool_name: The tool as the model named it.
         error: One line that says what went wrong; no traceback.
         retryable: Whether the same call may be made again.
-        elapsed_ms: How long the body ran.
-        retry_after_s: Seconds to wait before that, None where the tool did not say.
-        effect: What it did outside before it failed.
+        elapsed_ms: How long the tool ran.
+        retry_after_s: Seconds to wait before a retry, None if the tool gave none.
+        effect: The effect it had before it failed.
         code: The tool's own word, or interrupted, cancelled, unserializable_output.
     """
 
@@ -237,16 +234,16 @@ class ToolFailure(_Outcome, frozen=True, kw_only=True):
 
 
 class ToolDenied(_Outcome, frozen=True, kw_only=True):
-    """A gate refused; the body never started.
+    """A gate refused the call; the tool never started.
 
     Attributes:
         call_id: The call that it answers.
         tool_name: The tool as the model named it.
         reason: Which gate refused; an open word.
-        details: What it said.
-        hint: What to do instead, "" if there is nothing to say.
+        details: The gate's explanation.
+        hint: What to do instead, "" if there is no hint.
         effect: none.
-        code: A word for it where there is one.
+        code: A word for the outcome, None if there is none.
     """
 
     reason: DeniedReasonField = word(written(DeniedReason.BLOCKED))
@@ -267,13 +264,13 @@ class ToolArtifactReference(_Outcome, frozen=True, kw_only=True):
     Attributes:
         call_id: The call that it answers.
         tool_name: The tool as the model named it.
-        artifact_id: Under which ``read_artifact`` finds it.
-        summary: What is in it, at most 200 characters.
+        artifact_id: The id for ``read_artifact``.
+        summary: What it contains, in at most 200 characters.
         size_bytes: Its size in UTF-8.
-        elapsed_ms: How long the body ran.
+        elapsed_ms: How long the tool ran.
         was_coerced: Whether an argument was changed to fit the schema.
-        effect: What it did outside: applied, unless the tool only reads.
-        code: A word for it where there is one.
+        effect: The effect it had: applied, unless the tool only reads.
+        code: A word for the outcome, None if there is none.
     """
 
     artifact_id: str = ""
@@ -291,21 +288,17 @@ ToolOutcome: TypeAlias = (
 
 
 def outcome_is_error(outcome: ToolOutcome) -> bool:
-    """Whether the tool ran and did not do its work: a timeout or a failure."""
+    """Whether the tool ran and failed: a timeout or a failure."""
     return isinstance(outcome, ToolTimeout | ToolFailure)
 
 
 def outcome_is_retryable(outcome: ToolOutcome) -> bool:
-    """Whether the same call may be made again after a timeout or a failure.
-
-    Args:
-        outcome: Of a call; False for a result, a denial and a reference to an artifact.
-    """
+    """Whether it is a timeout or a failure after which the same call may be made again."""
     return isinstance(outcome, ToolTimeout | ToolFailure) and outcome.retryable
 
 
 def outcome_blocks_tool(outcome: ToolOutcome) -> bool:
-    """Whether the tool must not be called again this turn: a timeout or failure that is final."""
+    """Whether it is a final timeout or failure: the tool must not be called again this turn."""
     return isinstance(outcome, ToolTimeout | ToolFailure) and not outcome.retryable
 
 
@@ -314,7 +307,7 @@ class Coercion(Value, frozen=True, kw_only=True):
 
     Attributes:
         path: Where, as a JSON pointer.
-        rule: Which safe rule did it, such as "integer".
+        rule: The rule that was applied, such as "integer".
         before: The value as the model gave it.
         after: The value that the tool got.
     """
@@ -326,12 +319,12 @@ class Coercion(Value, frozen=True, kw_only=True):
 
 
 class GateVerdict(Value, frozen=True, kw_only=True):
-    """What one gate said of a call.
+    """The verdict of one gate on a call.
 
     Attributes:
         gate: The gate's name.
         verdict: "pass", "deny", "wait" or "edit".
-        detail: Why, "" if there is nothing to say.
+        detail: Why, "" if it gave no reason.
     """
 
     gate: str = ""
@@ -340,15 +333,15 @@ class GateVerdict(Value, frozen=True, kw_only=True):
 
 
 class ApprovalRecord(Value, frozen=True, kw_only=True):
-    """Who let a call run, or did not.
+    """Who approved or denied a call.
 
     Attributes:
         decision: "approved", "denied", "edited" or "always".
-        by: Who answered, "" where unknown.
+        by: Who answered, "" if unknown.
         at: When.
-        digest: SHA-256 over the final arguments and the tool's version.
-        reason: What was said with it.
-        scope: How far it holds: "tool", "arguments", or "" for the one call.
+        digest: SHA-256 of the final arguments and the tool's version.
+        reason: The reason given.
+        scope: What it applies to: "tool", "arguments", or "" for the one call.
     """
 
     decision: str = ""
@@ -368,32 +361,32 @@ class ToolRecord(Root, frozen=True, kw_only=True):
     Attributes:
         run_id: The run that it belongs to.
         parent_run_id: That run's parent, "" for a root run.
-        turn: Which turn asked for it, as the caller of ``dispatch`` labelled it.
+        turn: The turn of the call, as given to ``dispatch``.
         call_id: The model's id of the call.
         tool_name: The tool as the model named it.
         tool_version: Digest of the tool's schema and description, "" for an unknown tool.
         arguments_given: As the model wrote them.
-        arguments_validated: After coercion and defaults; None where they were refused.
-        arguments_executed: As the body got them, after an edit; None where it did not start.
-        coercions: What was changed.
+        arguments_validated: After coercion and defaults; None if they were refused.
+        arguments_executed: As the tool got them, after an edit; None if it did not start.
+        coercions: The arguments that were changed to fit the schema.
         lossy: Paths of output values that JSON cannot hold and that were replaced.
-        gate: The gate that decided, "" where all let it pass.
-        trace: Every gate that was asked, in order.
-        approval: Who let it run, None where nobody was asked.
-        attempts: How often the body was started.
-        queue_ms: How long it waited for its turn, people's time excluded.
-        run_ms: How long the body ran.
-        declared_effect: What the tool says it may do.
-        effect: What came of it outside.
+        gate: The gate that decided, "" if all passed the call.
+        trace: The verdicts of all gates, in order.
+        approval: Who approved or denied it, None if no approval was needed.
+        attempts: How often the tool was started.
+        queue_ms: How long the call was queued, without the time spent waiting for the user.
+        run_ms: How long the tool ran.
+        declared_effect: The effect that the tool declares.
+        effect: The effect that the call had.
         argument_bytes: Size of the arguments as executed.
         output_bytes: Size of the text for the model.
-        artifact_id: Where a large output is stored, "" if it is not.
-        mode: "async", "thread" or "process"; "" where it did not start.
+        artifact_id: The id of a stored large output, "" if it was not stored.
+        mode: "async", "thread" or "process"; "" if the tool did not start.
         redactions: How many secrets were masked.
-        idempotency_key: What the tool was given to recognise a repetition.
-        started_at: When the body started, None where it did not.
-        trust: "untrusted" where the outcome may hold words of strangers, else "".
-        outcome: What came of the call.
+        idempotency_key: The key by which the tool can recognise a repeated call.
+        started_at: When the tool started, None if it did not.
+        trust: "untrusted" if the outcome may contain text from untrusted sources, else "".
+        outcome: The outcome.
     """
 
     run_id: str = ""
@@ -444,19 +437,19 @@ _MORE_OF_AN_OUTCOME = (
 
 
 def outcome_to_model_content(outcome: ToolOutcome, *, rich: bool = False) -> str:
-    """What the model reads of *outcome*, as JSON text.
+    """The text of *outcome* for the model, as JSON.
 
     Args:
-        outcome: What came of the call.
-        rich: Add what else may help a model that knows of it: code, reason, details, hint,
-            retry_after_s, timeout_s, size_bytes and effect, where they say something.
+        outcome: The outcome of a call.
+        rich: Add the facts that are known of code, reason, details, hint, retry_after_s,
+            timeout_s, size_bytes and effect.
 
     Returns:
-        Compact JSON without ASCII escaping; by default exactly the keys of each outcome's
-        form. NaN and infinities are null, lone surrogates U+FFFD.
+        Compact JSON without ASCII escapes; by default exactly the keys of each outcome's form.
+        NaN and infinities are null, lone surrogates U+FFFD.
 
     Raises:
-        UnserializableError: The output, made by hand, holds what is no JSON.
+        UnserializableError: The output was made by hand and has no JSON form.
     """
     form = outcome_to_object(outcome, rich=rich)
     try:
@@ -466,7 +459,7 @@ def outcome_to_model_content(outcome: ToolOutcome, *, rich: bool = False) -> str
 
 
 def outcome_to_object(outcome: ToolOutcome, *, rich: bool = False) -> JsonObject:
-    """What the model reads of *outcome*, as an object; *rich* adds what else is known."""
+    """The form of *outcome* for the model, as an object; *rich* adds further facts."""
     form = _form_of_outcome(outcome)
     if not rich or isinstance(outcome, ToolExecutionResult):
         return form
@@ -479,12 +472,9 @@ def _form_of_outcome(outcome: ToolOutcome) -> JsonObject:
         case ToolExecutionResult(output=output):
             return output
         case ToolTimeout(retryable=retryable):
-            return {
-                "status": "error",
-                "error": _timeout_text(outcome),
-                "timed_out": True,
-                "retryable": retryable,
-            }
+            allowed = f"{outcome.timeout_s:g} s" if outcome.timeout_s else "its deadline"
+            text = f"{outcome.tool_name} did not finish within {allowed}."
+            return {"status": "error", "error": text, "timed_out": True, "retryable": retryable}
         case ToolFailure(error=error, retryable=retryable):
             return {"status": "error", "error": error, "retryable": retryable}
         case ToolDenied():
@@ -494,11 +484,6 @@ def _form_of_outcome(outcome: ToolOutcome) -> JsonObject:
             return {"artifact_reference": artifact_id, "summary": summary, "hint": hint}
         case _:
             assert_never(outcome)
-
-
-def _timeout_text(outcome: ToolTimeout) -> str:
-    allowed = f"{outcome.timeout_s:g} s" if outcome.timeout_s else "its deadline"
-    return f"{outcome.tool_name} did not finish within {allowed}."
 
 
 def _denied(outcome: ToolDenied) -> JsonObject:
@@ -520,20 +505,14 @@ def _denied(outcome: ToolDenied) -> JsonObject:
 
 
 def fence(text: str, *, run_id: str, call_id: str) -> str:
-    """Put *text* between two marks that it cannot hold.
+    """Put *text*, which the model should read as data, between two marks that it cannot contain.
 
-    Args:
-        text: What the model shall read as data, such as JSON.
-        run_id: Whose it is; who wrote the text does not know it.
-        call_id: The call that it came from.
-
-    Returns:
-        The text with a mark before and after it. The same text gets the same marks, so that
-        what was sent once stays the same.
+    The same text of the same call gets the same marks, so that a message stays the same when it is
+    sent again. The author of the text does not know *run_id*.
     """
     said = f"{run_id}\n{call_id}\n{text}"
     while True:
-        # A digest of the text itself: nobody can write a text that holds its own.
+        # A digest of the text itself: a text cannot be made to contain its own digest.
         mark = hashlib.sha256(said.encode(errors="surrogatepass")).hexdigest()[:16]
         if mark not in text:
             break

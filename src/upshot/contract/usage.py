@@ -1,4 +1,4 @@
-"""Tokens, money and rate limits as a provider reported them."""
+"""Tokens, money and rate limits of model calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from upshot.errors import Misuse
 
 __all__ = ["Cost", "NO_USAGE", "RateLimitState", "RateLimitWindow", "Usage", "complete_rate_limit"]
 
-# A reset that is further away, some thirty years, was no moment.
+# A reset more than some thirty years away is not a real one.
 _MAX_WAIT_S = 1e9
 
 
@@ -27,12 +27,12 @@ class RateLimitWindow(Value, frozen=True, kw_only=True, gc=False):
     Attributes:
         name: Such as "requests_per_minute", "tokens_per_day" or "requests".
         resource: What is counted: requests, tokens, input_tokens, output_tokens,
-            or as the provider names it.
-        limit: The most that the window allows; None where not told.
-        remaining: What is left of it; None where not told.
-        resets_in: Whole seconds until it is full again, rounded up; None where not told.
-        reset_at: The same as a moment, unix seconds.
-        estimated: True where the reset was concluded from the window's length.
+            or the provider's own word.
+        limit: The most that the window allows; None if not reported.
+        remaining: What is left of it; None if not reported.
+        resets_in: Whole seconds until it is full again, rounded up; None if not reported.
+        reset_at: The same moment in unix seconds.
+        estimated: Whether the reset was estimated from the window's length.
     """
 
     name: str = ""
@@ -54,12 +54,12 @@ class RateLimitWindow(Value, frozen=True, kw_only=True, gc=False):
 
 
 class RateLimitState(Value, frozen=True, kw_only=True, gc=False):
-    """All windows of one reply, and what they mean together.
+    """All rate-limit windows of one reply, and what follows from them.
 
     Attributes:
         limited: True if a window is exhausted, or the reply was a rate_limit error.
-        retry_after: Whole seconds to wait, rounded up; None where nothing says so.
-        windows: In the order in which the headers named them.
+        retry_after: Whole seconds to wait, rounded up; None if unknown.
+        windows: In the order of the headers.
     """
 
     limited: bool = written(False)
@@ -71,21 +71,15 @@ class RateLimitState(Value, frozen=True, kw_only=True, gc=False):
             freeze(self, "windows")
 
     def window(self, name: str) -> RateLimitWindow | None:
-        """The window called *name*, None where there is none."""
+        """The window called *name*, None if there is none."""
         return next((window for window in self.windows if window.name == name), None)
 
 
 def complete_rate_limit(state: RateLimitState, *, now: float | None = None) -> RateLimitState:
-    """Fill in what follows from the rest of *state*.
+    """Fill in the fields of *state* that follow from the others.
 
-    Args:
-        state: As somebody wrote it down.
-        now: When it was received, in unix seconds; None makes no reset's moment or wait known
-            that is not.
-
-    Returns:
-        The state: limited where a window is exhausted, both forms of each reset, and without
-        ``retry_after`` the longest wait among exhausted windows.
+    It is limited if a window is exhausted; without ``retry_after`` the wait is the longest of the
+    exhausted windows; and if *now* (unix seconds) is known, each reset gets both of its forms.
     """
     windows = state.windows
     if now is not None:
@@ -118,12 +112,12 @@ _COUNTS = (
     "input_audio_tokens",
     "output_audio_tokens",
 )
-# What a usage begins with where no count is known.
+# The fields of a usage in which no count is known.
 _UNKNOWN = (None,) * len(_COUNTS)
 _PARTS = ("input", "output", "cache_read", "cache_write", "other")
 _MAX_MAGNITUDE = 30
 _MIN_EXPONENT = -60
-# Wide enough for the sum of any such amounts, so that none is ever rounded.
+# Wide enough for the sum of any such amounts, so that nothing is ever rounded.
 _EXACT = Context(prec=200, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 
@@ -133,17 +127,17 @@ class Cost(Value, frozen=True, kw_only=True):
     ``float(cost)`` is the total. ``a + b`` adds two costs of one currency.
 
     Attributes:
-        input: For the uncached part of the prompt; None where unknown.
+        input: For the uncached part of the prompt; None if unknown.
         output: For the output, reasoning included.
         cache_read: For prompt tokens that were read from a cache.
         cache_write: For prompt tokens that were written to a cache.
-        other: Anything else that was charged, such as a fee a request.
-        total: The exact sum of the parts, where parts are known.
+        other: Any other charge, such as a fee per request.
+        total: The exact sum of the parts, if parts are known.
         currency: ISO 4217.
-        estimated: False where the provider itself reported the amount.
-        source: Where the price is from, such as "genai-prices" or "reported".
-        priced_on: The date of the price table, None where unknown.
-        unpriced_calls: Calls that are not in these figures, since they had no price.
+        estimated: False if the provider itself reported the amount.
+        source: The source of the price, such as "genai-prices" or "reported".
+        priced_on: The date of the price table, None if unknown.
+        unpriced_calls: How many calls had no price and are not included.
     """
 
     input: Decimal | None = None
@@ -192,11 +186,11 @@ class Cost(Value, frozen=True, kw_only=True):
         """Add up the costs of several calls.
 
         Args:
-            costs: One a call; None for a call without a price.
+            costs: One per call; None for a call without a price.
 
         Returns:
-            The sum of the priced ones, the others counted in ``unpriced_calls``;
-            None if none was priced.
+            The sum of the priced calls, with the number of others in ``unpriced_calls``;
+            None if no call was priced.
         """
         total: Cost | None = None
         unpriced = 0
@@ -213,21 +207,21 @@ class Cost(Value, frozen=True, kw_only=True):
 class Usage(Value, frozen=True, kw_only=True, dict=True):
     """Tokens of one or more model calls, in one convention for all providers.
 
-    Falsy while no count is known. ``a + b`` adds; an unknown count stays unknown
-    only if it is so on both sides.
+    Falsy while no count is known. ``a + b`` adds; a count stays unknown only if it is unknown on
+    both sides.
 
     Attributes:
-        input_tokens: ALL prompt tokens, cache reads and writes included; None where unknown.
+        input_tokens: ALL prompt tokens, cache reads and writes included; None if unknown.
         output_tokens: All generated tokens, reasoning included.
-        total_tokens: Their sum, whenever both are known; of several calls it may be more,
-            since some of them may have told no more than their total.
+        total_tokens: Their sum if both are known; for several calls it may be more, since some
+            may have reported their total only.
         cache_read_tokens: The part of the input that was read from a cache.
         cache_write_tokens: The part of the input that was written to a cache.
         reasoning_tokens: The part of the output that was reasoning.
         input_audio_tokens: The part of the input that was audio.
         output_audio_tokens: The part of the output that was audio.
-        api_calls: How many model calls these figures are of.
-        unmeasured_calls: How many of them came without usage.
+        api_calls: How many model calls these figures cover.
+        unmeasured_calls: How many of these reported no usage.
     """
 
     input_tokens: int | None = None
@@ -251,7 +245,7 @@ class Usage(Value, frozen=True, kw_only=True, dict=True):
         return msgspec.structs.astuple(self)[: len(_COUNTS)] != _UNKNOWN
 
     def __add__(self, other: Usage) -> Usage:
-        # Written out, since this runs for every model call: a loop takes three times as long.
+        # Written out: this runs for every model call, and a loop takes three times as long.
         return Usage(
             input_tokens=_add_counts(self.input_tokens, other.input_tokens),
             output_tokens=_add_counts(self.output_tokens, other.output_tokens),
@@ -267,45 +261,47 @@ class Usage(Value, frozen=True, kw_only=True, dict=True):
 
     @property
     def cost(self) -> Cost | None:
-        """The cost of these tokens, where the value that carries both knows it."""
+        """The cost of these tokens, if the result or reply that holds both knows it."""
         return vars(self).get("cost_seen")
 
     @property
     def estimated_cost(self) -> float | None:
-        """The total cost as a float, None where it is unknown."""
+        """The total cost as a float, None if it is unknown."""
         cost = self.cost
         return None if cost is None or cost.total is None else float(cost.total)
 
     def with_cost(self, cost: Cost | None) -> Usage:
-        """This usage with its read-only view of *cost* set, or taken away by None."""
+        """A copy of this usage whose ``cost`` is *cost*."""
         if self.cost is cost:
             return self
         usage = msgspec.structs.replace(self)
         if cost is not None:
-            # Beside the fields, so that it is neither written nor compared.
+            # Not a field, so that it is neither written nor compared.
             vars(usage)["cost_seen"] = cost
         return usage
 
 
-# One for all runs that used nothing, for it is frozen.
+# Shared by all runs that used nothing; it is frozen.
 NO_USAGE = Usage()
 
 
 def to_money(amount: Decimal | float | str) -> Decimal:
-    """Make an exact amount of *amount*; a float counts as the digits it is printed with.
+    """Convert *amount* to an exact one; a float counts as the digits it is printed with.
 
     Raises:
-        Misuse: It is no finite number, or of an absurd size.
+        Misuse: It is not a finite number, or its size is absurd.
     """
     try:
         money = amount if isinstance(amount, Decimal) else Decimal(str(amount))
     except ArithmeticError:
-        raise Misuse(f"{amount!r} is no amount of money: give a number") from None
+        raise Misuse(f"{amount!r} is not an amount of money: give a number") from None
     if not money.is_finite():
-        raise Misuse(f"{amount!r} is no amount of money: give a finite number")
+        raise Misuse(f"{amount!r} is not an amount of money: give a finite number")
     exponent = money.as_tuple().exponent
     if money.adjusted() > _MAX_MAGNITUDE or int(exponent) < _MIN_EXPONENT:
-        raise Misuse(f"{amount!r} is no amount of money: it is too large, or too finely divided")
+        raise Misuse(
+            f"{amount!r} is not an amount of money: it is too large, or too finely divided"
+        )
     return money
 
 

@@ -1,7 +1,31 @@
-"""The names of the flat contract and of its metrics, for code that was written for them.
+"""The flat contract as Python objects, for code that was written for it.
 
-Where the contract says None, the structures here say 0. Nothing in this package calls a model:
-it may be taken alone, and makes results of what other code has at hand.
+The flat contract is a dict with nine keys (``upshot.contract.forms.flat_form``). Agents that use it
+build their results from plain dataclasses, read rate limits as dicts, and classify exceptions with
+a few functions. This package has those names, on top of the contract's own values:
+
+- ``structures``: ``AgentResponse``, ``UsageInfo``, ``CostInfo``, ``ErrorInfo`` and ``ToolCall``,
+  mutable dataclasses.
+- ``conversion``: between these and the contract, for results, errors and rate limits;
+  ``StructView``, a struct that is also a dict; ``FlatAgent``, one model behind ``call(prompt)``.
+- ``flat_result``: ``AgentResult(...)`` and ``coerce_agent_result``, which accept the structures,
+  mappings and numbers wherever the contract has a struct of its own.
+
+The life of a value: a model's reply or a run's result becomes an ``AgentResponse`` with
+``to_agent_response``, flat code reads or changes it, and ``from_agent_response`` makes a result of
+it again. ``AgentResult(...)`` makes such a result at once.
+
+What holds throughout:
+
+- The structures have 0 where the contract has None, since flat code adds without asking. On the way
+  back a usage of zeros, or a cache count of 0, becomes unknown again.
+- ``AgentResult`` here makes results of the contract, equal to any other and encoded alike; it is a
+  class only so that ``isinstance`` works.
+- Nothing needs a run: the package works without the layers above the wire. Only ``FlatAgent`` calls
+  a model, the one that it is given.
+
+Traps: ``ToolCall`` here is the flat structure, not the contract's. ``Cost.total`` of 0 means free,
+but a part of 0 may be unknown. And ``build_rate_limit_state`` returns a dict, not a struct.
 """
 
 from upshot.contract.base.enums import FinishReason

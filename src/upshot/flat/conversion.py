@@ -1,4 +1,4 @@
-"""Between the flat structures and the contract, errors and rate limits included; the flat agent."""
+"""Converts the flat structures, errors and rate limits to and from the contract; the flat agent."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ __all__ = [
 
 
 def to_agent_response(result: ModelResponse | AgentResult[Any]) -> AgentResponse:
-    """The flat form of *result*, in which 0 stands for what is not known.
+    """Make the flat form of *result*, in which 0 means unknown.
 
-    ``usage`` is always there, and ``rate_limit`` wherever there are headers or an error, so that
-    code which asks them first needs no further test.
+    ``usage`` is always set, and ``rate_limit`` if there are headers or an error, so that code that
+    reads them first needs no test for None.
     """
     error = result.error
     output: object = result.output
@@ -74,16 +74,18 @@ def to_agent_response(result: ModelResponse | AgentResult[Any]) -> AgentResponse
 
 
 def from_agent_response(response: AgentResponse) -> AgentResult[Json]:
-    """The result that *response* is the flat form of.
+    """Make the result that *response* is the flat form of.
 
-    A cache count of 0, and a usage of zeros, may mean "not known" there, and so become None. The
-    status follows from the error. The only message has the text and the calls.
+    A cache count of 0 and a usage of zeros may mean unknown, and so become None. The status follows
+    from the error. The only message has the text and the calls.
     """
     error = None if response.error is None else to_error(response.error)
     if error is not None and response.finish_reason is FinishReason.ABORTED:
         error = msgspec.structs.replace(error, code=ErrorCode.CANCELED)
     status = coerce_result(error).status
-    calls = tuple(_from_call(call) for call in response.tool_calls or ())
+    calls = tuple(
+        Call(call.id, call.tool, as_object(call.arguments)) for call in response.tool_calls or ()
+    )
     said = Message(Role.ASSISTANT, response.content or "", tool_calls=calls)
     info, usage = response.rate_limit, response.usage
     headers: JsonObject = {**info.raw_headers} if info is not None else {}
@@ -103,9 +105,9 @@ def from_agent_response(response: AgentResponse) -> AgentResult[Json]:
 
 
 def from_smolagents(message: object) -> AgentResponse:
-    """The flat form of a smolagents ``ChatMessage``.
+    """Make the flat form of a smolagents ``ChatMessage``.
 
-    A message that does not say why it stopped counts as stop, or as tool_use where it has calls.
+    A message without a finish reason gets tool_use if it has calls, else stop.
     """
     response = to_agent_response(read_smolagents_message(message))
     if response.finish_reason is None and response.success:
@@ -115,9 +117,9 @@ def from_smolagents(message: object) -> AgentResponse:
 
 
 def from_pi_agent(message: object) -> AgentResponse:
-    """The flat form of a pi-agent ``AssistantMessage``, as JSON or as an object.
+    """Make the flat form of a pi-agent ``AssistantMessage``, given as JSON or as an object.
 
-    The cached tokens, which pi counts beside the input, are part of it here.
+    pi counts cached tokens besides the input; here they are part of it.
     """
     response = to_agent_response(read_pi_message(message))
     if response.error is not None:
@@ -127,7 +129,7 @@ def from_pi_agent(message: object) -> AgentResponse:
 
 
 def to_error(info: ErrorInfo) -> AgentError:
-    """The error that *info* is the flat form of; its code is concluded where it has none."""
+    """The error that *info* is the flat form of; a missing code is derived from the rest."""
     body = encode_json({"error": {"type": info.error_type, "message": info.message}})
     found = classify_error(status=info.status_code, body=body)
     return AgentError(
@@ -140,7 +142,7 @@ def to_error(info: ErrorInfo) -> AgentError:
 
 
 def to_state(info: RateLimitInfo) -> RateLimitState:
-    """The state that *info* is the flat form of: of its headers, else of its figures."""
+    """The state that *info* is the flat form of, read from its headers, else from its figures."""
     if info.raw_headers:
         return build_state(info.raw_headers, info.retry_after)
     figures = (
@@ -176,7 +178,7 @@ def to_usage(info: UsageInfo) -> Usage:
 
 
 def to_cost(info: CostInfo) -> Cost:
-    """The cost that *info* is the flat form of: a part of 0 may not be known, a total is."""
+    """The cost that *info* is the flat form of; a part of 0 may be unknown, the total is known."""
     parts = dataclasses.asdict(info)
     return Cost(**{name: part for name, part in parts.items() if part or name == "total"})
 
@@ -194,10 +196,6 @@ def _to_call(call: Call) -> ToolCall:
         found = parse_json(arguments or "{}")
         arguments = found if isinstance(found, dict) else {CUSTOM_INPUT: arguments}
     return ToolCall(id=call.id, tool=call.name, arguments=as_object(arguments))
-
-
-def _from_call(call: ToolCall) -> Call:
-    return Call(call.id, call.tool, as_object(call.arguments))
 
 
 def _to_usage(usage: Usage, cost: Cost | None) -> UsageInfo:
@@ -244,19 +242,19 @@ def _to_error_info(error: AgentError) -> ErrorInfo:
 
 
 class FlatAgent:
-    """One call of a model, asked by a prompt: ``await FlatAgent(model).call(prompt="Hello")``.
+    """A model behind one method: ``await FlatAgent(model).call(prompt="Hello")``.
 
     Attributes:
-        provider: The provider of the model's name.
-        model: The model's name without it.
+        provider: The provider, from the model's name.
+        model: The model's name without the provider.
     """
 
     def __init__(self, model: Model, *, system: str | None = None) -> None:
         """Make an agent.
 
         Args:
-            model: What answers, such as ``upshot.resolve("openai:gpt-5")``.
-            system: Instructions that go with every call.
+            model: The model, such as ``upshot.resolve("openai:gpt-5")``.
+            system: Instructions for every call.
         """
         self._model = model
         self._system = system
@@ -265,10 +263,10 @@ class FlatAgent:
         self.provider, _, self.model = model.name.partition(":")
 
     async def call(self, prompt: str) -> AgentResponse:
-        """Ask *prompt*.
+        """Call the model with *prompt*.
 
         Returns:
-            What came of it, errors as values too.
+            The response; an error is a value in it.
         """
         request = ModelRequest((Message("user", prompt),), system=self._system)
         return to_agent_response(await self._model.call(request))
@@ -279,20 +277,20 @@ _NAMES: Final = ("status_code", "status", "http_status", "statusCode")
 
 
 def extract_headers_from_response(response: object) -> dict[str, str]:
-    """The headers that a client library keeps with *response*: names in lower case, no secrets."""
+    """Find the headers that a client library keeps with *response*: lower case, no secrets."""
     return find_headers(response)
 
 
 def extract_headers_from_error(error: BaseException) -> dict[str, str]:
-    """The headers of the reply that made *error*, looked for in its causes too."""
+    """Find the headers of the reply that caused *error*; its causes are searched too."""
     return find_headers(error)
 
 
 def extract_status_code(error: BaseException) -> int | None:
-    """The HTTP status that *error* tells, by an attribute or in its text.
+    """Find the HTTP status of *error*, in its attributes or its text.
 
     Returns:
-        The status; None where it tells none. A number in the text counts only beside a word that
+        The status; None if there is none. A number in the text counts only next to a word that
         makes it a status.
     """
     for source in (error, look(error, "response")):
@@ -310,7 +308,7 @@ def is_retryable_error(error: BaseException, status_code: int | None = None) -> 
 
     Args:
         error: What was raised.
-        status_code: The HTTP status, where the caller knows it; None asks *error*.
+        status_code: The HTTP status, if the caller knows it; None reads it from *error*.
     """
     status = extract_status_code(error) if status_code is None else status_code
     return classify_error(exception=error, status=status).retryable
@@ -320,7 +318,7 @@ V = TypeVar("V", bound=msgspec.Struct)
 
 
 class StructView(dict[str, Json], Generic[V]):
-    """A real dict of a struct's known fields, whose attributes are the struct's.
+    """A real dict of a struct's known fields, with the struct's attributes.
 
     Attributes:
         value: The struct itself, with all its fields.
@@ -334,7 +332,7 @@ class StructView(dict[str, Json], Generic[V]):
 
     def __getattr__(self, name: str) -> object:
         if name == "value":
-            # It is asked for before it is there only while a copy is being made.
+            # Missing only while a copy is being made.
             raise AttributeError(name)
         return getattr(self.value, name)
 
@@ -345,15 +343,15 @@ class StructView(dict[str, Json], Generic[V]):
 def build_rate_limit_windows(
     headers: Headers, *, now: float | None = None
 ) -> list[StructView[RateLimitWindow]]:
-    """Read the windows that *headers* name.
+    """Read the rate-limit windows in *headers*.
 
     Args:
         headers: A mapping, pairs, anything with ``items()``, or None; names in any letter case.
-        now: When they were received, in unix seconds; None takes this moment.
+        now: When they were received, in unix seconds; None means now.
 
     Returns:
         A dict for each window: name, resource, and limit, remaining, resets_in, reset_at,
-        estimated where known. Never raises.
+        estimated if known. Never raises.
     """
     return [StructView(window) for window in build_state(headers, now=now).windows]
 
@@ -361,15 +359,15 @@ def build_rate_limit_windows(
 def build_rate_limit_state(
     headers: Headers, retry_after: float | None = None, *, now: float | None = None
 ) -> StructView[RateLimitState]:
-    """Read the windows and what they mean together.
+    """Read the rate-limit windows in *headers*, and what follows from them.
 
     Args:
         headers: As for :func:`build_rate_limit_windows`.
-        retry_after: Seconds to wait, where the caller knows them; it wins over the headers.
-        now: When they were received, in unix seconds; None takes this moment.
+        retry_after: Seconds to wait, if the caller knows them; it overrides the headers.
+        now: When they were received, in unix seconds; None means now.
 
     Returns:
-        A dict with limited, and with retry_after and windows where there are any. Never raises.
+        A dict with limited, and with retry_after and windows if there are any. Never raises.
     """
     return StructView(build_state(headers, retry_after, now=now))
 
@@ -379,16 +377,16 @@ def extract_rate_limit_info(headers: Headers, *, now: float | None = None) -> Ra
 
     Args:
         headers: As for :func:`build_rate_limit_windows`.
-        now: When they were received, in unix seconds; None takes this moment.
+        now: When they were received, in unix seconds; None means now.
 
     Returns:
-        The figures; of several windows those of the one with least left. Never raises.
+        The figures; of several windows those of the one with the least left. Never raises.
     """
     moment = time.time() if now is None else now
     info = RateLimitInfo.from_headers(headers, now=moment)
     if info.reset_at is not None:
         return info
-    # A reset without a count makes no window, but it says until when to wait.
+    # A reset header without a count makes no window, but it still says how long to wait.
     fields = normalize_headers(headers)
     read = (
         read_reset(text, now=moment)

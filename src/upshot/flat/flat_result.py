@@ -1,4 +1,4 @@
-"""The result as flat code makes it: of mappings, numbers and the flat structures."""
+"""The result as flat code makes it, from mappings, numbers and the flat structures."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from upshot.contract.base.enums import Status
 from upshot.contract.base.structs import Json, Local
 from upshot.contract.error import AgentError
 from upshot.contract.forms.flat_form import coerce_result, from_contract
+from upshot.contract.result import FLAT_KEYS
 from upshot.contract.result import AgentResult as Result
 from upshot.contract.usage import Cost, RateLimitState, Usage
 from upshot.flat.conversion import from_agent_response, to_cost, to_error, to_state, to_usage
@@ -20,41 +21,30 @@ from upshot.wire.rate_limits import RateLimitInfo
 
 __all__ = ["AgentResult", "coerce_agent_result"]
 
-_FIELDS = frozenset(
-    {
-        "output",
-        "content",
-        "usage",
-        "cost",
-        "metadata",
-        "finish_reason",
-        "error",
-        "rate_limit",
-        "provider_data",
-    }
-)
+_FIELDS = frozenset(FLAT_KEYS)
 
 if TYPE_CHECKING:
-    # For a checker it is a kind of result with another way to make it. At run time it makes
-    # results of the contract, which are equal to others and are written like others.
+    # To a type checker it is a subclass with another constructor. At run time it makes
+    # results of the contract, which are equal to others and encoded like others.
     class AgentResult(Result[Json], frozen=True):
-        """A result, made of what flat code has at hand.
+        """A result, made from what flat code has.
 
         Args:
             output: The answer as data.
             content: The answer as text.
-            raw: The native reply, in process only.
+            raw: The native reply, in this process only.
             usage: Tokens, as a mapping or a structure.
             cost: A breakdown, or the total as a number.
             metadata: Free JSON.
-            finish_reason: Why it stopped; an unknown word is stop, and kept in provider_data.
-            error: As a mapping, a structure or a text; None is success.
+            finish_reason: Why it stopped; an unknown word becomes stop and is kept in
+                provider_data.
+            error: As a mapping, a structure or a text; None means success.
             rate_limit: As a mapping or a structure.
-            provider_data: provider, model, request_id, raw_headers and what else there is.
-            status: How it ended; None concludes it from the error.
+            provider_data: provider, model, request_id, raw_headers and further facts.
+            status: How it ended; None derives it from the error.
 
         Raises:
-            Misuse: *status* and *error* contradict each other (also a ValueError), or something
+            Misuse: *status* and *error* contradict each other (also a ValueError), or an argument
                 has another form; the message names it.
         """
 
@@ -80,7 +70,7 @@ else:
             return isinstance(instance, Result)
 
     class AgentResult(metaclass=_ResultType):
-        """A result, made of what flat code has at hand: mappings, numbers, flat structures."""
+        """A result, made from what flat code has: mappings, numbers, flat structures."""
 
         def __new__(cls, *, raw=None, status=None, **fields):
             if unknown := fields.keys() - _FIELDS:
@@ -90,11 +80,11 @@ else:
 
 
 def coerce_agent_result(value: object) -> Result[Json]:
-    """Make a result of whatever an agent returned or raised.
+    """Make a result of anything that an agent returned or raised.
 
     Args:
-        value: As for ``coerce_result``; an ``AgentResponse`` and a flat contract dict that has
-            ``raw`` beside its own keys are known too.
+        value: As for ``coerce_result``; an ``AgentResponse``, and a flat contract dict with
+            ``raw`` as a further key, are accepted too.
 
     Returns:
         The result; a result is returned as it is. Never raises.
@@ -121,7 +111,7 @@ def _make(fields: dict[str, Any], *, raw: object, status: str | None) -> Result[
 
 
 def _plain(value: object) -> object:
-    """*value* as the contract takes it, where it is one of the flat structures."""
+    """The contract's form of *value* if it is one of the flat structures."""
     match value:
         case ErrorInfo():
             return to_error(value)

@@ -1,7 +1,6 @@
-"""The flat metrics structures: plain dataclasses in which 0 stands for what is not known.
+"""The flat metrics structures: plain dataclasses in which 0 means unknown.
 
-They can be assigned to, and ``dataclasses.asdict`` and ``replace`` work on them, as code that was
-written for them expects.
+They are mutable, and ``dataclasses.asdict`` and ``replace`` work on them, as flat code expects.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class CostInfo:
 
 @dataclass
 class UsageInfo:
-    """Tokens of a call; 0 also where the provider told nothing.
+    """Tokens of a call; 0 also if the provider reported nothing.
 
     Attributes:
         input_tokens: All prompt tokens, cached ones included.
@@ -44,7 +43,7 @@ class UsageInfo:
         total_tokens: Their sum.
         cache_read_tokens: The part of the input that was read from a cache.
         cache_write_tokens: The part of the input that was written to one.
-        cost: What they cost; None where the price is unknown.
+        cost: What they cost; None if the price is unknown.
     """
 
     input_tokens: int = 0
@@ -56,7 +55,7 @@ class UsageInfo:
 
     @property
     def estimated_cost(self) -> float:
-        """The total cost, 0.0 where it is unknown."""
+        """The total cost, 0.0 if it is unknown."""
         return self.cost.total if self.cost else 0.0
 
 
@@ -66,10 +65,10 @@ class ErrorInfo:
 
     Attributes:
         error_type: The exception's class, or the provider's word.
-        message: One line for people.
-        status_code: The HTTP status, None where there was none.
+        message: One line for the user.
+        status_code: The HTTP status, None if there was none.
         retryable: Whether the same call may succeed later.
-        code: The kind of failure as the contract names it; "" where nobody said.
+        code: The kind of failure in the contract's words, "" if unknown.
     """
 
     error_type: str
@@ -81,13 +80,13 @@ class ErrorInfo:
 
 @dataclass
 class ToolCall:
-    """A call that the model asks for.
+    """A tool call that the model requests.
 
     Attributes:
         id: The provider's id of it.
         server: The MCP server of the tool, "" for any other tool.
         tool: The tool's name.
-        arguments: As an object.
+        arguments: The arguments, by name.
     """
 
     id: str
@@ -103,17 +102,17 @@ class ToolCall:
 
 @dataclass
 class AgentResponse:
-    """What came of a call, good or bad.
+    """The outcome of a model call, good or bad.
 
     Attributes:
-        content: The text; None where there is none.
-        output: The answer as data where a schema asked for it, else None.
-        tool_calls: What the model asks for; None where it asks for nothing.
-        raw_response: The reply as it came, in process only.
+        content: The text; None if there is none.
+        output: The answer as data if a schema was requested, else None.
+        tool_calls: The requested tool calls; None if there are none.
+        raw_response: The reply as it came, in this process only.
         usage: Tokens and money.
-        rate_limit: What the provider said of its limits.
-        finish_reason: Why the model stopped; None where unknown.
-        error: Why it failed; None where it did not.
+        rate_limit: The provider's rate limits.
+        finish_reason: Why the model stopped; None if unknown.
+        error: Why it failed; None if it did not.
     """
 
     content: str | None = None

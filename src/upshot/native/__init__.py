@@ -1,20 +1,20 @@
-"""Reads the objects of other agent libraries; none of them is imported.
+"""Reads the objects of other agent libraries without importing any of them.
 
-A library's reply, exception or message is read by attribute or key, so that an object and its JSON
-form are read alike, and a version that lacks a field is no error:
+A library's reply, exception or message is read by attribute or key. So an object and its JSON form
+are read alike, and a field that a version lacks is simply unknown:
 
-- ``objects`` looks into any object (``look``), makes plain values of what is there (``as_text``,
-  ``as_count``, ...), and finds the headers that it, or the cause of an exception, carries.
-- ``completion`` reads chat completions (LiteLLM, AISuite, SDKs of OpenAI's shape): the object
-  becomes the JSON that it came from, and ``upshot.wire`` reads that, by one set of rules.
+- ``objects`` looks up a value in any object (``look``), converts it (``as_text``, ``as_count``,
+  ...), and finds the headers that an object, or the cause of an exception, carries.
+- ``completion`` reads chat completions (of LiteLLM, AISuite and SDKs in OpenAI's shape): it turns
+  the object back into the JSON that it came from, and ``upshot.wire`` reads that by its own rules.
 - ``framework_messages`` reads the messages of smolagents and pi.
 
-Each gives a ``ModelResponse`` with the parts in the order in which the object has them. Nothing
-here raises on what an object holds: a property that raises says nothing, and what has no JSON form
-is the text that it prints as. Rate limits are read by ``upshot.wire.rate_limits`` alone.
+Each reader returns a ``ModelResponse`` with the parts in the order of the object. Nothing here
+raises for what an object contains: a property that raises counts as missing, and a value without
+JSON form becomes its ``str``. Rate limits are read by ``upshot.wire.rate_limits`` alone.
 
-Traps: LiteLLM copies a provider's limits to headers with OpenAI's names, and pi counts cached
-tokens beside the input, except where Google counts them.
+Traps: LiteLLM copies a provider's limits to headers with OpenAI's names; and pi counts cached
+tokens besides the input, except for Google's models, whose input includes them.
 """
 
 from upshot.native.completion import read_completion, read_completion_message

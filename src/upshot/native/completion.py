@@ -1,7 +1,7 @@
 """Chat completions as objects: LiteLLM's, AISuite's, and those of SDKs in OpenAI's shape.
 
-The object is put back into the JSON that it came from, as far as it says, and read as a reply of
-the chat surface, so that usage, finish reasons and calls follow one set of rules.
+The object is turned back into the JSON that it came from, and read as a reply of the chat surface,
+so that usage, finish reasons and calls follow one set of rules.
 
 Source:
     litellm 1.83 (``ModelResponse``), aisuite 0.2 (``ChatCompletionResponse``) and openai 3.54
@@ -37,10 +37,10 @@ def read_completion(native: object, *, now: float | None = None) -> ModelRespons
 
     Args:
         native: The object, or its JSON as a mapping.
-        now: When it came, in unix seconds, for rate limits; None takes this moment.
+        now: When it was received, in unix seconds, for rate limits; None means now.
 
     Returns:
-        What it says; ``raw`` is *native*. A cost that LiteLLM worked out is marked as estimated.
+        The reply; its ``raw`` is *native*. A cost that LiteLLM calculated is marked as estimated.
         Never raises.
     """
     provider = as_text(look(native, "_hidden_params", "custom_llm_provider"))
@@ -56,10 +56,12 @@ def read_completion(native: object, *, now: float | None = None) -> ModelRespons
     ident = as_text(look(native, "id"))
     more: JsonObject = {"response_id": ident} if ident else {}
     elapsed_ms = as_amount(look(native, "_response_ms"))
+    estimate = as_amount(look(native, "_hidden_params", "response_cost"))
     return msgspec.structs.replace(
         response,
         parts=with_thoughts(response, _thinking(native, provider)),
-        cost=response.cost or _estimated_cost(native),
+        cost=response.cost
+        or (None if estimate is None else Cost(total=estimate, source="litellm")),
         provider_data={**response.provider_data, **more},
         duration_ms=round(elapsed_ms) if elapsed_ms is not None else 0,
         local=Local(raw=native),
@@ -119,7 +121,7 @@ def _call(call: object) -> JsonObject:
 
 
 def _usage(usage: object) -> JsonObject:
-    """The usage as JSON; empty where all is zero, which is what LiteLLM makes of none."""
+    """The usage as JSON; empty if all counts are zero, which LiteLLM writes for unknown ones."""
     prompt, completion = (
         look(usage, f"{side}_tokens_details") for side in ("prompt", "completion")
     )
@@ -147,13 +149,8 @@ def _usage(usage: object) -> JsonObject:
     }
 
 
-def _estimated_cost(native: object) -> Cost | None:
-    amount = as_amount(look(native, "_hidden_params", "response_cost"))
-    return None if amount is None else Cost(total=amount, source="litellm")
-
-
 def _thinking(native: object, provider: str) -> tuple[Reasoning, ...]:
-    """Anthropic's thoughts, which LiteLLM keeps with their signatures beside the message."""
+    """Anthropic's thoughts with their signatures, which LiteLLM keeps besides the message."""
     choices = as_items(look(native, "choices"))
     blocks = as_items(look(choices[0], "message", "thinking_blocks")) if choices else []
     return tuple(

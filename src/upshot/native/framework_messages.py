@@ -1,15 +1,10 @@
-"""Messages of pi-agent and smolagents.
-
-A pi-agent ``AssistantMessage``, as a model's reply.
+"""Reads the messages of pi-agent (``AssistantMessage``) and of smolagents (``ChatMessage``).
 
 Source:
     pi-mono, ``packages/ai/src/types.ts`` and ``providers``, read in 2026.
 
-A smolagents ``ChatMessage``, as a model's reply.
-
-Source:
     smolagents 1.26, ``models.py`` and ``monitoring.py``, read in 2026. ``TokenUsage`` has the
-    figures of the API as they came: for the OpenAI shape, cached tokens are within the input.
+    figures of the API as they came: in the OpenAI shape, the input includes cached tokens.
 """
 
 from __future__ import annotations
@@ -50,7 +45,7 @@ __all__ = [
     "read_smolagents_usage",
 ]
 
-# The SDKs that pi calls begin an error's text with the status and go on with the body.
+# The SDKs that pi calls begin an error's text with the status, followed by the body.
 _STATUS: Final = re.compile(r"\s*([45][0-9]{2})\b[:\s]*(.*)", re.DOTALL)
 
 
@@ -58,10 +53,10 @@ def read_pi_message(message: object) -> ModelResponse:
     """Read an ``AssistantMessage``.
 
     Args:
-        message: The message as JSON gave it, or an object with the same names.
+        message: The message as parsed JSON, or an object with the same names.
 
     Returns:
-        What it says. pi counts cached tokens beside the input; here they are part of it. Never
+        The reply. pi counts cached tokens besides the input; here they are part of it. Never
         raises.
     """
     provider = as_text(look(message, "provider"))
@@ -123,9 +118,14 @@ def _usage(message: object) -> Usage:
     names = ("input", "output", "cacheRead", "cacheWrite", "totalTokens")
     taken, given, read, written, total = (as_count(look(usage, name)) for name in names)
     if not any((taken, given, read, written, total)):
-        # pi begins every message with zeros and fills in what it is told.
+        # pi initializes every count with zero, so all zeros means unknown.
         return Usage(api_calls=1, unmeasured_calls=1)
-    if taken is not None and not _counts_cached(message, taken, given, total):
+    # Google's input includes the cached tokens, and pi passes it on unchanged.
+    is_google = as_text(look(message, "api")).startswith("google")
+    includes_cached = (
+        is_google and None not in (taken, given) and (taken or 0) + (given or 0) == total
+    )
+    if taken is not None and not includes_cached:
         taken += (read or 0) + (written or 0)
     return Usage(
         input_tokens=taken,
@@ -137,16 +137,10 @@ def _usage(message: object) -> Usage:
     )
 
 
-def _counts_cached(message: object, taken: int, given: int | None, total: int | None) -> bool:
-    """Whether the input has the cached tokens in it, as Google's has and pi passes it on."""
-    google = as_text(look(message, "api")).startswith("google")
-    return google and given is not None and taken + given == total
-
-
 def _cost(cost: object) -> Cost | None:
     names = ("input", "output", "cacheRead", "cacheWrite", "total")
     taken, given, read, written, total = (as_amount(look(cost, name)) for name in names)
-    # A model without a price costs 0 there, which does not make it free.
+    # pi writes 0 for a model without a price, so 0 does not mean free.
     if not any((taken, given, read, written, total)):
         return None
     return Cost(
@@ -179,10 +173,10 @@ def read_smolagents_message(message: object, *, now: float | None = None) -> Mod
 
     Args:
         message: The object, or its ``dict()``.
-        now: When it came, in unix seconds, for rate limits; None takes this moment.
+        now: When it was received, in unix seconds, for rate limits; None means now.
 
     Returns:
-        What the message and the API's reply under ``raw`` say. Never raises.
+        The reply, read from the message and from the API's reply under ``raw``. Never raises.
     """
     raw = look(message, "raw")
     reply = read_completion(raw, now=now) if as_items(look(raw, "choices")) else _bare(raw)
@@ -192,14 +186,14 @@ def read_smolagents_message(message: object, *, now: float | None = None) -> Mod
     return msgspec.structs.replace(
         reply,
         parts=(*reply.reasoning, *Message(Role.ASSISTANT, text).parts, *calls),
-        # The API's own figures say more, such as what was cached.
+        # The API's own figures have more detail, such as cached tokens.
         usage=reply.usage if reply.usage or not usage else usage,
         local=Local(raw=raw),
     )
 
 
 def read_smolagents_usage(usage: object) -> Usage:
-    """Read a ``TokenUsage``; falsy where it has no figures."""
+    """Read a ``TokenUsage``; falsy if it has no figures."""
     return Usage(
         input_tokens=as_count(look(usage, "input_tokens")),
         output_tokens=as_count(look(usage, "output_tokens")),
@@ -214,12 +208,12 @@ def read_smolagents_text(content: object) -> str:
         return "".join(as_text(look(part, "text")) for part in parts)
     if content is None or isinstance(content, str):
         return as_text(content)
-    # Its dict() turns text that looks like JSON into what it says.
+    # Its dict() parses text that looks like JSON.
     return msgspec.json.encode(as_json(content)).decode()
 
 
 def read_call(call: object) -> ToolCall:
-    """Read a call, of a message (under ``function``) or of a step's memory."""
+    """Read a tool call of a message (under ``function``) or of a step's memory."""
     function = look(call, "function")
     inner = call if function is None else function
     return ToolCall(
@@ -230,7 +224,7 @@ def read_call(call: object) -> ToolCall:
 
 
 def _bare(raw: object) -> ModelResponse:
-    """What a reply of another shape says: its headers at most."""
+    """The facts of a reply of another shape: at most its headers."""
     headers = find_headers(raw)
     return ModelResponse(
         usage=Usage(api_calls=1, unmeasured_calls=1),

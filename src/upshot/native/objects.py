@@ -1,4 +1,4 @@
-"""Reads foreign objects by attribute or key, and their headers."""
+"""Reads objects of other libraries by attribute or key, and the headers that they carry."""
 
 from __future__ import annotations
 
@@ -36,14 +36,10 @@ _MAX_COUNT: Final = 2**63
 
 
 def look(value: object, *path: str) -> object:
-    """What *value* has under *path*, each step an attribute or a key.
-
-    Args:
-        value: A mapping, or any object.
-        path: The steps; a native result and its JSON form are read alike.
+    """Look up *path* in *value*; each step is a key of a mapping or an attribute of an object.
 
     Returns:
-        What is there; None where a step leads nowhere. Never raises.
+        What is there; None if a step is missing. Never raises.
     """
     for step in path:
         if isinstance(value, Mapping):
@@ -51,21 +47,21 @@ def look(value: object, *path: str) -> object:
             continue
         try:
             value = getattr(value, step, None)
-        # A property of a foreign class may raise or warn; then it says nothing.
+        # Foreign code: a property may raise, or warn as an error; then it counts as missing.
         except Exception:
             return None
     return value
 
 
 def as_text(value: object) -> str:
-    """*value* if it is text, an enum's member included; else ""."""
+    """*value* if it is text or an enum member with a text value, else ""."""
     if isinstance(value, Enum):
         value = value.value
     return clean_text(str(value)) if isinstance(value, str) else ""
 
 
 def as_count(value: object) -> int | None:
-    """*value* if it is a whole number of at least 0; else None."""
+    """*value* if it is a whole number of at least 0, else None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     count = int(value) if math.isfinite(value) else -1
@@ -73,7 +69,7 @@ def as_count(value: object) -> int | None:
 
 
 def as_amount(value: object) -> Decimal | None:
-    """*value* as money if it is a finite number of at least 0; else None."""
+    """*value* as money if it is a finite number of at least 0, else None."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return None
     try:
@@ -84,12 +80,12 @@ def as_amount(value: object) -> Decimal | None:
 
 
 def as_items(value: object) -> list[object]:
-    """The items of *value* if it is a list or a tuple; else none."""
+    """The items of *value* if it is a list or a tuple, else none."""
     return list(cast("list[object]", value)) if isinstance(value, list | tuple) else []
 
 
 def as_json(value: object) -> Json:
-    """*value* as JSON; what has no JSON form is the text that it prints as."""
+    """*value* as JSON; a value without JSON form becomes its ``str``."""
     try:
         return to_free_json(value)[0]
     except UnserializableError:
@@ -97,7 +93,7 @@ def as_json(value: object) -> Json:
 
 
 def as_object(value: object) -> JsonObject:
-    """*value* as a JSON object; what is none stands under "result", None is empty."""
+    """*value* as a JSON object; anything else is put under "result", None is empty."""
     form = as_json(value)
     if isinstance(form, dict):
         return form
@@ -105,7 +101,7 @@ def as_object(value: object) -> JsonObject:
 
 
 def as_arguments(value: object) -> str | JsonObject:
-    """A call's arguments: JSON text as it is, a mapping as JSON, none as {}."""
+    """The arguments of a call: JSON text as it is, a mapping as JSON, None as {}."""
     if isinstance(value, str):
         return clean_text(value) or {}
     form = as_json(value)
@@ -115,7 +111,7 @@ def as_arguments(value: object) -> str | JsonObject:
 
 
 def as_moment(value: object) -> datetime | None:
-    """A moment in UTC, of unix seconds or of an aware datetime; else None."""
+    """Unix seconds or an aware datetime as a moment in UTC, else None."""
     try:
         if isinstance(value, datetime):
             return value.astimezone(UTC) if value.tzinfo is not None else None
@@ -129,12 +125,12 @@ def as_moment(value: object) -> datetime | None:
 def _printed(value: object) -> str:
     try:
         return clean_text(str(value))
-    # Foreign code: what cannot even print itself is told by its class.
+    # Foreign code: an object whose __str__ raises is shown by its class.
     except Exception:
         return type(value).__name__
 
 
-# The first ones win: what LiteLLM rewrites stands last.
+# The first ones win; the copies that LiteLLM makes come last.
 _REWRITTEN: Final = ("_hidden_params", "additional_headers")
 _PLACES: Final = (
     ("headers",),
@@ -148,35 +144,39 @@ _CAUSES: Final = 5
 
 
 def find_headers(native: object) -> dict[str, str]:
-    """The headers of the reply that *native* was made of.
+    """Find the headers of the reply that *native* was made from.
 
     Args:
-        native: A response or an exception of any client library; of an exception its causes are
-            looked at too.
+        native: A response or an exception of any client library; the causes of an exception are
+            searched too.
 
     Returns:
-        Names in lower case, without what is secret; empty where it carries none. Never raises.
+        Names in lower case, without secrets; empty if there are no headers. Never raises.
     """
     found: dict[str, str] = {}
     for source in _sources(native):
         for place in _PLACES:
             read = _read(look(source, *place))
-            found = {**(_without_copies(read) if place is _REWRITTEN else read), **found}
+            limits = [name for name in read if "ratelimit-" in name]
+            if place is _REWRITTEN and not all(name.startswith(_COMMON) for name in limits):
+                # LiteLLM copies the provider's own limits to OpenAI's names: keep the originals.
+                read = {name: text for name, text in read.items() if not name.startswith(_COMMON)}
+            found = {**read, **found}
     return to_raw_headers(found)
 
 
 def find_rate_limit(
     headers: Headers, *, limited: bool = False, retry_after_s: float | None = None
 ) -> RateLimitState | None:
-    """What *headers* say of rate limits.
+    """Read the rate limits in *headers*.
 
     Args:
-        headers: As :func:`find_headers` gives them.
+        headers: As :func:`find_headers` returns them.
         limited: Whether the reply was a rate-limit error.
-        retry_after_s: Seconds to wait, where the error tells them.
+        retry_after_s: Seconds to wait, if the error says so.
 
     Returns:
-        The state; None where nothing is known of any limit.
+        The state; None if no limit is known.
     """
     return find_rate_limit_state(
         normalize_headers(headers), now=time.time(), retry_after=retry_after_s, limited=limited
@@ -193,19 +193,11 @@ def _sources(native: object) -> Iterator[object]:
         yield one
 
 
-def _without_copies(headers: dict[str, str]) -> dict[str, str]:
-    """Leave out what LiteLLM copies from the provider's own limits to the names of OpenAI's."""
-    limits = [name for name in headers if "ratelimit-" in name]
-    if all(name.startswith(_COMMON) for name in limits):
-        return headers
-    return {name: value for name, value in headers.items() if not name.startswith(_COMMON)}
-
-
 def _read(headers: object) -> dict[str, str]:
     if not isinstance(headers, Mapping | list | tuple) and not hasattr(headers, "items"):
         return {}
     try:
         return normalize_headers(cast("Headers", headers))
-    # Foreign code: what has items() need not be headers.
+    # Foreign code: an object with items() need not hold headers.
     except Exception:
         return {}

@@ -1,4 +1,4 @@
-"""Words: attribute values of spans and metrics, made of the values of the contract.
+"""Names and values of the attributes of spans and metrics, made from contract values.
 
 Source:
     OpenTelemetry semantic conventions for generative AI (spans, agent spans, metrics; status
@@ -30,7 +30,7 @@ __all__ = ["Attributes", "Content", "Source", "error_type_of", "source_of"]
 
 Attributes: TypeAlias = dict[str, str | int | float | bool | tuple[str, ...]]
 
-# Our word for a provider and the registered one, where they differ.
+# Upshot's name of a provider and the registered one, where they differ.
 _REGISTERED = {
     "azure": "azure.ai.openai",
     "bedrock": "aws.bedrock",
@@ -43,12 +43,12 @@ _REGISTERED = {
 
 
 class Source(NamedTuple):
-    """Who was asked.
+    """The provider and the model of a call.
 
     Attributes:
-        provider: In upshot's words, "" where unknown.
-        model: As it was asked for, "" where unknown.
-        answered: The model as the reply names it, "" where it does not.
+        provider: Upshot's name of it, "" if unknown.
+        model: The requested model, "" if unknown.
+        answered: The model named in the reply, "" if none.
     """
 
     provider: str = ""
@@ -56,11 +56,11 @@ class Source(NamedTuple):
     answered: str = ""
 
     def labels(self) -> Attributes:
-        """Attributes of the twelve metrics; what is unknown is not there."""
+        """Attributes for the twelve metrics, without unknown ones."""
         return _known({"provider": self.provider, "model": self.model})
 
     def conventional(self) -> Attributes:
-        """Attributes of the conventions; what is unknown is not there."""
+        """Attributes of the semantic conventions, without unknown ones."""
         return _known(
             {
                 "gen_ai.provider.name": _REGISTERED.get(self.provider, self.provider),
@@ -71,23 +71,18 @@ class Source(NamedTuple):
 
 
 def source_of(name: str, data: JsonObject | None = None) -> Source:
-    """Who was asked.
-
-    Args:
-        name: "provider:model" of the model, "" where there is none.
-        data: The ``provider_data`` of its reply, None before there is one.
-    """
+    """The source of a call: *name* is "provider:model" or "", *data* the reply's provider_data."""
     provider, _, model = name.partition(":")
     said = {} if data is None else data
     answered = str(said.get("model") or "")
     if provider == "fallback":
-        # It is several models; which of them answered is known afterwards only.
+        # A fallback is several models; only the reply says which one answered.
         provider, model = "", answered
     return Source(str(said.get("provider") or provider), model or answered, answered)
 
 
 def error_type_of(outcome: ToolOutcome) -> str:
-    """The class of error that a tool call ended with, "" where it did its work."""
+    """The error type of a tool call, "" if it succeeded."""
     match outcome:
         case ToolTimeout():
             return "timeout"
@@ -100,11 +95,7 @@ def error_type_of(outcome: ToolOutcome) -> str:
 
 
 class Content:
-    """Texts in the form of the conventions, the secrets of a run masked.
-
-    Args:
-        secrets: The run's.
-    """
+    """Texts in the form of the semantic conventions, with the secrets of a run masked."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         self._secrets = Secrets(secrets)
@@ -126,14 +117,14 @@ class Content:
         return self.json([{"role": str(message.role), "parts": _parts_of(message)}])
 
     def reply(self, response: ModelResponse) -> str:
-        """What a model answered."""
+        """The reply of a model."""
         said: JsonObject = {"role": "assistant", "parts": _parts_of(response.to_message())}
         if response.finish_reason is not None:
             said["finish_reason"] = str(response.finish_reason)
         return self.json([said])
 
     def result(self, outcome: ToolOutcome) -> str:
-        """What a tool gave, "" where it gave nothing."""
+        """The output of a tool, "" if there is none."""
         match outcome:
             case ToolExecutionResult(output=output):
                 return self.json(output)
@@ -155,7 +146,7 @@ def _parts_of(message: Message) -> list[Json]:
                 call: JsonObject = {"id": id, "name": name, "arguments": arguments}
                 parts.append({"type": "tool_call", **call})
             case _:
-                # Pictures and files are named and not copied: a span is no place for them.
+                # Images and files are only named: they are too large for a span.
                 parts.append({"type": part.kind})
     return parts
 

@@ -1,4 +1,4 @@
-"""Instrumentation: telemetry of every run in the process, until it is closed."""
+"""``instrument()``: telemetry of every run in the process, until it is closed."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def instrument(
     prefix: str = "flatagents",
     content: bool = False,
 ) -> Instrumentation:
-    """Have every run that begins from now on make OpenTelemetry spans and metrics.
+    """Make OpenTelemetry spans and metrics of every run that begins from now on.
 
-    Asked again for the same providers it gives the same instrumentation, so that nothing is
+    A second call for the same providers returns the same instrumentation, so that nothing is
     counted twice.
 
     Args:
         tracer_provider: Where spans go; None is the global provider, which is never set here.
         meter_provider: Where metrics go; None is the global provider.
-        prefix: What the names of the twelve metrics begin with.
-        content: Whether requests, replies, arguments and results of tools are recorded; the
-            secrets of a run are masked in them.
+        prefix: The prefix of the names of the twelve metrics.
+        content: Whether to record requests, replies, and arguments and results of tools, with
+            the secrets of the run masked.
 
     Returns:
-        What ends it, by ``close()`` or as a context manager.
+        The instrumentation; ``close()``, or leaving it as a context manager, ends it.
 
     Raises:
         Misuse: OpenTelemetry is not installed, the prefix is empty, or the same providers are
@@ -97,7 +97,7 @@ class Instrumentation:
         _active.append(self)
 
     def close(self) -> None:
-        """End it; runs under way are still recorded to their end. May be called again."""
+        """End it; runs in progress are still recorded to their end. May be called again."""
         end, self._end = self._end, None
         if end is not None:
             end()
@@ -125,7 +125,7 @@ class Instrumentation:
 def _target_of(
     tracer_provider: TracerProvider | None, meter_provider: MeterProvider | None
 ) -> tuple[int, int]:
-    """Where it all goes; the global providers may be set later than they were asked for."""
+    """The identity of the providers in use; the global ones may be set later."""
     from opentelemetry import metrics, trace
 
     tracers = tracer_provider or trace.get_tracer_provider()

@@ -1,4 +1,4 @@
-"""Meters: the twelve metrics of agents, and those of the conventions for generative AI."""
+"""The twelve metrics of agents, and those of the semantic conventions for generative AI."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from opentelemetry import metrics
 from upshot.contract.base.enums import Resource, Status
 from upshot.contract.error import AgentError
 from upshot.contract.model_calls import ModelResponse
-from upshot.contract.usage import Cost, RateLimitState, Usage
+from upshot.contract.usage import RateLimitState, Usage
 from upshot.telemetry.attributes import Attributes, Source
 
 if TYPE_CHECKING:
@@ -18,18 +18,13 @@ if TYPE_CHECKING:
 __all__ = ["Instruments"]
 
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
-# The boundaries that the conventions advise.
+# The boundaries that the conventions recommend.
 _TOKENS = [4**power for power in range(14)]
 _SECONDS = [round(0.01 * 2**power, 2) for power in range(14)]
 
 
 class Instruments:
-    """Records what runs use; a count that nobody knows is not recorded.
-
-    Args:
-        provider: Where metrics go; None is the global provider.
-        prefix: What the names of the twelve begin with.
-    """
+    """The instruments, which record what runs use; unknown counts are not recorded."""
 
     def __init__(self, provider: MeterProvider | None, prefix: str) -> None:
         meter = metrics.get_meter("upshot", meter_provider=provider)
@@ -75,18 +70,14 @@ class Instruments:
         """Record what a model call used."""
         labels: Attributes = {"agent_id": agent_id, **source.labels()}
         self._note_usage(response.usage, source, labels)
-        self._note_cost(response.cost, labels)
+        cost = response.cost
+        if cost is not None and cost.total is not None and cost.currency == "USD":
+            self._cost.add(float(cost), labels)
         if response.rate_limit is not None:
             self._note_windows(response.rate_limit, source.labels())
 
     def operation(self, source: Source, *, took_s: float, error_type: str) -> None:
-        """Record how long a model call took.
-
-        Args:
-            source: Who was asked.
-            took_s: Seconds.
-            error_type: What it ended with, "" for an answer.
-        """
+        """Record how long a model call took; *error_type* is "" for an answer."""
         attributes: Attributes = {"gen_ai.operation.name": "chat", **source.conventional()}
         if error_type:
             attributes["error.type"] = error_type
@@ -101,7 +92,7 @@ class Instruments:
         agent_id: str,
         took_ms: float,
     ) -> None:
-        """Record the end of a run, or that it waits for people."""
+        """Record the end of a session: the run ended or was parked."""
         attributes: Attributes = {"agent_id": agent_id, "status": str(status), **source.labels()}
         if error is not None:
             attributes["error_code"] = str(error.code)
@@ -125,12 +116,6 @@ class Instruments:
                         **source.conventional(),
                     },
                 )
-
-    def _note_cost(self, cost: Cost | None, labels: Attributes) -> None:
-        if cost is None or cost.total is None:
-            return
-        if cost.currency == "USD":
-            self._cost.add(float(cost), labels)
 
     def _note_windows(self, state: RateLimitState, labels: Attributes) -> None:
         for window in state.windows:

@@ -1,9 +1,9 @@
-"""SessionTelemetry: the spans and figures of one session of a run, made of its events.
+"""SessionTelemetry: the spans and metrics of one session of a run, made from its events.
 
     invoke_agent NAME          a session
       chat MODEL               a try of a model call
       execute_tool TOOL        a tool call whose body ran
-        invoke_agent NAME      a run inside this one
+        invoke_agent NAME      a child run
 
 Source:
     OpenTelemetry semantic conventions for generative AI, spans and agent spans.
@@ -43,7 +43,7 @@ __all__ = ["SessionTelemetry"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-# A person or a host that stops a run is no failure of it.
+# A run that the user or the host stopped did not fail.
 _FAILURES = (Status.FAILED, Status.ABORTED)
 _USAGE = {
     "input_tokens": "gen_ai.usage.input_tokens",
@@ -55,14 +55,7 @@ _USAGE = {
 
 
 class _Open(NamedTuple):
-    """A span that has not ended.
-
-    Attributes:
-        span: It.
-        began: Nanoseconds.
-        outside: The context round it.
-        model: Of a model call, its name.
-    """
+    """An open span, when it began (nanoseconds), the context around it, and a call's model."""
 
     span: Span
     began: int
@@ -73,14 +66,8 @@ class _Open(NamedTuple):
 class SessionTelemetry:
     """Follows one session from its first event to its last.
 
-    A span is made the current one of the task that emits its first event, so that what the
-    task does next, an HTTP request or a child run, nests in it.
-
-    Args:
-        plan: The run.
-        tracer: Makes the spans.
-        meters: Take the figures.
-        content: Writes texts; None where they are not recorded.
+    A span becomes the current one of the task that emits its first event, so that what the task
+    does next, an HTTP request or a child run, nests in it. Without *content* no texts are recorded.
     """
 
     def __init__(
@@ -146,7 +133,7 @@ class SessionTelemetry:
         why = "" if result.error is None else str(result.error.code)
         for call in self._calls.values():
             if call.began <= ended:
-                # The reply never came; a try that was waited for was never made.
+                # The reply never came. A retry that still waits has not begun and is not closed.
                 self._close_call(call, ended, source_of(call.model), why)
         for tool in self._tools.values():
             tool.span.set_attribute("error.type", why or "interrupted")
@@ -187,7 +174,7 @@ class SessionTelemetry:
 
     def _retry_call(self, event: ModelRetried) -> None:
         self._finish_call(event)
-        # The next try follows without an event of its own.
+        # The next try has no event when it begins.
         self._open_call(event, _moment(event) + round(event.wait_s * 1e6) * 1000)
 
     def _end_call(self, event: ModelReplied) -> None:
@@ -207,7 +194,7 @@ class SessionTelemetry:
         source = source_of(event.model, response.provider_data)
         self._meters.reply(response, source, agent_id=self._plan.agent.id)
         if (event.attempt, event.turn) not in self._calls:
-            # An engine that calls models by other ways may tell of the reply alone.
+            # An engine that calls models itself may report only the reply.
             started = ModelStarted(model=event.model, turn=event.turn, attempt=event.attempt)
             self._open_call(started, ended - response.duration_ms * 1_000_000)
         call = self._calls.pop((event.attempt, event.turn))
@@ -250,7 +237,7 @@ class SessionTelemetry:
         why = error_type_of(record.outcome)
         if tool is None:
             if self._run is not None and isinstance(record.outcome, ToolDenied):
-                # Its body never ran, so there is no span of it.
+                # The tool never ran, so there is no span for it.
                 facts: Attributes = {"gen_ai.tool.name": record.tool_name, "reason": why}
                 self._run.span.add_event("upshot.tool_denied", facts, _moment(event))
             return
@@ -278,7 +265,7 @@ class SessionTelemetry:
 
     def _close(self, opened: _Open, ended: int) -> None:
         opened.span.end(max(opened.began, ended))
-        # Another task may tell of the end; what is current there is its own affair.
+        # If another task emits the last event, its own current span must not change.
         if trace.get_current_span() is opened.span:
             attach(opened.outside)
 
@@ -289,7 +276,7 @@ class SessionTelemetry:
 
 
 def _moment(event: RunEvent) -> int:
-    """When it happened, nanoseconds since 1970."""
+    """The time of the event in nanoseconds since 1970."""
     time = datetime.now(UTC) if event.time is None else event.time
     return (time - _EPOCH) // _MICROSECOND * 1000
 

@@ -1,6 +1,6 @@
-"""Reads what model providers send, and writes what they want to be sent. No I/O happens here.
+"""Reads the replies of model providers and encodes the requests to them. No I/O happens here.
 
-Providers speak a handful of API surfaces: ``chat`` (OpenAI Chat Completions and the many servers
+Providers have a handful of API surfaces: ``chat`` (OpenAI Chat Completions and the many servers
 that follow it), ``responses``, ``messages`` (Anthropic), ``generate`` (Gemini), and of Amazon
 Bedrock ``converse`` and ``invoke``, which are only read. Each has a module of its own with three
 things: a function that reads a whole reply, a class that reads the events of a stream, and an
@@ -8,11 +8,11 @@ encoder of requests. ``reader.SURFACES`` is the table of them.
 
 A reply on its way in:
 
-1. ``StreamReader`` takes bytes, cut anywhere. It finds the framing by the first bytes, since
-   servers answer a streamed request with one document, or the other way round, and ``streams``
-   turns bytes into events.
+1. ``StreamReader`` takes bytes, cut anywhere. It detects the framing from the first bytes, since a
+   server may answer a streamed request with one document or the other way round, and ``streams``
+   turns the bytes into events.
 2. The surface puts what it reads into a ``ReplyAccumulator``: the parts of the reply in the order
-   in which they came, usage, the finish reason, an error. Deltas go out while the stream runs.
+   in which they came, usage, the finish reason, an error. Deltas are returned as they come.
 3. ``ReplyAccumulator.to_response`` makes the ``ModelResponse``. A stream and a whole reply with
    the same content give equal parts.
 
@@ -23,16 +23,16 @@ thoughts, citations, blocks of its own tools) names that provider, and is left o
 
 What holds throughout:
 
-- A reader never raises on what a peer sends. Where the wire has another type than expected, the
-  ``as_`` functions of ``decoding`` give an empty value; what is no reply at all is an error value.
+- A reader never raises on what a peer sends. If a field has the wrong type, the ``as_`` functions
+  of ``decoding`` return an empty value; a body that is not a reply gives an error value.
 - What is not known is None, and never 0.
-- Time is passed in (``now``), so that a reading can be repeated.
+- Time is passed in (``now``), so that a reply can be read again with the same result.
 - There is one reader of rate limits (``rate_limits``), one of header values (``headers``), and one
   classification of errors (``error_classification``). Nothing else looks at a header.
 
-Traps: the same field means different things with different providers (Anthropic counts input tokens
-without the cached ones, Gemini output tokens without thoughts); several servers send the same
-index for every call; a 200 may hold an error. Each is handled where it is read, with a comment.
+Traps: a field may mean different things at different providers (Anthropic's input tokens exclude
+the cached ones, Gemini's output tokens exclude thoughts); some servers send the same index for
+every call; a 200 may contain an error. Each is handled where it is read, with a comment.
 """
 
 from upshot.wire.accumulator import StreamEvent, parse_finish_reason

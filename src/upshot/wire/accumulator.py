@@ -1,4 +1,4 @@
-"""A reply while it is read, and its finish reason."""
+"""``ReplyAccumulator``, which collects a reply while it is read, and finish reasons."""
 
 from __future__ import annotations
 
@@ -52,26 +52,26 @@ _WORDS: dict[FinishReason, str] = {
     ),
     FinishReason.ABORTED: "aborted abort cancelled canceled user_cancelled",
 }
-# Written by reason above, since that is how they are read; looked up by word here.
+# Written by reason above, which is easier to read; looked up by word.
 _REASON_OF = {word: reason for reason, words in _WORDS.items() for word in words.split()}
 
 UNFINISHED = frozenset(
     {"queued", "in_progress", "pause_turn", "incomplete", "finish_reason_unspecified", "null", ""}
 )
-"""Words that say: not over."""
+"""Words that mean "not finished"."""
 
-# Anthropic stops so in the middle of a turn of its own tools, and goes on when it is sent back.
+# Anthropic pauses a turn of its own tools with this, and continues when it is sent back.
 _PAUSED: Final = "pause_turn"
 
 
 def parse_finish_reason(text: str) -> FinishReason | None:
     """Read a provider's word for why the model stopped.
 
-    Letter case does not matter, and "-" counts as "_". An unknown word means stop: something
-    ended, and nothing says that it went badly.
+    Letter case does not matter, and "-" counts as "_". An unknown word means stop: the reply ended,
+    and there is no sign of a failure.
 
     Returns:
-        The reason; None for a word that says that it is not over, or for none at all.
+        The reason; None for an empty word or one that means "not finished".
     """
     if text in _REASON_OF:
         return _REASON_OF[text]
@@ -82,17 +82,12 @@ def parse_finish_reason(text: str) -> FinishReason | None:
 
 
 def settle_finish(reason: FinishReason | None, *, calls: bool) -> FinishReason | None:
-    """Weigh the word against what came: calls beside a stop were the reason to stop.
-
-    Args:
-        reason: What the word says.
-        calls: Whether the reply has calls that the client shall carry out.
-    """
+    """Correct *reason*: a stop in a reply with *calls* for the client is tool_use."""
     return FinishReason.TOOL_USE if calls and reason is FinishReason.STOP else reason
 
 
 StreamEvent: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta
-"""What a stream gives while it runs."""
+"""What a stream yields before its end."""
 
 # One xAI tick is a ten-billionth of a dollar.
 _TICK_DIGITS: Final = -10
@@ -102,11 +97,11 @@ class SurfaceStream(Protocol):
     """One surface's reader of stream events; it writes into the accumulator it was made with."""
 
     def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
-        """Take one event and give the deltas in it."""
+        """Read one event and return the deltas in it."""
         ...
 
     def finish(self) -> None:
-        """Put what was gathered into the accumulator."""
+        """Put what was collected into the accumulator."""
         ...
 
 
@@ -114,27 +109,27 @@ class ReplyAccumulator(msgspec.Struct):
     """What has been read of one reply.
 
     Attributes:
-        provider: Whom it came from.
+        provider: The provider.
         fields: Normalised headers.
-        now: When it came, in unix seconds.
+        now: When it was received, in unix seconds.
         id: The provider's id of the reply.
-        model: The model as the reply names it.
-        parts: What the model said, in the order in which it came.
+        model: The model that the reply names.
+        parts: The parts of the reply, in the order in which they came.
         refusal: Pieces of a refusal.
-        calls: How many of the parts are calls that the client shall carry out.
+        calls: How many of the parts are calls for the client.
         settled_calls: How many of them the provider has already seen answered.
-        server_tools: What the provider did itself, by block type.
-        searches: How many searches of the web the provider charges for.
-        service_tier: In which way it was served, which its price depends on.
+        server_tools: The blocks of the provider's own tools, by type.
+        searches: How many web searches the provider charges for.
+        service_tier: The tier that served it, on which the price depends.
         finish_raw: The provider's word for why it stopped.
-        blocked: Whether that word says why the prompt was not even answered.
-        usage: Tokens, None while none were told.
-        usage_raw: As it came.
+        blocked: Whether the prompt was blocked; finish_raw then says why.
+        usage: Tokens, None if none were reported.
+        usage_raw: The usage as it came.
         total_tokens_reported: The provider's own sum.
-        cost: What the provider says that it costs.
+        cost: The cost that the provider reported.
         error: What went wrong.
-        done: Whether the stream said that it is over; None where the reply is no stream.
-        raw: The document, where the reply was one.
+        done: Whether the stream reported its end; None if the reply is not a stream.
+        raw: The document, if the reply was one.
     """
 
     provider: str
@@ -160,12 +155,12 @@ class ReplyAccumulator(msgspec.Struct):
     raw: Json = None
 
     def add_text(self, text: str) -> None:
-        """Add a text of its own; an empty one is none."""
+        """Add a text part, unless it is empty."""
         if text:
             self.parts.append(Text(text))
 
     def add_call(self, call: ToolCall) -> None:
-        """Add a call that the client shall carry out."""
+        """Add a call for the client."""
         self.parts.append(call)
         self.calls += 1
 
@@ -175,7 +170,7 @@ class ReplyAccumulator(msgspec.Struct):
         self.server_tools.append(kind)
 
     def next_call_id(self) -> str:
-        """An id for a call that came without one, since outcomes are told apart by them."""
+        """An id for a call that came without one; outcomes refer to calls by their ids."""
         return f"call_{self.id or 'reply'}_{self.calls}"
 
     def fail(self, error: Json) -> None:
@@ -186,14 +181,14 @@ class ReplyAccumulator(msgspec.Struct):
             )
 
     def fail_unreadable(self, message: str) -> None:
-        """Note that the reply was not what the surface sends."""
+        """Record that the reply does not have the form of the surface."""
         if self.error is None:
             self.error = AgentError(
                 ErrorCode.SERVER_ERROR, message, retryable=True, origin=Origin.MODEL
             )
 
     def to_response(self) -> ModelResponse:
-        """Make the response of all that was read."""
+        """Make the response from all that was read."""
         finish = self._finish()
         error = self.error or self._error_of_finish(finish)
         usage = self.usage or Usage(api_calls=1, unmeasured_calls=1)
@@ -231,7 +226,7 @@ class ReplyAccumulator(msgspec.Struct):
         )
 
     def _rate_limit(self, error: AgentError | None) -> RateLimitState | None:
-        # A refused request says so even where all windows look open.
+        # A refused request is limited even if no window is exhausted.
         return find_rate_limit_state(
             self.fields,
             now=self.now,
@@ -243,7 +238,7 @@ class ReplyAccumulator(msgspec.Struct):
         told: JsonObject = {
             "provider": self.provider,
             "model": self.model,
-            # The body has the id where a gateway dropped the header.
+            # The body has the id in case a gateway dropped the header.
             "request_id": read_request_id(self.fields) or _request_id(self.raw),
             "raw_headers": cast("JsonObject", to_raw_headers(self.fields)),
             "finish_raw": self.finish_raw,
@@ -252,7 +247,7 @@ class ReplyAccumulator(msgspec.Struct):
             "web_searches": self.searches,
             "service_tier": self.service_tier,
         }
-        # What is not known is not there, rather than empty.
+        # Unknown facts are missing, not empty.
         data: JsonObject = {name: value for name, value in told.items() if value}
         if self.total_tokens_reported is not None:
             data["total_tokens_reported"] = self.total_tokens_reported
@@ -269,7 +264,7 @@ class ReplyAccumulator(msgspec.Struct):
 
 
 def to_reported_cost(usage: JsonObject) -> Cost | None:
-    """The cost that a usage object reports, in any provider's way; None where it reports none."""
+    """The cost that a usage object reports, in any provider's form; None if there is none."""
     ticks, cost = usage.get("cost_in_usd_ticks"), usage.get("cost")
     if ticks is None and cost is None:
         return None
@@ -286,7 +281,7 @@ def _reported(amount: Decimal) -> Cost | None:
     try:
         return Cost(total=amount, estimated=False, source="reported")
     except Misuse:
-        # NaN, or so large or small that nobody can have meant it.
+        # NaN, or absurdly large or small.
         return None
 
 

@@ -35,7 +35,7 @@ from upshot.wire.streams import EXCEPTION
 __all__ = ["ConverseStream", "InvokeStream", "read_converse", "read_invoke"]
 
 _TEXTS: Final = ("text", "reasoningContent", "citationsContent")
-# What a block may hold that is neither the model's words nor a tool's work.
+# Members of a block that are neither text of the model nor from a tool.
 _MEDIA: Final = frozenset(
     {"image", "video", "audio", "document", "cachePoint", "guardContent", "citation"}
 )
@@ -47,7 +47,7 @@ def read_converse(document: JsonObject, reply: ReplyAccumulator) -> None:
     if document.get("error"):
         reply.fail(document)
     elif not isinstance(content, list):
-        # An exception of Bedrock is no more than its message.
+        # The body of a Bedrock exception is just its message.
         _fail_bare(document, reply)
     _read_usage(as_object(document.get("usage")), reply)
     reply.finish_raw = as_text(document.get("stopReason"))
@@ -97,7 +97,7 @@ class ConverseStream:
         return [ToolCallDelta(index=block.call, call_id=block.call_id, name=block.name)]
 
     def _read_delta(self, document: JsonObject) -> list[StreamEvent]:
-        # Text and thoughts come without a start.
+        # Text and thoughts come without a start event.
         block = self._blocks.setdefault(self._index(document), _Block({}))
         return block.add(as_object(document.get("delta")))
 
@@ -147,13 +147,13 @@ class _Block:
 
     def add(self, delta: JsonObject) -> list[StreamEvent]:
         """Keep a piece, and give it as deltas."""
-        # A delta has one member, and mostly it is this one.
+        # A delta has one member, usually this one.
         if text := as_text(delta.get("text")) or _cited(delta):
             self.text.append(text)
             return [TextDelta(text=text)]
         events: list[StreamEvent] = []
         thought = as_object(delta.get("reasoningContent"))
-        # A stream has the fields of the inner object beside the outer one's.
+        # In a stream the fields of reasoningText are one level up.
         thought = {**as_object(thought.get("reasoningText")), **thought}
         if text := as_text(thought.get("text")):
             self.thought.append(text)
@@ -172,7 +172,7 @@ class _Block:
         return events
 
     def to_reasoning(self, provider: str) -> Reasoning | None:
-        """The thought, or what stands for one that was withheld; None where it is neither."""
+        """The thought, or the stand-in for a withheld one; None if it is neither."""
         if self.redacted:
             return Reasoning(signature=self.redacted, provider=provider, redacted=True)
         text = "".join(self.thought)
@@ -181,7 +181,7 @@ class _Block:
         return Reasoning(text=text, signature=self.signature or None, provider=provider)
 
     def to_raw(self) -> JsonObject:
-        """The block of the provider's own tool as it would have come whole."""
+        """The block of the provider's own tool as a whole reply would have it."""
         if self.inputs:
             value = parse_object("".join(self.inputs)) or {}
             return {**self.start, "toolUse": {**self.use, "input": value}}
@@ -191,13 +191,13 @@ class _Block:
         return self.start
 
     def to_call(self, fallback_id: str) -> ToolCall:
-        """The call; input that came in pieces stays the text that it was."""
+        """The call; input that came in pieces stays text."""
         arguments = "".join(self.inputs) or as_object(self.use.get("input"))
         return ToolCall(self.call_id or fallback_id, self.name, arguments)
 
 
 def _cited(delta: JsonObject) -> str:
-    """The text of a block whose sources are given, for it is said like any other."""
+    """The text of a block with citations."""
     cited = as_object(delta.get("citationsContent"))
     return "".join(as_text(as_object(item).get("text")) for item in as_list(cited.get("content")))
 
@@ -216,7 +216,7 @@ def _add_blocks(blocks: Iterable[_Block], reply: ReplyAccumulator) -> None:
 
 
 def _server_tools(start: JsonObject) -> list[str]:
-    """What the provider did itself, by type."""
+    """The types of the provider's own tools in a block."""
     named = ((name, as_object(value)) for name, value in start.items())
     return [
         as_text(inner.get("type")) or name
@@ -245,7 +245,7 @@ def _read_usage(usage: JsonObject, reply: ReplyAccumulator) -> None:
     reply.usage_raw = usage
     reply.total_tokens_reported = as_count(usage.get("totalTokens"))
     reply.usage = Usage(
-        # The wire counts what was neither read from the cache nor written to it.
+        # inputTokens excludes what was read from the cache or written to it.
         input_tokens=None if uncached is None else uncached + (read or 0) + (written or 0),
         output_tokens=as_count(usage.get("outputTokens")),
         cache_read_tokens=read,
@@ -259,7 +259,7 @@ _EVENTS: Final = frozenset(
     {"messageStart", "contentBlockStart", "contentBlockDelta", "contentBlockStop"}
     | {"messageStop", "metadata"}
 )
-# Where makers of plain completions keep the sample, its text, and why and how long it is.
+# Where makers of plain completion models keep the sample, its text, finish reason and counts.
 _SAMPLES: Final = ("results", "outputs", "generations", "choices")
 _INVOKE_TEXTS: Final = ("outputText", "generation", "completion", "text")
 _FINISHES: Final = ("completionReason", "stop_reason", "finish_reason")
@@ -284,7 +284,7 @@ def read_invoke(document: JsonObject, reply: ReplyAccumulator) -> None:
         reply.add_text(_read_completion(document, reply))
         _add_calls(document, reply)
         if not reply.parts and not reply.finish_raw:
-            # What is none of these is an exception, or nothing at all.
+            # Anything else is an exception, or not a reply.
             read_converse(document, reply)
     if reply.usage is None:
         _read_counts(reply)
@@ -326,7 +326,7 @@ class InvokeStream:
         if self._stream is not None:
             self._stream.finish()
         if self._metrics:
-            # Bedrock adds them to the last chunk, whoever made the model.
+            # Bedrock adds the metrics to the last chunk of any model.
             self._reply.done = True
             if self._reply.usage is None:
                 self._reply.usage = _to_usage(self._metrics)
@@ -379,13 +379,13 @@ def _unwrap(document: JsonObject) -> JsonObject | None:
 
 def _is_chat(document: JsonObject) -> bool:
     choices = as_list(document.get("choices"))
-    # A list without samples is how a stream of this surface tells its usage.
+    # A chunk with an empty list of choices reports the usage of a stream.
     first = as_object(choices[0]) if choices else {"delta": None}
     return "choices" in document and ("message" in first or "delta" in first)
 
 
 def _read_completion(document: JsonObject, reply: ReplyAccumulator) -> str:
-    """Read finish and usage into *reply*, and give the text."""
+    """Read finish reason and usage into *reply*, and return the text."""
     sample = _sample(document)
     words = (as_text(source.get(name)) for source in (sample, document) for name in _FINISHES)
     reply.finish_raw = next(filter(None, words), reply.finish_raw)
@@ -399,7 +399,7 @@ def _read_completion(document: JsonObject, reply: ReplyAccumulator) -> str:
 
 
 def _sample(document: JsonObject) -> JsonObject:
-    """The first sample, or the document itself where that is one."""
+    """The first sample, or the document itself."""
     for name in _SAMPLES:
         for sample in map(as_object, as_list(document.get(name))):
             return sample
@@ -422,7 +422,7 @@ def _add_calls(document: JsonObject, reply: ReplyAccumulator) -> None:
 
 
 def _read_counts(reply: ReplyAccumulator) -> None:
-    """Read the usage that Bedrock tells in headers, for makers who tell none in the body."""
+    """Read the usage from Bedrock's headers, for models whose body has none."""
     names = ("input-token-count", "output-token-count")
     told: dict[str, Json] = {
         name: count

@@ -1,10 +1,10 @@
 """Chat Completions: requests, replies, streams and server dialects.
 
-A message of this surface has fields and no order: what it says is read as thoughts, text, calls.
+A message of this surface has separate fields without an order: it is read as thoughts, text, calls.
 Only a content that is a list of parts, as Mistral sends it, keeps its order.
 
-How the servers differ in what they take is data, in ``DIALECTS``. What a server does not know it
-either ignores or refuses with a 400, so a field is only sent in the form that its dialect names.
+The differences between servers in what they accept are data, in ``DIALECTS``. A server ignores an
+unknown field or refuses it with a 400, so a field is only sent in the form of the server's dialect.
 
 Source:
     https://platform.openai.com/docs/api-reference/chat, and recorded replies of Azure, Cerebras,
@@ -53,6 +53,7 @@ from upshot.wire.decoding import (
 from upshot.wire.encoding import (
     SCHEMA_PROMPT,
     Asked,
+    CachingEncoder,
     encode_wire,
     is_strict_schema,
     join_system,
@@ -119,12 +120,12 @@ class ChatStream:
         _read_frame(document, choice, self._reply)
         if name == "error" and self._reply.error is None:
             self._reply.fail(document)
-        # Some servers send the message so far beside the delta: only the delta is read.
+        # Some servers send the message so far besides the delta: only the delta is read.
         delta = choice.get("delta")
         return self._read_delta(delta) if isinstance(delta, dict) else []
 
     def finish(self) -> None:
-        """Put what was said and called into the accumulator."""
+        """Put thoughts, text and calls into the accumulator."""
         _add_parts(self._said, list(self._details.values()), self._calls, self._reply)
 
     def _read_delta(self, delta: JsonObject) -> list[StreamEvent]:
@@ -151,10 +152,10 @@ class ChatStream:
         return ToolCallDelta(index=place, call_id=call.id, name=call.name, arguments=arguments)
 
     def _place_of(self, piece: JsonObject) -> int:
-        """Find the call that *piece* goes on with, or begin one.
+        """Find the call that *piece* continues, or begin one.
 
-        The index says which it is, but some servers give every call the same index and a new id,
-        and some give none.
+        The index identifies it, but some servers send the same index with a new id for every call,
+        and some send no index.
         """
         index = as_count(piece.get("index"))
         ident = as_text(piece.get("id"))
@@ -197,13 +198,13 @@ class _PartialCall(msgspec.Struct):
         return part
 
     def take(self, piece: JsonObject) -> str:
-        """Take the next piece and give the argument text in it."""
+        """Take the next piece and return the argument text in it."""
         self.id = as_text(piece.get("id")) or self.id
         function = as_object(piece.get("function"))
         custom = as_object(piece.get("custom"))
         said = custom or function
         self.custom = self.custom or bool(custom)
-        # A name may come in pieces too, but most servers that send it again repeat it whole.
+        # A repeated name replaces the first one: servers that repeat it send it whole.
         self.name = as_text(said.get("name")) or self.name
         self.signature = _thought_signature(piece) or self.signature
         arguments = said.get("input") if custom else said.get("arguments")
@@ -226,7 +227,7 @@ class _PartialCall(msgspec.Struct):
 
 
 def _first_choice(document: JsonObject) -> JsonObject:
-    """The choice with index 0, or without one; the others are further samples."""
+    """The choice with index 0 or without an index; the others are further samples."""
     for choice in as_list(document.get("choices")):
         if isinstance(choice, dict) and not choice.get("index"):
             return choice
@@ -234,7 +235,7 @@ def _first_choice(document: JsonObject) -> JsonObject:
 
 
 def _read_frame(document: JsonObject, choice: JsonObject, reply: ReplyAccumulator) -> None:
-    """Read what stands round the message: ids, usage, finish and errors."""
+    """Read what surrounds the message: ids, usage, finish reason and errors."""
     # Azure begins a stream with a chunk whose model and id are empty.
     if not reply.model:
         reply.model = as_text(document.get("model"))
@@ -244,7 +245,7 @@ def _read_frame(document: JsonObject, choice: JsonObject, reply: ReplyAccumulato
         reply.finish_raw = finish
     if tier := document.get("service_tier"):
         reply.service_tier = as_text(tier)
-    # The choice has it at Moonshot, and a stream of Groq repeats it in a field of its own.
+    # Moonshot puts it in the choice, and a stream of Groq in a field of its own.
     usage = document.get("usage") or choice.get("usage") or _groq_usage(document)
     if isinstance(usage, dict):
         _read_usage(usage, reply)
@@ -296,23 +297,19 @@ def _read_usage(usage: JsonObject, reply: ReplyAccumulator) -> None:
 
 
 class _Said(msgspec.Struct):
-    """What was thought and said in words.
+    """Thoughts and text of a message.
 
-    A surface that has thoughts in a field beside the content does not tell in which order they
-    came: they stand first. Parts of a content, as Mistral sends them, have an order.
-
-    Attributes:
-        beside: Pieces of the thoughts that came beside the content.
-        runs: Pieces of the content, those of one kind that follow one another together: whether
-            they are thoughts, and what they say.
+    Thoughts in a field besides the content (``beside``) have no known order, so they come first.
+    Parts of a content, as Mistral sends them, keep theirs: ``runs`` has consecutive pieces of one
+    kind, as (is_thought, pieces).
     """
 
     beside: list[str] = []
     runs: list[tuple[bool, list[str]]] = []
 
     def take(self, content: Json, beside: str) -> tuple[str, str]:
-        """Take a content, or a piece of one, and give the text and the thoughts in it."""
-        # The usual piece is one string: it takes no detour.
+        """Take a content, or a piece of one, and return the text and the thoughts in it."""
+        # The fast path: a piece is usually one string.
         if type(content) is str:
             if content:
                 self._add(content, is_thought=False)
@@ -358,7 +355,7 @@ def _reasoning_text(message: JsonObject) -> str:
 def _add_parts(
     said: _Said, details: list[JsonObject], calls: list[_PartialCall], reply: ReplyAccumulator
 ) -> None:
-    """Add thoughts, text and calls; a gateway's details stand for the thoughts they are of."""
+    """Add thoughts, text and calls; a gateway's details replace the thoughts they describe."""
     reply.parts += [_to_detail(detail, reply.provider) for detail in details]
     if said.beside and not details:
         reply.parts.append(Reasoning(text="".join(said.beside), provider=reply.provider))
@@ -372,7 +369,7 @@ def _add_parts(
 
 
 def _to_detail(detail: JsonObject, provider: str) -> Reasoning:
-    """A detail of a gateway, which has to go back as it came."""
+    """A detail of a gateway, which must be sent back as it came."""
     return Reasoning(
         text=as_text(detail.get("text")) or as_text(detail.get("summary")),
         signature=encode_json(detail).decode(),
@@ -398,20 +395,20 @@ _SHORT_ID: Final = re.compile(r"[a-zA-Z0-9]{9}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatDialect:
-    """What one server takes.
+    """The form of requests that one server accepts.
 
     Attributes:
-        max_tokens: The field for the most tokens to generate.
-        seed: The field for the seed.
+        max_tokens: The name of the field for the most tokens to generate.
+        seed: The name of the field for the seed.
         required: The word that makes the model call some tool.
-        reasoning: How thinking is asked for: by ``reasoning_effort``; by a ``reasoning`` object;
-            by ``thinking`` with an effort beside it; by ``enable_thinking``; or "" not at all.
-        reasoning_back: How earlier thoughts are sent back: in ``reasoning_content``, as
-            ``reasoning_details`` just as they came, as "thinking" parts, or "" not at all.
-        usage_option: Whether a stream tells usage only when ``stream_options`` asks for it.
-        schema: Whether the server takes a JSON Schema for the answer. Otherwise it is asked for a
-            JSON object, and the schema is put into the instructions.
-        call_id: What an id of a call must look like.
+        reasoning: How thinking is requested: by ``reasoning_effort``; by a ``reasoning`` object;
+            by ``thinking`` and an effort; by ``enable_thinking``; or "" for not at all.
+        reasoning_back: How earlier thoughts are sent back: in ``reasoning_content``, unchanged as
+            ``reasoning_details``, as "thinking" parts, or "" for not at all.
+        usage_option: Whether a stream reports usage only if ``stream_options`` requests it.
+        schema: Whether the server accepts a JSON Schema for the answer. Otherwise a JSON object
+            is requested, and the schema is put into the instructions.
+        call_id: The pattern of call ids.
     """
 
     max_tokens: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
@@ -425,7 +422,7 @@ class ChatDialect:
 
 
 PLAIN: Final = ChatDialect()
-"""For a server of which nothing is known."""
+"""The dialect of an unknown server."""
 
 _OPENAI = ChatDialect(max_tokens="max_completion_tokens")
 _GATEWAY = ChatDialect(reasoning="object", reasoning_back="details")
@@ -454,14 +451,14 @@ DIALECTS: Final[dict[str, ChatDialect]] = {
 
 
 def find_dialect(provider: str) -> ChatDialect:
-    """The dialect of *provider*, ``PLAIN`` for one that is not in the table."""
+    """The dialect of *provider*, ``PLAIN`` if it is not in the table."""
     return DIALECTS.get(provider, PLAIN)
 
 
 _CHOICES: Final = frozenset({"auto", "none", "required"})
 
 
-class ChatEncoder:
+class ChatEncoder(CachingEncoder):
     """A conversation in the form of Chat Completions.
 
     Args:
@@ -469,15 +466,14 @@ class ChatEncoder:
         dialect: Speaks this one instead.
     """
 
-    __slots__ = ("_asked", "_dialect", "_first", "_messages", "_provider", "_rest", "count")
+    __slots__ = ("_dialect", "_first", "_messages", "_provider")
 
     def __init__(self, *, provider: str = "", dialect: ChatDialect | None = None) -> None:
-        self.count: int = 0
+        super().__init__()
         self._provider = provider
         self._dialect = dialect or find_dialect(provider)
         self._messages = bytearray()
-        self._asked: Asked | None = None
-        self._first = self._rest = b""
+        self._first = b""
 
     def append(self, message: Message) -> None:
         """Encode *message* and keep its bytes."""
@@ -487,28 +483,11 @@ class ChatEncoder:
             self._messages += b","
         self._messages += encode_wire(self._to_item(message))
 
-    def body(
-        self,
-        *,
-        model: str,
-        system: str | None,
-        tools: tuple[ToolSpec, ...],
-        output_schema: JsonObject | None,
-        settings: ModelSettings,
-        stream: bool,
-    ) -> bytes:
-        """Join what is kept to the body of one request; see :class:`RequestEncoder`."""
-        asked = Asked(model, system, tools, output_schema, settings, stream)
-        # Turns are mostly asked alike. Only the free fields may have been changed in place.
-        if settings.extra or asked != self._asked:
-            self._asked = None
-            self._first, self._rest = self._encode_rest(asked)
-            self._asked = asked
+    def _join(self, asked: Asked) -> bytes:
         between = b"," if self._first and self._messages else b""
         return b"".join((b'{"messages":[', self._first, between, self._messages, b"],", self._rest))
 
-    def _encode_rest(self, asked: Asked) -> tuple[bytes, bytes]:
-        """What stands before the messages, and what after them."""
+    def _encode_rest(self, asked: Asked) -> bytes:
         model, system, tools, output_schema, settings, stream = asked
         fields: dict[str, object] = {"model": model}
         self._set_sampling(fields, settings)
@@ -520,8 +499,8 @@ class ChatEncoder:
             if self._dialect.usage_option:
                 fields["stream_options"] = {"include_usage": True}
         fields.update(settings.extra)
-        first = encode_wire({"role": "system", "content": system}) if system else b""
-        return first, splice(fields)
+        self._first = encode_wire({"role": "system", "content": system}) if system else b""
+        return splice(fields)
 
     def _set_sampling(self, fields: dict[str, object], settings: ModelSettings) -> None:
         told = {
@@ -555,7 +534,7 @@ class ChatEncoder:
     def _set_schema(
         self, fields: dict[str, object], schema: JsonObject, system: str | None
     ) -> str | None:
-        """Ask for an answer that follows *schema*, and give the instructions to send."""
+        """Request an answer that follows *schema*, and return the instructions to send."""
         if not self._dialect.schema:
             fields["response_format"] = {"type": "json_object"}
             return join_system(system, SCHEMA_PROMPT + encode_wire(schema).decode())
@@ -575,7 +554,7 @@ class ChatEncoder:
 
     def _to_assistant_item(self, message: Message) -> dict[str, object]:
         text, calls = message.text, message.tool_calls
-        # Null content is refused where there are no calls beside it.
+        # Null content is refused unless there are calls.
         item: dict[str, object] = {"role": "assistant", "content": text or None}
         if calls:
             item["tool_calls"] = [self._to_call(call) for call in calls]
@@ -594,7 +573,7 @@ class ChatEncoder:
         self, item: dict[str, object], thoughts: list[Reasoning], message: Message
     ) -> None:
         match self._dialect.reasoning_back:
-            # DeepSeek wants them back in a tool loop and refused them elsewhere.
+            # DeepSeek requires them in a tool loop and refuses them elsewhere.
             case "content" if message.tool_calls:
                 item["reasoning_content"] = "".join(part.text for part in thoughts)
             case "details":

@@ -1,9 +1,8 @@
 """Lenient JSON parsing and safe access to its parts.
 
-A document is read by msgspec first. What that refuses is read again leniently,
-for providers do send raw control characters, NaN, byte-order marks and halves
-of surrogate pairs. The ``as_`` functions give an empty value where the wire has
-another type than expected, so that readers need no checks of their own.
+A document is first decoded by msgspec. If that fails it is decoded leniently, since providers do
+send raw control characters, NaN, byte-order marks and halves of surrogate pairs. The ``as_``
+functions return an empty value for a wrong type, so that readers need no checks of their own.
 """
 
 from __future__ import annotations
@@ -48,24 +47,24 @@ class NotJson:
 
 
 NOT_JSON: Final = NotJson()
-"""What :func:`parse_json` gives for text that is no JSON, since None is JSON; it is falsy."""
+"""What :func:`parse_json` returns for text that is not JSON, since None is JSON; falsy."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# Beyond any count of tokens; it also keeps absurd numbers out of 64-bit readers.
+# Larger than any count of tokens, and safe for 64-bit readers.
 _MAX_COUNT = 10**15
 _decode: Callable[[bytes | str], Json] = msgspec.json.Decoder().decode
 encode_json: Callable[[object], bytes] = msgspec.json.Encoder().encode
 
 
 def parse_json(data: bytes | str) -> Json | NotJson:
-    """Read a JSON document, leniently where it must be.
+    """Decode a JSON document, leniently if necessary.
 
-    The lenient reading drops a byte-order mark, takes raw control characters, makes null of
-    NaN and infinities and U+FFFD of lone surrogates and of bytes that are no UTF-8.
+    The lenient decoder drops a byte-order mark, accepts raw control characters, and replaces NaN
+    and infinities by null, lone surrogates and bytes that are not UTF-8 by U+FFFD.
 
     Returns:
-        The value, or ``NOT_JSON`` where even the lenient reading finds none (nesting that is
-        too deep, or too many parts for one reply, included). Never raises.
+        The value, or ``NOT_JSON`` if even that fails, or if the document is nested too deeply or
+        has too many parts for one reply. Never raises.
     """
     is_large = len(data) > _LARGE
     if is_large and _has_too_many_parts(data):
@@ -73,7 +72,7 @@ def parse_json(data: bytes | str) -> Json | NotJson:
     try:
         return _decode(data)
     except (ValueError, msgspec.MsgspecError, RecursionError):
-        # The lenient ways take seconds for what only a hostile server sends.
+        # The lenient decoder would take seconds for what only a hostile server sends.
         return NOT_JSON if is_large else _parse_leniently(data)
 
 
@@ -82,7 +81,7 @@ _MAX_PARTS = 500_000
 
 
 def _has_too_many_parts(data: bytes | str) -> bool:
-    """Whether a large document has so many parts that reading it would hold up everything else."""
+    """Whether a document has so many parts that decoding it would block the event loop."""
     comma, parts = (b"," if isinstance(data, bytes) else ","), 0
     for start in range(0, len(data), _LARGE):
         parts += data.count(comma, start, start + _LARGE)  # pyright: ignore[reportArgumentType]  # the comma is of the kind of the data
@@ -92,7 +91,7 @@ def _has_too_many_parts(data: bytes | str) -> bool:
 
 
 def parse_object(data: bytes | str) -> JsonObject | None:
-    """Read a JSON object as :func:`parse_json` does; None where *data* is none."""
+    """Decode a JSON object as :func:`parse_json` does; None if *data* is something else."""
     value = parse_json(data)
     return value if isinstance(value, dict) else None
 
@@ -113,7 +112,7 @@ def as_text(value: object) -> str:
 
 
 def as_count(value: object) -> int | None:
-    """*value* as a count of at least 0, None where it is none: 12, 12.0 and "12" are 12."""
+    """*value* as a count of at least 0, else None: 12, 12.0 and "12" are 12."""
     if value is None:
         return None
     if type(value) is int and 0 <= value < _MAX_COUNT:
@@ -122,14 +121,14 @@ def as_count(value: object) -> int | None:
         return parse_integer(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    # The comparison is false for NaN too, and keeps int() from infinities.
+    # The comparison is false for NaN, and excludes infinities, for which int() raises.
     if not 0 <= value < _MAX_COUNT or value != int(value):
         return None
     return int(value)
 
 
 def first_count(*values: object) -> int | None:
-    """The first of *values* that is a count, None where none is."""
+    """The first of *values* that is a count, None if there is none."""
     for value in values:
         count = as_count(value)
         if count is not None:
@@ -138,7 +137,7 @@ def first_count(*values: object) -> int | None:
 
 
 def replace_surrogates(value: object) -> Json:
-    """A copy of *value*, free JSON, whose lone surrogates are U+FFFD."""
+    """A copy of *value*, which is free JSON, with lone surrogates replaced by U+FFFD."""
     if isinstance(value, str):
         return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", value)
     if isinstance(value, (list, tuple)):
@@ -172,15 +171,15 @@ def _finite(digits: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-# Many models put JSON into a fence, whatever they were told.
+# Many models put JSON into a Markdown fence although the prompt forbids it.
 _FENCED = re.compile(r"\s*```[a-zA-Z]*\s*\n(.*?)\n?\s*```\s*", re.DOTALL)
 
 
 def with_output(response: ModelResponse, request: ModelRequest) -> ModelResponse:
-    """*response* with its text read as JSON, if *request* asked for that.
+    """*response* with its text decoded as the output, if *request* has an output schema.
 
-    The value is not checked against the schema. Text that is no JSON leaves the output None, and
-    so does a reply with tool calls: it is no answer yet.
+    The value is not checked against the schema. Text that is not JSON leaves the output None, and
+    so does a reply with tool calls, which is not an answer yet.
     """
     if request.output_schema is None or response.output is not None:
         return response

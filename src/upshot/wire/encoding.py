@@ -1,4 +1,4 @@
-"""What the encoders of conversations share: their role, ids, media, and schemas."""
+"""What the request encoders share: their protocol and base, ids, media, and schemas."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from upshot.wire.decoding import (
 
 __all__ = [
     "Asked",
+    "CachingEncoder",
     "SCHEMA_PROMPT",
     "RequestEncoder",
     "arguments_of",
@@ -38,7 +39,7 @@ __all__ = [
 ]
 
 SCHEMA_PROMPT = "Reply only with JSON that follows this JSON Schema, with nothing around it:\n"
-"""What is said to a model whose provider takes no schema."""
+"""The instructions for a model whose provider does not accept a schema."""
 
 _NOT_NAME = re.compile("[^a-zA-Z0-9_-]+")
 _ID_CHARS = 9
@@ -46,7 +47,7 @@ _EFFORTS = ((1, "none"), (1025, "minimal"), (4097, "low"), (16385, "medium"))
 
 
 class Asked(NamedTuple):
-    """What a request says besides its messages; see :class:`RequestEncoder`."""
+    """The fields of a request besides its messages; see :class:`RequestEncoder`."""
 
     model: str
     system: str | None
@@ -57,7 +58,7 @@ class Asked(NamedTuple):
 
 
 class RequestEncoder(Protocol):
-    """A conversation as one provider wants it: each message is encoded once, its bytes are kept."""
+    """A conversation in one provider's form: each message is encoded once, its bytes are kept."""
 
     @property
     def count(self) -> int:
@@ -78,23 +79,63 @@ class RequestEncoder(Protocol):
         settings: ModelSettings,
         stream: bool,
     ) -> bytes:
-        """Join what is kept to the body of one request.
+        """Make the body of one request from the kept messages.
 
-        What stands beside the messages is kept too, while the same is asked.
+        The other fields are kept too, and encoded again only if they change.
 
         Args:
-            model: The model's name as the provider knows it.
+            model: The provider's name of the model.
             system: Instructions, apart from the messages.
-            tools: On offer.
+            tools: The tools to offer.
             output_schema: JSON Schema that the answer must follow, None for free text.
-            settings: How to ask.
-            stream: Whether the reply shall come in pieces.
+            settings: Settings of the call.
+            stream: Whether the reply should be streamed.
         """
         ...
 
 
+class CachingEncoder:
+    """The base of all encoders: keeps the fields beside the messages while they stay the same."""
+
+    __slots__ = ("_asked", "_rest", "count")
+
+    def __init__(self) -> None:
+        self.count: int = 0
+        self._asked: Asked | None = None
+        self._rest = b""
+
+    def body(
+        self,
+        *,
+        model: str,
+        system: str | None,
+        tools: tuple[ToolSpec, ...],
+        output_schema: JsonObject | None,
+        settings: ModelSettings,
+        stream: bool,
+    ) -> bytes:
+        """Make the body of one request; see :class:`RequestEncoder`."""
+        asked = Asked(model, system, tools, output_schema, settings, stream)
+        # Turns mostly differ in their messages alone. ``extra`` is the caller's dict: it may have
+        # been changed in place, and then still compares equal to itself.
+        if settings.extra or asked != self._asked:
+            # Not kept if encoding fails half way.
+            self._asked = None
+            self._rest = self._encode_rest(asked)
+            self._asked = asked
+        return self._join(asked)
+
+    def _encode_rest(self, asked: Asked) -> bytes:
+        """Encode what comes after the messages."""
+        raise NotImplementedError
+
+    def _join(self, asked: Asked) -> bytes:
+        """Join the messages and the rest."""
+        raise NotImplementedError
+
+
 def encode_wire(value: object) -> bytes:
-    """Encode *value* as JSON; what no UTF-8 can hold becomes U+FFFD, NaN and infinities null."""
+    """Encode *value* as JSON; lone surrogates become U+FFFD, NaN and infinities null."""
     try:
         return encode_json(value)
     except UnicodeEncodeError:
@@ -102,31 +143,23 @@ def encode_wire(value: object) -> bytes:
 
 
 def to_wire_id(ident: str, pattern: re.Pattern[str]) -> str:
-    """The id of a call as a provider takes it.
-
-    Args:
-        ident: The id as it came, maybe from another provider.
-        pattern: What this provider takes.
-
-    Returns:
-        *ident* where it fits, else a short one that is always the same for the same *ident*.
-    """
-    # The provider's own ids are what it and its caches know: they stay.
+    """*ident*, or a short digest of it if it does not match the provider's *pattern*."""
+    # The provider and its caches know its own ids, so these are kept.
     if pattern.fullmatch(ident):
         return ident
-    # Loaded here: most conversations stay with one provider, whose own ids fit.
+    # Imported here: most conversations stay with one provider, whose own ids match.
     from hashlib import blake2s
 
     return blake2s(ident.encode("utf-8", "replace")).hexdigest()[:_ID_CHARS]
 
 
 def to_wire_name(name: str) -> str:
-    """The name of a tool for a provider that takes letters, digits, "_" and "-" only."""
+    """The name of a tool for a provider that allows letters, digits, "_" and "-" only."""
     return name.replace(".", "_")
 
 
 def arguments_of(call: ToolCall, *, stray_key: str) -> bytes:
-    """The arguments of *call* as a JSON object; text that is none is put under *stray_key*."""
+    """The arguments of *call* as a JSON object; other text is put under *stray_key*."""
     if not isinstance(call.arguments, str):
         return encode_wire(call.arguments)
     value = parse_json(call.arguments) if call.arguments else {}
@@ -139,25 +172,25 @@ def to_data_url(data: bytes, media_type: str) -> str:
 
 
 def to_effort(reasoning: str | int) -> str:
-    """An effort as a word; a number of tokens to think with becomes the nearest one."""
+    """An effort as a word; a number of thinking tokens becomes the nearest one."""
     if isinstance(reasoning, str):
         return reasoning
     return next((word for below, word in _EFFORTS if reasoning < below), "high")
 
 
 def to_own_part(raw: JsonObject) -> JsonObject | None:
-    """A provider's own part as it takes it, None for a part that only a later upshot knows."""
-    # What providers know has a type; the kind beside it is ours.
+    """A provider's own part in its form, None for a part of a later version of upshot."""
+    # A provider's part has a type; the kind was added by upshot.
     return {key: value for key, value in raw.items() if key != "kind"} if "type" in raw else None
 
 
 def join_system(*texts: str | None) -> str | None:
-    """All instructions as one text, None where there is none."""
+    """All instructions as one text, None if there are none."""
     return "\n\n".join(text for text in texts if text) or None
 
 
 def schema_name(schema: JsonObject) -> str:
-    """A name for *schema* that providers take: its title, or "answer"."""
+    """A valid name for *schema*: its title, or "answer"."""
     title = schema.get("title")
     name = _NOT_NAME.sub("_", title).strip("_") if isinstance(title, str) else ""
     return name[:64] or "answer"
@@ -166,7 +199,7 @@ def schema_name(schema: JsonObject) -> str:
 def is_strict_schema(schema: Json) -> bool:
     """Whether every object in *schema* is closed and requires all of its properties.
 
-    Providers hold a model to such a schema, and refuse to for any other.
+    Providers enforce only such schemas, and refuse the others.
     """
     if isinstance(schema, list):
         return all(map(is_strict_schema, schema))

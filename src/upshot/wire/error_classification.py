@@ -1,4 +1,4 @@
-"""From status, body, headers or exception to one AgentError."""
+"""Classifies a failure: from status, body, headers or exception to one ``AgentError``."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _KEY = re.compile(
     r"|\b(?:sk|pk|rk|gsk|xai|key|hf|r8)[-_][A-Za-z0-9_\-]{16,}|\bAIza[\w\-]{20,}"
     r"|(?<=bearer )\S{12,}"
 )
-# Where an error object may keep its own error object.
+# Where an error object may contain another error object.
 _NESTED = ("innererror", "inner_error", "cause")
 _CAUSES = 5
 _TYPE_NAMES = ("type", "status", "error_type", "__type")
@@ -59,13 +59,13 @@ class FailureFacts:
     """What is known of a failure before it is classified.
 
     Attributes:
-        message: One line for people, keys masked.
-        text: All text that may be searched.
-        type: The provider's or the class's word for the kind.
+        message: One line for the user, keys masked.
+        text: All text to search for phrases.
+        type: The provider's word for the kind of failure, or the class name.
         code: The provider's own code.
         words: Every word that names a kind, squashed.
-        status: An error status that the body or exception tells.
-        retry_after_s: Seconds to wait that the body tells.
+        status: An error status in the body or exception.
+        retry_after_s: Seconds to wait according to the body.
         headers: Normalised headers that came with an exception.
         details: Further facts by name.
         parsed: Whether the body was JSON.
@@ -85,7 +85,7 @@ class FailureFacts:
     exceptions: tuple[BaseException, ...] = ()
 
     def add(self, other: FailureFacts) -> None:
-        """Take from *other* what is not known here."""
+        """Add from *other* what is unknown here."""
         self.message = self.message or other.message
         self.text = f"{self.text} {other.text}".strip()
         self.type = self.type or other.type
@@ -118,7 +118,7 @@ def read_error_facts(value: Json) -> FailureFacts:
     """Read an error document, or the error object itself, in any provider's shape."""
     facts = FailureFacts(parsed=True)
     if isinstance(value, list):
-        # Google wraps the document in an array when it was asked for a stream.
+        # Google wraps the document in an array if a stream was requested.
         value = value[0] if value else None
     document = as_object(value)
     # Cloudflare and some gateways list errors instead of naming one.
@@ -135,10 +135,9 @@ def read_error_facts(value: Json) -> FailureFacts:
 
 
 def read_exception_facts(exception: BaseException) -> FailureFacts:
-    """Read what an exception and its causes say, by the attributes that client libraries use.
+    """Read an exception and its causes, by the attributes that client libraries use.
 
-    Nothing of any library is imported: status, body and headers are looked for under the usual
-    names.
+    No library is imported: status, body and headers are looked up under the usual names.
     """
     facts = FailureFacts(exceptions=tuple(_causes(exception)))
     for one in facts.exceptions:
@@ -183,7 +182,7 @@ def _read_object(error: JsonObject, facts: FailureFacts) -> None:
             ),
         )
     )
-    # Providers do not agree on which of these is the telling one, so all of them are looked at.
+    # Providers differ in which of these names the kind of failure, so all of them are read.
     for name in ("type", "code", "status", "error_type", "__type", "reason"):
         if word := as_text(error.get(name)):
             facts.words.add(squash(word))
@@ -222,7 +221,7 @@ def _read_google_details(details: list[Json], facts: FailureFacts) -> None:
 
 
 def _read_upstream(metadata: JsonObject, facts: FailureFacts) -> None:
-    """Read what a gateway says of the provider behind it."""
+    """Read what a gateway reports about the provider behind it."""
     if name := as_text(metadata.get("provider_name")):
         facts.details.setdefault("upstream", name)
     raw = as_text(metadata.get("raw"))
@@ -241,7 +240,7 @@ def _status(value: object) -> int | None:
     return status if status is not None and 400 <= status <= 599 else None
 
 
-# A library's exception often wraps the one that tells: the chain is followed, but not for ever.
+# A library's exception often wraps the informative one; the chain may be long or circular.
 def _causes(exception: BaseException) -> Iterator[BaseException]:
     seen: list[BaseException] = []
     one: BaseException | None = exception
@@ -252,10 +251,7 @@ def _causes(exception: BaseException) -> Iterator[BaseException]:
 
 
 def _is_parser_error(one: BaseException) -> bool:
-    """Whether *one* says that what came was no HTTP.
-
-    aiohttp's parser gives such errors the status 400, which no reply said.
-    """
+    """Whether it says that the data was not HTTP: aiohttp then sets a status 400 of its own."""
     return any(each.__name__ == "HttpProcessingError" for each in type(one).__mro__)
 
 
@@ -281,7 +277,7 @@ def _read_exception_body(body: object, facts: FailureFacts) -> None:
     elif isinstance(body, dict):
         document = cast("JsonObject", body)
         facts.add(read_error_facts(document))
-        # botocore's ClientError keeps a dictionary of its own make.
+        # botocore's ClientError has a dictionary of its own form.
         aws = as_object(document.get("Error"))
         facts.add(FailureFacts(message=one_line(as_text(aws.get("Message")))))
         if word := as_text(aws.get("Code")):
@@ -295,8 +291,8 @@ def _read_exception_body(body: object, facts: FailureFacts) -> None:
 def _attribute(value: object, name: str) -> object:
     try:
         return getattr(value, name, None)
-    # Foreign code: a property of a client's exception may raise anything, and a failure that is
-    # being classified must not become another one.
+    # Foreign code: a property of a client's exception may raise anything. The promise kept:
+    # classification never raises.
     except Exception:
         return None
 
@@ -322,19 +318,19 @@ def classify_error(
     provider: str = "",
     now: float | None = None,
 ) -> AgentError:
-    """Say what went wrong, from whatever is known of it.
+    """Classify a failed model call, from whatever is known about it.
 
     Args:
-        status: The HTTP status, None where there was no reply.
+        status: The HTTP status, None if there was no reply.
         body: The reply's body, any bytes.
         headers: The reply's headers, any container.
-        exception: What was raised; its status, body, headers and causes are looked at too.
-        provider: Whom it came from, for ``details``.
-        now: When it came, in unix seconds, for a Retry-After date; None takes this moment.
+        exception: What was raised; its status, body, headers and causes are read too.
+        provider: The provider, for ``details``.
+        now: When it was received, in unix seconds, for a Retry-After date; None means now.
 
     Returns:
-        The error with its code, whether the same request may succeed later, and how long to wait
-        at least. Never raises.
+        The error with its code, whether the same request may succeed later, and the least wait.
+        Never raises.
     """
     facts = FailureFacts()
     if body is not None:
@@ -350,14 +346,7 @@ def classify_error(
 def classify_error_object(
     error: Json, *, fields: Mapping[str, str], provider: str = "", now: float | None = None
 ) -> AgentError:
-    """Say what went wrong, from an error object that came inside a reply or a stream.
-
-    Args:
-        error: The object, or the document around it.
-        fields: Normalised headers.
-        provider: Whom it came from.
-        now: When it came, in unix seconds; None takes this moment.
-    """
+    """Classify an error object inside a reply or a stream; *fields* are normalised headers."""
     facts = read_error_facts(error)
     return _to_error(facts, status=None, fields=fields, provider=provider, now=now)
 
@@ -373,7 +362,7 @@ def _to_error(
     if kind := fields.get("x-amzn-errortype"):
         facts.words.add(squash(kind))
         facts.type = facts.type or kind.partition(":")[0]
-    # A 200 says nothing of an error that came inside it.
+    # A status 200 says nothing about an error inside the reply.
     failed = status if status is not None and status >= 400 else facts.status
     kind = _kind(facts, failed)
     wait = read_retry_after(fields, now=time.time() if now is None else now)
@@ -383,7 +372,7 @@ def _to_error(
         facts.message or _default_message(failed, facts),
         type=facts.type,
         status_code=failed if failed is not None else status,
-        # A quota that is spent is no limit that passes, though both have one code.
+        # A spent quota does not pass with time like a rate limit, though both have one code.
         retryable=kind != QUOTA and is_retryable(kind, failed),
         retry_after_s=facts.retry_after_s if wait is None else wait,
         provider_code=facts.code,
@@ -409,7 +398,7 @@ def _kind(facts: FailureFacts, status: int | None) -> str:
 
 
 def _is_context(facts: FailureFacts, status: int | None) -> bool:
-    # "Too many tokens" of a 429 are too many a minute, not too many in one prompt.
+    # With a 429, "too many tokens" means per minute, not in one prompt.
     return _has_word(facts, ErrorCode.CONTEXT_LENGTH) or (
         status != 429 and bool(CONTEXT_TEXT.search(facts.text))
     )
@@ -424,7 +413,7 @@ def _is_content(facts: FailureFacts, status: int | None) -> bool:
 def _is_quota(facts: FailureFacts, status: int | None) -> bool:
     if status == 402 or _has_word(facts, QUOTA):
         return True
-    # Google says "exceeded your current quota" of a limit a minute.
+    # Google says "exceeded your current quota" about a limit per minute.
     return "resourceexhausted" not in facts.words and bool(QUOTA_TEXT.search(facts.text))
 
 
@@ -479,7 +468,7 @@ _TESTS: Final[tuple[tuple[str, Callable[[FailureFacts, int | None], bool]], ...]
 
 
 def _kind_of_words(facts: FailureFacts) -> str:
-    """Classify by the words alone; an error of which nothing is known is the provider's."""
+    """Classify by the words alone; an unknown error is the provider's."""
     for kind in (ErrorCode.INVALID_REQUEST, ErrorCode.SERVER_ERROR):
         if _has_word(facts, kind):
             return kind
@@ -487,7 +476,7 @@ def _kind_of_words(facts: FailureFacts) -> str:
 
 
 def _kind_of_exception(facts: FailureFacts) -> str | None:
-    """Classify by class names, those of base classes and causes included."""
+    """Classify by class names, including those of base classes and causes."""
     for exception in facts.exceptions:
         names = [squash(each.__name__) for each in type(exception).__mro__]
         if "cancelled" in names[0] or "canceled" in names[0]:

@@ -1,7 +1,7 @@
-"""What providers call their failures: words and phrases, as data.
+"""The words and phrases by which providers name their failures, as data.
 
-A word is a type, code, status or reason that stands in an error object or in a class name. All are
-compared in lower case without punctuation, so that RateLimitReached, rate_limit_reached and
+A word is a type, code, status or reason in an error object, or a class name. Words are compared in
+lower case without punctuation, so that RateLimitReached, rate_limit_reached and
 RATE-LIMIT-REACHED are one word.
 """
 
@@ -107,57 +107,32 @@ WORDS: Final[dict[str, frozenset[str]]] = {
     ),
 }
 
-NAME_PARTS: Final[tuple[tuple[str, str], ...]] = (
-    ("contextwindow", ErrorCode.CONTEXT_LENGTH),
-    ("contextlength", ErrorCode.CONTEXT_LENGTH),
-    ("contentpolicy", ErrorCode.CONTENT_FILTER),
-    ("contentfilter", ErrorCode.CONTENT_FILTER),
-    ("quota", QUOTA),
-    ("budgetexceeded", QUOTA),
-    ("ratelimit", ErrorCode.RATE_LIMIT),
-    ("toomanyrequests", ErrorCode.RATE_LIMIT),
-    ("throttl", ErrorCode.RATE_LIMIT),
-    ("resourceexhausted", ErrorCode.RATE_LIMIT),
-    ("timeout", ErrorCode.TIMEOUT),
-    ("deadlineexceeded", ErrorCode.TIMEOUT),
-    ("authentication", ErrorCode.AUTH_ERROR),
-    ("permissiondenied", ErrorCode.AUTH_ERROR),
-    ("unauthorized", ErrorCode.AUTH_ERROR),
-    ("forbidden", ErrorCode.AUTH_ERROR),
-    ("credential", ErrorCode.AUTH_ERROR),
-    ("apikey", ErrorCode.AUTH_ERROR),
-    ("modelnotfound", ErrorCode.MODEL_UNAVAILABLE),
-    ("badrequest", ErrorCode.INVALID_REQUEST),
-    ("unprocessableentity", ErrorCode.INVALID_REQUEST),
-    ("invalidrequest", ErrorCode.INVALID_REQUEST),
-    ("notfounderror", ErrorCode.INVALID_REQUEST),
-    ("connect", ErrorCode.SERVER_ERROR),
-    ("disconnect", ErrorCode.SERVER_ERROR),
-    ("remoteprotocol", ErrorCode.SERVER_ERROR),
-    ("protocolerror", ErrorCode.SERVER_ERROR),
-    ("incompleteread", ErrorCode.SERVER_ERROR),
-    ("payloaderror", ErrorCode.SERVER_ERROR),
-    ("clientoserror", ErrorCode.SERVER_ERROR),
-    ("brokenpipe", ErrorCode.SERVER_ERROR),
-    ("readerror", ErrorCode.SERVER_ERROR),
-    ("writeerror", ErrorCode.SERVER_ERROR),
-    ("networkerror", ErrorCode.SERVER_ERROR),
-    ("proxyerror", ErrorCode.SERVER_ERROR),
-    ("sslerror", ErrorCode.SERVER_ERROR),
-    ("certificateerror", ErrorCode.SERVER_ERROR),
-    ("gaierror", ErrorCode.SERVER_ERROR),
-    ("nameresolution", ErrorCode.SERVER_ERROR),
-    ("dnserror", ErrorCode.SERVER_ERROR),
-    ("internalserver", ErrorCode.SERVER_ERROR),
-    ("serviceunavailable", ErrorCode.SERVER_ERROR),
-    ("badgateway", ErrorCode.SERVER_ERROR),
-    ("overloaded", ErrorCode.SERVER_ERROR),
-    ("apierror", ErrorCode.SERVER_ERROR),
-    ("jsondecode", ErrorCode.SERVER_ERROR),
-    ("httperror", ErrorCode.SERVER_ERROR),
-    ("clienterror", ErrorCode.SERVER_ERROR),
+NAME_PARTS: Final[tuple[tuple[str, str], ...]] = tuple(
+    (part, kind)
+    for kind, parts in (
+        (ErrorCode.CONTEXT_LENGTH, "contextwindow contextlength"),
+        (ErrorCode.CONTENT_FILTER, "contentpolicy contentfilter"),
+        (QUOTA, "quota budgetexceeded"),
+        (ErrorCode.RATE_LIMIT, "ratelimit toomanyrequests throttl resourceexhausted"),
+        (ErrorCode.TIMEOUT, "timeout deadlineexceeded"),
+        (
+            ErrorCode.AUTH_ERROR,
+            "authentication permissiondenied unauthorized forbidden credential apikey",
+        ),
+        (ErrorCode.MODEL_UNAVAILABLE, "modelnotfound"),
+        (ErrorCode.INVALID_REQUEST, "badrequest unprocessableentity invalidrequest notfounderror"),
+        (
+            ErrorCode.SERVER_ERROR,
+            "connect disconnect remoteprotocol protocolerror incompleteread payloaderror "
+            "clientoserror brokenpipe readerror writeerror networkerror proxyerror sslerror "
+            "certificateerror gaierror nameresolution dnserror internalserver "
+            "serviceunavailable badgateway overloaded apierror jsondecode httperror "
+            "clienterror",
+        ),
+    )
+    for part in parts.split()
 )
-"""Parts of an exception's class name, the more telling first."""
+"""Parts of an exception's class name; the first that matches decides."""
 
 
 def _phrases(*patterns: str) -> re.Pattern[str]:

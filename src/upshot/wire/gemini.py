@@ -1,14 +1,14 @@
 """Gemini generateContent: requests, replies and streams, also of Vertex AI.
 
-A reply is a list of parts, and each may have a ``thoughtSignature``, which goes back on the same
-part. A stream cuts texts as it likes; pieces without a signature are put together again.
+A reply is a list of parts, and each may have a ``thoughtSignature``, which is sent back on the same
+part. A stream cuts texts anywhere; pieces without a signature are joined again.
 
 Source:
     https://ai.google.dev/api/generate-content and
     https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/inference, read
     November 2025, and recorded replies.
 
-Some clients ask for numbers in place of words; they are read by tables of the enumerations.
+Some clients request numbers instead of words; tables of the enumerations translate them.
 
 Source:
     The protocol buffers of the Gemini API (v1beta) and of Vertex AI (v1beta1), as published with
@@ -49,6 +49,7 @@ from upshot.wire.decoding import as_count, as_list, as_object, as_text, encode_j
 from upshot.wire.encoding import (
     SCHEMA_PROMPT,
     Asked,
+    CachingEncoder,
     arguments_of,
     encode_wire,
     join_system,
@@ -67,17 +68,17 @@ __all__ = [
 ]
 
 AUDIO: Final = ("AUDIO", 4)
-"""How a modality says that it is sound."""
+"""The word and the number of the audio modality."""
 
 NOT_BLOCKED: Final = frozenset({"", "BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED"})
-"""Words that give no reason why a prompt was not answered."""
+"""Block reasons that mean "not blocked"."""
 
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-# Up to 5 the two services number them alike.
+# Up to 5, both services have the same numbers.
 _GEMINI: Final = _words(
     "FINISH_REASON_UNSPECIFIED STOP MAX_TOKENS SAFETY RECITATION OTHER LANGUAGE BLOCKLIST "
     "PROHIBITED_CONTENT SPII MALFORMED_FUNCTION_CALL IMAGE_SAFETY UNEXPECTED_TOOL_CALL "
@@ -94,17 +95,12 @@ _VERTEX_BLOCKS: Final = (*_BLOCKS[:-1], "MODEL_ARMOR")
 
 
 def parse_finish(value: Json, *, provider: str) -> str:
-    """Why the model stopped, as a word; "" where *value* is none.
-
-    Args:
-        value: The word, or its number.
-        provider: Whose number it is.
-    """
+    """The finish reason as a word, from the word or the *provider*'s number; else ""."""
     return _parse(value, _VERTEX if "vertex" in provider else _GEMINI)
 
 
 def parse_block_reason(value: Json, *, provider: str) -> str:
-    """Why the prompt was not answered, as a word; see :func:`parse_finish`."""
+    """The block reason as a word; see :func:`parse_finish`."""
     return _parse(value, _VERTEX_BLOCKS if "vertex" in provider else _BLOCKS)
 
 
@@ -124,11 +120,10 @@ _MAX_STEPS: Final = 100
 
 
 class PartialArguments:
-    """Arguments while they are being written.
+    """The arguments of a call that is being streamed.
 
-    A text may come in pieces: the next piece for the same path is added to it while the last one
-    said that it goes on. A path that names no place is passed over, and so is an index that leaves
-    a gap: a value goes where the next one would.
+    A text may come in pieces: the next piece for the same path is appended if the last one had
+    ``willContinue``. A malformed path is ignored. An index beyond the end appends.
 
     Attributes:
         value: The arguments so far.
@@ -145,7 +140,7 @@ class PartialArguments:
         self._open_path = ""
 
     def add(self, piece: JsonObject) -> None:
-        """Put one value, or one piece of a text, into its place."""
+        """Set one value, or append one piece of a text."""
         path = as_text(piece.get("jsonPath"))
         steps = _to_steps(path)
         if not steps:
@@ -156,7 +151,7 @@ class PartialArguments:
 
 
 def _to_steps(path: str) -> list[str | int]:
-    """The names and indexes in *path*, none where it is no path from the root."""
+    """The names and indexes in *path*, none if it is not a path from the root."""
     steps: list[str | int] = []
     place = 1
     while path.startswith("$") and place < len(path):
@@ -238,7 +233,7 @@ class GenerateStream:
 
     def __init__(self, reply: ReplyAccumulator) -> None:
         self._reply = reply
-        # In the order in which they began; a call stands in both.
+        # In the order in which they began; a call is in both lists.
         self._parts: list[_Words | _Call | JsonObject] = []
         self._calls: list[_Call] = []
 
@@ -262,7 +257,7 @@ class GenerateStream:
         for part in self._parts:
             match part:
                 case _Call():
-                    # The service gives no ids as a rule.
+                    # The service usually sends no ids.
                     reply.add_call(part.to_call(reply.next_call_id(), reply.provider))
                 case _Words():
                     reply.parts.append(part.to_part(reply.provider))
@@ -288,10 +283,10 @@ class GenerateStream:
         return [ReasoningDelta(text=text) if is_thought else TextDelta(text=text)]
 
     def _add_words(self, text: str, signature: str, *, is_thought: bool) -> None:
-        """Begin a thought or a text, or go on with the last one.
+        """Begin a thought or a text, or continue the last one.
 
-        The server cuts them as it likes. A signature ends a thought; a text that is signed stands
-        apart from what was said before it without a signature.
+        The server cuts them anywhere. A signature ends a thought; a signed text is a part of its
+        own, apart from unsigned text before it.
         """
         last = self._parts[-1] if self._parts else None
         goes_on = isinstance(last, _Words) and last.is_thought is is_thought and not last.signature
@@ -302,7 +297,7 @@ class GenerateStream:
         last.signature = signature
 
     def _read_call(self, piece: JsonObject, signature: str) -> list[StreamEvent]:
-        """Begin a call, or go on with the one that is open."""
+        """Begin a call, or continue the open one."""
         name = as_text(piece.get("name"))
         goes_on = not name and bool(self._calls) and self._calls[-1].open
         if not goes_on and not piece:
@@ -322,13 +317,13 @@ class GenerateStream:
 
 
 def _count_searches(queries: list[Json], model: str) -> int:
-    """How many searches are charged: before Gemini 3 one a prompt, from there on all queries."""
+    """How many searches are charged: before Gemini 3 one per prompt, since then every query."""
     return min(1, len(queries)) if _CHARGED_BY_PROMPT.search(model) else len(queries)
 
 
 @dataclass(slots=True)
 class _Words:
-    """A thought or a text, while its pieces come."""
+    """A thought or a text while its pieces arrive."""
 
     is_thought: bool
     pieces: list[str] = field(default_factory=list[str])
@@ -345,7 +340,7 @@ class _Words:
 
 @dataclass(slots=True)
 class _Call:
-    """A call, whole or while its arguments are still coming."""
+    """A call, complete or while its arguments arrive."""
 
     place: int
     id: str
@@ -355,7 +350,7 @@ class _Call:
     arguments: PartialArguments = field(default_factory=PartialArguments)
 
     def take(self, piece: JsonObject) -> None:
-        """Take what *piece* says of the arguments, and whether more will come."""
+        """Take the arguments in *piece*, and whether more will come."""
         self.arguments.value.update(as_object(piece.get("args")))
         for value in as_list(piece.get("partialArgs")):
             self.arguments.add(as_object(value))
@@ -371,7 +366,7 @@ class _Call:
 
 
 def _first_candidate(document: JsonObject) -> JsonObject:
-    """The candidate with index 0, or without one; the others are further samples."""
+    """The candidate with index 0 or without an index; the others are further samples."""
     for item in as_list(document.get("candidates")):
         candidate = as_object(item)
         if not candidate.get("index"):
@@ -380,7 +375,7 @@ def _first_candidate(document: JsonObject) -> JsonObject:
 
 
 def _read_frame(document: JsonObject, candidate: JsonObject, reply: ReplyAccumulator) -> None:
-    """Read what stands round the parts: model, usage, finish, blocks and errors."""
+    """Read what surrounds the parts: model, usage, finish reason, blocks and errors."""
     reply.model = as_text(document.get("modelVersion")) or reply.model
     reply.id = as_text(document.get("responseId")) or reply.id
     finish = candidate.get("finishReason")
@@ -392,7 +387,7 @@ def _read_frame(document: JsonObject, candidate: JsonObject, reply: ReplyAccumul
         reply.blocked = True
         _end(block, as_text(feedback.get("blockReasonMessage")), reply)
     usage = as_object(document.get("usageMetadata"))
-    # Vertex says with every chunk what kind of traffic it is, and counts with the last only.
+    # Vertex sends the kind of traffic with every chunk, but counts only with the last one.
     told = any(usage.get(name) is not None for name in _COUNTS)
     if told or (usage and reply.usage_raw is None):
         reply.usage_raw = usage
@@ -403,7 +398,7 @@ def _read_frame(document: JsonObject, candidate: JsonObject, reply: ReplyAccumul
 def _end(word: str, message: str, reply: ReplyAccumulator) -> None:
     reason = parse_finish_reason(word)
     reply.finish_raw = word
-    # A word for "not over" may come with every chunk.
+    # A word for "not finished" may come with every chunk.
     reply.done = reply.done or reply.blocked or reason is not None
     if message and (reply.blocked or reason is FinishReason.CONTENT_FILTER):
         reply.refusal[:] = [message]
@@ -439,12 +434,12 @@ _VERSION: Final = re.compile(r"gemini-(\d+)(?:\.(\d+))?(?![\d.])")
 _THINKS_FROM: Final = (2, 5)
 _LEVELS_FROM: Final = (3, 0)
 _BUDGETS: Final = {"minimal": 512, "low": 2048, "medium": 8192, "high": 24576, "xhigh": 24576}
-# The Pro models cannot be kept from thinking.
+# Thinking cannot be turned off in the Pro models.
 _LEAST_BUDGET_OF_PRO: Final = 128
 _PRO_LEVELS: Final = {"none": "low", "minimal": "low", "xhigh": "high"}
 _LEVELS: Final = {"none": "minimal", "xhigh": "high"}
 _MODES: Final = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
-# What these models take in place of a signature for a call that they did not make themselves.
+# What these models accept instead of a signature for a call that they did not make.
 _UNSIGNED: Final = b',"thoughtSignature":"skip_thought_signature_validator"'
 _DATA_URL: Final = re.compile(r"data:([\w.+/-]*)(?:;[\w=.-]+)*;base64,(.*)", re.DOTALL)
 _SUFFIX: Final = re.compile(r"\.(\w+)(?:[?#].*)?$", re.DOTALL)
@@ -466,7 +461,7 @@ _OWN_PARTS: Final = frozenset(
 )
 
 
-class GenerateEncoder:
+class GenerateEncoder(CachingEncoder):
     """A conversation in the form of generateContent.
 
     Turns of one role that follow one another, such as several tool results, are one turn on the
@@ -480,36 +475,31 @@ class GenerateEncoder:
     """
 
     __slots__ = (
-        "_asked",
         "_called",
         "_early",
         "_names",
         "_provider",
-        "_rest",
         "_role",
         "_turns",
         "_unsigned",
-        "count",
     )
 
     def __init__(self, *, provider: str = "") -> None:
-        self.count: int = 0
+        super().__init__()
         self._provider = provider
         self._early: list[str] = []
         self._names: dict[str, str] = {}
         self._role = ""
-        # All turns, without the end of the last one.
+        # All turns, the last one still open.
         self._turns = bytearray()
         self._called = False
         self._unsigned: list[int] = []
-        self._asked: Asked | None = None
-        self._rest = b""
 
     def append(self, message: Message) -> None:
         """Encode *message* and keep its bytes."""
         self.count += 1
         if message.role is Role.SYSTEM and not self._role:
-            # The surface has no such role: what comes first joins the instructions.
+            # The surface has no system role: the first such messages join the instructions.
             self._early.append(message.text)
             self._asked = None
             return
@@ -517,29 +507,12 @@ class GenerateEncoder:
         for part in self._to_parts(message):
             self._add(role, part)
 
-    def body(
-        self,
-        *,
-        model: str,
-        system: str | None,
-        tools: tuple[ToolSpec, ...],
-        output_schema: JsonObject | None,
-        settings: ModelSettings,
-        stream: bool,
-    ) -> bytes:
-        """Join what is kept to the body of one request; see :class:`RequestEncoder`."""
-        asked = Asked(model, system, tools, output_schema, settings, stream)
-        # Turns are mostly asked alike. Only the free fields may have been changed in place.
-        if settings.extra or asked != self._asked:
-            self._asked = None
-            self._rest = self._encode_rest(asked)
-            self._asked = asked
-        pieces = self._signed() if _version(model) >= _LEVELS_FROM else [self._turns]
+    def _join(self, asked: Asked) -> bytes:
+        pieces = self._signed() if _version(asked.model) >= _LEVELS_FROM else [self._turns]
         end = b"]}]," if self._turns else b"],"
         return b"".join((b'{"contents":[', *pieces, end, self._rest))
 
     def _encode_rest(self, asked: Asked) -> bytes:
-        """What stands beside the turns."""
         model, system, tools, output_schema, settings, _ = asked
         version = _version(model)
         config = _to_config(settings, model, version)
@@ -549,7 +522,7 @@ class GenerateEncoder:
             config["responseMimeType"] = "application/json"
             config["responseJsonSchema"] = output_schema
             if tools and (0, 0) < version < _LEVELS_FROM:
-                # Older models take tools or a form of the answer, but not both.
+                # Older models accept tools or a schema, but not both.
                 del config["responseMimeType"], config["responseJsonSchema"]
                 system = join_system(system, SCHEMA_PROMPT + encode_wire(output_schema).decode())
         _set_tools(fields, tools, settings)
@@ -569,13 +542,13 @@ class GenerateEncoder:
         self._role = role
         self._turns += encode_wire(part)
         if "functionCall" in part:
-            # The first call of a turn is the one that is signed.
+            # Only the first call of a turn carries a signature.
             if not self._called and "thoughtSignature" not in part:
                 self._unsigned.append(len(self._turns) - 1)
             self._called = True
 
     def _signed(self) -> Iterator[bytes]:
-        """The turns, with a stand-in where a call has no signature."""
+        """The turns, with a placeholder where a call has no signature."""
         begin = 0
         for place in self._unsigned:
             yield bytes(self._turns[begin:place])
@@ -592,7 +565,7 @@ class GenerateEncoder:
                 yield item
 
     def _to_own_part(self, part: Part) -> dict[str, object] | None:
-        """One part of a turn, with what only this provider is sent."""
+        """One part of a turn, with what is sent to this provider only."""
         match part:
             case ToolCall():
                 return self._to_call(part)
@@ -621,14 +594,14 @@ class GenerateEncoder:
 
     def _to_result(self, message: Message) -> Iterator[dict[str, object]]:
         ident = message.tool_call_id or ""
-        # The surface goes by the name of the function.
+        # The surface matches results to calls by the function's name.
         name = message.name or self._names.get(ident, "") or "tool"
         text = "".join(
             part.text if isinstance(part, Text) else encode_wire(part.data).decode()
             for part in message.parts
             if isinstance(part, (Text, Data))
         )
-        # It has to be an object; "output" is what the documentation calls what is none.
+        # It must be an object; by the documentation, anything else goes under "output".
         result = parse_object(text)
         function: dict[str, object] = {
             "name": name,
@@ -661,7 +634,7 @@ def _set_tools(
 
 
 def _version(model: str) -> tuple[int, int]:
-    """The version in a model's name, (0, 0) where it tells none."""
+    """The version in a model's name, (0, 0) if there is none."""
     found = _VERSION.search(model)
     return (int(found[1]), int(found[2] or 0)) if found else (0, 0)
 
@@ -675,7 +648,7 @@ def _to_config(settings: ModelSettings, model: str, version: tuple[int, int]) ->
         "seed": settings.seed,
     }
     config: dict[str, object] = {name: v for name, v in told.items() if v is not None}
-    # Models before these do not think, and refuse to be asked.
+    # Older models do not think, and refuse the setting.
     if settings.reasoning is not None and not (0, 0) < version < _THINKS_FROM:
         config["thinkingConfig"] = _to_thinking(settings.reasoning, model, version)
     return config
@@ -696,7 +669,7 @@ def _to_thinking(reasoning: str | int, model: str, version: tuple[int, int]) -> 
 
 
 def _merge(fields: dict[str, object], extra: JsonObject) -> None:
-    """Put *extra* into *fields*; an object joins the one that is there, and wins over it."""
+    """Merge *extra* into *fields*; objects are merged by key, and *extra* wins."""
     for name, value in extra.items():
         known = fields.get(name)
         if isinstance(known, dict) and isinstance(value, dict):
@@ -749,7 +722,7 @@ def _to_media(url: str, data: bytes | None, media_type: str, fallback: str) -> d
         encoded = b64encode(data).decode("ascii")
         return {"inlineData": {"mimeType": media_type or fallback, "data": encoded}}
     if found := _DATA_URL.match(url):
-        # The service fetches addresses, and this is none.
+        # The service fetches addresses, but not data URLs.
         return {"inlineData": {"mimeType": found[1] or fallback, "data": found[2]}}
     file = {"fileUri": url}
     suffix = _SUFFIX.search(url)

@@ -1,9 +1,6 @@
-"""Header containers, and the grammar of numbers, durations and dates.
+"""Header containers, and the grammar of numbers, durations and dates in headers and bodies.
 
-The grammar that providers' headers and bodies share: integers, durations, moments.
-
-A parser here takes text as it came and gives a value or None. None of them
-raises, whatever the text.
+A parser takes text as it came and returns a value or None. None of them raises, whatever the text.
 """
 
 from __future__ import annotations
@@ -38,7 +35,7 @@ __all__ = [
 ]
 
 MAX_DELAY_S = 100 * 365.25 * 86400
-"""A hundred years: a longer wait is no wait that anybody meant."""
+"""A hundred years; a longer wait is an error of the server."""
 
 _MAX_DIGITS = 18
 # A moment is at least "2024-06-15T12:00:00": shorter texts are not tried as one.
@@ -77,10 +74,10 @@ _ASCTIME = re.compile(
 
 
 def parse_integer(text: str) -> int | None:
-    """Read a count: "12" and "12.0" are 12; "1,000", "-1" and "1.5" are none.
+    """Read a count: "12" and "12.0" are 12; "1,000", "-1" and "1.5" are not counts.
 
     Returns:
-        The number, from 0 to 18 digits long; None where *text* is no such number.
+        The number, of at most 18 digits; None if *text* is not such a number.
     """
     if text.isdecimal() and text.isascii() and len(text) <= _MAX_DIGITS:
         return int(text)
@@ -90,7 +87,7 @@ def parse_integer(text: str) -> int | None:
 
 def parse_number(text: str) -> float | None:
     """Read a plain number of at least 0, whole or with a fraction; anything else is None."""
-    # Without a regular expression, and so three times as fast: this is asked of every header.
+    # Without a regular expression, three times as fast: this runs for every header.
     digits = text.replace(".", "", 1)
     if digits.isdecimal() and digits.isascii() and len(digits) <= _MAX_DIGITS:
         return float(text)
@@ -103,7 +100,7 @@ def parse_duration(text: str) -> float | None:
     Letter case does not matter. "0s" is zero, which is not the same as unknown.
 
     Returns:
-        Seconds, from 0 to ``MAX_DELAY_S``; None where *text* is no duration.
+        Seconds, from 0 to ``MAX_DELAY_S``; None if *text* is not a duration.
 
     Source:
         Recorded replies of OpenAI, Azure and Groq; they print durations as Go does.
@@ -118,7 +115,7 @@ def parse_datetime(text: str) -> datetime | None:
     """Read an RFC 3339 moment; one without an offset is taken as UTC.
 
     Returns:
-        An aware moment; None where *text* names none.
+        An aware moment; None if *text* is not one.
 
     Source:
         RFC 3339 section 5.6.
@@ -137,7 +134,7 @@ def parse_datetime(text: str) -> datetime | None:
 @lru_cache(maxsize=256)
 def parse_moment(text: str) -> float | None:
     """Read what :func:`parse_datetime` reads, as unix seconds."""
-    # The usual form, "2024-06-15T12:00:00Z", is told from the others that Python would take.
+    # Only the usual form, "2024-06-15T12:00:00Z": Python would also accept others.
     if len(text) == 20 and text[7] == "-" and text[10] == "T" and text[19] == "Z":
         try:
             return datetime.fromisoformat(text).timestamp()
@@ -151,7 +148,7 @@ def parse_date(text: str) -> float | None:
     """Read an HTTP date, in any of the three forms that HTTP has had.
 
     Returns:
-        Unix seconds; None where *text* is no date.
+        Unix seconds; None if *text* is not a date.
 
     Source:
         RFC 9110 section 5.6.7.
@@ -166,7 +163,7 @@ def parse_date(text: str) -> float | None:
         year += 2000 if year < 70 else 1900
     hour, minute, second = map(int, found["time"].split(":"))
     try:
-        # A leap second is told as the second before it.
+        # A leap second counts as the second before it.
         moment = datetime(year, month, int(found["day"]), hour, minute, min(second, 59), tzinfo=UTC)
     except ValueError:
         return None
@@ -189,18 +186,9 @@ def parse_reset(text: str, *, now: float) -> float | None:
 
 
 def read_reset(text: str, *, now: float) -> tuple[float, float] | None:
-    """Read when a limit is reset, in both forms.
-
-    Args:
-        text: As for :func:`parse_reset`.
-        now: When it was received, in unix seconds.
-
-    Returns:
-        Seconds from *now*, at least 0, and the moment itself in unix seconds, which may have
-        passed; None where *text* has none of the forms.
-    """
+    """Read a reset as :func:`parse_reset` does, as (seconds from *now*, moment in unix seconds)."""
     if not text.endswith("s"):
-        # What ends in a unit is a duration, and most resets are.
+        # A text that ends in "s" is a duration, as most resets are.
         if len(text) > _MOMENT_CHARS and (moment := parse_moment(text)) is not None:
             return _from_moment(moment, now)
         number = parse_number(text.strip())
@@ -231,7 +219,7 @@ def parse_retry_after(text: str, *, now: float) -> float | None:
     return seconds if seconds is not None and seconds <= MAX_DELAY_S else None
 
 
-# While an account is far from its limits, the same few waits come again and again.
+# While an account is far from its limits, the same few waits recur.
 @lru_cache(maxsize=256)
 def _parse_plain_duration(text: str) -> float | None:
     """Read the usual forms, "12ms", "1.5s", "6m30s" and "30", without a regular expression."""
@@ -274,7 +262,7 @@ class Items(Protocol):
 Headers: TypeAlias = (
     "Mapping[str, str] | Mapping[str, object] | Iterable[tuple[object, object]] | Items | None"
 )
-"""What is taken for headers: a mapping, pairs, anything with ``items()``, or None."""
+"""Accepted as headers: a mapping, pairs, anything with ``items()``, or None."""
 
 WAITS = frozenset({"retry-after-ms", "retry-after"})
 """The headers that say how long to wait."""
@@ -287,7 +275,7 @@ _REQUEST_IDS = (
     "x-amzn-requestid",
     "mistral-correlation-id",
 )
-# What lets somebody in, or tells whose account it is, stays out of results and logs.
+# Credentials and account ids must not get into results and logs.
 _PRIVATE = frozenset(
     {
         "set-cookie",
@@ -324,7 +312,7 @@ def normalize_headers(headers: Headers) -> dict[str, str]:
 
 
 def is_text(values: Sequence[object]) -> TypeGuard[Sequence[str]]:
-    """Tell whether all *values* are text."""
+    """Whether all *values* are text."""
     try:
         "".join(cast("Sequence[str]", values))
     except TypeError:
@@ -346,7 +334,7 @@ def to_columns(headers: Headers) -> tuple[tuple[str, ...], Sequence[str]]:
     else:
         pairs = _pairs(headers)
         given, values = tuple([name for name, _ in pairs]), [value for _, value in pairs]
-    # Nearly all replies are plain: text by text, no name twice. The others go name by name.
+    # Nearly all headers are plain text without a repeated name; others are read one by one.
     if is_text(given) and is_text(values) and (names := to_plain_names(given)) is not None:
         return names, values
     fields = _normalize_odd(zip(given, values, strict=True))
@@ -354,14 +342,14 @@ def to_columns(headers: Headers) -> tuple[tuple[str, ...], Sequence[str]]:
 
 
 def to_raw_headers(fields: Mapping[str, str]) -> dict[str, str]:
-    """Leave out of *fields* what is secret or names the account: cookies, keys, organisations."""
+    """*fields* without secrets and account ids: cookies, keys, organisations."""
     if _PRIVATE.isdisjoint(fields):
         return dict(fields)
     return {name: value for name, value in fields.items() if name not in _PRIVATE}
 
 
 def read_request_id(fields: Mapping[str, str]) -> str | None:
-    """The provider's id of the request, by the first header that has one; None without."""
+    """The provider's id of the request, from the first header that has one, else None."""
     for name in _REQUEST_IDS:
         if found := fields.get(name):
             return found
@@ -371,7 +359,7 @@ def read_request_id(fields: Mapping[str, str]) -> str | None:
 def read_retry_after(fields: Mapping[str, str], *, now: float) -> float | None:
     """Read how long to wait: ``retry-after-ms``, else ``Retry-After``.
 
-    A value that is no time is passed over, so that it cannot hide one that is.
+    A malformed value is ignored, so that it cannot hide a valid one.
 
     Args:
         fields: Normalised headers.
@@ -401,10 +389,10 @@ def _pairs(headers: Headers) -> list[tuple[object, object]]:
     ]
 
 
-# A server names the headers of all its replies alike, so each list of names is read once.
+# All replies of a server have the same header names, so each list of names is read once.
 @lru_cache(maxsize=256)
 def to_plain_names(names: tuple[object, ...]) -> tuple[str, ...] | None:
-    """Make *names* lower case; None where they are not all text, unique and unproxied."""
+    """*names* in lower case; None unless all are text, unique and unproxied."""
     lower = tuple(name.lower() for name in names if type(name) is str)
     unique = len(set(lower)) == len(names)
     return lower if unique and not any(name.startswith(_PROXIED) for name in lower) else None

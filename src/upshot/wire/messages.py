@@ -1,8 +1,8 @@
 """Anthropic Messages: requests, replies and streams.
 
-A reply is a list of content blocks, and goes back as the same list: thoughts with their signatures,
-calls, and the blocks of the server's own tools in their places. A turn that ends with
-``pause_turn`` is gone on with when it is sent back as the last message.
+A reply is a list of content blocks, and is sent back as the same list: thoughts with their
+signatures, calls, and the blocks of the server's own tools in their places. The server continues a
+turn that ended with ``pause_turn`` when it is sent back as the last message.
 
 Source:
     https://docs.anthropic.com/en/api/messages, .../messages-streaming,
@@ -52,6 +52,7 @@ from upshot.wire.decoding import (
 from upshot.wire.encoding import (
     SCHEMA_PROMPT,
     Asked,
+    CachingEncoder,
     arguments_of,
     encode_wire,
     is_strict_schema,
@@ -140,7 +141,7 @@ class MessagesStream:
         if kind == "citations":
             block.citations.append(delta.get("citation"))
             return []
-        # Deltas of the provider's own blocks are no text.
+        # Deltas of the provider's own blocks are not text.
         if kind not in ("text", "thinking"):
             return []
         text = as_text(delta.get(kind))
@@ -159,7 +160,7 @@ class MessagesStream:
         return len(self._blocks) if index is None else index
 
     def _merge_usage(self, usage: Json) -> None:
-        """A later figure replaces an earlier one; one that is left out, or null, does not."""
+        """Merge usage: a later figure replaces an earlier one unless it is missing or null."""
         told = as_object(usage).items()
         self._usage.update({name: value for name, value in told if value is not None})
 
@@ -190,7 +191,7 @@ class _Block:
         return as_text(self.start.get(name)) + "".join(self.pieces)
 
     def to_reasoning(self, provider: str) -> Reasoning:
-        """The thought, or what stands for one that was withheld."""
+        """The thought, or the stand-in for a withheld one."""
         if self.kind == "redacted_thinking":
             data = as_text(self.start.get("data"))
             return Reasoning(signature=data, provider=provider, redacted=True)
@@ -202,7 +203,7 @@ class _Block:
         return as_object(self.start.get("caller"))
 
     def to_text(self, provider: str) -> Text:
-        """The text, with the sources that it names."""
+        """The text, with its citations."""
         citations = (*as_list(self.start.get("citations")), *self.citations)
         text = self.text("text")
         if not citations:
@@ -210,16 +211,16 @@ class _Block:
         return Text(text, citations=tuple(map(as_object, citations)), provider=provider)
 
     def to_call(self, provider: str) -> ToolCall:
-        """The call; input that came in pieces stays the text that it was."""
+        """The call; input that came in pieces stays text."""
         arguments = "".join(self.inputs) or as_object(self.start.get("input"))
         if self.caller.get("type", "direct") == "direct":
             return ToolCall(self.id, self.name, arguments)
-        # Made by code that the provider runs, which is told so when the call goes back.
+        # Made by code that the provider runs; the caller goes back with the call.
         caller = encode_json(self.caller).decode()
         return ToolCall(self.id, self.name, arguments, caller, provider)
 
     def to_raw(self) -> JsonObject:
-        """The block as it would have come whole."""
+        """The block as a whole reply would have it."""
         if not self.inputs:
             return self.start
         return {**self.start, "input": parse_object("".join(self.inputs)) or {}}
@@ -241,7 +242,7 @@ def _add_blocks(blocks: Iterable[_Block], reply: ReplyAccumulator) -> None:
             case kind:
                 reply.add_server_block(kind, block.to_raw())
                 results.add(as_text(block.start.get("tool_use_id")))
-    # A call that the provider's own code made is settled when that code's result is there.
+    # A call made by the provider's code is settled once the result of that code is there.
     reply.settled_calls = sum(1 for caller in callers if caller and caller in results)
 
 
@@ -266,7 +267,7 @@ def _read_usage(usage: JsonObject, reply: ReplyAccumulator) -> None:
     reply.usage_raw = usage
     reply.cost = to_reported_cost(usage)
     reply.usage = Usage(
-        # The wire counts what was neither read from the cache nor written to it.
+        # input_tokens excludes what was read from the cache or written to it.
         input_tokens=None if uncached is None else uncached + (read or 0) + (written or 0),
         output_tokens=as_count(usage.get("output_tokens")),
         cache_read_tokens=read,
@@ -278,7 +279,7 @@ def _read_usage(usage: JsonObject, reply: ReplyAccumulator) -> None:
 
 _CALL_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _VERSION: Final = re.compile(r"claude-[a-z]+-(\d+)(?:[-.](\d{1,2}))?(?!\d)")
-# The surface asks for max_tokens; older models take no more than this.
+# The surface requires max_tokens; older models accept no more than this.
 _MAX_TOKENS: Final = (
     (re.compile(r"claude-(?:3-(?:opus|sonnet|haiku)|2|instant)"), 4096),
     (re.compile(r"claude-3-5"), 8192),
@@ -287,16 +288,16 @@ _MAX_TOKENS: Final = (
 _BUDGETS: Final = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 32768}
 _EFFORTS: Final = {"minimal": "low", "xhigh": "max"}
 _MIN_BUDGET: Final = 1024
-# From these versions on, a model decides itself how long it thinks, and takes a schema.
+# From these versions on, a model decides how long it thinks, and accepts a schema.
 _ADAPTIVE_FROM: Final = (4, 6)
 _SCHEMA_FROM: Final = (4, 5)
 _CHOICES: Final = {"auto": "auto", "required": "any", "none": "none"}
-# A paused reply may end with one, and it takes no mark.
+# A paused reply may end with a thought, which cannot carry a cache mark.
 _THOUGHTS: Final = (b'{"type":"thinking"', b'{"type":"redacted_thinking"')
 _MARK: Final = b',"cache_control":{"type":"ephemeral"}}'
 
 
-class MessagesEncoder:
+class MessagesEncoder(CachingEncoder):
     """A conversation in the form of Messages.
 
     Turns of one role that follow one another, such as several tool results, are one turn on the
@@ -306,23 +307,21 @@ class MessagesEncoder:
         provider: Whose reasoning signatures are sent back; those of others are dropped.
     """
 
-    __slots__ = ("_asked", "_closed", "_early", "_open", "_provider", "_rest", "_role", "count")
+    __slots__ = ("_closed", "_early", "_open", "_provider", "_role")
 
     def __init__(self, *, provider: str = "") -> None:
-        self.count: int = 0
+        super().__init__()
         self._provider = provider
         self._closed = bytearray()
         self._role = ""
         self._open: list[bytes] = []
         self._early: list[str] = []
-        self._asked: Asked | None = None
-        self._rest = b""
 
     def append(self, message: Message) -> None:
         """Encode *message* and keep its bytes."""
         self.count += 1
         if message.role is Role.SYSTEM and not self._role:
-            # The surface has no such role: what comes first joins the instructions.
+            # The surface has no system role: the first such messages join the instructions.
             self._early.append(message.text)
             self._asked = None
             return
@@ -339,29 +338,12 @@ class MessagesEncoder:
         self._role = role
         self._open += blocks
 
-    def body(
-        self,
-        *,
-        model: str,
-        system: str | None,
-        tools: tuple[ToolSpec, ...],
-        output_schema: JsonObject | None,
-        settings: ModelSettings,
-        stream: bool,
-    ) -> bytes:
-        """Join what is kept to the body of one request; see :class:`RequestEncoder`."""
-        asked = Asked(model, system, tools, output_schema, settings, stream)
-        # Turns are mostly asked alike. Only the free fields may have been changed in place.
-        if settings.extra or asked != self._asked:
-            self._asked = None
-            self._rest = self._encode_rest(asked)
-            self._asked = asked
-        last = self._open_turn(marked=settings.cache is True) if self._open else b""
+    def _join(self, asked: Asked) -> bytes:
+        last = self._open_turn(marked=asked.settings.cache is True) if self._open else b""
         between = b"," if self._closed and last else b""
         return b"".join((b'{"messages":[', self._closed, between, last, b"],", self._rest))
 
     def _encode_rest(self, asked: Asked) -> bytes:
-        """What stands beside the messages."""
         model, system, tools, output_schema, settings, stream = asked
         fields: dict[str, object] = {"model": model}
         _set_sampling(fields, settings)
@@ -371,7 +353,9 @@ class MessagesEncoder:
         if output_schema is not None:
             system = _set_schema(fields, output_schema, system, model)
         if system:
-            fields["system"] = _to_system(system) if settings.cache is True else system
+            mark = {"cache_control": {"type": "ephemeral"}}
+            marked = [{"type": "text", "text": system, **mark}]
+            fields["system"] = marked if settings.cache is True else system
         if stream:
             fields["stream"] = True
         fields.update(settings.extra)
@@ -380,7 +364,7 @@ class MessagesEncoder:
     def _open_turn(self, *, marked: bool) -> bytes:
         content = b",".join(self._open)
         if marked and not self._open[-1].startswith(_THOUGHTS):
-            # Spliced into the last block's bytes, so that the kept ones stay without a mark.
+            # Spliced into the last block's bytes, so that the kept bytes stay unmarked.
             content = content[:-1] + _MARK
         return b'{"role":"%s","content":[%s]}' % (self._role.encode(), content)
 
@@ -429,7 +413,7 @@ class MessagesEncoder:
         return block
 
     def _to_thought(self, part: Reasoning) -> object:
-        """A thought as it came; None where it is unsigned or another provider's."""
+        """A thought as it came; None if it is unsigned or another provider's."""
         if not part.signature or part.provider != self._provider:
             return None
         if part.redacted:
@@ -462,7 +446,7 @@ def _set_tools(
         name = to_wire_name(settings.tool_choice)
         choice = {"type": kind} if kind else {"type": "tool", "name": name}
     if settings.parallel_tool_calls is not None and choice.get("type") != "none":
-        # The switch has no place of its own: it stands in a choice.
+        # The switch is a field of the tool choice.
         choice.setdefault("type", "auto")
         choice["disable_parallel_tool_use"] = not settings.parallel_tool_calls
     if choice:
@@ -470,7 +454,7 @@ def _set_tools(
 
 
 def _set_thinking(fields: dict[str, object], settings: ModelSettings, model: str) -> None:
-    """Ask for thinking, and set max_tokens, which has to leave room for it."""
+    """Request thinking, and set max_tokens, which must leave room for it."""
     reasoning = settings.reasoning
     room = next(size for pattern, size in _MAX_TOKENS if pattern.search(model))
     budget = 0
@@ -492,7 +476,7 @@ def _set_thinking(fields: dict[str, object], settings: ModelSettings, model: str
 def _set_schema(
     fields: dict[str, object], schema: JsonObject, system: str | None, model: str
 ) -> str | None:
-    """Ask for an answer that follows *schema*, and give the instructions to send."""
+    """Request an answer that follows *schema*, and return the instructions to send."""
     if _version(model) < _SCHEMA_FROM or not is_strict_schema(schema):
         return join_system(system, SCHEMA_PROMPT + encode_wire(schema).decode())
     config = fields.get("output_config")
@@ -502,13 +486,9 @@ def _set_schema(
 
 
 def _version(model: str) -> tuple[int, int]:
-    """The version in a model's name, (0, 0) where it tells none."""
+    """The version in a model's name, (0, 0) if there is none."""
     found = _VERSION.search(model)
     return (int(found[1]), int(found[2] or 0)) if found else (0, 0)
-
-
-def _to_system(system: str) -> list[object]:
-    return [{"type": "text", "text": system, "cache_control": {"type": "ephemeral"}}]
 
 
 def _to_tool(tool: ToolSpec) -> dict[str, object]:

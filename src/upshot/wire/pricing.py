@@ -1,4 +1,4 @@
-"""Prices: from the tokens of one model call to its cost."""
+"""Prices: computes the cost of a model call from its tokens."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _RATES = (
     "per_search",
     "per_call",
 )
-# Bounds under which no product of a rate and a count is beyond what an amount of money may be.
+# Bounds that keep the product of a rate and a count within the limits of an amount of money.
 _MAX_MAGNITUDE: Final = 9
 _MIN_EXPONENT: Final = -30
 _MTOK_DIGITS: Final = -6
 _EXACT: Final = Context(prec=200, Emin=MIN_EMIN, Emax=MAX_EMAX)
 _ZERO: Final = Decimal(0)
 
-# What providers call the usual way of being served, which has the usual price.
+# The words for the standard service tier, which has the standard price.
 _USUAL: Final = frozenset({"", "default", "standard", "auto", "on_demand"})
 
-# The fields of usage objects that say more of the price than tokens do.
+# The fields of usage objects, besides token counts, that affect the price.
 _BILLED: Final = frozenset(
     {"service_tier", "trafficType", "speed", "cache_creation", "server_tool_use"}
 )
@@ -82,7 +82,7 @@ class Price(Value, frozen=True, kw_only=True):
     source: str = "own"
     priced_on: date | None = None
 
-    # What is given may be any number or its text; what is kept is exact.
+    # Any number or its text is accepted; an exact one is kept.
     if TYPE_CHECKING:
 
         def __init__(
@@ -119,7 +119,7 @@ class Price(Value, frozen=True, kw_only=True):
 
 
 class Billing(msgspec.Struct, frozen=True):
-    """What a reply tells of its price besides its tokens.
+    """What affects the price of a reply besides its tokens.
 
     Attributes:
         service: Pairs of words, such as ("service_tier", "flex"), where it was not served in the
@@ -145,7 +145,7 @@ def price_usage(usage: Usage, price: Price, billing: Billing = _PLAIN) -> Cost |
     Args:
         usage: The tokens of one call.
         price: What they cost.
-        billing: What else was told.
+        billing: What else affects the price.
 
     Returns:
         The cost with its parts and their exact sum; None where something cannot be priced: the
@@ -191,7 +191,7 @@ def read_billing(response: ModelResponse) -> Billing:
     """Find in *response* what its price depends on besides its tokens."""
     data = response.provider_data
     usage = as_object(data.get("usage_raw"))
-    # Of most replies there is nothing to tell.
+    # The fast path: most replies have the standard price.
     usual = data.get("service_tier", "default") == "default" and "web_searches" not in data
     if usual and _BILLED.isdisjoint(usage):
         return _PLAIN
@@ -226,7 +226,7 @@ def _count_searches(data: JsonObject, usage: JsonObject) -> int:
 
 
 def _fees(price: Price, billing: Billing) -> Decimal | None:
-    """What is charged besides tokens, None where it is not known."""
+    """The charges besides tokens, None if unknown."""
     fees = price.per_call or _ZERO
     if not billing.searches:
         return fees
@@ -247,7 +247,7 @@ def _sum(tokens: int, rate: Decimal, special: int | None, special_rate: Decimal 
 def _amount(tokens: int, rate: Decimal) -> Decimal:
     if not tokens:
         return _ZERO
-    # Not a division, whose result might have to be rounded.
+    # Not a division, which might round.
     return _EXACT.scaleb(_EXACT.multiply(Decimal(tokens), rate), _MTOK_DIGITS)
 
 

@@ -1,8 +1,8 @@
-"""The one reader of rate-limit headers, of all providers: they become windows.
+"""The one reader of rate-limit headers, for all providers: it turns them into windows.
 
-Every family names its headers by one of two patterns, ``<family>-<part>-<what>`` (OpenAI and
-those that follow it, Cerebras, Mistral) and ``<family>-<what>-<part>`` (Anthropic), where the part
-is limit, remaining or reset. So there is one reader and no list of providers.
+Header names follow one of two patterns, ``<family>-<part>-<what>`` (OpenAI and its followers,
+Cerebras, Mistral) and ``<family>-<what>-<part>`` (Anthropic), where the part is limit, remaining
+or reset. So the reader needs no list of providers.
 
 Source:
     https://platform.openai.com/docs/guides/rate-limits,
@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 _PARTS = frozenset({"limit", "remaining", "reset"})
-# Month and year have no fixed length: a window of them gets no estimated reset.
+# Month and year have no fixed length, so their windows get no estimated reset.
 _LENGTH_S = {
     "second": 1,
     "minute": 60,
@@ -68,7 +68,7 @@ _WHOLE_WORDS = {"req": "requests", "request": "requests", "token": "tokens"}
 
 
 class _Slot(NamedTuple):
-    """A window and the places of its headers, None for one that does not come."""
+    """A window and the positions of its headers, None for a missing one."""
 
     name: str
     resource: Resource
@@ -79,7 +79,7 @@ class _Slot(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """What is where among the headers of a reply."""
+    """Where the rate-limit headers are among the headers of a reply."""
 
     slots: tuple[_Slot, ...]
     waits: tuple[tuple[str, int], ...]
@@ -88,7 +88,7 @@ class _Layout(NamedTuple):
 def build_rate_limit_windows(
     headers: Headers, *, now: float | None = None
 ) -> tuple[RateLimitWindow, ...]:
-    """Read the rate-limit windows that *headers* name, in any provider's way.
+    """Read the rate-limit windows in *headers*, in any provider's form.
 
     Args:
         headers: A mapping, pairs, anything with ``items()``, or None; names in any letter case.
@@ -105,15 +105,15 @@ def build_rate_limit_windows(
 def build_rate_limit_state(
     headers: Headers, retry_after: float | None = None, *, now: float | None = None
 ) -> RateLimitState:
-    """Read the windows and what they mean together.
+    """Read the windows in *headers*, and what follows from them.
 
     Args:
         headers: As for :func:`build_rate_limit_windows`.
-        retry_after: Seconds to wait, where the caller knows them; it wins over the headers.
+        retry_after: Seconds to wait, if the caller knows them; it overrides the headers.
         now: When they were received, in unix seconds; None takes this moment.
 
     Returns:
-        The state; ``limited`` where a window is exhausted. Never raises.
+        The state; ``limited`` if a window is exhausted. Never raises.
     """
     layout, values = _lay_out(headers)
     return _read_state(layout, values, time.time() if now is None else now, retry_after)
@@ -126,16 +126,16 @@ def find_rate_limit_state(
     retry_after: float | None = None,
     limited: bool = False,
 ) -> RateLimitState | None:
-    """Do what :func:`build_rate_limit_state` does, for headers that are normalised already.
+    """Do what :func:`build_rate_limit_state` does, for headers that are already normalised.
 
     Args:
         fields: Normalised headers.
         now: When they were received, in unix seconds.
-        retry_after: Seconds to wait, where the caller knows them.
+        retry_after: Seconds to wait, if the caller knows them.
         limited: Whether the reply was a rate-limit error.
 
     Returns:
-        The state; None where nothing speaks of limits.
+        The state; None if there is no sign of a limit.
     """
     layout = _layout(tuple(fields))
     if not (layout.slots or layout.waits or limited or retry_after is not None):
@@ -146,7 +146,7 @@ def find_rate_limit_state(
 
 
 def _lay_out(headers: Headers) -> tuple[_Layout, Sequence[str]]:
-    """What is where among *headers*, and their values."""
+    """The layout of *headers*, and their values."""
     if isinstance(headers, dict):
         plain = cast("dict[object, object]", headers)
         layout = _plain_layout(tuple(plain))
@@ -166,7 +166,7 @@ def _read_state(
     limited: bool = False,
 ) -> RateLimitState:
     windows = _read_windows(layout.slots, values, now)
-    # Written so that NaN is no wait either.
+    # NaN fails the comparison too.
     wait = retry_after if retry_after is not None and 0 <= retry_after < inf else None
     if wait is None and layout.waits:
         wait = read_retry_after({name: values[place] for name, place in layout.waits}, now=now)
@@ -227,14 +227,14 @@ def _read_whole_reset(text: str, now: float) -> tuple[int | None, float | None]:
     return (None, None) if reset is None else (ceil(reset[0]), reset[1])
 
 
-# An account's limits seldom change.
+# Cached, because an account's limits rarely change.
 _parse_limit = lru_cache(maxsize=256)(parse_integer)
 
 
-# A server names the headers of all its replies alike, so each list of names is taken apart once.
+# All replies of a server have the same header names, so each list of names is parsed once.
 @lru_cache(maxsize=256)
 def _layout(names: tuple[str, ...]) -> _Layout:
-    """The windows that *names* speak of, in the order in which they come up."""
+    """The windows that *names* describe, in order of appearance."""
     found: dict[tuple[str, ...], dict[str, int]] = {}
     for place, name in enumerate(names):
         family, words, part = _take_apart(name)
@@ -250,13 +250,13 @@ def _layout(names: tuple[str, ...]) -> _Layout:
 
 @lru_cache(maxsize=256)
 def _plain_layout(given: tuple[object, ...]) -> _Layout | None:
-    """The layout of headers that are named *given*; None where these need more than lower case."""
+    """The layout of headers named *given*; None if the names need more than lower-casing."""
     names = to_plain_names(given)
     return None if names is None else _layout(names)
 
 
 def _take_apart(name: str) -> tuple[str, list[str], str]:
-    """Take *name* apart: its family, what it counts, and which part it is ("" for none)."""
+    """Split *name*: its family, what it counts, and which part it is ("" for none)."""
     family, _, rest = name.replace("rate-limit", "ratelimit").partition("ratelimit")
     if not rest.startswith("-"):
         return family, [], ""
@@ -288,15 +288,15 @@ _BUCKETS = {"day": 86400, "hour": 3600, "minute": 60}
 
 
 class RateLimitInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The flat form: one figure for requests and one for tokens.
+    """The flat form of rate limits: one figure for requests and one for tokens.
 
     Attributes:
-        remaining_requests: What is left; of several windows the one with least left.
+        remaining_requests: What is left, in the window with the least left.
         remaining_tokens: The same for tokens, input and output ones included.
         limit_requests: The limit of that window.
         limit_tokens: The limit of that window.
         reset_at: When the first of these windows is full again, in unix seconds.
-        retry_after: Whole seconds to wait; None where nothing says so.
+        retry_after: Whole seconds to wait; None if unknown.
         raw_headers: All headers, names in lower case, without secrets.
     """
 
@@ -310,7 +310,7 @@ class RateLimitInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     @classmethod
     def from_headers(cls, headers: Headers, *, now: float | None = None) -> RateLimitInfo:
-        """Make it of *headers*, received at *now* (unix seconds; None takes this moment)."""
+        """Read *headers*, received at *now* (unix seconds; None means now)."""
         fields = normalize_headers(headers)
         state = build_rate_limit_state(fields, now=now)
         return cls.from_state(state, to_raw_headers(fields))
@@ -319,7 +319,7 @@ class RateLimitInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     def from_state(
         cls, state: RateLimitState, raw_headers: Mapping[str, str] | None = None
     ) -> RateLimitInfo:
-        """Make it of *state*, which was read from *raw_headers*."""
+        """Convert *state*, which was read from *raw_headers*."""
         requests = _tightest(state.windows, "requests")
         tokens = _tightest(state.windows, "tokens")
         resets = [
@@ -342,14 +342,14 @@ class RateLimitInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         return self.remaining_requests == 0 or self.remaining_tokens == 0
 
     def get_retry_delay(self, *, now: float | None = None) -> int | None:
-        """Whole seconds to wait: ``retry_after``, else until ``reset_at``; None where both lack."""
+        """Whole seconds to wait: ``retry_after``, else until ``reset_at``; None without both."""
         if self.retry_after is not None or self.reset_at is None:
             return self.retry_after
         return max(0, math.ceil(self.reset_at - (time.time() if now is None else now)))
 
 
 class CerebrasRateLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What Cerebras reports: requests and tokens, a minute, an hour and a day.
+    """What Cerebras reports: requests and tokens per minute, hour and day.
 
     Attributes:
         remaining_requests_minute: Requests left in this minute; the others alike. None where the
@@ -387,9 +387,9 @@ class CerebrasRateLimits(msgspec.Struct, frozen=True, kw_only=True, omit_default
         return None
 
     def get_suggested_wait_seconds(self) -> int | None:
-        """Seconds until that bucket is full again; None where none is empty.
+        """Seconds until that bucket is full again; None if none is empty.
 
-        Where the reply does not say when, it is the bucket's whole length.
+        If the reply does not say when, it is the bucket's whole length.
         """
         bucket = self.get_most_restrictive_bucket()
         if bucket is None:
@@ -542,7 +542,7 @@ def extract_openai_rate_limits(headers: Headers, *, now: float | None = None) ->
 
 
 def _tightest(windows: tuple[RateLimitWindow, ...], word: str) -> RateLimitWindow | None:
-    """The plain window of *word*, else the one of its kind with the least left."""
+    """The window called *word*, else the one of that resource with the least left."""
     plain = [window for window in windows if window.name == word]
     kin = plain or [window for window in windows if word in window.resource.split("_")]
     return min(

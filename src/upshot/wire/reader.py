@@ -1,4 +1,4 @@
-"""Reads a reply whole or streamed, by the API surface it comes from."""
+"""Reads whole and streamed replies of any API surface; the table of the surfaces."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Surface:
     arrays: bool = False
 
 
-# The readers dispatch by this table alone: another surface is another line.
+# The only place that lists the surfaces: a new surface is a new line.
 SURFACES: Final[dict[str, Surface]] = {
     "chat": Surface(read_chat, ChatStream, ChatEncoder),
     "messages": Surface(read_messages, MessagesStream, MessagesEncoder),
@@ -79,7 +79,7 @@ def find_surface(name: str) -> Surface:
 
 
 def make_request_encoder(surface: str, *, provider: str = "") -> RequestEncoder:
-    """Make an empty conversation in the form of *surface*.
+    """Make an encoder for requests to *surface*, with no messages yet.
 
     Args:
         surface: "chat", "responses", "messages" or "generate".
@@ -104,7 +104,7 @@ _MODES: dict[str, Mode] = {
 }
 _EVENT_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _TELLING_BYTES = max(map(len, _EVENT_STARTS))
-# What may still become one of these.
+# Prefixes that may still become one of these.
 _EVENT_BEGINNINGS = frozenset(mark[:size] for mark in _EVENT_STARTS for size in range(len(mark)))
 _DOCUMENT_STARTS = (b"{", b"[", b"<")
 # A frame begins with its length, whose first byte is zero below 16 MiB.
@@ -147,7 +147,7 @@ def read_response(
 
 
 class _Parser(Protocol):
-    """What turns the bytes of a stream into events."""
+    """Turns the bytes of a stream into events."""
 
     def feed(self, data: bytes) -> list[ServerEvent]: ...
 
@@ -155,7 +155,7 @@ class _Parser(Protocol):
 
 
 class StreamReader:
-    """Reads one streamed reply while it comes.
+    """Reads one streamed reply while it arrives.
 
     However the bytes are cut, the deltas joined and the response are the same. A stream that
     breaks off keeps what came and has no finish; ``provider_data["stream_done"]`` tells whether it
@@ -206,7 +206,7 @@ class StreamReader:
 
     @property
     def in_events(self) -> bool:
-        """Whether the reply comes in events, so far as its first bytes have told."""
+        """Whether the reply comes in events, as far as its first bytes show."""
         return self._events is not None
 
     def feed(self, data: bytes) -> list[StreamEvent]:
@@ -223,7 +223,7 @@ class StreamReader:
             self._body.append(data)
             data = b"".join(self._body)
             if not self._sniff(data):
-                # What is blank is not joined again for each piece.
+                # Leading blanks are dropped, not joined again for each piece.
                 self._body = [data.lstrip(_BLANK)]
                 return []
             self._body.clear()
@@ -261,7 +261,7 @@ class StreamReader:
         """
         self._reply.error = error
         if not self._begun:
-            # Nothing came, so there is no stream to say of that it was cut.
+            # Nothing came, so ``stream_done`` does not apply.
             return self._reply.to_response()
         return self.close()
 
@@ -303,7 +303,7 @@ class StreamReader:
             self._reply.error = self._classify(200, body)
 
     def _sniff(self, data: bytes) -> bool:
-        """Find the framing by the first bytes; False while they do not tell.
+        """Detect the framing from the first bytes; False while they are not enough.
 
         Servers answer a streamed request with one JSON document, or the other way round, and do
         not always say so in the content type.
@@ -323,7 +323,7 @@ class StreamReader:
         return True
 
     def _told_parser(self) -> _Parser | None:
-        """The parser for the mode that was named, or for the content type."""
+        """The parser for the given mode, else for the content type."""
         kind = self._reply.fields.get("content-type", "").partition(";")[0].strip().lower()
         match self._mode or _MODES.get(kind):
             case "json":
@@ -354,7 +354,7 @@ class _EventReader:
         return self._read(self._parser.feed(data))
 
     def close(self) -> None:
-        # What has no line end may be half an event, which is a cut and no mistake.
+        # Text without a line end may be half an event: the stream was cut, which is not an error.
         self._read(self._parser.close(), whole=False)
         self._reply.done = bool(self._reply.done)
         self._stream.finish()

@@ -1,7 +1,7 @@
 """OpenAI Responses: requests, replies and streams, also of those who follow it.
 
-A reply is a list of items: messages, thoughts, calls, and what the server's own tools did. They go
-back in the same order, since a call or a search is refused without the thought it came of.
+A reply is a list of items: messages, thoughts, calls, and items of the server's own tools. They are
+sent back in the same order, since a call or a search is refused without its thought.
 
 Source:
     https://platform.openai.com/docs/api-reference/responses and .../responses-streaming, read
@@ -40,6 +40,7 @@ from upshot.wire.decoding import as_count, as_list, as_object, as_text
 from upshot.wire.encoding import (
     SCHEMA_PROMPT,
     Asked,
+    CachingEncoder,
     encode_wire,
     is_strict_schema,
     join_system,
@@ -54,8 +55,8 @@ from upshot.wire.encoding import (
 
 __all__ = ["ResponsesStream", "ResponsesEncoder", "read_responses"]
 
-# Event -> what grows, and in an item of which type. What the provider's own tools write while they
-# work is not followed.
+# Event -> what grows, and in an item of which type. The output of the provider's own tools is not
+# streamed.
 _DELTAS: Final = {
     "response.output_text.delta": ("text", "message"),
     "response.refusal.delta": ("refusal", "message"),
@@ -79,7 +80,7 @@ _ENDS: Final = {
     "response.cancelled": "cancelled",
 }
 _CALLS: Final = {"function_call": "arguments", "custom_tool_call": "input"}
-# xAI takes no custom tools: such a call is one of its own searches, and already answered.
+# xAI has no custom tools: such a call is one of its own searches, already answered.
 _OWN_CALLS: Final = {"xai": "custom_tool_call"}
 _THOUGHTS: Final = ("summary", "content")
 _PARAGRAPH: Final = "\n\n"
@@ -131,7 +132,7 @@ class ResponsesStream:
         return []
 
     def finish(self) -> None:
-        """Put the items into the accumulator: those of the last event, else what was gathered."""
+        """Put the items into the accumulator: those of the last event, else the collected ones."""
         items = [as_object(item) for item in self._output]
         if not items:
             items = [item.to_document() for _, item in sorted(self._items.items())]
@@ -165,13 +166,13 @@ class ResponsesStream:
         self._output = as_list(response.get("output"))
         events: list[StreamEvent] = []
         if not self._items:
-            # A server that sends no more than the end has still sent the answer.
+            # Some servers send only the last event, which has the whole answer.
             for place, item in enumerate(self._output):
                 events += self._end_item({"output_index": place, "item": item})
         return events
 
     def _find(self, document: JsonObject, item_type: str) -> tuple[int, _Item]:
-        """The part's index and the item that *document* goes on with, begun here if need be."""
+        """The part's index and the item that *document* continues, which begins here if new."""
         place = self._place_of(document)
         item = self._items.get(place)
         if item is None:
@@ -183,7 +184,7 @@ class ResponsesStream:
         return index, item
 
     def _place_of(self, document: JsonObject) -> int:
-        """Which item it is about: by its place in the output, else by its id, else the last."""
+        """The position of the item: by its output index, else by its id, else the last."""
         place = as_count(document.get("output_index"))
         if place is not None:
             return place
@@ -199,7 +200,7 @@ class ResponsesStream:
         kind = as_text(document.get("type"))
         if kind not in _CALLS or _OWN_CALLS.get(self._reply.provider) == kind:
             return _Item(document)
-        # A delta's index counts calls; the output counts items of all types.
+        # A delta's index counts calls; the output index counts items of all types.
         self._calls += 1
         return _Item(document, self._calls - 1)
 
@@ -229,7 +230,7 @@ class _Item:
         return as_text(self.document.get("call_id")) or as_text(self.document.get("id"))
 
     def add(self, channel: str, index: int, text: str) -> list[StreamEvent]:
-        """Keep a piece, and give it as a delta."""
+        """Keep a piece, and return it as a delta."""
         if not text:
             return []
         key = (channel, index)
@@ -251,7 +252,7 @@ class _Item:
                 return []
 
     def to_document(self) -> JsonObject:
-        """The item with what came in pieces, where it was not sent whole."""
+        """The item, completed from its pieces if it was not sent whole."""
         document = dict(self.document)
         parts: dict[str, list[Json]] = {"content": [], "summary": []}
         for (channel, _), pieces in sorted(self.pieces.items()):
@@ -272,13 +273,13 @@ class _Item:
 
 
 def _complete(item: _Item, channel: str, index: int, text: str) -> list[StreamEvent]:
-    """Add what of the whole *text* did not come in pieces before."""
+    """Add the rest of *text* that did not come in pieces before."""
     known = "".join(item.pieces.get((channel, index), ()))
     return item.add(channel, index, text[len(known) :]) if text.startswith(known) else []
 
 
 def _texts_of(document: JsonObject) -> Iterable[tuple[str, int, str]]:
-    """All that may have come in pieces, of an item that came whole: (channel, index, text)."""
+    """The texts of a whole item that may have come in pieces: (channel, index, text)."""
     kind = as_text(document.get("type"))
     if key := _CALLS.get(kind):
         yield key, 0, as_text(document.get(key))
@@ -308,7 +309,7 @@ def _read_end(response: JsonObject, reply: ReplyAccumulator) -> None:
 
 
 def _error_of(document: JsonObject) -> JsonObject:
-    """What *document* says of an error, without the words that are about the document."""
+    """The error fields of *document*."""
     names = ("error", "code", "message", "param")
     return {name: value for name in names if (value := document.get(name)) is not None}
 
@@ -323,7 +324,7 @@ def _read_usage(usage: JsonObject, reply: ReplyAccumulator) -> None:
     total = as_count(usage.get("total_tokens"))
     reasoning = as_count(given_of.get("reasoning_tokens"))
     if taken is not None and given is not None and reasoning and taken + given != total:
-        # As on the chat surface: reasoning that was left out is put back where that makes the sum.
+        # As on the chat surface: omitted reasoning is added back if that matches the sum.
         given += reasoning if taken + given + reasoning == total else 0
     reply.usage_raw = usage
     reply.total_tokens_reported = total
@@ -360,7 +361,7 @@ def _add_items(items: Iterable[JsonObject], reply: ReplyAccumulator) -> None:
 
 
 def _is_search(item: JsonObject) -> bool:
-    # Pages that are opened after a search cost nothing.
+    # Opening a page after a search costs nothing.
     action = as_object(item.get("action")).get("type")
     return item.get("type") == "web_search_call" and action in (None, "search")
 
@@ -377,7 +378,7 @@ def _add_message(item: JsonObject, reply: ReplyAccumulator) -> None:
 
 
 def _to_reasoning(item: JsonObject, provider: str) -> Reasoning:
-    """The thought itself where it is shown, else its summary."""
+    """The thought itself if it is shown, else its summary."""
     shown = [
         _PARAGRAPH.join(as_text(as_object(part).get("text")) for part in as_list(item.get(name)))
         for name in ("content", "summary")
@@ -405,17 +406,17 @@ def _to_call(item: JsonObject, reply: ReplyAccumulator) -> ToolCall:
 
 _CALL_ID: Final = re.compile(r".{1,64}", re.DOTALL)
 _CHOICES: Final = frozenset({"auto", "none", "required"})
-# Whose thoughts go back only in their encrypted form.
+# Providers that accept thoughts only in encrypted form.
 _SIGNED_ONLY: Final = frozenset({"openai", "azure", "xai"})
-# What asks for something that is not sent: it is refused without the answer to it.
+# Blocks that need an answer of the client, which is not sent: without it they are refused.
 _FOR_CLIENT: Final = frozenset({"computer_call", "local_shell_call", "apply_patch_call"})
-# Which models think, and so can be asked for their thoughts in encrypted form; others refuse that.
+# Models that think: only these accept the request for encrypted thoughts.
 _THINKING: Final = re.compile(
     r"(?:^|[/.])(?:o[1-9]|codex|gpt-[5-9](?!.*-chat)|grok-(?:[4-9]|3-mini)(?!.*-non-reasoning))"
 )
 
 
-class ResponsesEncoder:
+class ResponsesEncoder(CachingEncoder):
     """A conversation in the form of Responses.
 
     It is sent whole each time, and the server is asked to store nothing. The surface has no field
@@ -425,15 +426,13 @@ class ResponsesEncoder:
         provider: Whose thoughts are sent back; those of others are dropped.
     """
 
-    __slots__ = ("_asked", "_items", "_provider", "_rest", "_schema", "count")
+    __slots__ = ("_items", "_provider", "_schema")
 
     def __init__(self, *, provider: str = "") -> None:
-        self.count: int = 0
+        super().__init__()
         self._provider = provider
         self._schema = find_dialect(provider).schema
         self._items = bytearray()
-        self._asked: Asked | None = None
-        self._rest = b""
 
     def append(self, message: Message) -> None:
         """Encode *message* and keep its bytes."""
@@ -443,27 +442,10 @@ class ResponsesEncoder:
                 self._items += b","
             self._items += encode_wire(item)
 
-    def body(
-        self,
-        *,
-        model: str,
-        system: str | None,
-        tools: tuple[ToolSpec, ...],
-        output_schema: JsonObject | None,
-        settings: ModelSettings,
-        stream: bool,
-    ) -> bytes:
-        """Join what is kept to the body of one request; see :class:`RequestEncoder`."""
-        asked = Asked(model, system, tools, output_schema, settings, stream)
-        # Turns are mostly asked alike. Only the free fields may have been changed in place.
-        if settings.extra or asked != self._asked:
-            self._asked = None
-            self._rest = self._encode_rest(asked)
-            self._asked = asked
+    def _join(self, asked: Asked) -> bytes:
         return b"".join((b'{"input":[', self._items, b"],", self._rest))
 
     def _encode_rest(self, asked: Asked) -> bytes:
-        """What stands beside the messages."""
         model, system, tools, output_schema, settings, stream = asked
         fields: dict[str, object] = {"model": model, "store": False}
         _set_sampling(fields, settings, model)
@@ -530,7 +512,7 @@ class ResponsesEncoder:
                     continue
                 case Reasoning():
                     item = self._to_thought(part)
-                    # A block is refused without the thought that it came of.
+                    # A block is refused without its thought.
                     is_whole = is_whole and item is not None
                 case ToolCall():
                     item = _to_call_item(part)
@@ -545,7 +527,7 @@ class ResponsesEncoder:
         return items + _to_said(texts)
 
     def _to_thought(self, part: Reasoning) -> object:
-        """A thought as it came; None where it is another provider's, or worth nothing unsigned."""
+        """A thought as it came; None if another provider's, or unsigned where that is refused."""
         if part.provider != self._provider:
             return None
         item: dict[str, object] = {"type": "reasoning", "summary": []}
@@ -563,7 +545,7 @@ class ResponsesEncoder:
 
 
 def _to_said(texts: list[str]) -> list[object]:
-    """The texts so far as one item, none where nothing was said; they are taken off the list."""
+    """The texts so far as one item, none if they are empty; clears the list."""
     said = "".join(texts)
     texts.clear()
     return [{"role": "assistant", "content": said}] if said else []
@@ -580,7 +562,7 @@ def _set_sampling(fields: dict[str, object], settings: ModelSettings, model: str
     if effort is not None:
         fields["reasoning"] = {"effort": effort}
     if effort != "none" and (effort or _THINKING.search(model)):
-        # Nothing is stored, so a thought goes back whole or not at all.
+        # Nothing is stored at the server, so a thought must be sent back whole.
         fields["include"] = ["reasoning.encrypted_content"]
 
 
@@ -589,7 +571,7 @@ def _to_tool(tool: ToolSpec) -> dict[str, object]:
         "type": "function",
         "name": to_wire_name(tool.name),
         "parameters": tool.parameters or {"type": "object", "properties": {}},
-        # Left out, it would be true, and the server would make every parameter a required one.
+        # If omitted it is true, and the server would make every parameter required.
         "strict": bool(tool.strict),
     }
     if tool.description:

@@ -1,4 +1,4 @@
-"""The stream framings: server-sent events, AWS frames, a JSON array."""
+"""Parsers of the stream framings: server-sent events, AWS frames, a JSON array."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from upshot.wire.decoding import as_text, encode_json, parse_object
 __all__ = ["ArrayParser", "EXCEPTION", "EventParser", "FrameParser", "ServerEvent"]
 
 ServerEvent: TypeAlias = "tuple[str, bytes]"
-"""The event's name ("" where it has none) and its data."""
+"""The event's name ("" if it has none) and its data."""
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -22,8 +22,8 @@ _BOM = b"\xef\xbb\xbf"
 class EventParser:
     """Turns pieces of an event stream into events; one parser reads one stream.
 
-    Lines may end in LF, CR or CRLF, comments and unknown fields are passed over, and several
-    data lines make one event. An event without data is none, whatever its name.
+    Lines may end in LF, CR or CRLF, comments and unknown fields are ignored, and several data lines
+    make one event. An event without data is dropped.
 
     Source:
         WHATWG HTML, section 9.2.6 "Interpreting an event stream".
@@ -50,7 +50,7 @@ class EventParser:
         if self._start is not None:
             data = self._without_bom(self._start + data)
         if self._after_cr and data:
-            # The CR ended the line already; the LF after it is not another end.
+            # The CR ended the line already; the LF belongs to it.
             data = data.removeprefix(b"\n")
             self._after_cr = False
         if b"\r" in data:
@@ -70,11 +70,9 @@ class EventParser:
         return self._read(lines)
 
     def close(self) -> list[ServerEvent]:
-        """Take the end of the stream.
+        """Take the end of the stream, and return the event of an unterminated last line.
 
-        Returns:
-            What an unended last line completed. The standard drops it, but a provider that
-            forgets the last line end has still said what it says.
+        The standard drops it, but some providers forget the last line end.
         """
         rest = [(self._start or b"") + b"".join(self._tail), b""]
         self._start = None
@@ -92,7 +90,7 @@ class EventParser:
         events: list[ServerEvent] = []
         data = self._data
         for line in lines:
-            # Nearly every line is one of these two: a field is only taken apart if it is not.
+            # The fast path: nearly every line is data or empty.
             if line.startswith(b"data: "):
                 data.append(line[6:])
             elif line:
@@ -114,19 +112,19 @@ class EventParser:
 
 
 EXCEPTION: Final = "exception"
-"""The name of the event that an exception or an error of the stream becomes."""
+"""The name of the event for an exception or an error of the stream."""
 
 _PRELUDE: Final = Struct(">III")
 _PRELUDE_BYTES: Final = 12
 _CRC_BYTES: Final = 4
 _MIN_BYTES: Final = _PRELUDE_BYTES + _CRC_BYTES
-# Headers take at most 128 KiB and a payload 16 MiB: more than this is no frame.
+# Headers take at most 128 KiB and a payload 16 MiB: a longer frame is corrupt.
 _MAX_BYTES: Final = 17 * 1024 * 1024
 _DAMAGED: Final[ServerEvent] = (
     EXCEPTION,
     b'{"__type":"DamagedStream","message":"a frame of the stream is damaged"}',
 )
-# How long a header's value is, by its type: two truths, integers of four sizes, a moment, a UUID.
+# The length of a header's value, by its type: two booleans, four integers, a moment, a UUID.
 _SIZES: Final = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 _BYTES: Final = 6
 _TEXT: Final = 7
@@ -179,7 +177,7 @@ class FrameParser:
         return []
 
     def _take(self) -> ServerEvent | None:
-        """Take the frame that is due off the buffer, or learn how long it is."""
+        """Take the next frame off the buffer, or read its length."""
         buffer = self._buffer
         if self._wanted == _PRELUDE_BYTES:
             total, header_bytes, checksum = _PRELUDE.unpack_from(buffer)
@@ -201,15 +199,15 @@ class FrameParser:
 
     def _stop(self) -> ServerEvent:
         self._damaged = True
-        # More than any buffer holds: the loop over frames ends.
+        # More than the buffer holds, so that the loop over frames ends.
         self._wanted = len(self._buffer) + 1
         return _DAMAGED
 
 
-# Most frames of a stream have the same headers.
+# Cached, because most frames of a stream have the same headers.
 @lru_cache(maxsize=64)
 def _read_headers(data: bytes) -> Mapping[str, str] | None:
-    """The headers that are text, by name; None where they do not fill *data*."""
+    """The headers that are text, by name; None if they do not fill *data* exactly."""
     headers: dict[str, str] = {}
     place = 0
     while place < len(data):
@@ -260,8 +258,8 @@ _IN_STRING: Final = re.compile(rb'"|\\.', re.DOTALL)
 class ArrayParser:
     """Turns pieces of an array of objects into events without a name; one parser reads one array.
 
-    It looks at brackets and strings only, so that what is inside an object may be wrong in any
-    way. What is in the array beside objects is passed over.
+    It looks at brackets and strings only, so that the content of an object need not be valid. Items
+    that are not objects are ignored.
     """
 
     __slots__ = ("_buffer", "_depth", "_place", "_quoted", "_start")
@@ -291,7 +289,7 @@ class ArrayParser:
                 self._quoted = not self._quoted
             elif not self._quoted and (element := self._step(mark)) is not None:
                 events.append(("", element))
-        # A backslash at the very end waits for what it escapes, unless it was escaped itself.
+        # A backslash at the end waits for the character that it escapes, unless escaped itself.
         half = self._quoted and self._buffer.endswith(b"\\", self._place)
         self._place = len(self._buffer) - half
         if self._start is None:
@@ -304,7 +302,7 @@ class ArrayParser:
         return []
 
     def _step(self, mark: bytes) -> bytes | None:
-        """Go in or out by one bracket, and give the object that ends with it."""
+        """Enter or leave a bracket, and return the object that ends with it."""
         if mark in b"[{":
             self._depth += 1
             if self._depth == 2 and mark == b"{":

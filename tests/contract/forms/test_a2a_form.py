@@ -100,7 +100,7 @@ def test_words_of_others_are_read(state: str, status: str) -> None:
 
 @pytest.mark.parametrize("state", ["working", "submitted", "unknown", None, 7])
 def test_a_task_that_is_not_over_is_no_result(state: Any) -> None:
-    with pytest.raises(Misuse, match="not over"):
+    with pytest.raises(Misuse, match="has not ended"):
         from_a2a({"kind": "task", "status": {"state": state}}, AgentResult)
 
 
@@ -173,7 +173,7 @@ def test_a_request_has_the_words_of_a2a() -> None:
 
 
 def test_parameters_without_a_message_are_misuse() -> None:
-    with pytest.raises(Misuse, match="hold no message"):
+    with pytest.raises(Misuse, match="have no message"):
         from_a2a({"configuration": {}}, Request)
 
 

@@ -55,7 +55,7 @@ ERROR = AgentError(ErrorCode.RATE_LIMIT, "slow down", retryable=True, retry_afte
 
 @pytest.mark.parametrize("value", [5, None, [("content", "x")]])
 def test_what_is_no_mapping_is_no_contract_dict(value: Any) -> None:
-    with pytest.raises(Misuse, match="a contract dict is a mapping"):
+    with pytest.raises(Misuse, match="a contract dict must be a mapping"):
         from_contract(value)
 
 

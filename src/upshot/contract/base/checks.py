@@ -1,8 +1,8 @@
-"""Checks of arguments, and the sentences that say what is wrong with them.
+"""Checks of arguments, and the messages that say what is wrong with them.
 
-Every sentence has one form: what the argument must be, and what was given. ``Allowed`` describes
-what an argument may be, so that the arguments of a function stand in one table that
-``check_arguments`` holds them to. ``nearest`` and ``did_you_mean`` find what a mistyped name meant.
+Every message has one form: what the argument must be, and what was given. ``Allowed`` describes
+one argument; ``check_arguments`` compares the arguments of a function with a table of them.
+``nearest`` and ``did_you_mean`` find the name that a mistyped one stands for.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ __all__ = [
 
 
 def kind_of(value: object) -> str:
-    """The name of the type of *value*; "None" for None."""
+    """The name of the type of *value*, "None" for None."""
     return "None" if value is None else type(value).__name__
 
 
 def shown(value: object) -> str:
-    """*value* as a message names it: a number as it is, a class as one, else the type.
+    """How a message shows *value*: a number as it is, a class by its name, else the type.
 
     Texts are not shown: they may be secrets.
     """
@@ -50,17 +50,17 @@ def shown(value: object) -> str:
         return f"the class {value.__name__} (give an object of it)"
     if not isinstance(value, int | float):
         return kind_of(value)
-    # A number of thousands of digits has no text at all.
+    # Python refuses to print an integer of thousands of digits.
     if isinstance(value, int) and value.bit_length() > 256:
         return "a number of too many digits"
     return f"{value!r:.60}"
 
 
 def nearest(word: str, known: Iterable[str], *, count: int = 1, cutoff: float = 0.6) -> list[str]:
-    """What of *known* looks like *word* by at least *cutoff*, the nearest first."""
+    """The names in *known* that are at least *cutoff* similar to *word*, the nearest first."""
     from difflib import get_close_matches
 
-    # Letter case is what is got wrong first.
+    # Letter case is the most common mistake.
     folded: dict[str, list[str]] = {}
     for name in known:
         folded.setdefault(name.casefold(), []).append(name)
@@ -69,23 +69,22 @@ def nearest(word: str, known: Iterable[str], *, count: int = 1, cutoff: float = 
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
-    """The question whether the nearest of *known* was meant; *otherwise* where none is near."""
+    """Ask whether the nearest name in *known* was meant; *otherwise* if none is near."""
     near = nearest(word, known)
     return f"did you mean {near[0]!r}?" if near else otherwise
 
 
 class Allowed(NamedTuple):
-    """What an argument may be: one of the types, or what has the methods.
+    """What an argument may be: an object of one of the types, or with the methods.
 
     Attributes:
         words: What it must be, for the message: "a Budget".
-        types: Types that will do.
-        but: Types that will not, although *types* has them.
-        methods: An object that has all of these will do, and a class will not.
-        items: What each item of a list must be; the argument is then any iterable but a text or
-            a mapping.
-        fits: Says whether a value will do, where types and methods cannot.
-        hint: What to give in place of a wrong value.
+        types: The accepted types.
+        but: Types that are refused although *types* includes them.
+        methods: An object with all of these methods is accepted; a class is not.
+        items: What each item must be; the argument is then any iterable but a text or a mapping.
+        fits: Tests a value where types and methods are not enough.
+        hint: Says what to give in place of a wrong value.
     """
 
     words: str
@@ -97,7 +96,7 @@ class Allowed(NamedTuple):
     hint: Callable[[object], str] | None = None
 
     def takes(self, value: object) -> bool:
-        """Whether *value* will do, its items apart."""
+        """Whether *value* is accepted; its items are not looked at."""
         if self.items is not None:
             return isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
         if isinstance(value, self.types) and not isinstance(value, self.but):
@@ -106,13 +105,13 @@ class Allowed(NamedTuple):
             return self.fits(value)
         if self.methods == ("__call__",):
             return callable(value)
-        # A class has the methods too, and is nothing that can be asked.
+        # A class has the methods too, but they need an object.
         able = all(callable(getattr(value, name, None)) for name in self.methods)
         return bool(self.methods) and able and not isinstance(value, type)
 
 
 def whole_number(least: int) -> Allowed:
-    """What takes whole numbers of at least *least*."""
+    """Accepts whole numbers of at least *least*."""
     return Allowed(
         f"a whole number of at least {least}", fits=functools.partial(is_whole, least=least)
     )
@@ -125,12 +124,12 @@ def check_argument(name: str, value: object, allowed: Allowed) -> None:
     """Check one argument.
 
     Args:
-        name: What it is called, for the message.
+        name: Its name, for the message.
         value: What was given.
-        allowed: What it may be. The items of a list are looked at where that does not use it up.
+        allowed: What it may be. Items are checked unless iterating would use them up.
 
     Raises:
-        Misuse: It is something else; the message says what it must be and what was given.
+        Misuse: It is something else; the message says what it must be and what was got.
     """
     if not allowed.takes(value):
         hint = allowed.hint(value) if allowed.hint is not None else ""
@@ -144,15 +143,15 @@ def check_argument(name: str, value: object, allowed: Allowed) -> None:
 def check_arguments(
     given: Mapping[str, object], table: Mapping[str, Allowed], of: str = ""
 ) -> None:
-    """Check arguments by their table; None passes, for it is what was not given.
+    """Check arguments against a table; None always passes, it means "not given".
 
     Args:
         given: The arguments by name.
-        table: What each may be; an argument without a row is not looked at.
-        of: Whose they are, for the message: " of agent 'a'".
+        table: What each may be; an argument without a row is not checked.
+        of: Whose arguments they are, for the message: " of agent 'a'".
 
     Raises:
-        Misuse: One is something else.
+        Misuse: An argument is something else.
     """
     for name, value in given.items():
         if value is not None and name in table:
@@ -170,31 +169,21 @@ _ENGINES = {
 
 
 def engine_hint(value: object) -> str:
-    """What to give in place of *value*, which is no engine; "" where nothing is known."""
+    """What to give in place of *value*, which is not an engine; "" if there is no hint."""
     if not isinstance(value, type) and callable(getattr(value, "call", None)):
         return "a model is given as model="
-    # The engines are above this module: what they drive is known by its name.
+    # The engines belong to a higher layer, so what they run is recognized by its class name.
     wanted = _ENGINES.get(value.__name__ if isinstance(value, type) else type(value).__name__)
     return f"give {wanted}" if wanted else ""
 
 
-_PREFIX = "JSON is malformed: "
-
-
 def json_fault(error: Exception) -> str:
-    """What the reader of JSON says, without the words that the sentence round it has already.
-
-    Args:
-        error: What was raised while the text was read.
-
-    Returns:
-        Such as "invalid character (byte 0)"; bytes count from 0.
-    """
-    return str(error).removeprefix(_PREFIX)
+    """What is wrong with a JSON text, such as "invalid character (byte 0)"; bytes count from 0."""
+    return str(error).removeprefix("JSON is malformed: ")
 
 
 def is_whole(value: object, least: int) -> bool:
-    """Whether *value* is a whole number, and not below *least*."""
+    """Whether *value* is a whole number of at least *least*."""
     if isinstance(value, int):
         return not isinstance(value, bool) and value >= least
     if not isinstance(value, SupportsIndex):
@@ -202,41 +191,41 @@ def is_whole(value: object, least: int) -> bool:
     try:
         return operator.index(value) >= least
     except TypeError:
-        # A class has the method for what is made of it, and an array for one number only.
+        # A class has the method for its objects, and an array only when it holds one number.
         return False
 
 
 def is_amount(value: object, *, above: float | None = None, is_endless: bool = True) -> bool:
-    """Whether *value* is a number that can be measured: no boolean and no NaN.
+    """Whether *value* is an amount: a real number, but not a boolean and not NaN.
 
     Args:
         value: What was given.
-        above: It has to be more than that; None is 0 or more.
-        is_endless: Whether infinity is one.
+        above: The amount must be greater than this; None means 0 or more.
+        is_endless: Whether infinity is allowed.
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         return False
     try:
         amount = float(value)
     except OverflowError:
-        # More than any clock or counter tells.
+        # An integer too large for a float is no sensible amount.
         return False
-    # NaN is not at least anything.
+    # Every comparison with NaN is false.
     in_range = amount >= 0 if above is None else amount > above
     return in_range and (is_endless or math.isfinite(amount))
 
 
 def check_whole(what: str, value: object, *, least: int = 0, none: str = "") -> None:
-    """Check a number of things.
+    """Check a count.
 
     Args:
         what: Its name, for the message.
         value: What was given.
-        least: The smallest that makes sense.
-        none: What None means; "" where None is not allowed.
+        least: The smallest allowed value.
+        none: What None means; "" if None is not allowed.
 
     Raises:
-        Misuse: It is no whole number, or below *least*.
+        Misuse: It is not a whole number, or below *least*.
     """
     if not ((value is None and none) or is_whole(value, least)):
         wanted = f"a whole number of at least {least}{_or_none(none)}"
@@ -257,13 +246,13 @@ def check_amount(
     Args:
         what: Its name, for the message.
         value: What was given.
-        unit: In which it is measured.
-        above: It has to be more than that; None is 0 or more.
-        is_endless: Whether infinity is one.
-        none: What None means; "" where None is not allowed.
+        unit: Its unit, for the message.
+        above: It must be greater than this; None means 0 or more.
+        is_endless: Whether infinity is allowed.
+        none: What None means; "" if None is not allowed.
 
     Raises:
-        Misuse: It is no such number.
+        Misuse: It is not such a number.
     """
     if not ((value is None and none) or is_amount(value, above=above, is_endless=is_endless)):
         least = "at least 0" if above is None else f"above {above:g}"
@@ -276,13 +265,8 @@ def _or_none(none: str) -> str:
 
 
 def has_own_output(output: object, content: str | None) -> bool:
-    """Whether *output* is something else than *content*; never raises.
-
-    Args:
-        output: The answer as a value, None for none.
-        content: The answer as a text, None for none.
-    """
+    """Whether *output*, the answer as a value, differs from *content*, its text; never raises."""
     if isinstance(output, str):
         return output != content
-    # Not compared: arrays answer with an array, which has no truth value, and others raise.
+    # Not compared: comparing arrays gives an array without a truth value, and other types raise.
     return output is not None

@@ -1,18 +1,13 @@
-"""Closed and open enums of the contract, and fields that hold them.
+"""Closed and open enums of the contract, and the types of the fields that hold them.
 
-Fields that hold a word: who writes them gives the text, who reads them gets the member.
+A closed enum refuses an unknown word. An open enum accepts it as a pseudo-member that equals its
+string and is written back unchanged, so that a word added later does not break older readers.
 
-To msgspec and at run time each is its word list. To a type checker it is a
-descriptor, for the specification of ``dataclass_transform`` takes a parameter's
-type from what the descriptor can be set to. They are read-only all the same,
-as all fields of frozen values. A checker may not see such a field as that of a
-protocol, so what is mostly read, as the status of a result, is none of them.
-
-The word lists of the contract.
-
-Closed lists refuse an unknown word. Open lists take it as a pseudo-member that
-equals its string and is written back unchanged, so that tomorrow's words do
-not break today's reader.
+A field typed ``EffectField`` and the like may be set to the plain text and reads as the member. At
+run time, and to msgspec, the type is the enum. To a type checker it is a descriptor, since
+``dataclass_transform`` takes the type of a parameter from what the descriptor can be set to. Such
+a field does not match the attribute of a protocol, so fields that are mostly read, such as the
+status of a result, have the enum itself as their type.
 """
 
 from __future__ import annotations
@@ -50,7 +45,7 @@ __all__ = [
 
 
 class ClosedWord(StrEnum):
-    """A word list that refuses any other word."""
+    """An enum that refuses any other word."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}.{self._name_}"
@@ -62,20 +57,20 @@ class ClosedWord(StrEnum):
 
 
 class OpenWord(StrEnum):
-    """A word list that takes unknown words as they are."""
+    """An enum that accepts unknown words as they are."""
 
     @classmethod
     def _missing_(cls, value: object) -> Self | None:
         if not isinstance(value, str):
             return None
-        # Not kept in the list: words come from peers, and a list must not grow with them.
+        # Not kept in the enum: words come from peers, and it must not grow with them.
         word = str.__new__(cls, value)
         word._name_ = value
         word._value_ = value
         return word
 
     def __reduce_ex__(self, protocol: object) -> tuple[type[Self], tuple[str]]:
-        # Python up to 3.11.3 pickles by the name, which an unknown word has none of.
+        # Python up to 3.11.3 pickles by name, and an unknown word is not found by its name.
         return type(self), (self._value_,)
 
     def __repr__(self) -> str:
@@ -84,15 +79,15 @@ class OpenWord(StrEnum):
 
 
 class Status(ClosedWord):
-    """How a run ended, or that it waits. Closed.
+    """How a run ended, or that it is parked. Closed.
 
     Attributes:
         COMPLETED: There is an answer, or a hand-off.
-        INTERRUPTED: It followed a wish to stop.
+        INTERRUPTED: It stopped at a safe point because it was asked to.
         CANCELED: It was cancelled, by ``live.cancel()``, its block or its caller's task.
         FAILED: Something went wrong; the error says what.
-        ABORTED: The engine gave it up.
-        INPUT_REQUIRED: People are waited for; ``resume`` goes on with it. All others are ends.
+        ABORTED: The engine gave up.
+        INPUT_REQUIRED: It waits for answers; ``resume`` continues it. All other states are final.
     """
 
     COMPLETED = "completed"
@@ -107,12 +102,12 @@ class FinishReason(ClosedWord):
     """Why a model stopped. Closed; the provider's own word is kept beside it.
 
     Attributes:
-        STOP: It was done, or met a stop sequence.
-        LENGTH: The limit of tokens was reached; the answer is cut.
+        STOP: It was done, or reached a stop sequence.
+        LENGTH: The token limit was reached; the answer is cut off.
         TOOL_USE: It wants tools to be called.
         ERROR: The provider failed.
-        CONTENT_FILTER: The provider withheld it.
-        ABORTED: The reply was broken off.
+        CONTENT_FILTER: The provider withheld the answer.
+        ABORTED: The reply broke off.
     """
 
     STOP = "stop"
@@ -129,10 +124,10 @@ class Effect(ClosedWord):
     Attributes:
         READ: It changes nothing outside.
         WRITE: It may change something outside.
-        DESTRUCTIVE: It may change what cannot be brought back; people are asked first.
+        DESTRUCTIVE: It may change something irreversibly; the user is asked first.
         NONE: Nothing outside was changed.
-        APPLIED: What it does was done.
-        UNKNOWN: Nobody knows whether it was done, as after a timeout of a write.
+        APPLIED: The change was made.
+        UNKNOWN: It is not known whether the change was made, as after a write that timed out.
     """
 
     READ = "read"
@@ -147,8 +142,8 @@ class Role(ClosedWord):
     """Who speaks in a message. Closed.
 
     Attributes:
-        SYSTEM: Whoever instructs the model.
-        USER: Whoever asks.
+        SYSTEM: The instructions.
+        USER: The user.
         ASSISTANT: The model.
         TOOL: A tool, with the outcome of a call.
     """
@@ -193,11 +188,11 @@ class Origin(OpenWord):
         MODEL: In the model or its provider.
         TOOL: In a tool.
         DECIDER: In a decider.
-        ENGINE: In the engine, and what it runs: scripts, nodes, states.
+        ENGINE: In the engine or what it runs: scripts, nodes, states.
         LIMIT: A budget is spent.
-        HOST: In what surrounds the run: its host, ``prepare``, a wish to stop.
+        HOST: In the host of the run: the host object, ``prepare``, an interrupt.
         CALLER: In how upshot was called.
-        OBSERVER: In an observer, or another listener.
+        OBSERVER: In an observer or another subscriber.
         JOURNAL: In the log.
     """
 
@@ -227,17 +222,17 @@ class DeniedReason(OpenWord):
     Attributes:
         DUPLICATE: An idempotent call that succeeded already.
         BLOCKED: The tool, or this call, failed for good earlier in the turn.
-        PRE_HOOK: The hook ``on_pre_tool_use`` refused it.
+        PRE_HOOK: The hook ``on_pre_tool_use`` refused the call.
         VALIDATION: The arguments do not fit the schema.
-        DEADLINE: Too little time is left.
-        WRITE_DENIED: It was not approved.
+        DEADLINE: Too little time was left.
+        WRITE_DENIED: The call was not approved.
         CANCELLED: The run is being stopped.
-        BUDGET: A limit of tool calls is spent.
+        BUDGET: A limit on tool calls was reached.
         UNKNOWN_TOOL: There is no tool of that name.
         POLICY: A rule forbids it.
         RATE_LIMITED: The tool's own rate is used up.
-        CIRCUIT_OPEN: The tool has failed too often, and is left alone for a while.
-        SUPERSEDED: A hand-off was made already in this attempt; only the first one counts.
+        CIRCUIT_OPEN: The tool has failed too often and is not called for a while.
+        SUPERSEDED: This attempt has made a hand-off already; only the first one counts.
     """
 
     DUPLICATE = "duplicate"
@@ -256,7 +251,7 @@ class DeniedReason(OpenWord):
 
 
 class InterruptCause(OpenWord):
-    """Why a run was interrupted. Open; "" where nobody said."""
+    """Why a run was interrupted. Open; "" if no cause was given."""
 
     USER_CANCEL = "user_cancel"
     USER_INPUT = "user_input"
@@ -271,15 +266,14 @@ if TYPE_CHECKING:
     G_contra = TypeVar("G_contra", contravariant=True)
 
     class WordField(Generic[W_co, G_contra]):
-        """Reads as the one type, and is made of the other."""
+        """Reads as the first type and may be set to the second."""
 
         def __get__(self, owner: object, kind: type | None = None) -> W_co: ...
         def __set__(self, owner: object, given: G_contra) -> None: ...
 
-    # A misspelt word of a closed list is an error; an open list takes any text.
+    # A misspelt word of a closed enum is a type error; an open enum takes any text.
     EffectField: TypeAlias = WordField[
-        Effect,
-        Effect | Literal["read", "write", "destructive", "none", "applied", "unknown"],
+        Effect, Effect | Literal["read", "write", "destructive", "none", "applied", "unknown"]
     ]
     FinishReasonWord: TypeAlias = (
         FinishReason | Literal["stop", "length", "tool_use", "error", "content_filter", "aborted"]
@@ -310,5 +304,5 @@ else:
     ResourceField = Resource
 
     def word(default: object) -> object:
-        """The default of such a field: itself, or what ``written`` made of it."""
+        """The default of such a field, as it is or as ``written`` made it."""
         return default

@@ -1,4 +1,4 @@
-"""Free JSON: where values from outside enter, they are made JSON and what was lost is listed."""
+"""Free JSON: converts values from outside to JSON, and lists what JSON could not hold."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 MAX_DEPTH = 200
-# Longer integers exceed what Python itself turns into digits at its strictest setting.
+# Python at its strictest setting refuses to print longer integers.
 _MAX_INT_BITS = 2_048
 _MAX_WHOLE_DIGITS = 300
 _MAX_PATH_CHARS = 100
@@ -41,8 +41,8 @@ class UnserializableError(TypeError):
     """A value has no JSON form.
 
     Attributes:
-        path: Where in the value it is, as a JSON pointer; "" is the value itself.
-        reason: Why it has none.
+        path: Its place in the value, as a JSON pointer; "" is the value itself.
+        reason: Why it has no JSON form.
     """
 
     def __init__(self, path: str, reason: str) -> None:
@@ -56,7 +56,7 @@ class UnserializableError(TypeError):
 
 
 def clean_text(text: str) -> str:
-    """*text* with every lone surrogate replaced by U+FFFD; the same object if it had none."""
+    """*text* with every lone surrogate replaced by U+FFFD; the same object if there is none."""
     if text.isascii():
         return text
     try:
@@ -67,12 +67,12 @@ def clean_text(text: str) -> str:
 
 
 def to_json(value: object) -> bytes:
-    """Write *value* as compact JSON; NaN and infinities as null, lone surrogates as U+FFFD.
+    """Encode *value* as compact JSON; NaN and infinities as null, lone surrogates as U+FFFD.
 
     Raises:
         TypeError: Something in it has no JSON form.
-        ValueError: An integer is too long to be written.
-        RecursionError: It holds itself.
+        ValueError: An integer is too long.
+        RecursionError: It contains itself.
     """
     try:
         return JSON.encode(value)
@@ -81,11 +81,11 @@ def to_json(value: object) -> bytes:
 
 
 def to_plain(value: object) -> Any:
-    """*value* as dicts, lists and scalars, in the form in which it is written; money stays exact.
+    """*value* as dicts, lists and scalars, as it would be encoded; money stays exact.
 
     Raises:
         TypeError: Something in it has no JSON form.
-        RecursionError: It holds itself.
+        RecursionError: It contains itself.
     """
     return msgspec.to_builtins(
         value, builtin_types=(Decimal,), str_keys=True, enc_hook=encode_other
@@ -93,18 +93,18 @@ def to_plain(value: object) -> Any:
 
 
 def to_free_json(value: object) -> tuple[Json, tuple[str, ...]]:
-    """Make JSON of *value*.
+    """Convert *value* to JSON.
 
     Mappings, sequences, sets, dataclasses, msgspec structs, pydantic models, enums, dates,
     durations, UUIDs, paths, bytes (base64) and Decimals (numbers) are converted. NaN and
-    infinities become null, lone surrogates U+FFFD; of two keys that become one the later wins.
+    infinities become null, lone surrogates U+FFFD. If two keys become equal, the later wins.
 
     Returns:
-        The JSON value, and JSON pointers of what was replaced; "/" alone is the value itself.
+        The JSON value, and JSON pointers to what was replaced; "/" alone is the value itself.
 
     Raises:
         UnserializableError: Something in it has no JSON form, or it is nested deeper than
-            ``MAX_DEPTH`` or holds itself.
+            ``MAX_DEPTH`` or contains itself.
     """
     lossy: list[str] = []
     try:
@@ -114,7 +114,7 @@ def to_free_json(value: object) -> tuple[Json, tuple[str, ...]]:
 
 
 def is_plain(value: Any) -> bool:
-    """Whether *value* is a scalar that stays as it is; large results are made of such."""
+    """Whether *value* is a scalar that needs no conversion, like most of a large value."""
     if type(value) is str:
         return value.isascii()
     if type(value) is int:
@@ -125,7 +125,7 @@ def is_plain(value: Any) -> bool:
 
 
 def clean_fields(value: msgspec.Struct, *names: str) -> None:
-    """Replace lone surrogates in these texts by U+FFFD; only for use in ``__post_init__``."""
+    """Replace lone surrogates in these fields by U+FFFD; only for use in ``__post_init__``."""
     for name in names:
         text: object = getattr(value, name)
         if isinstance(text, str) and not text.isascii():
@@ -135,10 +135,10 @@ def clean_fields(value: msgspec.Struct, *names: str) -> None:
 
 
 def force_json(value: msgspec.Struct, name: str) -> None:
-    """Turn a field into JSON, losing what JSON cannot hold; only for use in ``__post_init__``.
+    """Convert a field to JSON, replacing what JSON cannot hold; only for ``__post_init__``.
 
     Raises:
-        Misuse: It has no JSON form at all.
+        Misuse: The value has no JSON form at all.
     """
     given: object = getattr(value, name)
     if is_plain(given):
@@ -151,10 +151,10 @@ def force_json(value: msgspec.Struct, name: str) -> None:
 
 
 def settle_json(value: msgspec.Struct, *names: str) -> None:
-    """Turn what people gave for these fields into JSON; only for use in ``__post_init__``.
+    """Convert these fields to JSON, or refuse them; only for use in ``__post_init__``.
 
     Raises:
-        Misuse: JSON cannot hold one of them; the message names the place.
+        Misuse: JSON cannot hold a value; the message names the place.
     """
     for name in names:
         given: object = getattr(value, name)
@@ -208,7 +208,7 @@ def _object(
 
 
 def _text(value: str, path: str, lossy: list[str]) -> str:
-    # str() also takes subclasses, such as words, down to plain text.
+    # str() also converts subclasses, such as words, to plain text.
     text = clean_text(str(value.value) if isinstance(value, Enum) else str(value))
     if text != value:
         lossy.append(path or "/")
@@ -220,9 +220,16 @@ def _number(value: float | Decimal, path: str, lossy: list[str]) -> int | float 
         if value.bit_length() > _MAX_INT_BITS:
             raise UnserializableError(path, "the integer is too long")
         return int(value)
-    # A signaling NaN cannot even be compared.
+    # A signaling NaN raises on comparison.
     finite = value.is_finite() if isinstance(value, Decimal) else True
-    if isinstance(value, Decimal) and finite and _is_whole(value):
+    # The size is tested first: writing out 1E+999999999 would take all memory. And not by
+    # value % 1, which rounds to the precision of the ambient context.
+    if (
+        isinstance(value, Decimal)
+        and finite
+        and value.adjusted() < _MAX_WHOLE_DIGITS
+        and value == value.to_integral_value()
+    ):
         return int(value)
     number = float(value) if finite else math.nan
     if not math.isfinite(number):
@@ -233,12 +240,6 @@ def _number(value: float | Decimal, path: str, lossy: list[str]) -> int | float 
     return number
 
 
-def _is_whole(value: Decimal) -> bool:
-    # The size first: to write out a short text such as 1E+999999999 would take all memory.
-    # And not by value % 1, which the ambient precision rounds.
-    return value.adjusted() < _MAX_WHOLE_DIGITS and value == value.to_integral_value()
-
-
 def _key(key: object, path: str, lossy: list[str]) -> str:
     if isinstance(key, str):
         return key if type(key) is str and key.isascii() else _text(key, path, lossy)
@@ -246,14 +247,14 @@ def _key(key: object, path: str, lossy: list[str]) -> str:
         return {None: "null", True: "true", False: "false"}[key]
     if isinstance(key, int | float | UUID | date):
         return str(key)
-    # Loaded where it is needed: reading JSON is a part of every start.
+    # Imported where it is needed: this module is loaded at every start.
     from upshot.contract.base.checks import kind_of
 
     raise UnserializableError(path, f"{kind_of(key)} cannot be a key")
 
 
 def _simplify(value: Any, path: str) -> object:
-    """One step from an object towards JSON."""
+    """Convert an object by one step towards JSON."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, datetime | date | time):
@@ -276,7 +277,7 @@ def _simplify(value: Any, path: str) -> object:
     except TypeError:
         name = type(value).__name__
         raise UnserializableError(path, f"{name} has no JSON form; return plain values") from None
-    # A model's own serializers may raise anything: what they cannot write is no JSON.
+    # A model's own serializers may raise anything: what they cannot write has no JSON form.
     except Exception as error:
         raise UnserializableError(path, f"{type(value).__name__}: {error}") from error
 

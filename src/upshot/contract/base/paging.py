@@ -1,4 +1,4 @@
-"""Reads a stored text by page, or only the lines that hold some text."""
+"""Reads a stored text page by page, or only the lines that contain some text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["PAGE_CHARS", "read_page"]
 PAGE_CHARS = 8_000
 _LINE_CHARS = 1_000
 _MAX_PATTERN_CHARS = 1_000
-# So much is searched in one call at most; the caller goes on at next_offset.
+# The most characters searched in one call; the caller continues at next_offset.
 _SEARCH_CHARS = 500_000
 
 
@@ -23,16 +23,16 @@ def read_page(
     Args:
         text: The whole text.
         offset: Where to begin, in characters from 0; past the end gives an empty page.
-        limit: How many characters at most, from 1; None is ``PAGE_CHARS``.
-        pattern: Text to look for; only lines that hold it are given, each as ``number: line``
-            with numbers from 1 and very long lines cut to what is round the match. Upper and
-            lower case count the same, ``*`` stands for any characters of a line, and every
-            other character for itself. No regular expression: models write patterns, and some
-            of those take forever.
+        limit: The most characters to return, from 1; None is ``PAGE_CHARS``.
+        pattern: Text to search for. Only lines that contain it are returned, each as
+            ``number: line`` with numbers from 1; a very long line is cut to the part around the
+            match. Case is ignored, ``*`` matches any characters within a line, and every other
+            character matches itself. Regular expressions are not supported: models write the
+            patterns, and some would take forever.
 
     Returns:
-        ``{"text": str, "next_offset": int | None}``; the offset to go on with, in
-        characters of *text* also where a pattern is given, None at the end.
+        ``{"text": str, "next_offset": int | None}``: the offset to continue at, in characters of
+        *text* also for a search; None at the end.
 
     Raises:
         ValueError: *offset* is negative, *limit* is below 1, or *pattern* is too long.
@@ -52,7 +52,7 @@ def _read_matches(text: str, pattern: str, offset: int, limit: int) -> JsonObjec
     if len(pattern) > _MAX_PATTERN_CHARS:
         raise ValueError(f"a pattern may have at most {_MAX_PATTERN_CHARS} characters")
     pieces = [piece for piece in _fold(pattern).split("*") if piece]
-    # Up to the end of a line, so that none is searched in two parts.
+    # Up to the end of a line, so that no line is searched in two parts.
     stop = text.find("\n", offset + _SEARCH_CHARS - 1)
     stop = len(text) if stop < 0 else stop
     number, counted = text.count("\n", 0, offset) + 1, offset
@@ -71,7 +71,7 @@ def _read_matches(text: str, pattern: str, offset: int, limit: int) -> JsonObjec
 
 
 def _matches(text: str, pieces: list[str]) -> Iterator[tuple[int, int, int]]:
-    """Where each line of *text* that holds *pieces* in order begins, ends, and matches until."""
+    """For each line with *pieces* in order: where it begins and ends, and the match's end in it."""
     at = 0
     while at < len(text):
         hit = text.find(pieces[0], at) if pieces else at
@@ -93,7 +93,7 @@ def _matches(text: str, pieces: list[str]) -> Iterator[tuple[int, int, int]]:
 
 def _fold(text: str) -> str:
     """*text* in lower case, character by character."""
-    # The only letter that becomes two in lower case; places in the text must stay the same.
+    # The only letter that becomes two in lower case; positions in the text must stay the same.
     return text.replace("\u0130", "i").lower()
 
 

@@ -1,17 +1,20 @@
-"""What values look like to a person: one line, without what goes without saying."""
+"""The repr of values: one line, without fields that have their default."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from reprlib import Repr
 from types import FunctionType
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from upshot.contract.base.checks import has_own_output
+
+if TYPE_CHECKING:
+    from upshot.contract.result import AgentResult
 
 __all__ = ["portray", "portray_briefly", "portray_result"]
 
@@ -26,49 +29,8 @@ class _Probe(msgspec.Struct):
 _FACTORY = type(cast("object", _Probe.__struct_defaults__[0]))
 
 
-class _Usage(Protocol):
-    @property
-    def total_tokens(self) -> int | None: ...
-
-
-class _Cost(Protocol):
-    @property
-    def total(self) -> object: ...
-    @property
-    def currency(self) -> str: ...
-
-
-class _Result(Protocol):
-    """What a result shows; named here, for all values import this module."""
-
-    @property
-    def status(self) -> str: ...
-    @property
-    def output(self) -> object: ...
-    @property
-    def content(self) -> str | None: ...
-    @property
-    def error(self) -> object: ...
-    @property
-    def pending(self) -> Iterable[object]: ...
-    @property
-    def messages(self) -> Sized: ...
-    @property
-    def tool_outcomes(self) -> Sized: ...
-    @property
-    def warnings(self) -> Sized: ...
-    @property
-    def usage(self) -> _Usage: ...
-    @property
-    def cost(self) -> _Cost | None: ...
-    @property
-    def duration_ms(self) -> int: ...
-    @property
-    def run_id(self) -> str: ...
-
-
 class _Brief(Repr):
-    """Cuts long texts and collections, also those deep inside."""
+    """Cuts long texts and collections, nested ones too."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,13 +40,13 @@ class _Brief(Repr):
     def repr1(self, x: object, level: int) -> str:
         if isinstance(x, type | FunctionType):
             return x.__qualname__
-        # A value with a look of its own keeps it.
+        # A struct with a repr of its own keeps it.
         if isinstance(x, msgspec.Struct) and "__repr__" not in vars(type(x)):
             return self.draw(x, level)
         return repr(x) if isinstance(x, msgspec.Struct) else super().repr1(x, level)
 
     def draw(self, value: object, level: int, without: Iterable[str] = ()) -> str:
-        """*value* with these fields left out."""
+        """*value* without these fields."""
         if level <= 0:
             return f"{type(value).__name__}(...)"
         told = _telling_fields(value)
@@ -96,29 +58,24 @@ _BRIEF = _Brief()
 
 
 def portray(value: msgspec.Struct) -> str:
-    """All of *value* but the fields that have their default."""
+    """The repr of *value* without fields that have their default."""
     said = ", ".join(f"{name}={field!r}" for name, field in _telling_fields(value))
     return f"{type(value).__name__}({said})"
 
 
 def portray_briefly(value: object, *, without: Iterable[str] = ()) -> str:
-    """*value* without these fields and defaults, long texts and collections cut.
-
-    Args:
-        value: A struct or a dataclass.
-        without: Names of fields.
-    """
+    """The repr of a struct or dataclass without these fields, long texts and collections cut."""
     return _BRIEF.draw(value, _BRIEF.maxlevel, frozenset(without))
 
 
-def portray_result(result: _Result) -> str:
-    """How it went, the beginning of the answer, and what it took."""
+def portray_result(result: AgentResult[Any]) -> str:
+    """The repr of a result: status, the beginning of the answer, and what the run used."""
     return f"{type(result).__name__}({', '.join(filter(None, _facts_of(result)))})"
 
 
-def _facts_of(result: _Result) -> Iterator[str]:
-    yield _how_it_went(result)
-    yield from (f"waits for {getattr(one, 'id', '')!r}" for one in result.pending)
+def _facts_of(result: AgentResult[Any]) -> Iterator[str]:
+    yield _status_of(result)
+    yield from (f"waits for {one.id!r}" for one in result.pending)
     if has_own_output(result.output, result.content):
         yield f"output={_cut(repr(result.output))}"
     elif result.content is not None:
@@ -133,12 +90,12 @@ def _facts_of(result: _Result) -> Iterator[str]:
     yield result.run_id
 
 
-def _how_it_went(result: _Result) -> str:
+def _status_of(result: AgentResult[Any]) -> str:
     status = str(result.status)
     if result.error is None:
         return status
     why = _cut(result.error)
-    # Some errors have the code that the status has.
+    # Some errors have the same code as the status.
     return why if why.startswith(f"{status}:") else f"{status}: {why}"
 
 
@@ -152,7 +109,7 @@ def _cut(shown: object) -> str:
 
 
 def _telling_fields(value: object) -> Iterator[tuple[str, object]]:
-    """The fields that are not as they would be anyway."""
+    """The fields that do not have their default."""
     names, defaults = _fields_of(type(value))
     for name in names:
         field = cast("object", getattr(value, name))
@@ -163,20 +120,20 @@ def _telling_fields(value: object) -> Iterator[tuple[str, object]]:
 def _is_usual(field: object, usual: object) -> bool:
     if field is usual:
         return True
-    # Types first: 0 is no False.
+    # Types first: 0 == False.
     if type(field) is not type(usual):
         return False
     try:
         return bool(field == usual)
-    # The promise kept: a value is shown also where a foreign object in it, such as an array,
-    # does not say whether it is equal.
+    # The promise kept: a repr never raises, even if a foreign object in the value, such as an
+    # array, does not compare to a truth value.
     except Exception:
         return False
 
 
 @cache
 def _fields_of(kind: type) -> tuple[tuple[str, ...], dict[str, object]]:
-    """The names of all fields, and the defaults of those that have one."""
+    """The names of all fields, and their defaults where there are any."""
     if is_dataclass(kind):
         known = {one.name: one.default for one in fields(kind) if one.default is not MISSING}
         return tuple(one.name for one in fields(kind)), known
@@ -185,7 +142,7 @@ def _fields_of(kind: type) -> tuple[tuple[str, ...], dict[str, object]]:
 
 
 def _defaults_of(kind: type[msgspec.Struct]) -> dict[str, object]:
-    # Not by msgspec.structs.fields: that resolves annotations, and a repr may not fail on one.
+    # Not by msgspec.structs.fields, which resolves annotations: a repr must not fail on one.
     defaults = kind.__struct_defaults__
     names = kind.__struct_fields__[len(kind.__struct_fields__) - len(defaults) :]
     return {

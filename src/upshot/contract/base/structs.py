@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import cache
 from itertools import repeat
@@ -42,18 +42,20 @@ __all__ = [
 
 
 class KeywordMeta(msgspec.StructMeta):
-    """Makes a struct that names the nearest field where a keyword is unknown.
+    """Metaclass of structs: for an unknown keyword the error names the nearest field.
 
-    Decoding does not come by here, and passes over fields that it does not know.
+    Decoding bypasses it, and ignores unknown fields.
     """
 
-    # A type checker reads the fields themselves, and knows misspelt ones already.
+    # A type checker reads the fields themselves and reports misspelt ones already.
     if not TYPE_CHECKING:
 
         def __call__(cls, *args, **fields):
             """Make the struct, or raise ``Misuse``."""
             if args:
-                raise Misuse(f"{cls.__name__} takes keywords only, such as {_first(cls)}=")
+                raise Misuse(
+                    f"{cls.__name__} takes keywords only, such as {cls.__struct_fields__[0]}="
+                )
             for name in fields:
                 if name not in cls.__struct_fields__:
                     raise Misuse(_no_field(cls, name, cls.__struct_fields__))
@@ -61,7 +63,7 @@ class KeywordMeta(msgspec.StructMeta):
 
 
 class ArgumentsMeta(type):
-    """Makes an object and says what is wrong with the arguments where they do not fit."""
+    """Metaclass: raises ``Misuse`` that says what is wrong with the arguments."""
 
     if not TYPE_CHECKING:
 
@@ -72,13 +74,13 @@ class ArgumentsMeta(type):
             except TypeError as error:
                 wrong = _misfit(cls, args, fields)
                 if not wrong:
-                    # It is not of the call.
+                    # The TypeError was raised inside, not by the call.
                     raise
                 raise Misuse(wrong) from error
 
         @property
         def __signature__(cls):
-            """What the class takes, for help and editors: not what ``__call__`` above does."""
+            """The parameters of ``__init__``, for help and editors, not those of ``__call__``."""
             from inspect import signature
 
             known = signature(cls.__init__)
@@ -86,7 +88,7 @@ class ArgumentsMeta(type):
 
 
 def _misfit(kind: type, args: tuple[object, ...], fields: dict[str, object]) -> str:
-    """What is wrong with the arguments of a call, "" where nothing is."""
+    """What is wrong with the arguments of a call, "" if nothing is."""
     from inspect import signature
 
     known = signature(kind.__init__)
@@ -99,10 +101,6 @@ def _misfit(kind: type, args: tuple[object, ...], fields: dict[str, object]) -> 
     except TypeError as error:
         return f"{kind.__name__}: {error}; it takes {', '.join(names)}"
     return ""
-
-
-def _first(kind: type[msgspec.Struct]) -> str:
-    return kind.__struct_fields__[0]
 
 
 def _no_field(kind: type, name: str, names: Iterable[str]) -> str:
@@ -129,18 +127,18 @@ D = TypeVar("D")
 
 @cache
 def to_snake(name: str) -> str:
-    """Turn a class name into the ``kind`` that stands for it: ``ToolCall`` to ``tool_call``."""
+    """The ``kind`` of a class in JSON: ``ToolCall`` becomes ``tool_call``."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 def written(default: D) -> D:
-    """A field's default that is written to JSON all the same, for absent means unknown there."""
-    # Written in C, for it is called for every event and result.
+    """A default that is written to JSON all the same, because absent means unknown there."""
+    # A factory in C: it is called for every event and result.
     return msgspec.field(default_factory=repeat(default).__next__)
 
 
 def empty_object() -> JsonObject:
-    """A new empty object; a factory that is no builtin, so that an empty one is written too."""
+    """Make an empty object; msgspec omits empty fields only if the factory is the builtin dict."""
     return {}
 
 
@@ -158,14 +156,14 @@ def freeze(value: msgspec.Struct, *names: str) -> None:
 
 
 def check_types(value: msgspec.Struct, *names: str) -> None:
-    """Check the fields that people write by hand; only for use in ``__post_init__``.
+    """Check the types of fields; only for use in ``__post_init__``.
 
     Args:
-        value: Whose fields; msgspec itself checks them only where it decodes.
-        names: Which fields; without any, all.
+        value: The struct; msgspec itself checks types only when it decodes.
+        names: The fields to check; without any, all.
 
     Raises:
-        Misuse: One is not of its type; the message names it and what it takes.
+        Misuse: A field has the wrong type; the message names the field and its type.
     """
     hints, plain, values_of = _checks_of(type(value), names)
     values = values_of(value)
@@ -182,10 +180,10 @@ def check_types(value: msgspec.Struct, *names: str) -> None:
 
 
 def settle_moments(value: msgspec.Struct, *names: str) -> None:
-    """Turn the moments among these fields into UTC; only for use in ``__post_init__``.
+    """Convert the moments in these fields to UTC; only for use in ``__post_init__``.
 
     Raises:
-        Misuse: One does not say its time zone, or is out of range in UTC.
+        Misuse: One has no time zone, or is out of range in UTC.
     """
     for name in names:
         moment: datetime | None = getattr(value, name)
@@ -200,17 +198,17 @@ def settle_moments(value: msgspec.Struct, *names: str) -> None:
 
 
 class Formed:
-    """What is no struct, and says itself what stands for it in JSON."""
+    """Base of classes that are not structs but have a JSON form."""
 
     __slots__ = ()
 
     def json_form(self) -> object:
-        """One step towards JSON: plain values, and structs within them."""
+        """The next step towards JSON: plain values, which may contain structs."""
         raise NotImplementedError
 
 
 def encode_other(value: object) -> object:
-    """One step towards JSON from what msgspec does not know.
+    """Convert a value that msgspec does not know by one step towards JSON.
 
     Raises:
         TypeError: *value* has no JSON form.
@@ -218,7 +216,7 @@ def encode_other(value: object) -> object:
     if isinstance(value, Formed):
         return value.json_form()
     if hasattr(type(value), "model_dump"):
-        # A pydantic model, as typed outputs may be; told by its method, for it is not imported.
+        # A typed output may be a pydantic model, recognized without importing pydantic.
         return cast("Any", value).model_dump(mode="json")
     raise TypeError(f"{type(value).__name__} is no JSON: convert it before it enters a result")
 
@@ -230,19 +228,20 @@ JSON = msgspec.json.Encoder(decimal_format="number", enc_hook=encode_other)
 def _checks_of(
     kind: type[msgspec.Struct], names: tuple[str, ...]
 ) -> tuple[dict[str, Any], list[frozenset[type]], Callable[[object], tuple[object, ...]]]:
-    """Annotations by field, types whose every value is right, and what gives the values."""
+    """Annotations by field, types that need no further check, and a getter of the values."""
     names = names or kind.__struct_fields__
     all_hints = get_type_hints(kind)
     hints = {name: all_hints[name] for name in names}
-    plain = [frozenset(_plain_types(hint)) for hint in hints.values()]
-    # A getter of one name gives no tuple.
+    plain = [
+        frozenset(
+            one
+            for one in (get_args(hint) if isinstance(hint, UnionType) else (hint,))
+            if isinstance(one, type) and (one in _SCALARS or issubclass(one, msgspec.Struct))
+        )
+        for hint in hints.values()
+    ]
+    # A getter of a single name returns no tuple, so a second name is added.
     return hints, plain, attrgetter(*names, "__class__")
-
-
-def _plain_types(hint: Any) -> Iterator[type]:
-    for one in get_args(hint) if isinstance(hint, UnionType) else (hint,):
-        if isinstance(one, type) and (one in _SCALARS or issubclass(one, msgspec.Struct)):
-            yield one
 
 
 def _cut(text: str) -> str:
@@ -250,21 +249,21 @@ def _cut(text: str) -> str:
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
-    """A frozen value; what equals its default is left out of the JSON, and when it is shown."""
+    """A frozen value; fields that equal their default are left out of its JSON and its repr."""
 
     def __repr__(self) -> str:
-        # Loaded when something is shown.
+        # Imported here: most processes never show a value.
         from upshot.contract.base.reprs import portray
 
         return portray(self)
 
 
 class Tagged(Value, frozen=True, kw_only=True, tag_field="kind", tag=to_snake):
-    """A value that stands in a union or alone; its JSON names its kind."""
+    """A value of a union, or one that stands alone; its JSON names its kind."""
 
     @property
     def kind(self) -> str:
-        """The word in the JSON that tells which type this is."""
+        """The word in the JSON that identifies the type."""
         return str(type(self).__struct_config__.tag)
 
 
@@ -272,14 +271,14 @@ class Root(Tagged, frozen=True, kw_only=True):
     """A value that is stored or sent on its own.
 
     Attributes:
-        schema_version: The version of the form it was written in; always written.
+        schema_version: The version of the schema it was written with; always written.
     """
 
     schema_version: int = written(SCHEMA_VERSION)
 
 
 class Local(Formed):
-    """What lives in this process only: equal to any other, and null in JSON.
+    """Objects that exist in this process only; equal to any other ``Local``, and null in JSON.
 
     Attributes:
         values: The objects by name, such as ``raw``.
@@ -292,37 +291,37 @@ class Local(Formed):
 
     @classmethod
     def of(cls, values: dict[str, object]) -> Local:
-        """What is in *values*, which it keeps; it costs half of what keywords do."""
+        """Wrap *values* without copying; half the cost of passing keywords."""
         local = cls.__new__(cls)
         local.values = values
         return local
 
     def json_form(self) -> None:
-        """Nothing: nobody else could have it."""
+        """Null: no other process can have the objects."""
 
     def __eq__(self, other: object) -> bool:
         return other is None or isinstance(other, Local)
 
     def __hash__(self) -> int:
-        # It equals None, so it has to hash alike.
+        # It equals None, so it must have the same hash.
         return hash(None)
 
     def __repr__(self) -> str:
         return f"Local({', '.join(self.values)})"
 
     def get(self, name: str) -> object:
-        """The object called *name*, None where there is none."""
+        """The object called *name*, None if there is none."""
         return self.values.get(name)
 
     def __copy__(self) -> Local:
         return Local(**self.values)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Local:
-        # Boards and native results are handed on, never copied.
+        # Boards and native results are passed on, never copied.
         return Local(**self.values)
 
     def __reduce__(self) -> tuple[type[Local], tuple[()]]:
-        # Pickled values leave the process, and this does not.
+        # A pickled value leaves the process; the objects do not.
         return Local, ()
 
 
@@ -330,13 +329,13 @@ class RunEvent(Root, frozen=True, kw_only=True):
     """The base of all events.
 
     Attributes:
-        run_id: The run that it is of.
+        run_id: The run.
         attempt: The attempt that it belongs to, from 1; 0 before the first.
         time: When it happened, UTC.
-        seq: Place in the run's log, from 1; a delta has that of the durable event before it.
+        seq: Position in the run's log, from 1; a delta has that of the durable event before it.
         part: 0 on durable events; 1, 2, ... on the deltas that follow one.
-        literal: In a log, the fields that are as they stand there, though they look as if they
-            had been left out, to be derived from earlier events; empty elsewhere.
+        literal: In a log, the fields to take as they are although they look omitted, that is,
+            as if they had to be derived from earlier events; empty elsewhere.
     """
 
     run_id: str = ""

@@ -1,24 +1,17 @@
-"""A2A forms of results, messages, artifacts and cards.
+"""The A2A forms of results, messages, artifacts and cards: ``to_a2a`` and ``from_a2a``.
 
-The A2A forms of results, messages, artifacts and cards: ``to_a2a`` and ``from_a2a``.
+What A2A has no field for goes into ``metadata["upshot"]``: upshot reads it back, and other programs
+ignore it.
 
 Source:
     A2A protocol specification 0.3, sections 5.5 and 6, read November 2026.
-
-Parts, messages and artifacts in the form of the A2A protocol, and back.
-
-What A2A has no word for goes into ``metadata["upshot"]``, so that upshot reads it back
-and others pass it by.
-
-Source:
-    A2A protocol specification 0.3, sections 6.4 to 6.7, read November 2026.
 """
 
 from __future__ import annotations
 
 import hashlib
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any, TypeVar, cast
 
@@ -50,71 +43,51 @@ from upshot.contract.tool_calls import ToolCall
 from upshot.contract.usage import Cost, Usage
 from upshot.errors import Misuse
 
-__all__ = [
-    "EXTENSION",
-    "artifact_of",
-    "artifact_to_a2a",
-    "from_a2a",
-    "message_of",
-    "message_to_a2a",
-    "object_in",
-    "plain",
-    "read_as",
-    "text_in",
-    "to_a2a",
-    "with_extension",
-]
+__all__ = ["from_a2a", "to_a2a"]
 
-EXTENSION = "upshot"
+V = TypeVar("V")
+
+_EXTENSION = "upshot"
 _ID_CHARS = 16
 _STORED = "artifact:"
 
 
-def plain(value: object) -> JsonObject:
-    """A contract value as JSON objects; what equals its default is left out."""
+def _plain(value: object) -> JsonObject:
+    """A contract value as a JSON object; fields with their default are left out."""
     return msgspec.json.decode(encode(value), type=dict[str, Any])
 
 
-def read_as(value: Json, kind: type[V]) -> V:
-    """Read a contract value from JSON objects.
-
-    Raises:
-        Misuse: It is not of the kind.
-    """
+def _read_as(value: Json, kind: type[V]) -> V:
+    """Decode a contract value from JSON; raises ``Misuse`` if it is not of the kind."""
     return decode(msgspec.json.encode(value), kind)
 
 
-def object_in(data: JsonObject, name: str) -> JsonObject:
-    """The object under *name*, empty where there is none."""
+def _object_in(data: JsonObject, name: str) -> JsonObject:
+    """The object under *name*, empty if there is none."""
     found = data.get(name)
     return found if isinstance(found, dict) else {}
 
 
-def text_in(data: JsonObject, name: str) -> str:
-    """The text under *name*, "" where there is none."""
+def _text_in(data: JsonObject, name: str) -> str:
+    """The text under *name*, "" if there is none."""
     found = data.get(name)
     return found if isinstance(found, str) else ""
 
 
-def with_extension(form: JsonObject, metadata: JsonObject, **facts: Json) -> JsonObject:
-    """*form* with its metadata, and under ``upshot`` those of *facts* that say something."""
+def _with_extension(form: JsonObject, metadata: JsonObject, **facts: Json) -> JsonObject:
+    """*form* with *metadata*, which gets the *facts* that are not empty under ``upshot``."""
     kept: JsonObject = {
         name: fact for name, fact in facts.items() if fact not in (None, "", [], {})
     }
-    joined = dict(metadata)
-    if kept:
-        joined[EXTENSION] = kept
-    whole = dict(form)
-    if joined:
-        whole["metadata"] = joined
-    return whole
+    joined = {**metadata, _EXTENSION: kept} if kept else metadata
+    return {**form, "metadata": {**joined}} if joined else dict(form)
 
 
 # -- out
 
 
-def message_to_a2a(message: Message, *, task_id: str = "", context_id: str = "") -> JsonObject:
-    """A message; thoughts and what providers sign stay here."""
+def _message_to_a2a(message: Message, *, task_id: str = "", context_id: str = "") -> JsonObject:
+    """The form of a message; thoughts and provider-signed parts are left out."""
     form: JsonObject = {
         "kind": "message",
         "messageId": _id("msg", message),
@@ -123,28 +96,28 @@ def message_to_a2a(message: Message, *, task_id: str = "", context_id: str = "")
     }
     form |= {"taskId": task_id} if task_id else {}
     form |= {"contextId": context_id} if context_id else {}
-    return with_extension(
+    return _with_extension(
         form,
         message.metadata,
         role="" if message.role in (Role.USER, Role.ASSISTANT) else str(message.role),
         name=message.name,
         tool_call_id=message.tool_call_id,
-        tool_calls=[plain(call) for call in message.tool_calls],
+        tool_calls=[_plain(call) for call in message.tool_calls],
         paused=message.paused,
     )
 
 
-def artifact_to_a2a(artifact: Artifact) -> JsonObject:
-    """An artifact; its id is a digest of its content."""
+def _artifact_to_a2a(artifact: Artifact) -> JsonObject:
+    """The form of an artifact; its id is a digest of its content."""
     form: JsonObject = {
         "artifactId": _id("art", artifact),
         "name": artifact.name,
         "parts": _parts_to_a2a(artifact.parts),
     }
-    return with_extension(form, artifact.metadata)
+    return _with_extension(form, artifact.metadata)
 
 
-# What a message of A2A has no part for: calls stand beside its parts, the rest stays here.
+# Parts without an A2A form: calls are written beside the parts, the others are left out.
 _INNER = (Reasoning, ToolCall, ServerToolBlock)
 
 
@@ -155,11 +128,11 @@ def _parts_to_a2a(parts: Iterable[Part]) -> list[Json]:
 def _part_to_a2a(part: Text | Image | File | Audio | Data | Unknown) -> JsonObject:
     match part:
         case Text():
-            return with_extension({"kind": "text", "text": part.text}, {}, trust=part.trust)
+            return _with_extension({"kind": "text", "text": part.text}, {}, trust=part.trust)
         case Data():
             return _data_to_a2a(part)
         case Unknown():
-            return with_extension({"kind": "data", "data": part.raw}, {}, kind="unknown")
+            return _with_extension({"kind": "data", "data": part.raw}, {}, kind="unknown")
         case Image():
             return _file_to_a2a(part, "image")
         case Audio():
@@ -173,11 +146,11 @@ def _data_to_a2a(part: Data) -> JsonObject:
     form: JsonObject = {"kind": "data", "data": part.data if is_object else {"value": part.data}}
     is_usual = part.media_type == Data().media_type
     facts: JsonObject = {} if is_usual else {"media_type": part.media_type}
-    return with_extension(form, {}, facts=facts, shape="" if is_object else "value")
+    return _with_extension(form, {}, facts=facts, shape="" if is_object else "value")
 
 
 def _file_to_a2a(part: Image | Audio | File, kind: str) -> JsonObject:
-    facts = plain(part)
+    facts = _plain(part)
     for name in ("kind", "url", "data", "media_type", "name"):
         facts.pop(name, None)
     file: JsonObject = {"name": part.name} if isinstance(part, File) and part.name else {}
@@ -186,10 +159,10 @@ def _file_to_a2a(part: Image | Audio | File, kind: str) -> JsonObject:
         file["bytes"] = b64encode(part.data).decode()
         facts |= {"url": part.url} if part.url else {}
     else:
-        # A file has to be somewhere; one that is only stored is named by its id.
+        # A file needs an address; a stored one gets a pseudo-address with its id.
         stored = "" if isinstance(part, Image) else part.id
         file["uri"] = part.url or f"{_STORED}{stored}"
-    return with_extension({"kind": "file", "file": file}, {}, part=kind, facts=facts)
+    return _with_extension({"kind": "file", "file": file}, {}, part=kind, facts=facts)
 
 
 def _id(prefix: str, value: object) -> str:
@@ -199,14 +172,10 @@ def _id(prefix: str, value: object) -> str:
 # -- in
 
 
-def message_of(data: JsonObject) -> Message:
-    """Read a message.
-
-    Raises:
-        Misuse: It is none.
-    """
+def _message_of(data: JsonObject) -> Message:
+    """Read a message; raises ``Misuse`` if it is not one."""
     metadata, facts = _metadata_of(data)
-    role = text_in(facts, "role") or ("user" if data.get("role") == "user" else "assistant")
+    role = _text_in(facts, "role") or ("user" if data.get("role") == "user" else "assistant")
     parts = _parts_of(data)
     only = parts[0] if len(parts) == 1 else None
     is_text = isinstance(only, Text) and bool(only.text) and not only.trust
@@ -215,48 +184,44 @@ def message_of(data: JsonObject) -> Message:
     for name in ("name", "tool_call_id", "paused"):
         if name in facts:
             form[name] = facts[name]
-    message = read_as(form, Message)
-    calls = read_as(facts.get("tool_calls", []), tuple[ToolCall, ...])
+    message = _read_as(form, Message)
+    calls = _read_as(facts.get("tool_calls", []), tuple[ToolCall, ...])
     if calls or (parts and not is_text):
         message = msgspec.structs.replace(message, content=(*parts, *calls))
     return message
 
 
-def artifact_of(data: JsonObject) -> Artifact:
-    """Read an artifact.
-
-    Raises:
-        Misuse: It is none.
-    """
+def _artifact_of(data: JsonObject) -> Artifact:
+    """Read an artifact; raises ``Misuse`` if it is not one."""
     metadata, _ = _metadata_of(data)
-    return Artifact(text_in(data, "name"), _parts_of(data), metadata=metadata)
+    return Artifact(_text_in(data, "name"), _parts_of(data), metadata=metadata)
 
 
 def _metadata_of(data: JsonObject) -> tuple[JsonObject, JsonObject]:
-    """The metadata of others, and ours."""
-    metadata = object_in(data, "metadata")
-    others = {name: value for name, value in metadata.items() if name != EXTENSION}
-    return others, object_in(metadata, EXTENSION)
+    """The metadata without upshot's, and upshot's."""
+    metadata = _object_in(data, "metadata")
+    others = {name: value for name, value in metadata.items() if name != _EXTENSION}
+    return others, _object_in(metadata, _EXTENSION)
 
 
 def _parts_of(data: JsonObject) -> tuple[Part, ...]:
     parts = data.get("parts")
     if not isinstance(parts, list):
-        raise Misuse(f"this {data.get('kind', 'value')} of A2A has no list of parts")
+        raise Misuse(f"this A2A {data.get('kind', 'value')} has no list of parts")
     return tuple(_part_of(part) for part in parts)
 
 
 def _part_of(data: Json) -> Part:
     if not isinstance(data, dict):
-        raise Misuse(f"a part of A2A is an object, not {type(data).__name__}")
+        raise Misuse(f"an A2A part must be an object, got {kind_of(data)}")
     _, facts = _metadata_of(data)
     match data.get("kind"):
         case "text":
-            return Text(text_in(data, "text"), trust=text_in(facts, "trust"))
+            return Text(_text_in(data, "text"), trust=_text_in(facts, "trust"))
         case "data":
             return _data_of(data.get("data"), facts)
         case "file":
-            return _file_of(object_in(data, "file"), facts)
+            return _file_of(_object_in(data, "file"), facts)
         case _:
             return Unknown(raw=data)
 
@@ -266,14 +231,14 @@ def _data_of(data: Json, facts: JsonObject) -> Part:
         return Unknown(raw=data)
     if facts.get("shape") == "value" and isinstance(data, dict):
         data = data.get("value")
-    named = object_in(facts, "facts")
-    return Data(data, text_in(named, "media_type") if named else Data().media_type)
+    named = _object_in(facts, "facts")
+    return Data(data, _text_in(named, "media_type") if named else Data().media_type)
 
 
 def _file_of(file: JsonObject, facts: JsonObject) -> Part:
-    media_type, uri = text_in(file, "mimeType"), text_in(file, "uri")
-    kind = text_in(facts, "part") or _kind_of(media_type)
-    form: JsonObject = {**object_in(facts, "facts"), "kind": kind, "media_type": media_type}
+    media_type, uri = _text_in(file, "mimeType"), _text_in(file, "uri")
+    kind = _text_in(facts, "part") or _kind_of(media_type)
+    form: JsonObject = {**_object_in(facts, "facts"), "kind": kind, "media_type": media_type}
     if isinstance(file.get("bytes"), str):
         form["data"] = file["bytes"]
     elif uri.startswith(_STORED):
@@ -281,8 +246,8 @@ def _file_of(file: JsonObject, facts: JsonObject) -> Part:
     else:
         form["url"] = uri
     if kind == "file":
-        form["name"] = text_in(file, "name")
-    return cast("Part", read_as(form, _FILES.get(kind, File)))
+        form["name"] = _text_in(file, "name")
+    return cast("Part", _read_as(form, _FILES.get(kind, File)))
 
 
 def _kind_of(media_type: str) -> str:
@@ -291,8 +256,6 @@ def _kind_of(media_type: str) -> str:
 
 
 _FILES: dict[str, type[Image | Audio | File]] = {"image": Image, "audio": Audio, "file": File}
-
-V = TypeVar("V")
 
 _STATES = {
     Status.COMPLETED: "completed",
@@ -333,13 +296,13 @@ def to_a2a(value: object) -> JsonObject:
     Args:
         value: An ``AgentResult`` becomes a task, a ``Status`` a task status, a ``Request`` the
             parameters of ``message/send``; ``Message``, ``Artifact``, ``AgentCard``, ``Skill``
-            and ``AgentCapabilities`` their namesakes.
+            and ``AgentCapabilities`` become the A2A objects of the same name.
 
     Returns:
-        The object. What A2A has no word for is under ``metadata["upshot"]``: of a request its
-        inputs and the id of its run; of a result its ids, exact status, error, usage, cost,
-        output and what it waits for. Thoughts, tool
-        records, raw provider data and hooks' facts are left out, for it goes to strangers.
+        The object. What A2A has no field for is under ``metadata["upshot"]``: of a request its
+        inputs and run id; of a result its ids, exact status, error, usage, cost, output and what
+        it waits for. Thoughts, tool records, raw provider data and facts of hooks are left out,
+        because the receiver may be untrusted.
 
     Raises:
         Misuse: A2A has no form for it.
@@ -348,11 +311,11 @@ def to_a2a(value: object) -> JsonObject:
         case AgentResult():
             return _task(cast("AgentResult[Any]", value))
         case Status():
-            return with_extension({"state": _STATES[value]}, {}, status=_exact(value))
+            return _with_extension({"state": _STATES[value]}, {}, status=_exact(value))
         case Message():
-            return message_to_a2a(value)
+            return _message_to_a2a(value)
         case Artifact():
-            return artifact_to_a2a(value)
+            return _artifact_to_a2a(value)
         case Request():
             return _params(value)
         case AgentCard() | Skill() | AgentCapabilities():
@@ -366,16 +329,16 @@ def from_a2a(data: JsonObject, type: type[V]) -> V:
 
     Args:
         data: The object.
-        type: What is expected: one of the types that ``to_a2a`` takes.
+        type: The expected type: one of those that ``to_a2a`` accepts.
 
     Returns:
         The value; ``from_a2a(to_a2a(value), type(value))`` equals it as far as A2A can hold it.
 
     Raises:
-        Misuse: It is not of that form, or a task that is not over yet.
+        Misuse: It does not have that form, or is a task that has not ended.
     """
     if not isinstance(data, dict):  # pyright: ignore[reportUnnecessaryIsInstance]  # from the wire
-        raise Misuse("the A2A form of a value is a JSON object")
+        raise Misuse(f"the A2A form of a value must be a JSON object, got {kind_of(data)}")
     read = _READERS.get(type)
     if read is None:
         raise Misuse(f"A2A has no form for {type.__name__}")
@@ -386,7 +349,7 @@ def from_a2a(data: JsonObject, type: type[V]) -> V:
 
 
 def _exact(status: Status) -> str:
-    """The status where A2A's word says less, else ""."""
+    """The status if A2A's word is less exact, else ""."""
     return str(status) if status in (Status.ABORTED, Status.INTERRUPTED) else ""
 
 
@@ -396,7 +359,7 @@ def _task(result: AgentResult[Any]) -> JsonObject:
     status: JsonObject = {"state": _STATES[result.status]}
     if said:
         answer = Message(Role.ASSISTANT, said)
-        status["message"] = message_to_a2a(answer, task_id=task_id, context_id=result.context_id)
+        status["message"] = _message_to_a2a(answer, task_id=task_id, context_id=result.context_id)
     if result.ended_at is not None:
         status["timestamp"] = result.ended_at.isoformat().replace("+00:00", "Z")
     shown = [m for m in result.messages if m.role in (Role.USER, Role.ASSISTANT)]
@@ -405,10 +368,10 @@ def _task(result: AgentResult[Any]) -> JsonObject:
         "id": task_id,
         "contextId": result.context_id,
         "status": status,
-        "artifacts": [artifact_to_a2a(artifact) for artifact in result.artifacts],
-        "history": [message_to_a2a(message) for message in shown],
+        "artifacts": [_artifact_to_a2a(artifact) for artifact in result.artifacts],
+        "history": [_message_to_a2a(message) for message in shown],
     }
-    return with_extension(form, result.metadata, **_facts(result))
+    return _with_extension(form, result.metadata, **_facts(result))
 
 
 def _facts(result: AgentResult[Any]) -> JsonObject:
@@ -421,27 +384,27 @@ def _facts(result: AgentResult[Any]) -> JsonObject:
         "agent_id": result.agent_id,
         "parent_run_id": result.parent_run_id,
         "content": result.content if result.error is not None else None,
-        "output": plain({"output": output}) if is_own else None,
-        "error": None if result.error is None else plain(result.error),
-        "usage": plain(result.usage) if result.usage or result.usage.api_calls else None,
-        # Amounts as text, for a number loses digits on its way through a float.
+        "output": _plain({"output": output}) if is_own else None,
+        "error": None if result.error is None else _plain(result.error),
+        "usage": _plain(result.usage) if result.usage or result.usage.api_calls else None,
+        # Amounts as text: a number would lose digits as a float.
         "cost": None if result.cost is None else msgspec.to_builtins(result.cost),
         "finish_reason": None if result.finish_reason is None else str(result.finish_reason),
         "cause": str(result.cause),
         "detail": result.detail,
         "duration_ms": result.duration_ms or None,
-        "pending": [plain(pending) for pending in result.pending],
+        "pending": [_plain(pending) for pending in result.pending],
     }
 
 
 def _params(request: Request) -> JsonObject:
     message = request.to_message()
     form: JsonObject = {
-        "message": message_to_a2a(message, task_id=request.task_id, context_id=request.context_id)
+        "message": _message_to_a2a(message, task_id=request.task_id, context_id=request.context_id)
     }
     if request.config is not None:
         form["configuration"] = {"acceptedOutputModes": [*request.config.accepted_output_modes]}
-    return with_extension(form, request.metadata, inputs=request.inputs, run_id=request.run_id)
+    return _with_extension(form, request.metadata, inputs=request.inputs, run_id=request.run_id)
 
 
 def _card(value: AgentCard | Skill | AgentCapabilities) -> JsonObject:
@@ -463,96 +426,78 @@ def _card(value: AgentCard | Skill | AgentCapabilities) -> JsonObject:
 
 
 def _result_of(data: JsonObject) -> AgentResult[Any]:
-    facts = object_in(object_in(data, "metadata"), EXTENSION)
-    told = object_in(data, "status")
+    metadata, facts = _metadata_of(data)
+    told = _object_in(data, "status")
     status = _status_of(told, facts)
-    said = message_of(object_in(told, "message")).text if object_in(told, "message") else ""
+    said = _message_of(_object_in(told, "message")).text if _object_in(told, "message") else ""
     error = _error_of(status, said, facts)
-    content = said or None if error is None else text_in(facts, "content") or None
-    output = object_in(facts, "output").get("output", content)
-    metadata = object_in(data, "metadata")
+    content = said or None if error is None else _text_in(facts, "content") or None
+    output = _object_in(facts, "output").get("output", content)
+    duration_ms = facts.get("duration_ms")
     return AgentResult[Any](
         status=status,
         output=output,
         content=content,
         error=error,
-        messages=tuple(message_of(one) for one in _objects(data, "history")),
-        artifacts=tuple(artifact_of(one) for one in _objects(data, "artifacts")),
-        pending=tuple(read_as(one, cast("Any", Pending)) for one in _objects(facts, "pending")),
-        usage=read_as(object_in(facts, "usage"), Usage),
-        cost=read_as(facts["cost"], Cost) if "cost" in facts else None,
-        finish_reason=cast("Any", text_in(facts, "finish_reason") or None),
-        cause=InterruptCause(text_in(facts, "cause")),
-        detail=text_in(facts, "detail"),
-        run_id=text_in(facts, "run_id"),
-        task_id="" if text_in(facts, "run_id") == data.get("id") else text_in(data, "id"),
-        context_id=text_in(data, "contextId"),
-        agent_id=text_in(facts, "agent_id"),
-        parent_run_id=text_in(facts, "parent_run_id"),
-        ended_at=_moment(text_in(told, "timestamp")),
-        duration_ms=_count(facts.get("duration_ms")),
-        metadata={name: value for name, value in metadata.items() if name != EXTENSION},
+        messages=tuple(_message_of(one) for one in _objects(data, "history")),
+        artifacts=tuple(_artifact_of(one) for one in _objects(data, "artifacts")),
+        pending=tuple(_read_as(one, cast("Any", Pending)) for one in _objects(facts, "pending")),
+        usage=_read_as(_object_in(facts, "usage"), Usage),
+        cost=_read_as(facts["cost"], Cost) if "cost" in facts else None,
+        finish_reason=cast("Any", _text_in(facts, "finish_reason") or None),
+        cause=InterruptCause(_text_in(facts, "cause")),
+        detail=_text_in(facts, "detail"),
+        run_id=_text_in(facts, "run_id"),
+        task_id="" if _text_in(facts, "run_id") == data.get("id") else _text_in(data, "id"),
+        context_id=_text_in(data, "contextId"),
+        agent_id=_text_in(facts, "agent_id"),
+        parent_run_id=_text_in(facts, "parent_run_id"),
+        ended_at=_moment(_text_in(told, "timestamp")),
+        duration_ms=duration_ms if isinstance(duration_ms, int) else 0,
+        metadata=metadata,
     )
 
 
 def _request_of(data: JsonObject) -> Request:
-    asked, metadata = object_in(data, "message"), object_in(data, "metadata")
+    asked = _object_in(data, "message")
     if not asked:
-        raise Misuse("the parameters of message/send hold no message")
-    facts, config = object_in(metadata, EXTENSION), data.get("configuration")
-    modes = object_in(data, "configuration").get("acceptedOutputModes")
+        raise Misuse("the parameters of message/send have no message")
+    (metadata, facts), config = _metadata_of(data), data.get("configuration")
+    modes = _object_in(data, "configuration").get("acceptedOutputModes")
     listed = modes if isinstance(modes, list) else []
     accepted = tuple(mode for mode in listed if isinstance(mode, str))
     return Request(
-        message_of(asked),
-        inputs=object_in(facts, "inputs"),
-        run_id=text_in(facts, "run_id"),
-        task_id=text_in(asked, "taskId"),
-        context_id=text_in(asked, "contextId"),
+        _message_of(asked),
+        inputs=_object_in(facts, "inputs"),
+        run_id=_text_in(facts, "run_id"),
+        task_id=_text_in(asked, "taskId"),
+        context_id=_text_in(asked, "contextId"),
         config=RequestConfig(accepted_output_modes=accepted) if isinstance(config, dict) else None,
-        metadata={name: value for name, value in metadata.items() if name != EXTENSION},
+        metadata=metadata,
     )
 
 
 def _status_of(data: JsonObject, facts: JsonObject) -> Status:
-    exact = text_in(facts, "status") or text_in(
-        object_in(object_in(data, "metadata"), EXTENSION), "status"
-    )
-    status = _STATUSES.get(text_in(data, "state"))
+    exact = _text_in(facts, "status") or _text_in(_metadata_of(data)[1], "status")
+    status = _STATUSES.get(_text_in(data, "state"))
     if status is None:
-        raise Misuse(f"a task of A2A in state {data.get('state')!r} is not over yet")
+        raise Misuse(f"an A2A task in state {data.get('state')!r} has not ended yet")
     known = Status.__members__.get(exact.upper())
-    # Ours only says more exactly what the state says; where they part, the state holds.
+    # Upshot's status is only more exact than the state; if they contradict, the state holds.
     return known if known is not None and _STATES[known] == _STATES[status] else status
 
 
 def _error_of(status: Status, said: str, facts: JsonObject) -> AgentError | None:
     if status is Status.COMPLETED:
         return None
-    if object_in(facts, "error"):
-        return read_as(facts["error"], AgentError)
+    if _object_in(facts, "error"):
+        return _read_as(facts["error"], AgentError)
     return AgentError(_CODES[status], said, origin=Origin.HOST)
-
-
-def _read_status(data: JsonObject) -> Status:
-    return _status_of(data, {})
-
-
-def _read_card(data: JsonObject) -> AgentCard:
-    return read_as({**_own_words(data), "kind": "agent_card"}, AgentCard)
-
-
-def _read_skill(data: JsonObject) -> Skill:
-    return read_as(_own_words(data), Skill)
-
-
-def _read_capabilities(data: JsonObject) -> AgentCapabilities:
-    return read_as(_own_words(data), AgentCapabilities)
 
 
 def _own_words(data: JsonObject) -> JsonObject:
     own = {theirs: ours for ours, theirs in _CARD_WORDS.items()}
-    # Others write null where they have nothing.
+    # Other implementations write null for a missing value.
     return {
         own.get(name, name): _own_value(name, value)
         for name, value in data.items()
@@ -573,24 +518,20 @@ def _objects(data: JsonObject, name: str) -> list[JsonObject]:
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
-def _count(value: Json) -> int:
-    return value if isinstance(value, int) else 0
-
-
 def _moment(text: str) -> datetime | None:
     try:
         return msgspec.convert(text, datetime) if text else None
     except msgspec.ValidationError as error:
-        raise Misuse(f"timestamp {text!r} is no moment: {error}") from error
+        raise Misuse(f"timestamp {text!r} is not a moment: {error}") from error
 
 
-_READERS: dict[type, Any] = {
+_READERS: dict[type, Callable[[JsonObject], object]] = {
     AgentResult: _result_of,
     Request: _request_of,
-    Status: _read_status,
-    Message: message_of,
-    Artifact: artifact_of,
-    AgentCard: _read_card,
-    Skill: _read_skill,
-    AgentCapabilities: _read_capabilities,
+    Status: lambda data: _status_of(data, {}),
+    Message: _message_of,
+    Artifact: _artifact_of,
+    AgentCard: lambda data: _read_as({**_own_words(data), "kind": "agent_card"}, AgentCard),
+    Skill: lambda data: _read_as(_own_words(data), Skill),
+    AgentCapabilities: lambda data: _read_as(_own_words(data), AgentCapabilities),
 }

@@ -1,4 +1,4 @@
-"""The execution result, read and written."""
+"""The execution result, a JSON view of a result for user interfaces: written and read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ASKING = (Role.SYSTEM, Role.USER)
 
 
 class ExecutionFacts(TypedDict, total=False):
-    """Fields of an AgentResult; those of which nothing is told are not there."""
+    """Fields of an AgentResult; unknown ones are missing."""
 
     messages: tuple[Message, ...]
     pending: tuple[Pending, ...]
@@ -52,10 +52,10 @@ class ExecutionFacts(TypedDict, total=False):
 
 
 def read_execution_facts(data: Mapping[str, object]) -> ExecutionFacts:
-    """Read what *data* tells; what has another form than upshot's is left out, and never raises.
+    """Read the fields of *data*; what does not have upshot's form is left out. Never raises.
 
-    Messages up to the first answer are those that were seeded and asked. Which tools ran is told
-    by name only and makes no records.
+    Messages up to the first answer are the seeded ones and the request. Tools that ran are listed
+    by name only, so there are no records.
     """
     metadata = _mapping(data.get("metadata"))
     messages = _read(tuple[Message, ...], data.get("messages")) or ()
@@ -91,23 +91,23 @@ def _read(form: type[T], value: object) -> T | None:
     try:
         return decode(encode(value), form)
     except (Misuse, UnserializableError):
-        # Somebody else's view may mean something else by the name.
+        # Another program's view may use the name for something else.
         return None
 
 
 class ExecutionMetadata(TypedDict):
-    """What is known of how a run went; what is unknown is not there.
+    """What is known about a run; unknown keys are missing.
 
     Attributes:
         executionTime: Milliseconds.
         startTime: RFC 3339 in UTC, to the millisecond.
         endTime: startTime and executionTime.
         tokensUsed: All tokens of all model calls.
-        cost: Of all model calls, in the result's currency.
+        cost: The cost of all model calls, in the result's currency.
         model: The model of the last call.
         provider: Its provider.
         finishReason: Why the last call stopped.
-        status: How the run ended; there unless it completed.
+        status: How the run ended; missing if it completed.
         runId: The run.
         agentId: The agent.
         partialContent: Text that came before a failure.
@@ -132,13 +132,13 @@ class ExecutionMetadata(TypedDict):
 
 
 class AgentExecutionResult(TypedDict):
-    """The view itself, JSON all through.
+    """The view itself, plain JSON.
 
     Attributes:
         content: The answer as text, structured output as compact JSON; null unless it succeeded.
-        messages: The whole conversation, in upshot's form; what was seeded too while it is known.
+        messages: The whole conversation, in upshot's form; with the seeded messages if known.
         toolsUsed: Tools that ran, each once, in the order of their first run; absent if none did.
-        metadata: How it went.
+        metadata: What is known about the run.
         success: Whether there is no error.
         error: "code: message"; present only where success is false.
     """
@@ -152,10 +152,10 @@ class AgentExecutionResult(TypedDict):
 
 
 def to_execution_result(result: AgentResult[Any]) -> AgentExecutionResult:
-    """The execution result of *result*.
+    """Make the execution result of *result*.
 
     Returns:
-        A new dict of plain JSON values, which fits ``execution_result_schema()``.
+        A new dict of plain JSON, valid by ``execution_result_schema()``.
     """
     messages = cast("list[JsonObject]", _plain(result.all_messages()))
     view: AgentExecutionResult = {
@@ -174,17 +174,17 @@ def to_execution_result(result: AgentResult[Any]) -> AgentExecutionResult:
 
 
 def decode_execution_result(data: bytes | str) -> AgentExecutionResult:
-    """Read an execution result from JSON; what ``to_execution_result`` made comes back equal.
+    """Decode an execution result; what ``to_execution_result`` made comes back equal.
 
     Raises:
-        Misuse: It is no JSON, or no execution result; the message says where.
+        Misuse: It is not JSON, or not an execution result; the message says where.
     """
     return decode(data, AgentExecutionResult)
 
 
 def execution_result_schema() -> JsonObject:
     """The JSON Schema (draft 2020-12) of an execution result, as a new object."""
-    # Few ask for a schema; who shows results does not wait for its grammar.
+    # Imported here: few callers need a schema.
     from upshot.contract.schema import write_json_schema
 
     types = (AgentExecutionResult, ExecutionMetadata)

@@ -1,4 +1,4 @@
-"""The flat contract dict: read, written, and as a view."""
+"""The flat contract dict: written, read, and as a view of a result."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from upshot.contract.base.checks import kind_of
 from upshot.contract.base.enums import ErrorCode, FinishReason, Origin, Status
 from upshot.contract.base.json_values import UnserializableError, clean_text, to_free_json
 from upshot.contract.base.structs import Json, JsonObject, Local
@@ -34,16 +35,16 @@ _STATUS_OF = {
 _FAILED_WORDS = frozenset(map(str, Status)) - {str(Status.COMPLETED)}
 _EXECUTION_KEYS = {"content", "messages", "metadata", "success"}
 _ERROR_KEYS = {"code", "message", "type", "error_type"}
-_SAYS_SOMETHING = {"output", "content", "error"}
+_TELLING_KEYS = {"output", "content", "error"}
 _STRUCTS = (AgentError, Usage, Cost, RateLimitState)
 
 
 def to_contract(result: AgentResult[Any]) -> JsonObject:
-    """The flat contract dict of *result*.
+    """Make the flat contract dict of *result*.
 
     Returns:
-        output (where it is not the content), content, usage, cost, metadata, finish_reason,
-        error, rate_limit and provider_data; plain values, money as floats, unknown keys missing.
+        output (if it is not the content), content, usage, cost, metadata, finish_reason, error,
+        rate_limit and provider_data; plain values, money as floats, unknown keys missing.
     """
     return to_flat_form(result)
 
@@ -52,24 +53,23 @@ def from_contract(data: Mapping[str, object], *, now: float | None = None) -> Ag
     """Read a flat contract dict.
 
     Args:
-        data: As ``to_contract`` gives it. ``cost`` may be a number, ``error`` a text, and a
-            key or a field that is None counts as absent. Other keys are ignored.
-        now: When it was made, in unix seconds, so that a rate limit's resets are known both as
-            waits and as moments. None leaves them as they are: nobody knows how old it is.
+        data: As ``to_contract`` returns it. ``cost`` may be a number, ``error`` a text, and a
+            key or field that is None counts as absent. Other keys are ignored.
+        now: When it was made, in unix seconds; then the resets of a rate limit are given both as
+            waits and as moments. None leaves them as they are.
 
     Returns:
-        The result. Its status follows from the error, and so does whether that is retryable
-        where it does not say: an internal one never is, another as its status code says, else
-        as its code does. The wait of a rate limit is the longest of its exhausted windows where
-        it names none. An unknown finish reason is stop, with the word kept in
-        ``provider_data["finish_raw"]``; what JSON cannot hold is replaced and listed in the
-        warnings.
+        The result. Its status follows from the error. If the error does not say whether it is
+        retryable, its status code decides, else its code; an internal error never is. A rate
+        limit without a wait gets the longest wait of its exhausted windows. An unknown finish
+        reason becomes stop, with the word kept in ``provider_data["finish_raw"]``. Values that
+        JSON cannot hold are replaced and listed in the warnings.
 
     Raises:
-        Misuse: It is no mapping, or a key holds something of another form, which is named.
+        Misuse: It is not a mapping, or the value of a key has another form; the key is named.
     """
     if not isinstance(data, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
-        raise Misuse(f"a contract dict is a mapping, not {type(data).__name__}: {_EXAMPLE}")
+        raise Misuse(f"a contract dict must be a mapping, got {kind_of(data)}: {_EXAMPLE}")
     given = {key: data[key] for key in FLAT_KEYS if data.get(key) is not None}
     structs = {key: value for key, value in given.items() if isinstance(value, _STRUCTS)}
     if isinstance(given.get("cost"), Decimal):
@@ -77,9 +77,10 @@ def from_contract(data: Mapping[str, object], *, now: float | None = None) -> Ag
     try:
         free, lossy = to_free_json({k: v for k, v in given.items() if k not in structs})
     except UnserializableError as problem:
-        raise Misuse(f"this is no contract dict: {problem}") from problem
+        raise Misuse(f"this is not a contract dict: {problem}") from problem
     form: dict[str, Any] = {**cast("JsonObject", free), **structs}
     error = _read_error(form.get("error"))
+    limits = _read(RateLimitState, form, "rate_limit")
     return AgentResult[Json](
         status=_status_of(error),
         output=form.get("output", form.get("content")),
@@ -87,7 +88,7 @@ def from_contract(data: Mapping[str, object], *, now: float | None = None) -> Ag
         usage=_read(Usage, form, "usage") or Usage(),
         cost=_read_cost(form),
         error=error,
-        rate_limit=_read_rate_limit(form, now),
+        rate_limit=None if limits is None else complete_rate_limit(limits, now=now),
         metadata=_read_object(form, "metadata"),
         warnings=_lossy_warnings(lossy),
         **_read_finish(form),
@@ -95,20 +96,19 @@ def from_contract(data: Mapping[str, object], *, now: float | None = None) -> Ag
 
 
 def coerce_result(anything: object, *, now: float | None = None) -> AgentResult[Json]:
-    """Make a result of whatever an agent returned or raised; never raises.
+    """Make a result of anything that an agent returned or raised; never raises.
 
     Args:
-        anything: An ``AgentResult`` or ``ModelResponse``, also as its encoded form read back
-            into a dict; an ``AgentError``; an exception; a mapping whose keys are all the
-            flat contract's and say something (output, content or error); an
-            ``AgentExecutionResult``; any other mapping with ``success`` False or an error that
-            has a code, a type or a message, which is a failure; a text; any other JSON value,
-            which becomes the output; None.
-        now: When it came, in unix seconds, as for ``from_contract``; None takes this moment.
+        anything: An ``AgentResult`` or ``ModelResponse``, or the dict of its encoded form; an
+            ``AgentError``; an exception; a mapping that has only keys of the flat contract, one
+            of them output, content or error; an ``AgentExecutionResult``; any other mapping with
+            ``success`` False or an error that has a code, a type or a message, which is a
+            failure; a text; any other JSON value, which becomes the output; None.
+        now: When it was received, in unix seconds, as for ``from_contract``; None means now.
 
     Returns:
-        The result; what JSON cannot hold is replaced and listed in its warnings. What has no
-        JSON form at all is a failure, invalid_output.
+        The result. Values that JSON cannot hold are replaced and listed in its warnings; a value
+        without any JSON form is a failure with code invalid_output.
     """
     match anything:
         case AgentResult():
@@ -130,7 +130,7 @@ def coerce_result(anything: object, *, now: float | None = None) -> AgentResult[
 
 
 def result_of_response(response: ModelResponse) -> AgentResult[Json]:
-    """The result of a run that was this one model call."""
+    """Make the result of a run that consisted of this one model call."""
     return AgentResult[Json](
         status=response.status,
         output=response.content if response.output is None else response.output,
@@ -147,25 +147,21 @@ def result_of_response(response: ModelResponse) -> AgentResult[Json]:
     )
 
 
-def _is_contract(data: Mapping[str, object]) -> bool:
-    return set(FLAT_KEYS).issuperset(data) and not _SAYS_SOMETHING.isdisjoint(data)
-
-
 def _read_mapping(data: Mapping[str, object], now: float) -> AgentResult[Json] | None:
-    """The result that *data* is a form of, None where it is just JSON."""
+    """The result that *data* is a form of, None if it is just JSON."""
     try:
         if data.get("kind") in ("agent_result", "model_response"):
             return coerce_result(decode(encode(dict(data))))
-        if _is_contract(data):
+        if set(FLAT_KEYS).issuperset(data) and not _TELLING_KEYS.isdisjoint(data):
             return msgspec.structs.replace(from_contract(data, now=now), local=Local(raw=data))
     except Misuse:
-        # Data of its own that happens to have such keys.
+        # The user's own data, which happens to have such keys.
         pass
     return _read_execution(data)
 
 
 def _read_execution(data: Mapping[str, object]) -> AgentResult[Json] | None:
-    """The result of an execution result, or of anything else that says that it failed."""
+    """The result of an execution result, or of any mapping that reports a failure."""
     facts = _mapping(data.get("metadata"))
     error = _told_error(data)
     if error is None:
@@ -184,7 +180,7 @@ def _read_execution(data: Mapping[str, object]) -> AgentResult[Json] | None:
 
 
 def _told_error(data: Mapping[str, object]) -> AgentError | None:
-    """The error that *data* tells of, None where it does not say that it failed."""
+    """The error that *data* reports, None if it reports none."""
     told = data.get("error")
     fields = _mapping(told)
     if not _ERROR_KEYS.isdisjoint(fields):
@@ -215,7 +211,7 @@ def _read(form: type[V], data: Mapping[str, object], key: str) -> V | None:
     try:
         return decode(encode(_without_nulls(value)), form)
     except Misuse as problem:
-        raise Misuse(f"{key} of this contract dict has another form: {problem}") from problem
+        raise Misuse(f"{key} of this contract dict has the wrong form: {problem}") from problem
 
 
 def _read_object(data: Mapping[str, object], key: str) -> JsonObject:
@@ -223,7 +219,7 @@ def _read_object(data: Mapping[str, object], key: str) -> JsonObject:
 
 
 def _without_nulls(value: object) -> object:
-    """*value* without the fields that say that they are unknown; they are left out here."""
+    """*value* without fields that are None; unknown fields are left out."""
     if isinstance(value, list):
         return [_without_nulls(item) for item in cast("list[object]", value)]
     if not isinstance(value, dict):
@@ -248,14 +244,9 @@ def _read_error(error: object) -> AgentError | None:
     read = _read(AgentError, {"error": form}, "error")
     if read is None or read is error or fields.get("retryable") is not None:
         return read
-    # A code that it does not have is no word on whether it may pass.
+    # The default code says nothing about whether this error may pass.
     code = read.code if fields.get("code") else ""
     return msgspec.structs.replace(read, retryable=is_retryable(code, read.status_code))
-
-
-def _read_rate_limit(form: Mapping[str, object], now: float | None) -> RateLimitState | None:
-    state = _read(RateLimitState, form, "rate_limit")
-    return None if state is None else complete_rate_limit(state, now=now)
 
 
 def _read_cost(form: Mapping[str, object]) -> Cost | None:
@@ -310,30 +301,27 @@ def _result_of_error(error: AgentError, raw: object) -> AgentResult[Json]:
 
 
 def _error_of_exception(exception: BaseException) -> AgentError:
-    # Signals and errors of adapters bring their own.
+    # Upshot's own signals and the adapters' errors carry theirs.
     known: object = getattr(exception, "error", None)
     if isinstance(known, AgentError):
         return known
     name = type(exception).__name__
     try:
         message = clean_text(str(exception))
-    # A foreign exception that cannot even describe itself must not break who reports it.
+    # The promise kept: this never raises, even if the __str__ of a foreign exception does.
     except Exception:
         message = ""
     return AgentError(ErrorCode.INTERNAL, message or name, type=name, origin=Origin.ENGINE)
 
 
 class ResultView(dict[str, Json]):
-    """A dict equal to ``to_contract(result)``, whose attributes are the result's.
+    """A dict equal to ``to_contract(result)`` with the attributes of the result.
 
-    So code that asks ``isinstance(output, dict)`` and reads ``output.get("error")`` works, and
-    so does ``output.error.code``. Changing the dict does not change the result.
-
-    Args:
-        result: The whole result, of a success or a failure.
+    Code that checks ``isinstance(output, dict)`` and reads ``output.get("error")`` works, and so
+    does ``output.error.code``. Changing the dict does not change the result.
 
     Attributes:
-        result: The same.
+        result: The whole result, of a success or a failure.
     """
 
     __slots__ = ("result",)
@@ -343,7 +331,7 @@ class ResultView(dict[str, Json]):
         self.result: AgentResult[Any] = result
 
     def __getattr__(self, name: str) -> Any:
-        # Only asked for what a dict has not; without a result yet there is nothing to ask.
+        # Only called for names that a dict lacks; while it is unpickled there is no result yet.
         if name == "result":
             raise AttributeError(name)
         return getattr(self.result, name)
