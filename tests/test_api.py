@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from upshot.runs import ResumeOptions, RunOptions
+from upshot.tools.toolbox import ToolboxOptions
 
 # As a caller sees them: positional up to the star, then keywords, with the defaults that hold.
 # An ellipsis is a default that is no plain value.
@@ -227,6 +228,7 @@ def real_parameters(name: str, function: Callable[..., Any]) -> dict[str, inspec
     keywords = {
         "tool": lambda: (*found("upshot", "Tool").__dataclass_fields__, "isolation", "verify"),
         "resolve": lambda: found("upshot", "ModelSettings").__struct_fields__,
+        "Toolbox": lambda: ToolboxOptions.__optional_keys__,
     }
     options = DOORS[name].__optional_keys__ if name in DOORS else keywords[name]()
     free = (inspect.Parameter(one, inspect.Parameter.KEYWORD_ONLY, default=...) for one in options)

@@ -241,7 +241,7 @@ class Walk:
             },
         )
         first = cast("dict[str, Any]", form)
-        self.start = str(first.get("start", start))
+        self.start: str = str(first.get("start", start))
         if first.get("digest", digest) != digest:
             self.questions.has_changed = True
             message = f"the {self._kind} has changed since the run began"

@@ -63,7 +63,7 @@ class Role(NamedTuple):
 class Suite:
     """What the contract suites share."""
 
-    pytestmark = pytest.mark.asyncio
+    pytestmark: pytest.MarkDecorator = pytest.mark.asyncio
     patience_s: float = 30.0
     _role: Role
 

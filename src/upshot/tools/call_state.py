@@ -132,7 +132,7 @@ class TurnState:
         self.budget = budget
         self.spent_elsewhere = spent_elsewhere
         self.cancelled = False
-        self.calls = 0
+        self.calls: int = 0
         self.calls_of: Counter[str] = Counter()
         self.denials = 0
         self.refusals: dict[str, int] = {}
@@ -375,6 +375,14 @@ class CallState:
     )
 
     known_tool: Tool
+    is_answered: bool
+    is_distrusted: bool
+    is_dry: bool
+    is_edited: bool
+    is_cancelled: bool
+    is_counted: bool
+    is_equal_of: bool
+    is_late: bool
 
     def __init__(
         self,

@@ -257,6 +257,7 @@ class Toolbox:
     """
 
     records: list[ToolRecord]
+    known_outcomes: KnownOutcomes | None
 
     def __init__(self, tools: Iterable[object], **options: Unpack[ToolboxOptions]) -> None:
         """Make a Toolbox.

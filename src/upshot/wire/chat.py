@@ -477,7 +477,7 @@ class ChatEncoder(CachingEncoder):
 
     def append(self, message: Message) -> None:
         """Encode *message* and keep its bytes."""
-        self.count += 1
+        self._count += 1
         # One growing buffer: a body copies it once, however many messages there are.
         if self._messages:
             self._messages += b","

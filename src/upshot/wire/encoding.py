@@ -97,12 +97,17 @@ class RequestEncoder(Protocol):
 class CachingEncoder:
     """The base of all encoders: keeps the fields beside the messages while they stay the same."""
 
-    __slots__ = ("_asked", "_rest", "count")
+    __slots__ = ("_asked", "_count", "_rest")
 
     def __init__(self) -> None:
-        self.count: int = 0
+        self._count: int = 0
         self._asked: Asked | None = None
         self._rest = b""
+
+    @property
+    def count(self) -> int:
+        """How many messages were encoded."""
+        return self._count
 
     def body(
         self,

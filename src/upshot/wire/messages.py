@@ -319,7 +319,7 @@ class MessagesEncoder(CachingEncoder):
 
     def append(self, message: Message) -> None:
         """Encode *message* and keep its bytes."""
-        self.count += 1
+        self._count += 1
         if message.role is Role.SYSTEM and not self._role:
             # The surface has no system role: the first such messages join the instructions.
             self._early.append(message.text)

@@ -436,7 +436,7 @@ class ResponsesEncoder(CachingEncoder):
 
     def append(self, message: Message) -> None:
         """Encode *message* and keep its bytes."""
-        self.count += 1
+        self._count += 1
         for item in self._to_items(message):
             if self._items:
                 self._items += b","

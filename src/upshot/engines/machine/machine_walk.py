@@ -73,7 +73,7 @@ class MachineWalk:
         self.hooks = hooks
         self.clock = clock
         self.given = given
-        self.context = MachineContext(context)
+        self.context: MachineContext = MachineContext(context)
         self.prefix = prefix
         self._visits = Visits(
             walk,

@@ -148,7 +148,7 @@ class ModelCall:
         purpose: str,
         interrupt: Interrupt | None,
     ) -> None:
-        self.failed_tries = 0
+        self.failed_tries: int = 0
         self._context = context
         self._model = model
         self._request = request
