@@ -25,8 +25,7 @@ from upshot.cli.terminal import MISUSE, Terminal, count
 from upshot.contract.agent import Agent
 from upshot.contract.base.checks import kind_of
 from upshot.contract.base.structs import Json, JsonObject
-from upshot.contract.forms.execution_form import execution_result_schema
-from upshot.contract.schema import contract_schema, contract_typescript
+from upshot.contract.schema import contract_schema, contract_typescript, execution_result_schema
 from upshot.engines.graph.graph import Graph
 from upshot.engines.graph.graph_engine import GraphEngine
 from upshot.engines.machine.document import MAX_BYTES, MachineFault, Mark, plain, read_yaml

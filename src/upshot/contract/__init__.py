@@ -114,7 +114,6 @@ if TYPE_CHECKING:
         AgentExecutionResult as AgentExecutionResult,
         ExecutionMetadata as ExecutionMetadata,
         decode_execution_result as decode_execution_result,
-        execution_result_schema as execution_result_schema,
         to_execution_result as to_execution_result,
     )
     from upshot.contract.forms.flat_form import (
@@ -192,7 +191,10 @@ if TYPE_CHECKING:
         FinalizeDecision as FinalizeDecision,
         Interrupt as Interrupt,
     )
-    from upshot.contract.schema import contract_schema as contract_schema
+    from upshot.contract.schema import (
+        contract_schema as contract_schema,
+        execution_result_schema as execution_result_schema,
+    )
     from upshot.contract.schema import contract_typescript as contract_typescript
     from upshot.contract.settings import (
         Budget as Budget,
@@ -251,8 +253,7 @@ _HOMES = {
     ),
     "forms.a2a_form": "from_a2a to_a2a",
     "forms.execution_form": (
-        "AgentExecutionResult ExecutionMetadata decode_execution_result "
-        "execution_result_schema to_execution_result"
+        "AgentExecutionResult ExecutionMetadata decode_execution_result to_execution_result"
     ),
     "forms.flat_form": "ResultView coerce_result from_contract result_of_response to_contract",
     "message": (
@@ -272,7 +273,7 @@ _HOMES = {
     ),
     "result": "AgentResult AttemptLine OUTPUT_VAR",
     "run_control": "BoardSnapshot Checkpoint FinalizeDecision Interrupt SPEC_VERSION",
-    "schema": "contract_schema contract_typescript",
+    "schema": "contract_schema contract_typescript execution_result_schema",
     "settings": "Budget ModelSettings Policy ReasoningEffort Retry",
     "tool_calls": (
         "ApprovalRecord Coercion GateVerdict TOOL_MESSAGE_MAX_CHARS ToolArtifactReference "

@@ -22,12 +22,18 @@ from upshot.contract.base.enums import OpenWord
 from upshot.contract.base.structs import SCHEMA_VERSION, JsonObject, Local
 from upshot.contract.codec import STANDALONE
 from upshot.contract.events import Event
-from upshot.contract.forms.execution_form import execution_result_schema
+from upshot.contract.forms.execution_form import AgentExecutionResult, ExecutionMetadata
 from upshot.contract.message import UNKNOWN_TAG, Part, Unknown
 from upshot.contract.pending import AnyAnswer, Pending
 from upshot.contract.tool_calls import ToolOutcome
 
-__all__ = ["contract_schema", "contract_typescript", "write_json_schema", "write_typescript"]
+__all__ = [
+    "contract_schema",
+    "contract_typescript",
+    "execution_result_schema",
+    "write_json_schema",
+    "write_typescript",
+]
 
 _Form: TypeAlias = dict[str, Any]
 """A JSON Schema, or a part of one."""
@@ -101,6 +107,12 @@ def contract_schema() -> JsonObject:
         has a default for it. Unknown fields, parts and events are valid.
     """
     return write_json_schema(_public_structs(), _UNIONS, "Standalone", _TITLE)
+
+
+def execution_result_schema() -> JsonObject:
+    """The JSON Schema (draft 2020-12) of an execution result, as a new object."""
+    types = (AgentExecutionResult, ExecutionMetadata)
+    return write_json_schema(types, {}, "AgentExecutionResult", "upshot execution result")
 
 
 def contract_typescript() -> str:

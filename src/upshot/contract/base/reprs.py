@@ -7,14 +7,11 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from reprlib import Repr
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import msgspec
 
 from upshot.contract.base.checks import has_own_output
-
-if TYPE_CHECKING:
-    from upshot.contract.result import AgentResult
 
 __all__ = ["portray", "portray_briefly", "portray_result"]
 
@@ -68,12 +65,12 @@ def portray_briefly(value: object, *, without: Iterable[str] = ()) -> str:
     return _BRIEF.draw(value, _BRIEF.maxlevel, frozenset(without))
 
 
-def portray_result(result: AgentResult[Any]) -> str:
-    """The repr of a result: status, the beginning of the answer, and what the run used."""
+def portray_result(result: Any) -> str:
+    """The repr of an AgentResult: status, the beginning of the answer, and what the run used."""
     return f"{type(result).__name__}({', '.join(filter(None, _facts_of(result)))})"
 
 
-def _facts_of(result: AgentResult[Any]) -> Iterator[str]:
+def _facts_of(result: Any) -> Iterator[str]:
     yield _status_of(result)
     yield from (f"waits for {one.id!r}" for one in result.pending)
     if has_own_output(result.output, result.content):
@@ -90,7 +87,7 @@ def _facts_of(result: AgentResult[Any]) -> Iterator[str]:
     yield result.run_id
 
 
-def _status_of(result: AgentResult[Any]) -> str:
+def _status_of(result: Any) -> str:
     status = str(result.status)
     if result.error is None:
         return status

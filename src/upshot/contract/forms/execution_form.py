@@ -24,7 +24,6 @@ __all__ = [
     "ExecutionFacts",
     "ExecutionMetadata",
     "decode_execution_result",
-    "execution_result_schema",
     "read_execution_facts",
     "to_execution_result",
 ]
@@ -180,15 +179,6 @@ def decode_execution_result(data: bytes | str) -> AgentExecutionResult:
         Misuse: It is not JSON, or not an execution result; the message says where.
     """
     return decode(data, AgentExecutionResult)
-
-
-def execution_result_schema() -> JsonObject:
-    """The JSON Schema (draft 2020-12) of an execution result, as a new object."""
-    # Imported here: few callers need a schema.
-    from upshot.contract.schema import write_json_schema
-
-    types = (AgentExecutionResult, ExecutionMetadata)
-    return write_json_schema(types, {}, "AgentExecutionResult", "upshot execution result")
 
 
 def _metadata(result: AgentResult[Any]) -> ExecutionMetadata:
