@@ -1,4 +1,4 @@
-"""Block: what is opened for a block, and says so to whoever takes it for what is in the block."""
+"""An async context manager that explains a forgotten ``async with``."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 The doors to a run: ``run``, ``run_sync``, ``start``, ``resume``, ``fork`` and ``replay``.
 
-They resolve names, open the log and call the lifecycle; nothing below imports them. What
+They resolve names, open the log and start a session; nothing below imports them. What
 they need is loaded at the first run, so that importing them costs next to nothing.
 """
 

@@ -1,9 +1,7 @@
-"""Reads a log to go on: state, history, answers.
+"""Reads a log to go on: the state, the history, the answers.
 
-Answering: the user's answer to a parked run reaches the run that asks, also a child run.
-
-An answer for a child run is written into that run's own log before its parent run goes on. So it
-is there once, whatever ends the process then.
+An answer for a child run is written into that run's own log before its parent goes on, so it is
+there once, however the process ends then.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Taking: a run's log is taken for as long as it is worked on here.
+"""Holds the log of a run for as long as this process works on it.
 
-A journal's file tells which process has a run, and an epoch who had it last. What is told neither
-by, two that want one run in one process, is told by a table of those who are at work in it.
+A journal's file says which process has a run, and the epoch who had it last. Neither tells apart
+two sessions in one process that want the same run; a table of the sessions at work here does.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Holder: which process works on a run, and whether it still does.
+"""Which process works on a run, and whether it still does.
 
-A lease would have to run out before a killed run could go on. A process that has ended can be
-told at once, where it ran on this machine; elsewhere only the epoch protects the log.
+A lease would have to expire before a killed run could go on. On one machine it can be told at
+once that a process has ended; elsewhere only the epoch protects the log.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from upshot.tools.rate_limiter import ActiveTime
 __all__ = ["RunBudget"]
 
 _ZERO = Decimal(0)
-# Runs inside may live in other threads. One for all ledgers: it is held for a sum, no longer.
+# Child runs may live in other threads. One lock for all budgets: it is held for a sum, no longer.
 _LOCK = Lock()
 
 

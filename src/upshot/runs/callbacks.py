@@ -40,7 +40,7 @@ Wait: TypeAlias = Callable[[Awaitable[Any]], Awaitable[Any]]
 
 
 class Stray(RuntimeError):
-    """What would have left a run past everybody who cares for it, such as a SystemExit.
+    """Wraps an exception that would bypass the handlers of the run, such as a SystemExit.
 
     Attributes:
         error: What was raised.

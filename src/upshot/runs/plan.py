@@ -323,7 +323,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         seed: What the board of the first attempt was started with, in an earlier session.
         marks: What the marks begin with that stand for secrets in its log, "" without any.
         logged: What the log keeps of the options, where that was found out before.
-        is_known: Whether the run round it has counted what its log says that it used.
+        is_known: Whether the parent run has counted already what this run's log says it used.
         is_retry_given: Whether the call said how failed model calls are tried again.
 
     The others: see ``RunOptions``.

@@ -301,7 +301,7 @@ class Recorder:
                 self._show_piece(piece)
 
     def break_off(self, text: str, reply: object) -> str:
-        """What was shown of *text*, a *reply* that is not gone on with.
+        """The part of *text*, of an abandoned *reply*, that watchers have seen.
 
         An end that was kept back, since a secret may begin in it, is not shown any more.
         """

@@ -1,7 +1,7 @@
-"""Redaction: what keeps the secrets of a run out of its log, its events and its result.
+"""Keeps the secrets of a run out of its log, its events and its result.
 
-The engine, the model and the tools work with the real values. What is written down holds a mark
-for each, which only a run with the same secrets can read back; what people see holds none.
+The engine, the model and the tools work with the real values. The log holds a mark for each,
+which only a run with the same secrets can read back; what is shown holds none.
 """
 
 from __future__ import annotations

@@ -38,38 +38,38 @@ __all__ = [
 ]
 
 
-def restore(ledger: RunBudget, past: RunState) -> None:
-    """Bring *ledger*, new, to where the log of its run stands, earlier attempts apart."""
+def restore(budget: RunBudget, past: RunState) -> None:
+    """Restore a new budget from the log; what earlier attempts used is kept apart."""
     reported = [event.response for event in past.reported]
     for response in (
         *past.responses[: past.responses_before],
         *reported[: past.reported_before],
     ):
-        ledger.add(response)
-    _add_children(ledger, past, earlier=True)
+        budget.add(response)
+    _add_children(budget, past, earlier=True)
     for _ in range(past.lost_before):
-        ledger.add_unfinished()
-    ledger.since_mark()
+        budget.add_unfinished()
+    budget.since_mark()
     for response in (
         *past.responses[past.responses_before :],
         *reported[past.reported_before :],
     ):
-        ledger.add(response)
-    _add_children(ledger, past, earlier=False)
+        budget.add(response)
+    _add_children(budget, past, earlier=False)
     for _ in range(past.lost_calls - past.lost_before):
-        ledger.add_unfinished()
+        budget.add_unfinished()
     for record in past.records:
         if not isinstance(record.outcome, ToolDenied) and record.tool_name != READER_NAME:
-            ledger.count_tool(record.tool_name)
-    ledger.turns, ledger.turns_before = past.turns, past.turns_before
+            budget.count_tool(record.tool_name)
+    budget.turns, budget.turns_before = past.turns, past.turns_before
 
 
 def spent_in(past: RunState) -> Spent:
     """What all sessions of a run used so far."""
-    ledger = RunBudget(Budget(), clock=SYSTEM_CLOCK)
-    restore(ledger, past)
-    tools = dict(ledger.tool_calls)
-    return Spent(ledger.usage, ledger.cost, tools, past.ended, tainted_in(past))
+    budget = RunBudget(Budget(), clock=SYSTEM_CLOCK)
+    restore(budget, past)
+    tools = dict(budget.tool_calls)
+    return Spent(budget.usage, budget.cost, tools, past.ended, tainted_in(past))
 
 
 def tainted_in(past: RunState) -> str:
@@ -83,11 +83,11 @@ def tainted_in(past: RunState) -> str:
     return "an earlier run" if any(map(is_fenced, past.board.seeded())) else ""
 
 
-def _add_children(ledger: RunBudget, past: RunState, *, earlier: bool) -> None:
+def _add_children(budget: RunBudget, past: RunState, *, earlier: bool) -> None:
     for run_id, logged in past.children.items():
         spent = past.children_found.get(run_id, logged)
         if spent is not None and (run_id in past.children_before) is earlier:
-            ledger.add_spent(spent.usage, spent.cost, spent.tools)
+            budget.add_spent(spent.usage, spent.cost, spent.tools)
 
 
 class LoggedCalls:

@@ -1,13 +1,7 @@
-"""One session of a run, from its start or its log to a result; its phases as one table.
+"""One session of a run, from its start or from its log to a result, and its phases as a table.
 
-The life of a run: from its first event to its last, whatever the engine does.
-
-What comes after what stands in the table of ``phase``; here is what is done in each phase.
-
-Phase: the life of a run as one table, which the lifecycle drives by.
-
-A session is in one phase at a time. What it did there gives a cue, and the table says
-which phase that leads to. Nothing else knows the order of a life.
+A session is in one phase at a time. What came of it is a cue, and the table says to which phase
+that leads; nothing else knows their order.
 """
 
 from __future__ import annotations

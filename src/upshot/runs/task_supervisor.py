@@ -1,4 +1,4 @@
-"""Scope: the task in which an engine works, and the ways to end it from outside."""
+"""The task in which an engine works, and the ways to end it from outside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kin: what a run's log says of the runs that were started inside it."""
+"""What the log of a run says of its child runs: their ids, their usage, what they wait for."""
 
 from __future__ import annotations
 

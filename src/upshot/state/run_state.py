@@ -1,4 +1,4 @@
-"""Past: what the log of earlier sessions says, folded into what a run goes on with."""
+"""The one fold of the log of a run: what it says, up to its last event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Foreign: a Toolbox's tools as native tools of other agent frameworks.
+"""A Toolbox's tools as native tools of other agent frameworks.
 
 Source:
     pydantic-ai 2 (``Tool.from_schema``, ``ApprovalRequired``), openai-agents 0.20

@@ -461,7 +461,7 @@ class Toolbox:
     def distrust(self, source: str) -> None:
         """Tell that untrusted content of *source* is in the context already.
 
-        Told by the body of a call, the result of that call is as untrusted as that.
+        If the body of a call tells it, the result of that call is marked untrusted too.
         """
         turn, running = self._state.turn, running_call.get()
         turn.tainted = turn.tainted or source

@@ -1,12 +1,9 @@
-"""CEL itself: variables that can be read, cost limit, built-ins.
+"""CEL itself: the variables that can be read, a cost limit, and built-in functions.
 
-Guard: a limit to what an expression goes through.
-
-The library has none: macros inside of macros multiply, and hold up the whole process while they
-do. So what a macro does for an item is written into a list of one, whose place is asked of a
-function that counts. One item too many, or one too late, and there is nothing at that place.
-
-Native: functions of CEL that the library itself gets wrong, as the language has them.
+The library has no cost limit: macros inside macros multiply, and hold up the whole process while
+they run. So what a macro does for an item is written into a list of one, and a function that
+counts is asked for its index. One item too many, or one too late, and there is nothing at that
+index. Functions that the library gets wrong are replaced by ones as the language defines them.
 
 Source:
     Language definition of the Common Expression Language, "List of Standard Definitions", read on

@@ -1,7 +1,5 @@
 """A YAML or JSON text as pieces with locations, and faults at them.
 
-Documents: the text of a machine as pieces that know their place.
-
 YAML is read from the parser's events and never by loading objects. Plain words mean what YAML
 1.2 says: ``yes`` and ``no`` are texts, so states may be called so. An alias is not copied, and
 what all aliases come to is counted, so a text of a few lines cannot become a large machine. A

@@ -1,10 +1,8 @@
-"""CEL expressions and templated values.
+"""The conditions and values of a machine: CEL expressions, and mappings and lists of them.
 
-Expressions: the conditions and values of a machine, in the Common Expression Language.
-
-Each is parsed once. What it reads is known from then on: an evaluation hands over only these
-parts of the context, so its cost does not grow with the rest, and a name that is nowhere is a
-fault before anything runs.
+Each is parsed once. What it reads is known from then on: an evaluation is given only these parts
+of the context, so its cost does not grow with the rest, and an unknown name is a fault before
+anything runs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Tables, and opening a file that has or gets them.
 
-File: which databases this process has open, and whether a path still leads to one.
-
 SQLite's locks on a file belong to the process, and the system drops all of them as soon as
 anybody in it closes any descriptor of that file. So nothing here opens a file that is open as a
 database already. A forked process has the connections of its parent without their locks, and must

@@ -1,7 +1,7 @@
-"""Signals: how an engine or a script ends a run that has no answer.
+"""The exceptions by which an engine or a script ends a run that has no answer.
 
-They are no errors of upshot: the run's edge turns each into a status and an
-error of the result, and nothing escapes to the caller.
+They are not errors of upshot: at the run's edge each becomes a status and an error of the result,
+and none reaches the caller.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Asking: what people are asked in a run, and which of it is still open."""
+"""The questions that a run asks, and which of them are open."""
 
 from __future__ import annotations
 

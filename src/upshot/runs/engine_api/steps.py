@@ -1,9 +1,7 @@
-"""Keyed steps that are done once, work shared by its waiters, keys of child runs.
+"""Keyed steps that are done once, work that its waiters share, and keys of child runs.
 
-Place: where in an engine that is called again from its top something is asked for.
-
-What has no key of its own is found again by its number: the second question, the third reply.
-The bodies of ``host.once`` are not run again once they are done, so each counts for itself.
+What has no key of its own is found again by its number: the second question, the third reply. The
+bodies of ``host.once`` are not run again once they are done, so each counts for itself.
 """
 
 from __future__ import annotations

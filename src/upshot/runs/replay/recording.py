@@ -1,4 +1,4 @@
-"""A log as the outside world of a replay."""
+"""A log in place of the outside world, for a replay."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Edit(msgspec.Struct, frozen=True):
 
     @property
     def coercion(self) -> Coercion:
-        """It as a record has it."""
+        """The edit as the tool record stores it."""
         after = None if isinstance(self.after, Absent) else self.after
         return Coercion(path=pointer(self.place), rule=self.rule, before=self.before, after=after)
 

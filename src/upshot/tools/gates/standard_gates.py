@@ -274,7 +274,7 @@ class CancelledGate(StandardGate):
 
 
 class DeadlineGate(StandardGate):
-    """A call needs time."""
+    """Denies a call that has too little time left."""
 
     def __init__(self, name: str = "deadline") -> None:
         self.name = name
@@ -304,7 +304,7 @@ class DeadlineGate(StandardGate):
 
 
 class BudgetGate(StandardGate):
-    """A call counts."""
+    """Denies a call over the budget."""
 
     name = "budget"
 
