@@ -198,8 +198,9 @@ def _thought(raw: object) -> Reasoning:
 
 
 def _outcome(ident: str, name: str, output: object) -> ToolOutcome:
-    if output == _FAILED:
-        return ToolFailure(ident, name, error=_FAILED, retryable=False)
+    # Releases differ in whether they add what was raised.
+    if isinstance(output, str) and output.startswith(_FAILED):
+        return ToolFailure(ident, name, error=output, retryable=False)
     if output == _NOT_APPROVED:
         return ToolDenied(ident, name, reason=DeniedReason.WRITE_DENIED, details=_NOT_APPROVED)
     return ToolExecutionResult(ident, name, output=as_object(output), effect=Effect.UNKNOWN)
