@@ -15,7 +15,6 @@ Source:
 from __future__ import annotations
 
 import re
-from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -61,6 +60,7 @@ from upshot.wire.encoding import (
     splice,
     to_data_url,
     to_effort,
+    to_input_audio,
     to_own_part,
     to_wire_id,
     to_wire_name,
@@ -657,9 +657,7 @@ def _to_part(part: Part) -> object:
         case File():
             return _to_file(part)
         case Audio(data=bytes() as data):
-            form = part.media_type.rpartition("/")[2].removeprefix("x-") or "wav"
-            sound = {"data": b64encode(data).decode("ascii"), "format": form}
-            return {"type": "input_audio", "input_audio": sound}
+            return to_input_audio(data, part.media_type)
         case Audio():
             return {"type": "text", "text": part.transcript or part.url}
         case Data(data=data):

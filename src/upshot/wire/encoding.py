@@ -33,6 +33,7 @@ __all__ = [
     "splice",
     "to_data_url",
     "to_effort",
+    "to_input_audio",
     "to_own_part",
     "to_wire_id",
     "to_wire_name",
@@ -181,6 +182,13 @@ def to_effort(reasoning: str | int) -> str:
     if isinstance(reasoning, str):
         return reasoning
     return next((word for below, word in _EFFORTS if reasoning < below), "high")
+
+
+def to_input_audio(data: bytes, media_type: str) -> JsonObject:
+    """OpenAI's part for sound, the same in Chat Completions and in Responses."""
+    form = media_type.rpartition("/")[2].removeprefix("x-") or "wav"
+    sound: Json = {"data": b64encode(data).decode("ascii"), "format": form}
+    return {"type": "input_audio", "input_audio": sound}
 
 
 def to_own_part(raw: JsonObject) -> JsonObject | None:

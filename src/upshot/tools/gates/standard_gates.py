@@ -496,6 +496,8 @@ _ARGUMENTS = ArgumentsGate()
 _ON_ARGUMENTS = (BlockKeyGate(), ReplayGate(), _PROGRESS)
 _DEADLINE_AGAIN = DeadlineGate("deadline_again")
 
+# No choice of gates lifts a cancel or a limit.
+_ALWAYS_AGAIN: tuple[StandardGate, ...] = (_CANCELLED, _DEADLINE, _BUDGET, _RATE)
 
 FindPipeline: TypeAlias = Callable[[Tool | None], GatePipeline]
 
@@ -526,8 +528,7 @@ def pipelines(
     if all(one is None for one in (chosen, hook, approve, policy, repair, at_start)):
         return _find_plain
     gates = _gates_of(chosen, hook=hook, approve=approve, policy=policy, repair=repair)
-    # No choice of gates lifts a cancel or a limit.
-    again: tuple[StandardGate, ...] = (_CANCELLED, _DEADLINE, _BUDGET, _RATE)
+    again = _ALWAYS_AGAIN
     if any(gate.name == _PROGRESS.name for gate in gates):
         again += (_PROGRESS,)
     if at_start is not None:
@@ -553,7 +554,7 @@ def _finder(gates: tuple[Gate, ...], again: tuple[StandardGate, ...]) -> FindPip
 # Gates hold no state, so that one set of pipelines serves all runs that bring nothing of their own.
 _find_plain = _finder(
     standard_gates(hook=None, approve=None, policy=None),
-    (_CANCELLED, _DEADLINE, _BUDGET, _RATE, _PROGRESS),
+    (*_ALWAYS_AGAIN, _PROGRESS),
 )
 
 
