@@ -12,6 +12,7 @@ from upshot.contract import (
     ToolStarted,
 )
 from upshot.tools import Toolbox, tool
+from upshot.tools.call_resumption import EarlierCalls
 from upshot.tools.toolbox import KnownCall, KnownOutcomes
 
 ran: list[int] = []
@@ -43,7 +44,7 @@ async def test_a_log_that_is_re_executed_gives_its_outcomes_and_the_rest_is_made
 async def test_a_call_that_had_started_is_taken_up_and_not_made_anew():
     ran.clear()
     start = ToolStarted(call=call(1), arguments={"a": 1}, effect="write")  # type: ignore[arg-type]
-    known = KnownOutcomes(lambda _: None, started={"c1": start, "c9": start})
+    known = KnownOutcomes(lambda _: None, earlier=EarlierCalls({"c1": start, "c9": start}))
     box = Toolbox([put.but(idempotent=False)], known_outcomes=known)
     (outcome,) = await box.dispatch([call(1)])
     assert isinstance(outcome, ToolFailure)
@@ -72,7 +73,7 @@ async def test_a_record_that_is_replayed_makes_no_call_and_tells_its_events_agai
     )
     box = Toolbox([put], known_outcomes=known, emit=told.append)
     assert await box.dispatch([call(1), call(2)]) == [result(1)]
-    assert await box.resume([call(2)], {}) == []
+    assert await box.resume([call(2)], EarlierCalls()) == []
     assert (ran, box.pending, box.records) == ([], (waiting,), [record])
     assert [event.kind for event in told] == ["tool_settled"]
     # What was handed back counts as done, and may be asked for no second time.

@@ -8,6 +8,7 @@ import pytest
 from upshot.contract import Approve, Deny, Edit, ToolCall, ToolDenied, ToolOutcome
 from upshot.errors import Misuse
 from upshot.tools import Toolbox, tool
+from upshot.tools.call_resumption import EarlierCalls
 
 
 def make_box(**options: Any) -> tuple[Toolbox, list[int]]:
@@ -219,7 +220,9 @@ async def test_a_resume_that_is_cancelled_leaves_the_questions_of_other_replies_
     await box.dispatch([ToolCall("earlier", "hang")])
     calls = [ToolCall("1", "hang"), ToolCall("2", "hang")]
     then = {one.call_id: one for one in await questions(calls, hang)}
-    running = asyncio.create_task(box.resume(calls, {}, asked=then, answers={"1": Approve("1")}))
+    running = asyncio.create_task(
+        box.resume(calls, EarlierCalls(asked=then, answers={"1": Approve("1")}))
+    )
     await started.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):

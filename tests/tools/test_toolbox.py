@@ -35,6 +35,7 @@ from upshot.tools import (
     Workers,
     tool,
 )
+from upshot.tools.call_resumption import EarlierCalls
 
 
 @tool(effect="read")
@@ -386,8 +387,9 @@ def test_options_that_make_no_sense_are_misuse(options: dict[str, Any]):
         Toolbox(**{"tools": [look], **options})
 
 
-def lost(call: ToolCall, key: str = "old-key") -> dict[str, ToolStarted]:
-    return {call.id: ToolStarted(call=call, arguments={"a": 1}, idempotency_key=key)}
+def lost(call: ToolCall, key: str = "old-key") -> EarlierCalls:
+    start = ToolStarted(call=call, arguments={"a": 1}, idempotency_key=key)
+    return EarlierCalls({call.id: start})
 
 
 @pytest.mark.parametrize("name", ["look", "set_to"])

@@ -251,14 +251,16 @@ class _Turns:
             # The request to stop came while the model replied or the run waited: none starts.
             tools.cancel(running=False)
         # Once: a later reply may use the same ids again.
-        settled, started, asked, answers = run.take_left_over()
+        settled, earlier = run.take_left_over()
         outcomes = [settled[call.id] for call in calls if call.id in settled]
         known = len(tools.records)
         try:
             fresh = [call for call in calls if call.id not in settled]
-            outcomes += await tools.resume(
-                fresh, started, asked=asked, answers=answers, turn=self._number
-            )
+            if any(earlier) or run.is_again:
+                # Around another engine that is handed back its own calls: ours are on the board.
+                outcomes += await tools.resume(fresh, earlier, turn=self._number)
+            else:
+                outcomes += await tools.dispatch(fresh, turn=self._number)
         except asyncio.CancelledError:
             # The calls are settled all the same, and the message list stays valid.
             outcomes += [record.outcome for record in tools.records[known:]]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.enums import Origin
 from upshot.contract.error import RunWarning
-from upshot.contract.events import ToolStarted
 from upshot.contract.model_calls import ModelResponse
-from upshot.contract.pending import PendingApproval
 from upshot.contract.protocols import Engine
 from upshot.contract.run_control import Checkpoint
 from upshot.contract.settings import Budget
@@ -18,8 +16,9 @@ from upshot.contract.tool_calls import ToolCall, ToolDenied, ToolOutcome
 from upshot.runs.budget import RunBudget
 from upshot.runs.plan import ENGINE_OPTION, Plan
 from upshot.state.child_runs import Spent
-from upshot.state.run_state import CallAnswer, RunState
+from upshot.state.run_state import RunState
 from upshot.tools.artifacts import READER_NAME
+from upshot.tools.call_resumption import EarlierCalls
 from upshot.tools.secrets import is_fenced
 from upshot.tools.toolbox import KnownCall, KnownOutcomes
 
@@ -94,17 +93,13 @@ class LoggedCalls:
     """Replies and outcomes of one attempt, as earlier sessions logged them, in order.
 
     Attributes:
-        started: Calls that had started and have no outcome, by id.
-        asked: What people were asked about calls, by id.
-        answers: What they have answered since, by id.
+        earlier: What it says of calls that have no outcome.
         diverged: Whether another model was asked than the log says, which ends the replies.
     """
 
     def __init__(self, past: RunState) -> None:
         # Copies, for what is done from now on is folded into the same state.
-        self.started: Mapping[str, ToolStarted] = past.unsettled.copy()
-        self.asked: Mapping[str, PendingApproval] = past.asked.copy()
-        self.answers: Mapping[str, CallAnswer] = past.answers.copy()
+        self.earlier = EarlierCalls(past.unsettled.copy(), past.asked.copy(), past.answers.copy())
         self.diverged: bool = False
         self._turns: defaultdict[str, deque[tuple[int, str]]] = defaultdict(deque)
         for turn, model in past.models.items():
@@ -148,7 +143,7 @@ class LoggedCalls:
             outcome = self.outcome(call)
             return None if outcome is None else KnownCall(outcome)
 
-        return KnownOutcomes(find, started=self.started, asked=self.asked, answers=self.answers)
+        return KnownOutcomes(find, earlier=self.earlier)
 
 
 def changes_since(past: RunState, plan: Plan) -> Iterator[RunWarning]:

@@ -2,14 +2,15 @@
 
 Parked in this process: ``reopen_all`` takes the answers and opens the calls anew, so that all
 gates are asked again. In a later process: ``restore_records`` tells the state what was settled,
-``take_up`` says of a call that had started whether it runs again or is a failure of unknown effect,
-and ``valid_answers`` finds the answers whose questions are still the same.
+``take_up`` opens a call as the log left it: one that had started runs again or is a failure of
+unknown effect; and ``valid_answers`` finds the answers whose questions are still the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
-from typing import TypeAlias
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import JsonObject
@@ -38,8 +39,8 @@ from upshot.tools.toolbox_state import ToolboxState
 
 __all__ = [
     "CallAnswer",
+    "EarlierCalls",
     "give_up",
-    "recall",
     "reopen_all",
     "restore_records",
     "take_up",
@@ -49,6 +50,32 @@ __all__ = [
 CallAnswer: TypeAlias = Approve | Deny | Edit
 
 _DECISIONS = {Approve: "approved", Deny: "denied", Edit: "edited"}
+_NONE: Mapping[str, Any] = MappingProxyType({})
+
+
+class EarlierCalls(NamedTuple):
+    """What the log of an earlier session says of calls that have no outcome, each by call id.
+
+    Attributes:
+        started: Their starts; a call that is not among them had not started.
+        asked: What the user was asked about them.
+        answers: What the user has answered since. A yes or an edit holds only for the very
+            question that was asked, and while that has not expired.
+    """
+
+    started: Mapping[str, ToolStarted] = _NONE
+    asked: Mapping[str, PendingApproval] = _NONE
+    answers: Mapping[str, CallAnswer] = _NONE
+
+    def of(self, ids: Collection[str]) -> EarlierCalls:
+        """What it says of the calls with these *ids*."""
+        return EarlierCalls(
+            {id: start for id, start in self.started.items() if id in ids},
+            {id: asked for id, asked in self.asked.items() if id in ids},
+            {id: answer for id, answer in self.answers.items() if id in ids},
+        )
+
+
 # A no of the user is final for the same arguments.
 _SCOPE_OF_NO = "arguments"
 
@@ -78,52 +105,36 @@ def reopen_all(state: ToolboxState, answers: Iterable[AnyAnswer]) -> list[CallSt
     return calls
 
 
-def valid_answers(
-    state: ToolboxState, asked: Mapping[str, PendingApproval], answers: Mapping[str, CallAnswer]
-) -> list[CallAnswer]:
+def valid_answers(state: ToolboxState, earlier: EarlierCalls) -> list[CallAnswer]:
     """The answers to parked calls whose questions still are what they were; warns of others.
 
     Args:
         state: The Toolbox's.
-        asked: The questions of an earlier process, by call id.
-        answers: The answers since, by call id.
+        earlier: The questions of an earlier process, and the answers since.
     """
     valid: list[CallAnswer] = []
     for call_id, call in state.parked.items():
-        if call_id not in answers:
+        answer = earlier.answers.get(call_id)
+        if answer is None:
             continue
         # A no holds whatever has changed since.
-        if call.pending == asked.get(call_id) or isinstance(answers[call_id], Deny):
-            valid.append(answers[call_id])
+        if call.pending == earlier.asked.get(call_id) or isinstance(answer, Deny):
+            valid.append(answer)
         else:
             _tell_outdated(state, call)
     return valid
 
 
-def recall(
-    state: ToolboxState,
-    call: CallState,
-    started: ToolStarted,
-    *,
-    asked: Mapping[str, PendingApproval],
-    answers: Mapping[str, CallAnswer],
-) -> None:
-    """Keep the user's answer about a call that had started when its process ended.
-
-    Args:
-        state: The Toolbox's.
-        call: The call, taken up.
-        started: The event of its start.
-        asked: What the user was asked, by call id.
-        answers: The answers, by call id.
-    """
+def _recall(state: ToolboxState, call: CallState, earlier: EarlierCalls) -> None:
+    """Keep the user's answer about a call that had started when its process ended."""
     # An answer about another version of the tool does not hold for this one.
     tool = state.known(call.tool_name)
     call.take_tool(tool)
-    is_same = tool is not None and tool.version == started.tool_version
-    if tool is None or not is_same or call.call_id not in asked or call.call_id not in answers:
+    started = earlier.started[call.call_id]
+    asked, answer = earlier.asked.get(call.call_id), earlier.answers.get(call.call_id)
+    if tool is None or tool.version != started.tool_version or asked is None or answer is None:
         return
-    call.approval = _record(state, answers[call.call_id], asked[call.call_id].digest)
+    call.approval = _record(state, answer, asked.digest)
     state.turn.remember(call.approval, tool_name=call.tool_name, tool_version=tool.version)
 
 
@@ -210,7 +221,18 @@ def restore_records(state: ToolboxState, records: Iterable[ToolRecord]) -> None:
             detector.count(record.outcome, key=call.digest, repeatable=tool.repeatable)
 
 
-def take_up(state: ToolboxState, call: CallState, started: ToolStarted) -> None:
+def take_up(state: ToolboxState, call: CallState, earlier: EarlierCalls) -> None:
+    """Open *call* as the earlier session left it."""
+    if call.call_id in earlier.started:
+        _repeat_or_fail(state, call, earlier.started[call.call_id])
+        _recall(state, call, earlier)
+    elif call.call_id in earlier.asked:
+        # The user was asked about these, whatever a model had to correct first.
+        call.mended = earlier.asked[call.call_id].arguments
+        call.is_answered = call.call_id in earlier.answers
+
+
+def _repeat_or_fail(state: ToolboxState, call: CallState, started: ToolStarted) -> None:
     """Run a call again that had started when its process ended, if that is safe, else fail it."""
     tool = state.known(call.tool_name)
     if tool is None or not may_repeat_interrupted(tool):

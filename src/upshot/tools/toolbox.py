@@ -31,9 +31,8 @@ from upshot.contract.tool_calls import (
     outcome_to_model_content,
 )
 from upshot.tools.call_resumption import (
-    CallAnswer,
+    EarlierCalls,
     give_up,
-    recall,
     reopen_all,
     restore_records,
     take_up,
@@ -118,16 +117,12 @@ class KnownOutcomes:
         pending: Gives the questions that a replayed record left open. No other call is made
             then: those without an outcome wait. None re-executes a log: calls without an
             outcome are made.
-        started: What the log says of the start of calls without an outcome, by call id.
-        asked: What the user was asked about calls without an outcome, by call id.
-        answers: What the user answered since, by call id.
+        earlier: What the log says of calls without an outcome.
     """
 
     find: Callable[[ToolCall], KnownCall | None]
     pending: Callable[[], tuple[PendingApproval, ...]] | None = None
-    started: Mapping[str, ToolStarted] | None = None
-    asked: Mapping[str, PendingApproval] | None = None
-    answers: Mapping[str, CallAnswer] | None = None
+    earlier: EarlierCalls = EarlierCalls()
 
 
 def _is_parallel(value: object) -> bool:
@@ -491,10 +486,8 @@ class Toolbox:
     async def resume(
         self,
         calls: Sequence[ToolCall],
-        started: Mapping[str, ToolStarted],
+        earlier: EarlierCalls,
         *,
-        asked: Mapping[str, PendingApproval] | None = None,
-        answers: Mapping[str, CallAnswer] | None = None,
         turn: int = 0,
     ) -> list[ToolOutcome]:
         """Run the calls of a reply at which an earlier process ended.
@@ -505,10 +498,7 @@ class Toolbox:
 
         Args:
             calls: Those of the reply that have no outcome.
-            started: What the log says of the start of some of them, by call id.
-            asked: What the user was asked about some of them, by call id.
-            answers: What the user has answered since, by call id. A yes or an edit holds only
-                for the very question that was asked, and while that has not expired.
+            earlier: What the log says of them: what had started, what was asked and answered.
             turn: A label for their records.
 
         Returns:
@@ -522,20 +512,14 @@ class Toolbox:
         if known is not None and known.pending is not None:
             # Nothing of a replayed record is left half done.
             return await self._hand_back(calls, known, turn)
-        state, asked, answers = self._state, asked or {}, answers or {}
-        state.asked.update(asked)
+        state = self._state
+        state.asked.update(earlier.asked)
         opened = [state.open(call, turn) for call in calls]
         for one in opened:
-            if one.call_id in started:
-                take_up(state, one, started[one.call_id])
-                recall(state, one, started[one.call_id], asked=asked, answers=answers)
-            elif one.call_id in asked:
-                # The user was asked about these, whatever a model had to correct first.
-                one.mended = asked[one.call_id].arguments
-                one.is_answered = one.call_id in answers
+            take_up(state, one, earlier)
         try:
             outcomes = await self._run(opened)
-            valid = valid_answers(state, asked, answers) if answers else []
+            valid = valid_answers(state, earlier) if earlier.answers else []
             return outcomes + (await self.answer(valid) if valid else [])
         except asyncio.CancelledError:
             # While answers are taken up, the calls without one wait outside of their batch.
@@ -676,11 +660,4 @@ class Toolbox:
         """Make the calls of a re-executed log that have no outcome."""
         if not calls:
             return []
-        ids = {call.id for call in calls}
-        return await self.resume(
-            calls,
-            {id: start for id, start in (known.started or {}).items() if id in ids},
-            asked={id: asked for id, asked in (known.asked or {}).items() if id in ids},
-            answers={id: said for id, said in (known.answers or {}).items() if id in ids},
-            turn=turn,
-        )
+        return await self.resume(calls, known.earlier.of({call.id for call in calls}), turn=turn)

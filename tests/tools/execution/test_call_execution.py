@@ -21,6 +21,7 @@ from upshot.contract import (
 )
 from upshot.testing import FakeClock
 from upshot.tools import Tool, Toolbox, tool
+from upshot.tools.call_resumption import EarlierCalls
 from upshot.tools.definition.tool_options import UnknownEffect
 
 
@@ -174,7 +175,7 @@ async def test_a_call_that_a_crash_interrupted_is_verified_before_it_is_told():
         return False
 
     box = Toolbox([hung(verify)])
-    outcome = (await box.resume([call], {"1": started}))[0]
+    outcome = (await box.resume([call], EarlierCalls({"1": started})))[0]
     assert isinstance(outcome, ToolFailure)
     assert (outcome.code, outcome.effect, outcome.retryable) == ("interrupted", Effect.NONE, True)
     assert keys == ["k"]
@@ -191,7 +192,7 @@ async def test_a_cancel_while_an_interrupted_call_is_verified_leaves_what_was_kn
 
     call = ToolCall("1", "send")
     box = Toolbox([hung(verify)])
-    running = asyncio.create_task(box.resume([call], {"1": ToolStarted(call=call)}))
+    running = asyncio.create_task(box.resume([call], EarlierCalls({"1": ToolStarted(call=call)})))
     await asked.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):

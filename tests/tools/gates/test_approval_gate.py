@@ -19,6 +19,7 @@ from upshot.contract import (
 from upshot.errors import Misuse
 from upshot.testing import FakeClock
 from upshot.tools import ApprovalRequest, EditArguments, Policy, Toolbox, tool
+from upshot.tools.call_resumption import EarlierCalls
 
 
 @tool(effect="destructive")
@@ -291,7 +292,7 @@ async def test_a_question_that_still_counts_is_not_asked_twice_over_a_restart():
     await box.dispatch([call()])
     asked = {"1": box.pending[0]}
     again = Toolbox([remove], emit=events.append)
-    assert await again.resume([call()], {}, asked=asked) == []
+    assert await again.resume([call()], EarlierCalls(asked=asked)) == []
     assert again.pending == box.pending
     assert events == []
 
@@ -302,7 +303,8 @@ async def test_an_answer_is_void_when_the_tool_has_changed_since(answer: Any):
     await box.dispatch([call()])
     asked = {"1": box.pending[0]}
     changed = Toolbox([remove.but(about="Removes even more.")], emit=events.append)
-    assert await changed.resume([call()], {}, asked=asked, answers={"1": answer}) == []
+    earlier = EarlierCalls(asked=asked, answers={"1": answer})
+    assert await changed.resume([call()], earlier) == []
     assert changed.pending[0].digest != asked["1"].digest
     assert [event.kind for event in events] == ["approval_requested", "warning"]
 
@@ -312,6 +314,6 @@ async def test_what_a_person_answered_goes_before_a_callback():
     await box.dispatch([call()])
     again = Toolbox([remove], approve=lambda request: True)
     asked, answers = {"1": box.pending[0]}, {"1": Edit("1", {"path": "/safe"})}
-    outcome = (await again.resume([call()], {}, asked=asked, answers=answers))[0]
+    outcome = (await again.resume([call()], EarlierCalls(asked=asked, answers=answers)))[0]
     assert isinstance(outcome, ToolExecutionResult)
     assert outcome.output == {"result": "/safe"}

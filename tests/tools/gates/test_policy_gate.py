@@ -7,6 +7,7 @@ import pytest
 from upshot.contract import Approve, Deny, PendingApproval, ToolCall, ToolDenied
 from upshot.errors import Misuse
 from upshot.tools import Policy, Toolbox, tool
+from upshot.tools.call_resumption import EarlierCalls
 
 LARGE = "x" * 13_000
 
@@ -156,6 +157,8 @@ async def test_a_no_is_taken_whatever_has_changed_since():
     box = Toolbox([mail_send])
     asked = {"1": PendingApproval(call_id="1", tool_name="mail_send", digest="of another version")}
     answers = {"1": Deny("1", "not this")}
-    outcomes = await box.resume([ToolCall("1", "mail_send")], {}, asked=asked, answers=answers)
+    outcomes = await box.resume(
+        [ToolCall("1", "mail_send")], EarlierCalls(asked=asked, answers=answers)
+    )
     assert isinstance(outcomes[0], ToolDenied)
     assert outcomes[0].details == "not this"

@@ -33,6 +33,7 @@ from upshot.errors import Misuse
 from upshot.runs.ending import read_returned
 from upshot.runs.engine_api.exceptions import Failed, Parked
 from upshot.state.board import Board
+from upshot.tools.call_resumption import EarlierCalls
 
 __all__ = ["ask_person", "call_tool", "evaluate", "keep_value", "run_agent"]
 
@@ -107,11 +108,8 @@ async def call_tool(walk: Walk, task: ToolTask, board: Board, call_id: str) -> J
     if outcome is None:
         # A graph decides itself what is repeated, so each call is a turn of its own.
         run.tools.new_turn()
-        started, asked, answers = (
-            {call_id: known[call_id]} if call_id in known else {}
-            for known in (run.unsettled, run.asked, run.answers)
-        )
-        outcomes = await run.tools.resume([call], started, asked=asked, answers=answers)  # pyright: ignore[reportArgumentType]  # each of the three is of its own kind
+        earlier = EarlierCalls(run.unsettled, run.asked, run.answers).of({call_id})
+        outcomes = await run.tools.resume([call], earlier)
         if not outcomes:
             raise Parked(*(wait for wait in run.tools.pending if wait.call_id == call_id))
         outcome = outcomes[0]

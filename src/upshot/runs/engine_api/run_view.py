@@ -33,6 +33,7 @@ from upshot.runs.services.run_tools import toolbox_of
 from upshot.state.board import Board
 from upshot.state.child_runs import child_id, origins_of, pending_in
 from upshot.state.run_state import CallAnswer
+from upshot.tools.call_resumption import EarlierCalls
 from upshot.tools.catalog import catalog_of
 from upshot.tools.toolbox import Toolbox
 
@@ -183,19 +184,13 @@ class Run:
         if is_asked(self.engine):
             vars(self)["_point"] = point_of(state)
 
-    def take_left_over(
-        self,
-    ) -> tuple[
-        dict[str, ToolOutcome],
-        dict[str, ToolStarted],
-        dict[str, PendingApproval],
-        dict[str, CallAnswer],
-    ]:
-        """``settled``, ``unsettled``, ``asked`` and ``answers``, once: they are empty then."""
-        found = self.settled, self.unsettled, self.asked, self.answers
-        if any(found):
+    def take_left_over(self) -> tuple[dict[str, ToolOutcome], EarlierCalls]:
+        """``settled``, and ``unsettled``, ``asked`` and ``answers``, once: they are empty then."""
+        settled = self.settled
+        earlier = EarlierCalls(self.unsettled, self.asked, self.answers)
+        if settled or any(earlier):
             vars(self).update(settled={}, unsettled={}, asked={}, answers={})
-        return found
+        return settled, earlier
 
     def instruct(self, instructions: str | None) -> None:
         """Show what the agent says about itself in this attempt."""
