@@ -175,7 +175,8 @@ def test_a_gate_that_looks_again_is_asked_again(approve: Any) -> None:
 
     given: dict[str, Any] = {"hook": None, "policy": None, "repair": None, "approve": approve}
     find = pipelines(None, at_start=None if approve is None else start, **given)
-    asked = {type(gate) for gate in vars(find(None))["_again"]}
+    gates = vars(find(None))
+    asked = {type(gate) for gate in (*gates["_at_count"], *gates["_at_start"])}
     ours = {kind for kind in kinds_of(StandardGate) if kind.__module__.startswith("upshot.")}
     later = {kind for kind in ours if {"check_count", "check_start"} & vars(kind).keys()}
     # Only who gives a function for it has this one.

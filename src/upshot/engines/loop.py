@@ -155,6 +155,7 @@ class _Turns:
     ) -> None:
         self._run = run
         self._host = host
+        self._stop_request = host.interrupts
         self._board = board
         self._model = model
         self._seeded = len(board.seeded())
@@ -238,7 +239,7 @@ class _Turns:
         return reply
 
     async def _stop_if_asked(self) -> None:
-        stop = await self._host.interrupts()
+        stop = await self._stop_request()
         if stop:
             raise Interrupted(stop.cause, stop.detail)
 
@@ -247,7 +248,7 @@ class _Turns:
     async def _call_tools(self, calls: list[ToolCall]) -> None:
         """Have *calls* run and put their outcomes on the board, whatever happens meanwhile."""
         run, tools = self._run, self._run.tools
-        if await self._host.interrupts():
+        if await self._stop_request():
             # The request to stop came while the model replied or the run waited: none starts.
             tools.cancel(running=False)
         # Once: a later reply may use the same ids again.
@@ -268,7 +269,7 @@ class _Turns:
             raise
         self._show(tools, calls, outcomes)
         if tools.pending:
-            if await self._host.interrupts():
+            if await self._stop_request():
                 # The request to stop came while others ran: the rest are not asked about any more.
                 waiting = self._board.open_calls()
                 self._show(tools, waiting, await tools.call_off(waiting, turn=self._number))

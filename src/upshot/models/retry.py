@@ -103,6 +103,8 @@ async def call_with_retry(
     tries = _Tries(retry, clock, deadline_monotonic, on_retry, draw)
     while True:
         response = await attempt()
+        if response.error is None:
+            return response, tries.count
         if not await tries.wait_after(response):
             return _tell_wait(response), tries.count
 

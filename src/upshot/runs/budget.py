@@ -208,10 +208,15 @@ class RunBudget:
 
     def spent(self) -> AgentError | None:
         """The limit that forbids another model call, None where all are kept."""
-        found = self._own_limit()
-        if found is None and self._parent is not None:
-            found = self._parent.spent_by_children()
-        return found
+        limit = self.budget.max_turns
+        if limit is not None and self.turns >= limit:
+            return AgentError(
+                ErrorCode.MAX_TURNS,
+                f"The limit of {limit} model calls is reached: raise Budget(max_turns=).",
+                origin=Origin.LIMIT,
+                details={"dimension": "turns", "limit": limit, "used": self.turns},
+            )
+        return self.spent_by_children()
 
     def spent_by_children(self) -> AgentError | None:
         """The same for a call of a child run, whose turns are its own."""
@@ -236,17 +241,6 @@ class RunBudget:
         if limit_of_tool is not None and used_of_tool >= limit_of_tool:
             return f"max_calls_per_tool: {used_of_tool} of {limit_of_tool} of {name} are used"
         return "" if self._parent is None else self._parent.tools_spent(name)
-
-    def _own_limit(self) -> AgentError | None:
-        limit = self.budget.max_turns
-        if limit is not None and self.turns >= limit:
-            return AgentError(
-                ErrorCode.MAX_TURNS,
-                f"The limit of {limit} model calls is reached: raise Budget(max_turns=).",
-                origin=Origin.LIMIT,
-                details={"dimension": "turns", "limit": limit, "used": self.turns},
-            )
-        return self._shared_limit()
 
     def _shared_limit(self) -> AgentError | None:
         if self.deadline is not None and self._clock.monotonic() >= self.deadline:

@@ -289,7 +289,7 @@ class Recorder:
         if type(event) in _DELTAS:
             self.show(event)
             return False
-        if type(event) in _ENDS:
+        if self._redaction is not None and type(event) in _ENDS:
             # By these the pieces of a foreign engine have ended too, which tells of no reply.
             self.end_pieces()
         return True

@@ -16,10 +16,20 @@ from upshot.contract.run_control import BoardSnapshot
 from upshot.contract.tool_calls import ToolCall
 from upshot.errors import Misuse
 
-__all__ = ["Board"]
+__all__ = ["Board", "Channels"]
 
 
 _NO_MESSAGES: Mapping[str, deque[Message]] = {}
+
+
+class Channels(dict[str, Conversation]):
+    """Channels by name; one that is looked up is there from then on."""
+
+    __slots__ = ()
+
+    def __missing__(self, name: str) -> Conversation:
+        made = self[name] = Conversation()
+        return made
 
 
 class Board:
@@ -38,7 +48,7 @@ class Board:
     _losses: Sequence[tuple[str, tuple[str, ...]]] = ()
 
     def __init__(self, *, on_change: Callable[[BoardChanged], None] | None = None) -> None:
-        self._channels: dict[str, Conversation] = {}
+        self._channels: Channels = Channels()
         self._variables: JsonObject = {}
         # Copies of lists and mappings that were handed out, which their holders may change.
         self._lent: JsonObject = {}
@@ -91,13 +101,13 @@ class Board:
             added = self._without_known(added, channel)
         if self._is_handed_over:
             self._part()
-        self._conversation(channel).extend(added)
+        self._channels[channel].extend(added)
         if self._on_change is not None and added:
             self._on_change(BoardChanged(channel=channel, messages=added))
 
     def messages(self, channel: str = MAIN_CHANNEL) -> Conversation:
         """The messages of *channel* as they are now, in order."""
-        return self._conversation(channel).so_far()
+        return self._channels[channel].so_far()
 
     def count(self, channel: str = MAIN_CHANNEL) -> int:
         """How many messages stand on *channel*."""
@@ -199,7 +209,7 @@ class Board:
     def _part(self) -> None:
         """Leave what was handed over, with what encoders have kept of it, to who has it."""
         self._is_handed_over = False
-        self._channels = {name: said.copy() for name, said in self._channels.items()}
+        self._channels = Channels((name, said.copy()) for name, said in self._channels.items())
         self._variables = self._variables.copy()
         self._seeded = self._seeded.copy()
 
@@ -233,15 +243,15 @@ class Board:
 
     def seeded(self, channel: str = MAIN_CHANNEL) -> tuple[Message, ...]:
         """What stood on *channel* when the engine started."""
-        return tuple(self._conversation(channel)[: self._seeded.get(channel, 0)])
+        return tuple(self._channels[channel][: self._seeded.get(channel, 0)])
 
     def produced(self) -> tuple[Message, ...]:
         """The messages of the main channel since then, in order."""
-        return tuple(self._conversation(MAIN_CHANNEL)[self._seeded.get(MAIN_CHANNEL, 0) :])
+        return tuple(self._channels[MAIN_CHANNEL][self._seeded.get(MAIN_CHANNEL, 0) :])
 
     def last_produced(self) -> Message | None:
         """The last produced message on the main channel, None without one."""
-        main = self._conversation(MAIN_CHANNEL)
+        main = self._channels[MAIN_CHANNEL]
         return main[-1] if len(main) > self._seeded.get(MAIN_CHANNEL, 0) else None
 
     def answer(self) -> str | None:
@@ -249,7 +259,7 @@ class Board:
 
         A reply that the provider paused and went on with is one text.
         """
-        main = self._conversation(MAIN_CHANNEL)
+        main = self._channels[MAIN_CHANNEL]
         first = self._seeded.get(MAIN_CHANNEL, 0)
         for place in range(len(main) - 1, first - 1, -1):
             if main[place].role is Role.ASSISTANT:
@@ -264,7 +274,7 @@ class Board:
     def open_calls(self) -> list[ToolCall]:
         """Calls of the last produced reply on the main channel that have no tool message yet."""
         answered: set[str | None] = set()
-        main = self._conversation(MAIN_CHANNEL)
+        main = self._channels[MAIN_CHANNEL]
         for place in range(len(main) - 1, self._seeded.get(MAIN_CHANNEL, 0) - 1, -1):
             message = main[place]
             if message.role is Role.ASSISTANT:
@@ -276,7 +286,7 @@ class Board:
         """Make a change that the log already has."""
         if self._is_handed_over:
             self._part()
-        self._conversation(change.channel).extend(change.messages)
+        self._channels[change.channel].extend(change.messages)
         for name, value in change.variables.items():
             self._lent.pop(name, None)
             self._variables[name] = value
@@ -305,7 +315,7 @@ class Board:
             return
         snapshot = other.snapshot()
         for channel, messages in snapshot.channels.items():
-            mine = self._conversation(channel)
+            mine = self._channels[channel]
             common = 0
             while common < min(len(mine), len(messages)) and mine[common] == messages[common]:
                 common += 1
@@ -361,12 +371,6 @@ class Board:
             # From here on it is another story, or goes beyond what stands here.
             known.clear()
         return added
-
-    def _conversation(self, channel: str) -> Conversation:
-        conversation = self._channels.get(channel)
-        if conversation is None:
-            conversation = self._channels[channel] = Conversation()
-        return conversation
 
 
 def _copy(value: Json) -> Json:

@@ -393,8 +393,11 @@ class RunState(msgspec.Struct, eq=False):
     def _board_changed(self, event: BoardChanged) -> None:
         if not self.is_live:
             self.board.apply(event)
+        is_reply = False
         for message in event.messages:
-            self.settled.pop(message.tool_call_id or "", None)
+            if message.tool_call_id is not None:
+                self.settled.pop(message.tool_call_id, None)
+            is_reply = is_reply or message.role is Role.ASSISTANT
         if event.seeded:
             if self.attempt == 1:
                 # A seed that was cut off is sown again as a whole, so its pieces from before count
@@ -403,7 +406,7 @@ class RunState(msgspec.Struct, eq=False):
             self._is_seeding = True
             if not self.is_live:
                 self.board.mark_seeded()
-        elif any(message.role is Role.ASSISTANT for message in event.messages):
+        elif is_reply:
             # Providers use call ids again, so outcomes count for the latest reply only.
             self.settled, self.unsettled = {}, {}
             # An error stays, for it is no message: the attempt ended with it.

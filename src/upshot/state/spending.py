@@ -36,6 +36,10 @@ UNFINISHED = CountedCall(Usage(api_calls=1, unmeasured_calls=1), None, 1)
 
 def counted(response: ModelResponse) -> CountedCall:
     """How a model call counts, well or not."""
+    usage, error = response.usage, response.error
+    if error is None and usage.api_calls and usage:
+        # Most calls come to this.
+        return CountedCall(usage, response.cost, 1)
     unpriced = 0 if _is_refused(response) else 1
     return CountedCall(counted_usage(response), response.cost, unpriced)
 

@@ -196,7 +196,8 @@ class TurnState:
 
     def remaining_s(self) -> float | None:
         """Seconds that are left to work, below 0 when they are over; None without a limit."""
-        left, active_time = self.waiting_s(), self.active_time
+        left = None if self.deadline is None else self.deadline - self.clock.monotonic()
+        active_time = self.active_time
         if active_time is None:
             return left
         return active_time.left_s() if left is None else min(left, active_time.left_s())

@@ -8,7 +8,7 @@ import secrets as random
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack, cast
 
 import msgspec
 
@@ -207,7 +207,7 @@ class ToolboxOptions(TypedDict, total=False):
         spent: Says which limit that others count, such as tokens, is reached; "" for none.
         workers: Threads for plain tools; None is the process's own.
         known_outcomes: Outcomes that are handed back instead of making their calls.
-        is_checked: Whether the options were checked already, as those of a run are.
+        is_checked: Whether tools and options were checked already, as those of a run are.
     """
 
     budget: Budget | None
@@ -264,8 +264,11 @@ class Toolbox:
         Raises:
             Misuse: A tool, a gate or an option cannot be used.
         """
-        catalog, get = catalog_of(resolve_tools(tools)), options.get
-        if not get("is_checked"):
+        get = options.get
+        if get("is_checked"):
+            resolved = cast("tuple[Tool, ...]", tools)
+        else:
+            resolved = resolve_tools(tools)
             check_known(options, ToolboxOptions.__optional_keys__)
             check_options(_RULES, options)
         policy, secrets, identity = get("policy"), get("secrets", ()), get("identity")
@@ -288,7 +291,7 @@ class Toolbox:
             run_id=run_id,
             parent_run_id=get("parent_run_id", ""),
             attempt=count,
-            catalog=catalog,
+            catalog=catalog_of(resolved),
             offered=get("offered"),
             pipeline_of=pipelines(
                 get("gates"),

@@ -16,7 +16,7 @@ from upshot.contract.codec import decode
 from upshot.contract.message import MAIN_CHANNEL, Conversation, Message
 from upshot.errors import Misuse
 from upshot.runs.engine_api.exceptions import Failed
-from upshot.state.board import Board
+from upshot.state.board import Board, Channels
 
 __all__ = ["BoardCopy", "Branch", "Change", "MERGES", "Merge", "apply", "join", "read_change"]
 
@@ -51,7 +51,7 @@ class BoardCopy(Board):
     def __init__(self, base: Board, *, run: Board | None = None) -> None:
         super().__init__()
         base.notice()
-        self._channels = dict(base._channels)
+        self._channels = Channels(base._channels)
         self._variables = dict(base._variables)
         self._seeded = base._seeded
         self._on_loss = (run or base)._on_loss
@@ -66,7 +66,7 @@ class BoardCopy(Board):
         added = tuple(messages)
         if channel not in self._own_channels:
             self._own_channels.add(channel)
-            self._channels[channel] = Conversation(self._conversation(channel))
+            self._channels[channel] = Conversation(self._channels[channel])
         super().extend(added, channel)
         if added:
             self._added.append((channel, added))

@@ -256,7 +256,8 @@ class RunHost:
             if callable(asked):
                 asked = await self._ask("interrupts")
             self._read_interrupt(asked)
-        self._follow_parent()
+        if self._context.parent is not None:
+            self._follow_parent()
         return self._context.interrupt
 
     def look(self) -> Interrupt | None:
@@ -271,7 +272,8 @@ class RunHost:
                     self._warn("interrupts", error)
                     asked = None
             self._read_interrupt(asked)
-        self._follow_parent()
+        if self._context.parent is not None:
+            self._follow_parent()
         return self._context.interrupt
 
     def _follow_parent(self) -> None:

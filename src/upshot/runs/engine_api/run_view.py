@@ -219,7 +219,8 @@ class Run:
     def schemas(self) -> tuple[ToolSpec, ...]:
         """The tools on offer; cheaper than ``tools.schemas()``, as it needs no Toolbox."""
         context = self._context
-        if context.toolbox is None and not context.handoffs.are_filtered:
+        is_filtered = bool(context.plan.handoffs) and context.handoffs.are_filtered
+        if context.toolbox is None and not is_filtered:
             return catalog_of(context.plan.tools).specs
         return toolbox_of(context).schemas()
 

@@ -32,9 +32,10 @@ def toolbox_of(context: RunContext) -> Toolbox:
 
 
 def _make(context: RunContext) -> Toolbox:
-    plan, budget, handoffs = context.plan, context.budget, context.handoffs
-    log, recording = _RunLog(context), context.recording
-    has_judgement = bool(handoffs) or budget.limits_tools or recording is not None
+    plan, budget, recording = context.plan, context.budget, context.recording
+    log, has_handoffs = _RunLog(context), bool(plan.handoffs)
+    has_judgement = has_handoffs or budget.limits_tools or recording is not None
+    is_filtered = has_handoffs and context.handoffs.are_filtered
     return Toolbox(
         plan.tools,
         budget=plan.budget,
@@ -52,7 +53,7 @@ def _make(context: RunContext) -> Toolbox:
         emit=log.emit,
         barrier=context.recorder.barrier,
         # Without a filter nothing is ever hidden, and nothing has to be asked at each call.
-        offered=handoffs.offered if handoffs.are_filtered else None,
+        offered=context.handoffs.offered if is_filtered else None,
         at_start=log.judge if has_judgement else None,
         repair=log.repair if any(tool.repair for tool in plan.tools) else None,
         spent=log.spent,
@@ -126,5 +127,5 @@ class _RunLog:
         # What was paid for already can be read to its end.
         if isinstance(event, ToolStarted) and event.call.name != READER_NAME:
             context.budget.count_tool(event.call.name)
-        if isinstance(event, ToolSettled):
+        if context.plan.handoffs and isinstance(event, ToolSettled):
             context.handoffs.note(event.record)

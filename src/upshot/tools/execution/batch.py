@@ -34,6 +34,7 @@ class Batch:
     def __init__(self, state: ToolboxState, calls: Sequence[CallState]) -> None:
         self._state = state
         self._calls = tuple(calls)
+        self._gates = {call: state.pipeline_of(call.found) for call in calls}
         self._locks = Locks()
         self._claims: dict[CallState, Claim] = {}
         self._tasks: dict[CallState, asyncio.Task[None]] = {}
@@ -127,7 +128,7 @@ class Batch:
             # Not in the task, so that gates are asked in call order for the whole batch: the call
             # that comes first in the reply gets what is left of the budget, and its equals wait
             # for it.
-            self._state.pipeline_of(call.found).ask(call)
+            self._gates[call].ask(call)
             in_doubt = is_in_doubt(call)
             if call.wait is None and not in_doubt:
                 self._line_up(call)
@@ -140,7 +141,7 @@ class Batch:
     def _line_up(self, call: CallState) -> None:
         """What follows when all gates were asked: the last count, and a place in line."""
         if call.is_open:
-            self._state.pipeline_of(call.found).ask_count(call)
+            self._gates[call].ask_count(call)
         elif call.outcome is None:
             self._set_aside(call)
         if call.outcome is not None:
@@ -156,7 +157,7 @@ class Batch:
         if self._state.waiting(call.call_id) is not None:
             call.follows = ""
             call.id_conflict = "is that of a call that waits for an answer"
-            self._state.pipeline_of(call.found).deny_id(call)
+            self._gates[call].deny_id(call)
         elif pending is None:
             self._state.followers.append(call)
         else:
@@ -231,7 +232,7 @@ class Batch:
                 call.outcome = await verify_effect(self._state, call, call.outcome)
                 self._settle(call)
             if call.wait is not None:
-                await self._state.pipeline_of(call.found).wait(call)
+                await self._gates[call].wait(call)
                 self._line_up(call)
             if call.is_open:
                 await self._run(call)
@@ -253,7 +254,7 @@ class Batch:
             await asyncio.wait(tasks, timeout=call.turn.remaining_s())
         await self._wait_for_room(call, held)
         try:
-            self._state.pipeline_of(call.found).ask_start(call)
+            self._gates[call].ask_start(call)
             if call.outcome is None:
                 if call.is_deduplicated:
                     call.turn.deduplication.begin(call)
@@ -335,7 +336,7 @@ class Batch:
         if call.run_started is None:
             if call.is_counted:
                 call.turn.count(call.known_tool, by=-1)
-            self._state.pipeline_of(call.found).deny_cancelled(call)
+            self._gates[call].deny_cancelled(call)
         else:
             elapsed = self._state.clock.monotonic() - call.run_started
             # A call that is stopped at the turn's deadline has run past it, whoever noticed first.

@@ -143,7 +143,9 @@ class GatePipeline:
                 kept.append(gate)
         self._gates = tuple(kept)
         self._passes = tuple(_pass_of(gate.name) for gate in kept)
-        self._again = tuple(gate for gate in again if tool is None or gate.concerns(tool))
+        kept_again = [gate for gate in again if tool is None or gate.concerns(tool)]
+        self._at_count = tuple(one for one in kept_again if _has_own(one, "check_count"))
+        self._at_start = tuple(one for one in kept_again if _has_own(one, "check_start"))
 
     def ask(self, call: CallState) -> None:
         """Ask on until a gate denies, parks or has to wait, or all let the call pass."""
@@ -186,7 +188,7 @@ class GatePipeline:
 
     def ask_count(self, call: CallState) -> None:
         """Ask the gates on limits again, at the moment at which the call is counted."""
-        for gate in self._again:
+        for gate in self._at_count:
             denial = gate.check_count(call)
             if denial is not None:
                 _deny(call, gate.name, denial)
@@ -194,7 +196,7 @@ class GatePipeline:
 
     def ask_start(self, call: CallState) -> None:
         """Ask the gates again whose answer may have changed while the call waited to start."""
-        for gate in self._again:
+        for gate in self._at_start:
             denial = gate.check_start(call)
             if denial is not None:
                 _deny(call, gate.name, denial)
@@ -234,6 +236,10 @@ class GatePipeline:
             case other:
                 _deny(call, gate.name, _no_verdict(gate, other))
         call.release()
+
+
+def _has_own(gate: StandardGate, method: str) -> bool:
+    return getattr(type(gate), method) is not getattr(StandardGate, method)
 
 
 @cache

@@ -268,9 +268,8 @@ class CancelledGate(StandardGate):
             return Denial(DeniedReason.CANCELLED, "the turn was cancelled before this call ran")
         return None
 
-    def check_start(self, call: CallState) -> Denial | None:
-        """Deny where the cancel came while the call waited."""
-        return self.check(call)
+    # The cancel may have come while the call waited.
+    check_start = check
 
 
 class DeadlineGate(StandardGate):
@@ -313,9 +312,8 @@ class BudgetGate(StandardGate):
         spent = call.turn.spent(call.tool_name)
         return Denial(DeniedReason.BUDGET, spent) if spent else None
 
-    def check_count(self, call: CallState) -> Denial | None:
-        """Look again: calls before it in the reply have been counted meanwhile."""
-        return self.check(call)
+    # Calls before it in the reply have been counted meanwhile.
+    check_count = check
 
 
 class PolicyGate(StandardGate):
@@ -525,7 +523,8 @@ def pipelines(
     Raises:
         Misuse: A gate is missing without which no call can be read.
     """
-    if all(one is None for one in (chosen, hook, approve, policy, repair, at_start)):
+    options = (chosen, hook, approve, policy, repair, at_start)
+    if options == _NO_OPTIONS:
         return _find_plain
     gates = _gates_of(chosen, hook=hook, approve=approve, policy=policy, repair=repair)
     again = _ALWAYS_AGAIN
@@ -534,6 +533,9 @@ def pipelines(
     if at_start is not None:
         again += (StartGate(at_start),)
     return _finder(gates, again)
+
+
+_NO_OPTIONS = (None,) * 6
 
 
 def _finder(gates: tuple[Gate, ...], again: tuple[StandardGate, ...]) -> FindPipeline:
