@@ -240,8 +240,8 @@ class _Relay:
             self._options,
             watch=False,
             child=self._child,
-            handed=handed,
-            noted={WAY_OPTION: noted},
+            handoff_messages=handed,
+            extra_logged={WAY_OPTION: noted},
         )
         async with run_it as live:
             return await live.finish()

@@ -44,7 +44,7 @@ __all__ = [
     "HOOKS",
     "AgentSetup",
     "agent_of_spec",
-    "is_plain",
+    "is_usual_call",
     "known_of",
     "new_run_id",
     "plan_again",
@@ -62,7 +62,7 @@ HOOKS = {
 }
 # What a call may give and still be planned like the first such one of its agent. A trivial run
 # takes 669,000 instructions with the kept plan and 735,000, 10 % more, without (callgrind).
-_PLAIN = frozenset({"journal"})
+_OPTIONS_OF_NO_EFFECT = frozenset({"journal"})
 _KEY = "_known"
 _NOTHING = Request("")
 
@@ -99,7 +99,7 @@ def usual_plan(
 
     It is for a call that stands in no run. It differs from that one in these fields alone.
     """
-    if type(request) is not str or not isinstance(agent, Agent) or not is_plain(options):
+    if type(request) is not str or not isinstance(agent, Agent) or not is_usual_call(options):
         return None
     usual = known_of(agent).usual
     return usual and replace(
@@ -114,15 +114,19 @@ def usual_plan(
 
 def without_call(plan: Plan) -> Plan:
     """*plan* without what is of its call alone, which its agent would keep alive."""
-    logged = plan.logged_options()
     return replace(
-        plan, request=_NOTHING, journal=None, artifact_store=None, warnings=(), logged=logged
+        plan,
+        request=_NOTHING,
+        journal=None,
+        artifact_store=None,
+        warnings=(),
+        cached_logged=plan.logged_options(),
     )
 
 
-def is_plain(options: RunOptions) -> bool:
+def is_usual_call(options: RunOptions) -> bool:
     """Whether the call says nothing of how it is to be made."""
-    return options.keys() <= _PLAIN
+    return options.keys() <= _OPTIONS_OF_NO_EFFECT
 
 
 def new_run_id() -> str:
@@ -194,13 +198,15 @@ async def plan_run(
     journal: Journal | None,
     *,
     child: Child,
-    handed: Sequence[Message] = (),
+    handoff_messages: Sequence[Message] = (),
 ) -> Plan:
     """Check every argument and resolve every name."""
     agent = to_agent(agent, options.get("engine"))
     known = known_of(agent)
-    plan = await _plan(known, agent, request, options, journal, child=child, handed=handed)
-    is_usual = not handed and is_plain(options) and current_run.get() is None
+    plan = await _plan(
+        known, agent, request, options, journal, child=child, handoff_messages=handoff_messages
+    )
+    is_usual = not handoff_messages and is_usual_call(options) and current_run.get() is None
     if known.usual is None and known.is_fixed and is_usual:
         known.usual = without_call(plan)
     return plan
@@ -214,7 +220,7 @@ async def _plan(
     journal: Journal | None,
     *,
     child: Child,
-    handed: Sequence[Message],
+    handoff_messages: Sequence[Message],
 ) -> Plan:
     given, request = request, to_request(request)
     _check_hooks(options)
@@ -247,7 +253,7 @@ async def _plan(
         prepare=options.get("prepare"),
         handoffs=known.handoffs,
         spec=known.spec or agent.spec(),
-        handed=handed,
+        handoff_messages=handoff_messages,
         history=await history_of(request, options, journal),
         artifacts=items_of(options, "artifacts"),
         attributes=object_of(options, "attributes"),
@@ -260,7 +266,7 @@ async def _plan(
         artifact_store=options.get("artifact_store") or getattr(journal, "artifacts", None),
         policy=options.get("policy") or (None if parent is None else parent.policy),
         secrets=hidden,
-        marks=name_marks() if hidden else "",
+        secret_marks=name_marks() if hidden else "",
         clock=options.get("clock") or (SYSTEM_CLOCK if parent is None else parent.clock),
         launch=object_of(options, "launch"),
         child=child,
@@ -298,7 +304,7 @@ async def plan_again(
         # Who goes on without a word on it has not taken its rules away.
         plan = replace(plan, policy=convert(logged[POLICY_OPTION], Policy))
     marks = started.options.get(MARKS_OPTION)
-    return replace(plan, marks=marks) if plan.secrets and isinstance(marks, str) else plan
+    return replace(plan, secret_marks=marks) if plan.secrets and isinstance(marks, str) else plan
 
 
 def secrets_of(options: RunOptions | ResumeOptions) -> tuple[str, ...]:

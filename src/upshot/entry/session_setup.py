@@ -88,12 +88,12 @@ async def begin(
     *,
     watch: bool,
     child: Child,
-    handed: Sequence[Message] = (),
-    noted: JsonObject | None = None,
+    handoff_messages: Sequence[Message] = (),
+    extra_logged: JsonObject | None = None,
 ) -> AsyncGenerator[LiveRun[Any]]:
     """Open what a new run needs, begin it, and close it all after its end."""
     check_options(options)
-    more: Any = {"child": child, "handed": handed, "noted": noted}
+    more: Any = {"child": child, "handoff_messages": handoff_messages, "extra_logged": extra_logged}
     where = place_of(options)
     if where is None:
         plan = await _plan_new(agent, request, options, None, **more)
@@ -137,11 +137,11 @@ async def run_child(
     agent: Agent[Any] | AgentSpec,
     request: Request | str,
     *,
-    again: bool = False,
+    may_have_begun: bool = False,
     **options: Unpack[RunOptions],
 ) -> AgentResult[Any]:
-    """Run an agent inside a run."""
-    where = place_of(options) if again else None
+    """Run an agent as a child run; one that may have begun before goes on from its log."""
+    where = place_of(options) if may_have_begun else None
     if where is None or not isinstance(request, Request):
         return await run_whole(agent, request, options, child=run_child)
     async with open_journal(where) as journal:
@@ -233,13 +233,15 @@ async def _plan_new(
     journal: Journal | None,
     *,
     child: Child,
-    handed: Sequence[Message] = (),
-    noted: JsonObject | None = None,
+    handoff_messages: Sequence[Message] = (),
+    extra_logged: JsonObject | None = None,
 ) -> Plan:
     """Plan a new run, whose id the journal must not have yet."""
-    plan = await plan_run(agent, request, options, journal, child=child, handed=handed)
-    if noted:
-        plan = replace(plan, noted=noted)
+    plan = await plan_run(
+        agent, request, options, journal, child=child, handoff_messages=handoff_messages
+    )
+    if extra_logged:
+        plan = replace(plan, extra_logged=extra_logged)
     if journal is not None:
         await _refuse_known(plan, journal)
         if _is_chosen(plan) and is_at_work(plan.run_id, journal):

@@ -72,8 +72,8 @@ async def seed_board(
         board.extend((*plan.history, plan.request.to_message()))
         for name, value in plan.request.inputs.items():
             board.set(name, value)
-    if plan.handed:
-        board.extend(plan.handed)
+    if plan.handoff_messages:
+        board.extend(plan.handoff_messages)
     if feedback:
         board.append(Message("user", feedback))
     board.mark_seeded()

@@ -316,13 +316,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     Attributes:
         observers: The agent's first, then the call's; deciders alike.
-        handed: Messages that come after the request, from who handed it over.
-        noted: What else the log keeps among the options.
+        handoff_messages: Those of the agent that handed the request over; they come after it.
+        extra_logged: What else the log keeps among the options.
         warnings: Told when the session begins.
         spec: The agent in names only.
         seed: What the board of the first attempt was started with, in an earlier session.
-        marks: What the marks begin with that stand for secrets in its log, "" without any.
-        logged: What the log keeps of the options, where that was found out before.
+        secret_marks: What the marks begin with that stand for secrets in its log, "" without any.
+        cached_logged: What ``logged_options`` gives, where that was found out before.
         is_known: Whether the parent run has counted already what this run's log says it used.
         is_retry_given: Whether the call said how failed model calls are tried again.
 
@@ -346,7 +346,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     committers: tuple[Committer, ...] = ()
     prepare: Seeder | None = None
     history: Sequence[Message] = ()
-    handed: Sequence[Message] = ()
+    handoff_messages: Sequence[Message] = ()
     artifacts: tuple[str, ...] = ()
     attributes: JsonObject = {}
     parent_run_id: str = ""
@@ -358,17 +358,17 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     artifact_store: ArtifactStore | None = None
     policy: Policy | None = None
     secrets: tuple[str, ...] = ()
-    marks: str = ""
+    secret_marks: str = ""
     clock: Clock = SYSTEM_CLOCK
     launch: JsonObject = {}
-    noted: JsonObject = {}
+    extra_logged: JsonObject = {}
     child: Child | None = None
     warnings: tuple[RunWarning, ...] = ()
     spec: AgentSpec = AgentSpec()
     is_known: bool = False
     is_retry_given: bool = False
     seed: tuple[BoardChanged, ...] = ()
-    logged: JsonObject | None = None
+    cached_logged: JsonObject | None = None
 
     @property
     def ask(self) -> Callable[..., Any] | None:
@@ -377,10 +377,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def logged_options(self) -> JsonObject:
         """What the log keeps of the options, for who goes on with the run."""
-        if self.logged is not None:
-            return self.logged.copy()
+        if self.cached_logged is not None:
+            return self.cached_logged.copy()
         options: JsonObject = {
-            **self.noted,
+            **self.extra_logged,
             "max_attempts": self.max_attempts,
             ENGINE_OPTION: type(self.engine).__name__,
         }
@@ -396,6 +396,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             options["artifacts"] = [*self.artifacts]
         if self.launch:
             options["launch"] = self.launch
-        if self.marks:
-            options[MARKS_OPTION] = self.marks
+        if self.secret_marks:
+            options[MARKS_OPTION] = self.secret_marks
         return options

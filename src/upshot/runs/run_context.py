@@ -223,6 +223,6 @@ def _nobody_asks() -> Interrupt | None:
 
 
 def _redaction(plan: Plan, started: RunStarted | None) -> Redaction:
-    name = plan.marks if started is None else marks_for(plan.secrets, started)
+    name = plan.secret_marks if started is None else marks_for(plan.secrets, started)
     # A log never has one mark for two secrets.
     return Redaction(plan.secrets, name=name or name_marks())

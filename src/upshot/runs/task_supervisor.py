@@ -176,9 +176,9 @@ class TaskSupervisor:
             self._pauses -= {limit}
 
     @property
-    def patience(self) -> Clock:
+    def interruptible_clock(self) -> Clock:
         """The clock of the run, whose waits a wish to stop ends at once."""
-        return _Patience(self._clock, self.pause)
+        return _InterruptibleClock(self._clock, self.pause)
 
     def close(self) -> None:
         """The run is over: nothing of it is to be cancelled any more."""
@@ -263,7 +263,7 @@ class TaskSupervisor:
             self._over.set_result(None)
 
 
-class _Patience:
+class _InterruptibleClock:
     """A clock with waits that may end early."""
 
     def __init__(self, clock: Clock, pause: Callable[[float], Awaitable[None]]) -> None:

@@ -12,9 +12,9 @@ import pytest
 from upshot.tools import CancelToken
 from upshot.tools.execution import executor
 from upshot.tools.execution.executor import (
-    Ending,
+    BodyEnd,
+    BodyValue,
     Raised,
-    Returned,
     Stopped,
     Workers,
     discard,
@@ -32,7 +32,7 @@ def in_thread(
     token: CancelToken | None = None,
     workers: Workers | None = None,
     late: Callable[[], None] = lambda: None,
-) -> Coroutine[Any, Any, Ending]:
+) -> Coroutine[Any, Any, BodyEnd]:
     return run_thread(
         body,
         timeout_s=timeout_s,
@@ -56,12 +56,12 @@ async def test_a_coroutine_returns_its_value():
     async def body() -> int:
         return 7
 
-    assert await run_async(body, timeout_s=1, token=CancelToken()) == Returned(7)
+    assert await run_async(body, timeout_s=1, token=CancelToken()) == BodyValue(7)
 
 
 async def test_a_plain_function_returns_its_value_from_another_thread():
     ending = await in_thread(threading.get_ident)
-    assert isinstance(ending, Returned)
+    assert isinstance(ending, BodyValue)
     assert ending.value != threading.get_ident()
 
 
@@ -229,7 +229,7 @@ async def test_context_variables_are_carried_over(mode: str):
         if mode == "async"
         else in_thread(VARIABLE.get)
     )
-    assert await running == Returned("set")
+    assert await running == BodyValue("set")
 
 
 async def test_a_thread_that_outlives_its_loop_harms_nobody():

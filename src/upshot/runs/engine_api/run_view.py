@@ -343,14 +343,14 @@ class Run:
         if start is None:
             raise Misuse("this run was not started by upshot.run, so it cannot start children")
         if key is None:
-            placed, again = self._placed(agent, request)
-            return _shown(await start(agent, placed, again=again, **options))
+            placed, may_have_begun = self._placed(agent, request)
+            return _shown(await start(agent, placed, may_have_begun=may_have_begun, **options))
         if key in self._children:
             return self._children[key]
         asked = _named(request, self._child_id(key))
 
         async def work() -> AgentResult[Any]:
-            result = _shown(await start(agent, asked, again=True, **options))
+            result = _shown(await start(agent, asked, may_have_begun=True, **options))
             if result.status is not Status.INPUT_REQUIRED:
                 # Of a parked one there is more to come once people have answered.
                 self._children[key] = result

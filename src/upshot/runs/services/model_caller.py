@@ -168,7 +168,7 @@ class ModelCall:
             response, _ = await call_with_retry(
                 self._call,
                 context.plan.retry,
-                clock=context.supervisor.patience,
+                clock=context.supervisor.interruptible_clock,
                 deadline_monotonic=context.budget.deadline,
                 on_retry=self._on_retry,
             )
@@ -193,7 +193,7 @@ class ModelCall:
         items = stream_with_retry(
             self._stream,
             context.plan.retry,
-            clock=context.supervisor.patience,
+            clock=context.supervisor.interruptible_clock,
             deadline_monotonic=context.budget.deadline,
             on_retry=self._on_retry,
         )

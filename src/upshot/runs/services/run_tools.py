@@ -43,7 +43,7 @@ def _make(context: RunContext) -> Toolbox:
         approve=plan.approve,
         artifacts=plan.artifact_store,
         secrets=plan.secrets,
-        clock=context.supervisor.patience,
+        clock=context.supervisor.interruptible_clock,
         identity=context.info,
         parent_run_id=plan.parent_run_id,
         attempt=log.attempt,

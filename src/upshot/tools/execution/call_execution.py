@@ -25,7 +25,14 @@ from upshot.tools.call_state import CallState, running_call
 from upshot.tools.definition.body import is_async
 from upshot.tools.definition.tool_context import CancelToken, Progress, ToolContext, named
 from upshot.tools.definition.tool_options import ProcessLimits, UnknownEffect, VerifyHook
-from upshot.tools.execution.executor import Ending, Raised, Returned, Stopped, run_async, run_thread
+from upshot.tools.execution.executor import (
+    BodyEnd,
+    BodyValue,
+    Raised,
+    Stopped,
+    run_async,
+    run_thread,
+)
 from upshot.tools.execution.outcome_mapping import (
     Fitted,
     conclude,
@@ -122,7 +129,7 @@ async def _run_once(state: ToolboxState, call: CallState) -> ToolOutcome:
     deadline = None if timeout_s is None else started_at.timestamp() + timeout_s
     call.attempts += 1
     if timeout_s is not None and timeout_s <= 0:
-        ending: Ending = Stopped(cancelled=False, started=False)
+        ending: BodyEnd = Stopped(cancelled=False, started=False)
     else:
         outer = running_call.set(call)
         try:
@@ -160,7 +167,7 @@ def _timeout_s(call: CallState) -> float | None:
 
 async def _execute(
     state: ToolboxState, call: CallState, timeout_s: float | None, deadline: float | None
-) -> Ending:
+) -> BodyEnd:
     tool, token = call.known_tool, CancelToken()
     if tool.isolation is not None:
         call.mode = "process"
@@ -183,7 +190,7 @@ async def _execute(
         workers=state.workers,
         late=functools.partial(_tell_late, state, call),
     )
-    if not isinstance(ending, Returned) or not inspect.isawaitable(ending.value):
+    if not isinstance(ending, BodyValue) or not inspect.isawaitable(ending.value):
         return ending
     # A plain function round an async one, as decorators make them: no signature tells.
     waiting = cast("Awaitable[object]", ending.value)
@@ -197,7 +204,7 @@ async def _execute_apart(
     timeout_s: float | None,
     deadline: float | None,
     token: CancelToken,
-) -> Ending:
+) -> BodyEnd:
     """Run the body in a process of its own."""
     from upshot.tools.execution.process_protocol import Order
     from upshot.tools.execution.process_runner import run_process
@@ -338,11 +345,11 @@ async def verify_effect(
         timeout_s = _LEAST_TIMEOUT_S
     ending = await _ask(tool.verify, asked, state, timeout_s=timeout_s)
     match ending:
-        case Returned(value=True | "applied"):
+        case BodyValue(value=True | "applied"):
             return verified(tool, outcome, applied=True)
-        case Returned(value=False | "none"):
+        case BodyValue(value=False | "none"):
             return outcome if is_abandoned else verified(tool, outcome, applied=False)
-        case Returned(value=None | "unknown"):
+        case BodyValue(value=None | "unknown"):
             return outcome
         case _:
             state.warn("verify_failed", f"verify of {tool.name} {_told(ending)}")
@@ -351,7 +358,7 @@ async def verify_effect(
 
 async def _ask(
     hook: VerifyHook, asked: UnknownEffect, state: ToolboxState, *, timeout_s: float
-) -> Ending:
+) -> BodyEnd:
     token = CancelToken()
 
     async def ask() -> object:
@@ -367,17 +374,17 @@ async def _ask(
         workers=state.workers,
         late=lambda: None,
     )
-    if isinstance(ending, Returned) and inspect.isawaitable(ending.value):
+    if isinstance(ending, BodyValue) and inspect.isawaitable(ending.value):
         waiting = cast("Awaitable[object]", ending.value)
         return await run_async(lambda: waiting, timeout_s=timeout_s, token=token, grace_s=0.1)
     return ending
 
 
-def _told(ending: Ending) -> str:
+def _told(ending: BodyEnd) -> str:
     match ending:
         case Raised(error=error):
             return f"failed: {named(error)}"
-        case Returned(value=value):
+        case BodyValue(value=value):
             return f"answered with {kind_of(value)}; applied, none or None is due"
         case _:
             return "took too long"

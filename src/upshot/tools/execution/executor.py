@@ -24,12 +24,12 @@ from upshot.tools.definition.tool_context import CancelToken
 
 __all__ = [
     "Died",
-    "Ending",
+    "BodyEnd",
     "GRACE_S",
     "Job",
     "MAX_WORKERS",
     "Raised",
-    "Returned",
+    "BodyValue",
     "Stopped",
     "Unusable",
     "WORKERS",
@@ -177,7 +177,7 @@ Late: TypeAlias = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Returned:
+class BodyValue:
     """The body returned.
 
     Attributes:
@@ -241,7 +241,7 @@ class Unusable:
     message: str
 
 
-Ending: TypeAlias = Returned | Raised | Stopped | Died | Unusable
+BodyEnd: TypeAlias = BodyValue | Raised | Stopped | Died | Unusable
 
 
 async def run_async(
@@ -250,7 +250,7 @@ async def run_async(
     timeout_s: float | None,
     token: CancelToken,
     grace_s: float = GRACE_S,
-) -> Ending:
+) -> BodyEnd:
     """Run a coroutine function.
 
     Args:
@@ -264,7 +264,7 @@ async def run_async(
         How it ended. A cancel of the caller ends the body and comes back as ``Stopped``.
     """
     loop = asyncio.get_running_loop()
-    over: asyncio.Future[Ending | None] = loop.create_future()
+    over: asyncio.Future[BodyEnd | None] = loop.create_future()
     task = loop.create_task(_guard(body, over))
     timer = None if timeout_s is None else loop.call_later(timeout_s, _wake, over)
     cancelled = False
@@ -292,7 +292,7 @@ async def run_thread(
     token: CancelToken,
     workers: Workers,
     late: Late,
-) -> Ending:
+) -> BodyEnd:
     """Run a plain function in a thread, with the caller's context variables.
 
     Args:
@@ -307,14 +307,14 @@ async def run_thread(
         How it ended. A cancel of the caller comes back as ``Stopped``.
     """
     loop = asyncio.get_running_loop()
-    over: asyncio.Future[Ending | None] = loop.create_future()
+    over: asyncio.Future[BodyEnd | None] = loop.create_future()
     given_up = False
     # A thread begins with an empty context; tasks copy theirs by themselves.
     context = contextvars.copy_context()
 
-    found: Ending | None = None
+    found: BodyEnd | None = None
 
-    def deliver(ending: Ending) -> None:
+    def deliver(ending: BodyEnd) -> None:
         nonlocal found
         if given_up:
             late()
@@ -360,16 +360,16 @@ def discard(value: object) -> None:
             value.close()
 
 
-def _drop(ending: Ending) -> None:
-    if isinstance(ending, Returned):
+def _drop(ending: BodyEnd) -> None:
+    if isinstance(ending, BodyValue):
         discard(ending.value)
 
 
-async def _guard(body: Callable[[], object], over: asyncio.Future[Ending | None]) -> Ending:
-    ending: Ending | None = None
+async def _guard(body: Callable[[], object], over: asyncio.Future[BodyEnd | None]) -> BodyEnd:
+    ending: BodyEnd | None = None
     try:
         value = body()
-        ending = Returned(
+        ending = BodyValue(
             await cast("Awaitable[object]", value) if inspect.isawaitable(value) else value
         )
     except (asyncio.CancelledError, KeyboardInterrupt):
@@ -382,25 +382,25 @@ async def _guard(body: Callable[[], object], over: asyncio.Future[Ending | None]
     return ending or Raised(asyncio.CancelledError())
 
 
-def _call(body: Callable[[], object]) -> Ending:
+def _call(body: Callable[[], object]) -> BodyEnd:
     try:
-        return Returned(body())
+        return BodyValue(body())
     except BaseException as error:  # whatever a tool raises is its call's outcome
         return Raised(error)
 
 
-def _ending_of(task: asyncio.Task[Ending]) -> Ending:
+def _ending_of(task: asyncio.Task[BodyEnd]) -> BodyEnd:
     if task.cancelled():
         return Raised(asyncio.CancelledError())
     return task.result()
 
 
-def _wake(future: asyncio.Future[Ending | None], value: Ending | None = None) -> None:
+def _wake(future: asyncio.Future[BodyEnd | None], value: BodyEnd | None = None) -> None:
     if not future.done():
         future.set_result(value)
 
 
-async def _until(future: asyncio.Future[Ending | None], delay_s: float | None) -> bool:
+async def _until(future: asyncio.Future[BodyEnd | None], delay_s: float | None) -> bool:
     """Wait for *future* or *delay_s*; returns whether the caller was cancelled meanwhile."""
     # Not asyncio.wait: it takes the loop once more round.
     loop = asyncio.get_running_loop()
@@ -415,7 +415,7 @@ async def _until(future: asyncio.Future[Ending | None], delay_s: float | None) -
     return False
 
 
-async def _stop(task: asyncio.Task[Ending], grace_s: float) -> bool:
+async def _stop(task: asyncio.Task[BodyEnd], grace_s: float) -> bool:
     """Cancel *task*; returns whether it ended within the grace."""
     task.cancel()
     # Cancelled again, the caller has no time for the grace any more.

@@ -32,10 +32,10 @@ from upshot.tools.definition.tool_context import (
     without_traceback,
 )
 from upshot.tools.execution.executor import (
+    BodyEnd,
+    BodyValue,
     Died,
-    Ending,
     Raised,
-    Returned,
     Stopped,
     Unusable,
     discard,
@@ -62,7 +62,7 @@ _PARTS = get_args(Part)
 
 
 def conclude(
-    call: CallState, ending: Ending, *, elapsed_ms: int, timeout_s: float | None, deadline_s: float
+    call: CallState, ending: BodyEnd, *, elapsed_ms: int, timeout_s: float | None, deadline_s: float
 ) -> ToolOutcome:
     """The outcome of a call whose body ended.
 
@@ -78,7 +78,7 @@ def conclude(
     """
     tool = call.known_tool
     match ending:
-        case Returned(value=value, lossy=lossy):
+        case BodyValue(value=value, lossy=lossy):
             outcome = _conclude_value(call, value, elapsed_ms)
             call.lossy += lossy
             return outcome

@@ -12,7 +12,7 @@ from typing import IO
 
 from upshot.contract.base.structs import Json
 from upshot.tools.definition.tool_context import CancelToken, ToolError
-from upshot.tools.execution.executor import Died, Ending, Raised, Returned, Stopped, Unusable
+from upshot.tools.execution.executor import BodyEnd, BodyValue, Died, Raised, Stopped, Unusable
 from upshot.tools.execution.process_protocol import (
     Began,
     Exited,
@@ -49,7 +49,7 @@ async def run_process(
     token: CancelToken,
     slots: asyncio.Semaphore,
     tell: Callable[[str, Json], None],
-) -> Ending:
+) -> BodyEnd:
     """Run a function in a process of its own, which ends with all that it has started.
 
     Args:
@@ -93,7 +93,7 @@ class _Talk:
     def __init__(self, order: Order, tell: Callable[[str, Json], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self.began = False
-        self.over: asyncio.Future[Ending] = self._loop.create_future()
+        self.over: asyncio.Future[BodyEnd] = self._loop.create_future()
         self._gone: asyncio.Future[None] = self._loop.create_future()
         self._tell = tell
         self._pieces: list[bytes] = []
@@ -180,15 +180,15 @@ class _Talk:
         if not self._gone.done():
             self._gone.set_result(None)
 
-    def _conclude(self, ending: Ending) -> None:
+    def _conclude(self, ending: BodyEnd) -> None:
         if not self.over.done():
             self.over.set_result(ending)
 
 
-def _ending_of(line: Gave | Raise | Unwritable | Unloadable) -> Ending:
+def _ending_of(line: Gave | Raise | Unwritable | Unloadable) -> BodyEnd:
     match line:
         case Gave(value=value, lossy=lossy):
-            return Returned(value, lossy)
+            return BodyValue(value, lossy)
         case Raise(cut=True):
             return Died(line.message, line.code or "cancelled")
         case Raise():
@@ -225,7 +225,7 @@ def _raw(pipe: IO[bytes] | None) -> int:
 
 
 async def _until(
-    future: asyncio.Future[Ending] | asyncio.Future[None], delay_s: float | None
+    future: asyncio.Future[BodyEnd] | asyncio.Future[None], delay_s: float | None
 ) -> bool:
     """Wait for *future* or *delay_s*; returns whether the caller was cancelled meanwhile."""
     try:

@@ -1,7 +1,7 @@
 """What is asked before a tool call runs.
 
 A gate is one question about a call, with a name and ``check(call)``. It answers with None (the
-call passes), ``Denial``, ``Parked`` (the user is asked), ``Following`` (an equal call is parked
+call passes), ``Denial``, ``Park`` (the user is asked), ``Follow`` (an equal call is parked
 already) or ``Rewind`` (the arguments were changed: ask again from an earlier gate), at once or as
 an awaitable. It has no side effects, because a later gate may still deny.
 

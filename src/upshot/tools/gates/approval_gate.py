@@ -14,7 +14,7 @@ from upshot.contract.pending import PendingApproval
 from upshot.contract.tool_calls import ApprovalRecord
 from upshot.tools.call_state import CallState, RememberedApprovals
 from upshot.tools.definition.tool_context import is_stop, named
-from upshot.tools.gates.pipeline import Denial, Parked, Rewind, StandardGate
+from upshot.tools.gates.pipeline import Denial, Park, Rewind, StandardGate
 
 __all__ = [
     "ANY_ARGUMENTS",
@@ -180,7 +180,7 @@ class ApprovalGate(StandardGate):
         self._approve = approve
         self._expires_s = expires_s
 
-    def check(self, call: CallState) -> Denial | Parked | Awaitable[Denial | Parked | None] | None:
+    def check(self, call: CallState) -> Denial | Park | Awaitable[Denial | Park | None] | None:
         """Ask, or park the call where there is no answer at once."""
         if call.granted and call.granted in (call.digest, ANY_ARGUMENTS):
             return None
@@ -202,7 +202,7 @@ class ApprovalGate(StandardGate):
 
     def _ask(
         self, call: CallState, approve: Approver
-    ) -> Denial | Parked | Awaitable[Denial | Parked | None] | None:
+    ) -> Denial | Park | Awaitable[Denial | Park | None] | None:
         try:
             answer = approve(ApprovalRequest.of(call))
         except BaseException as error:  # an approver that raises denies the call, even a cancel
@@ -213,9 +213,7 @@ class ApprovalGate(StandardGate):
             return self._wait(call, answer)
         return self._judge(call, answer)
 
-    async def _wait(
-        self, call: CallState, answer: Awaitable[bool | None]
-    ) -> Denial | Parked | None:
+    async def _wait(self, call: CallState, answer: Awaitable[bool | None]) -> Denial | Park | None:
         clock = call.turn.clock
         began = clock.monotonic()
         try:
@@ -228,7 +226,7 @@ class ApprovalGate(StandardGate):
         finally:
             call.paused_s += clock.monotonic() - began
 
-    def _judge(self, call: CallState, answer: object) -> Denial | Parked | None:
+    def _judge(self, call: CallState, answer: object) -> Denial | Park | None:
         if answer is None:
             return self._park(call)
         if not isinstance(answer, bool):
@@ -244,10 +242,10 @@ class ApprovalGate(StandardGate):
         )
         return None if answer else Denial(DeniedReason.WRITE_DENIED, "it was not approved")
 
-    def _park(self, call: CallState) -> Parked:
+    def _park(self, call: CallState) -> Park:
         now, expires_s = call.turn.clock.now(), call.known_tool.approval_expires_s
         expires_s = self._expires_s if expires_s is None else expires_s
-        return Parked(
+        return Park(
             PendingApproval(
                 call_id=call.call_id,
                 tool_name=call.tool_name,

@@ -18,10 +18,10 @@ from upshot.tools.definition.tool_context import is_stop, named
 
 __all__ = [
     "Denial",
-    "Following",
+    "Follow",
     "Gate",
     "GatePipeline",
-    "Parked",
+    "Park",
     "Rewind",
     "StandardGate",
     "Verdict",
@@ -46,7 +46,7 @@ class Denial:
 
 
 @dataclass(frozen=True, slots=True)
-class Parked:
+class Park:
     """The call waits for an answer of the user, and holds nothing meanwhile.
 
     Attributes:
@@ -57,7 +57,7 @@ class Parked:
 
 
 @dataclass(frozen=True, slots=True)
-class Following:
+class Follow:
     """The call waits for an equal one, about which the user is asked.
 
     Attributes:
@@ -79,7 +79,7 @@ class Rewind:
 
 
 # None lets the call pass.
-Verdict: TypeAlias = Denial | Parked | Following | Rewind | None
+Verdict: TypeAlias = Denial | Park | Follow | Rewind | None
 
 
 class Gate(Protocol):
@@ -126,13 +126,13 @@ class GatePipeline:
 
     Args:
         gates: All gates of the Toolbox.
-        again: The gates that are asked again before the count and the start, even where the
+        asked_again: The gates that are asked again before the count and the start, even where the
             user has chosen gates that leave them out.
         tool: The tool of the calls; None for a tool that is not known.
     """
 
     def __init__(
-        self, gates: Sequence[Gate], again: Sequence[StandardGate], tool: Tool | None
+        self, gates: Sequence[Gate], asked_again: Sequence[StandardGate], tool: Tool | None
     ) -> None:
         kept: list[Gate] = []
         # A rewind to a gate that does not concern this tool goes to the next one that does.
@@ -143,7 +143,7 @@ class GatePipeline:
                 kept.append(gate)
         self._gates = tuple(kept)
         self._passes = tuple(_pass_of(gate.name) for gate in kept)
-        kept_again = [gate for gate in again if tool is None or gate.concerns(tool)]
+        kept_again = [gate for gate in asked_again if tool is None or gate.concerns(tool)]
         self._at_count = tuple(one for one in kept_again if _has_own(one, "check_count"))
         self._at_start = tuple(one for one in kept_again if _has_own(one, "check_start"))
 
@@ -224,10 +224,10 @@ class GatePipeline:
                 return
             case Denial():
                 _deny(call, gate.name, verdict)
-            case Parked(pending=pending):
+            case Park(pending=pending):
                 _trace(call, gate.name, "wait", "the user is asked")
                 call.pending = pending
-            case Following(call_id=call_id):
+            case Follow(call_id=call_id):
                 _trace(call, gate.name, "wait", f"the user is asked about {call_id}, its equal")
                 call.follows = call_id
             case Rewind(gate=target) if target in self._places:
@@ -274,7 +274,7 @@ def _verdict_of(waiting: asyncio.Future[object], gate: Gate, *, ended: bool) -> 
 
 
 def _no_verdict(gate: Gate, said: object) -> Denial:
-    due = "None, a Denial, Parked or a Rewind to a gate that is asked"
+    due = "None, a Denial, Park or a Rewind to a gate that is asked"
     text = f"the gate {gate.name} answered {said!r:.60}; {due} is due"
     return Denial(DeniedReason.POLICY, text)
 

@@ -25,7 +25,7 @@ from upshot.tools.definition.tool import Tool
 from upshot.tools.gates.approval_gate import ApprovalGate, Approver, HookGate, PreToolHook
 from upshot.tools.gates.pipeline import (
     Denial,
-    Following,
+    Follow,
     Gate,
     GatePipeline,
     Rewind,
@@ -411,7 +411,7 @@ class StartGate(StandardGate):
         return self._at_start(call)
 
 
-_Verdict: TypeAlias = Denial | Following | None
+_Verdict: TypeAlias = Denial | Follow | None
 
 
 class ReplayGate(StandardGate):
@@ -443,7 +443,7 @@ class ReplayGate(StandardGate):
         leader = call.turn.parked.get(call.digest)
         if leader is not None:
             # The user is asked once; the answer about the first decides about the others.
-            return Following(leader)
+            return Follow(leader)
         found = call.turn.deduplication.enter(call)
         return _duplicate(found) if isinstance(found, str) else found
 
