@@ -4,7 +4,7 @@ import pytest
 
 from upshot.contract import Effect
 from upshot.tools.mcp.connection import Line
-from upshot.tools.mcp.mcp_calls import LineLost, exchange
+from upshot.tools.mcp.mcp_toolset import LineLost, exchange
 
 
 async def test_nothing_is_sent_over_a_line_that_is_known_to_be_broken():

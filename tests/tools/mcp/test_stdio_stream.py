@@ -10,8 +10,8 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCNotification
 
 from tests.processes import LOADED
+from upshot.tools.mcp.connection import StdioReader, open_stdio
 from upshot.tools.mcp.server_address import describe_server
-from upshot.tools.mcp.stdio_transport import StdioReader, open_stdio
 
 PARENT = """
 import subprocess, sys
