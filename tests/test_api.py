@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from upshot.runs import ResumeOptions, RunOptions
+from upshot.runs.plan import ResumeOptions, RunOptions
 from upshot.tools.toolbox import ToolboxOptions
 
 # As a caller sees them: positional up to the star, then keywords, with the defaults that hold.

@@ -36,7 +36,7 @@ from upshot import (
 from upshot.engines import LoopEngine, ScriptEngine
 from upshot.journal import MemoryJournal
 from upshot.models import ScriptedModel
-from upshot.runs import RunOptions
+from upshot.runs.plan import RunOptions
 
 
 def hello() -> Agent:

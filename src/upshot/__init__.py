@@ -3,12 +3,9 @@
 Every name is loaded at its first use, so that importing upshot costs next to nothing.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from upshot.lazy import lazy_imports
 
-from upshot.lazy import lazy_names, names_in
-
-if TYPE_CHECKING:
+with lazy_imports(globals()):
     from upshot.contract.agent import Agent as Agent
     from upshot.contract.agent_spec import (
         HANDOFF_FINALIZE_REASON as HANDOFF_FINALIZE_REASON,
@@ -195,12 +192,12 @@ if TYPE_CHECKING:
         RunFailed as RunFailed,
         UpshotError as UpshotError,
     )
-    from upshot.journal.open_journal import open_journal as open_journal
+    from upshot.journal.opening import open_journal as open_journal
     from upshot.models.fallback import Fallback as Fallback
     from upshot.models.prices import Prices as Prices
     from upshot.models.registry import resolve as resolve
-    from upshot.models.transport import TransportError as TransportError
     from upshot.models.scripted import ScriptedModel as ScriptedModel
+    from upshot.models.transport import TransportError as TransportError
     from upshot.runs.engine_api.exceptions import (
         Aborted as Aborted,
         Failed as Failed,
@@ -237,94 +234,3 @@ if TYPE_CHECKING:
     from upshot.tools.mcp.open_mcp import open_mcp as open_mcp
     from upshot.tools.toolbox import Toolbox as Toolbox
     from upshot.wire.pricing import Price as Price
-
-_HOMES = {
-    "contract.agent": "Agent",
-    "contract.agent_spec": (
-        "AgentCapabilities AgentCard AgentSpec HANDOFF_FINALIZE_REASON HANDOFF_STATE_KEY "
-        "Handoff HandoffEvent RunInfo Skill handoff_tool_name"
-    ),
-    "contract.base.enums": (
-        "DeniedReason Effect ErrorCode FinishReason InterruptCause Origin Resource Role Status"
-    ),
-    "contract.base.structs": "RunEvent",
-    "contract.codec": "decode encode",
-    "contract.error": "AgentError RunWarning",
-    "contract.events": (
-        "ApprovalAnswered ApprovalRequested ArtifactStored AttemptEnded AttemptStarted "
-        "BoardChanged CheckpointSaved Committed Decided Event Lagged QuestionAnswered "
-        "QuestionAsked RunInterrupted RunResumed RunSettled RunStarted StepSettled "
-        "StepStarted ToolProgress ToolSettled ToolStarted UsageReported Warned"
-    ),
-    "contract.forms.a2a_form": "from_a2a to_a2a",
-    "contract.forms.execution_form": "to_execution_result",
-    "contract.forms.flat_form": "ResultView coerce_result from_contract to_contract",
-    "contract.message": (
-        "Artifact Audio Conversation Data File Image MAIN_CHANNEL Message Part Reasoning "
-        "ServerToolBlock Text Unknown"
-    ),
-    "contract.model_calls": (
-        "ModelInput ModelReplied ModelRequest ModelResponse ModelRetried ModelStarted "
-        "ReasoningDelta Request RequestConfig TextDelta ToolCallDelta"
-    ),
-    "contract.pending": (
-        "Answer Approve Deny Edit Pending PendingApproval PendingExternal PendingQuestion"
-    ),
-    "contract.protocols": (
-        "AnyResult ArtifactStore Clock Decider Engine Host Journal Model Observer RunSummary"
-    ),
-    "contract.result": "AgentResult AttemptLine OUTPUT_VAR",
-    "contract.run_control": "BoardSnapshot Checkpoint FinalizeDecision Interrupt",
-    "contract.settings": "Budget ModelSettings Policy Retry",
-    "contract.tool_calls": (
-        "TOOL_MESSAGE_MAX_CHARS ToolArtifactReference ToolCall ToolDenied ToolExecutionResult "
-        "ToolFailure ToolOutcome ToolRecord ToolSpec ToolTimeout outcome_blocks_tool "
-        "outcome_is_error outcome_is_retryable outcome_to_model_content"
-    ),
-    "contract.usage": "Cost RateLimitState RateLimitWindow Usage",
-    "engines.graph.graph": "Graph",
-    "engines.graph.graph_engine": "GraphEngine",
-    "engines.graph.nodes": "AgentTask ForEach Node Parallel Question ToolTask",
-    "engines.loop": "LoopEngine",
-    "engines.machine.document": "BrokenMachine MachineFault",
-    "engines.machine.loader": "load_machine",
-    "engines.machine.machine": "Machine",
-    "engines.machine.machine_engine": "MachineEngine",
-    "engines.script": "ScriptEngine",
-    "entry.api": "fork reopen replay resume run run_sync run_with_handoffs start",
-    "entry.replay_run": "Replay",
-    "errors": "JournalError Misuse RunFailed UpshotError",
-    "journal.open_journal": "open_journal",
-    "models.fallback": "Fallback",
-    "models.prices": "Prices",
-    "models.registry": "resolve",
-    "models.scripted": "ScriptedModel",
-    "models.transport": "TransportError",
-    "runs.engine_api.exceptions": "Aborted Failed Interrupted Parked",
-    "runs.engine_api.run_host": "RunHost",
-    "runs.engine_api.run_view": "Run",
-    "runs.live_run": "LiveRun",
-    "runs.plan": "ResumeOptions RunOptions",
-    "runs.replay.comparison": "Difference",
-    "runs.services.handoff_tools": "handoff_tools",
-    "runs.services.hooks": "DiscardOnInterruptCauses",
-    "state.board": "Board",
-    "state.stored_events": "states",
-    "tools.catalog": "ToolSet",
-    "tools.definition.tool": "Tool tool",
-    "tools.definition.tool_context": "ToolContext ToolError",
-    "tools.definition.tool_options": "Circuit ProcessLimits Rate",
-    "tools.gates.approval_gate": "Allow ApprovalRequest Ask EditArguments Refuse",
-    "tools.mcp.open_mcp": "open_mcp",
-    "tools.toolbox": "Toolbox",
-    "wire.pricing": "Price",
-}
-
-__getattr__: Callable[[str], object] = lazy_names(__name__, globals(), _HOMES)
-# A type checker takes the names from the imports above, and knows no list that is worked out.
-if not TYPE_CHECKING:
-    __all__ = names_in(_HOMES)
-
-
-def __dir__() -> list[str]:
-    return names_in(_HOMES)

@@ -10,8 +10,6 @@ from typing import NoReturn, ParamSpec, TypeVar
 
 from upshot.errors import Misuse
 
-__all__ = ["Block", "NotEntered", "block"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

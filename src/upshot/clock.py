@@ -8,8 +8,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-__all__ = ["SYSTEM_CLOCK", "SystemClock"]
-
 
 class SystemClock:
     """The clock of this machine; a test passes another object with these three methods."""

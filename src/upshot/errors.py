@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from typing import Protocol, Self
 
-__all__ = ["JournalError", "Misuse", "RunFailed", "UpshotError", "need_of_extra"]
-
 
 class UpshotError(Exception):
     """The root of every exception that upshot raises."""

@@ -2,42 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import builtins
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
+from threading import RLock
+from types import SimpleNamespace
 
-__all__ = ["lazy_names", "names_in"]
+# Two threads that import two packages must not put back each other's hook.
+_hooked: RLock = RLock()
 
 
-def lazy_names(
-    package: str, namespace: dict[str, object], homes: dict[str, str]
-) -> Callable[[str], object]:
-    """Make a package's ``__getattr__`` that loads a name from the module it lives in.
+@contextmanager
+def lazy_imports(namespace: dict[str, object]) -> Generator[None]:
+    """Make the imports of a ``with`` block lazy, and export the names that stand in it.
+
+    The block holds nothing but ``from module import name as name``, which type checkers read as it
+    stands. Here nothing is imported: ``__import__`` notes where each name lives, for this module
+    only, and afterwards the package loads a name when it is first asked for.
 
     Args:
-        package: The package's ``__name__``.
-        namespace: Its ``globals()``; a name that was loaded is kept there.
-        homes: Names, separated by white space, by the module in the package that has them.
-
-    Returns:
-        The function; it raises AttributeError for a name that is nowhere.
+        namespace: The package's ``globals()``. It gets ``__all__``, sorted, ``__dir__`` and
+            ``__getattr__``, which raises AttributeError for a name that is nowhere; a name that
+            was loaded is kept there.
     """
-    home_of = {name: home for home, names in homes.items() for name in names.split()}
+    home_of: dict[str, str] = {}
+    with _hooked:
+        load = builtins.__import__
 
-    def load(name: str) -> object:
+        def note(
+            name: str,
+            globals: Mapping[str, object] | None = None,
+            locals: Mapping[str, object] | None = None,
+            fromlist: Sequence[str] = (),
+            level: int = 0,
+        ) -> object:
+            if globals is not namespace:
+                return load(name, globals, locals, fromlist, level)
+            home_of.update(dict.fromkeys(fromlist, name))
+            return SimpleNamespace(**dict.fromkeys(fromlist))
+
+        builtins.__import__ = note
+        try:
+            yield
+        finally:
+            builtins.__import__ = load
+    for name in home_of:
+        del namespace[name]
+
+    def load_name(name: str) -> object:
         home = home_of.get(name)
         if home is None:
             # With a name and no object: an interpreter that guesses too would say it twice.
-            raise AttributeError(_missing(package, name, home_of), name=name)
-        value: object = getattr(import_module(f".{home}", package), name)
+            raise AttributeError(_missing(str(namespace["__name__"]), name, home_of), name=name)
+        value: object = getattr(import_module(home), name)
         namespace[name] = value
         return value
 
-    return load
-
-
-def names_in(homes: dict[str, str]) -> list[str]:
-    """All names in *homes*, sorted: what the package exports."""
-    return sorted(name for names in homes.values() for name in names.split())
+    names = sorted(home_of)
+    namespace.update(__all__=names, __dir__=lambda: names, __getattr__=load_name)
 
 
 def _missing(package: str, name: str, known: Iterable[str]) -> str:

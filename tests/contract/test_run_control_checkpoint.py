@@ -7,7 +7,7 @@ import pytest
 
 from upshot.contract import SPEC_VERSION, BoardSnapshot, Checkpoint, Message, decode, encode
 from upshot.errors import Misuse
-from upshot.runs import Board
+from upshot.state.board import Board
 
 
 def test_a_checkpoint_is_made_of_run_step_and_board() -> None:

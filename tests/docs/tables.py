@@ -5,6 +5,7 @@ On a page a table stands between ``<!-- table NAME -->`` and ``<!-- end -->``.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -29,6 +30,14 @@ PAGES = [
 TABLE = re.compile(r"(<!-- table (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 ATTRIBUTE = re.compile(r"^    (\w+): (.*?)(?=^ {0,4}\S|\Z)", re.MULTILINE | re.DOTALL)
 
+# The package of each name that ``upshot`` exports, as its imports say.
+PACKAGE_OF = {
+    alias.name: (node.module or "").split(".")[1]
+    for node in ast.walk(ast.parse(inspect.getsource(upshot)))
+    if isinstance(node, ast.ImportFrom)
+    for alias in node.names
+    if alias.asname
+}
 # What holds where neither the call nor a default of the plan says it.
 SPECIAL = {
     "engine": "the agent's, else `LoopEngine()`",
@@ -136,15 +145,10 @@ def providers() -> str:
 
 def names(home: str) -> str:
     """What ``upshot`` exports from one of its packages, and from those inside it."""
-    modules = [module for module in upshot._HOMES if package_of(module) == home]
-    exported = [name for module in modules for name in upshot._HOMES[module].split()]
-    return table(
-        "name, what", sorted((f"`{name}`", summary_of(getattr(upshot, name))) for name in exported)
-    )
-
-
-def package_of(module: str) -> str:
-    return module.partition(".")[0]
+    rows = [
+        (f"`{n}`", summary_of(getattr(upshot, n))) for n, of in PACKAGE_OF.items() if of == home
+    ]
+    return table("name, what", sorted(rows))
 
 
 def summary_of(value: Any) -> str:
@@ -180,7 +184,7 @@ MAKERS: dict[str, Callable[[], str]] = {
     "budget": lambda: limits_of(upshot.Budget),
     "retry": lambda: limits_of(upshot.Retry),
     "settings": lambda: limits_of(upshot.ModelSettings),
-    **{f"names_{home}": partial(names, home) for home in {*map(package_of, upshot._HOMES)}},
+    **{f"names_{home}": partial(names, home) for home in set(PACKAGE_OF.values())},
 }
 
 

@@ -25,8 +25,8 @@ from upshot import (
 )
 from upshot.journal import MemoryJournal
 from upshot.models import ScriptedModel
-from upshot.runs import Session
 from upshot.runs.run_context import RunContext
+from upshot.runs.session import Session
 
 
 def broken(*_: Any) -> Any:

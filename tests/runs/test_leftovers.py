@@ -15,7 +15,7 @@ from tests.runs.kit import ADD, Do, Witness, add, measured
 from upshot import Agent, Decider, ScriptEngine, run, start
 from upshot.journal import MemoryJournal
 from upshot.models import ScriptedModel
-from upshot.runs import listen
+from upshot.runs.recorder import listen
 
 AGENT = Agent("a")
 

@@ -12,7 +12,7 @@ import pydantic
 import pytest
 
 from upshot import Agent, AgentResult, ScriptedModel, ScriptEngine, decode, encode, run
-from upshot.runs import OutputType
+from upshot.runs.plan import OutputType
 
 
 class Item(pydantic.BaseModel):

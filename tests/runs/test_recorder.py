@@ -9,7 +9,7 @@ import pytest
 
 from tests.runs.kit import Do, kinds, measured
 from upshot import Agent, ModelResponse, RunEvent, ScriptedModel, run, start
-from upshot.runs import listen
+from upshot.runs.recorder import listen
 
 Facts = list[Any]
 AGENT = Agent("listened")

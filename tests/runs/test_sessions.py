@@ -23,8 +23,8 @@ from upshot import (
     tool,
 )
 from upshot.journal import MemoryJournal
-from upshot.runs import RunState
 from upshot.runs.budget import RunBudget
+from upshot.state.run_state import RunState
 from upshot.state.stored_events import states
 from upshot.testing.doubles import FakeClock
 

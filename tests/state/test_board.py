@@ -22,7 +22,7 @@ from upshot import (
     run,
 )
 from upshot.journal import MemoryJournal
-from upshot.runs import RunState
+from upshot.state.run_state import RunState
 
 CHANNELS = st.sampled_from(["main", "notes", "drafts"])
 CHANGES = st.lists(

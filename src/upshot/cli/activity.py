@@ -56,11 +56,11 @@ from upshot.state.spending import counted, sum_of
 
 __all__ = [
     "CUT_OFF",
+    "RUNNING",
+    "Activity",
     "Ended",
     "Kind",
-    "RUNNING",
     "Step",
-    "Activity",
     "Tone",
     "ending_of_error",
     "ending_of_reply",

@@ -35,7 +35,7 @@ from upshot.contract.pending import (
 from upshot.entry.resume import keep_answers
 from upshot.errors import Misuse
 from upshot.journal.lease_holder import LeaseHolder
-from upshot.journal.open_journal import open_journal
+from upshot.journal.opening import open_journal
 
 __all__ = ["answer_run", "show_question"]
 

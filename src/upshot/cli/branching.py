@@ -10,7 +10,7 @@ from upshot.cli.terminal import Terminal
 from upshot.contract.codec import encode
 from upshot.entry.api import fork, replay
 from upshot.entry.replay_run import Replay
-from upshot.journal.open_journal import open_journal
+from upshot.journal.opening import open_journal
 
 __all__ = ["fork_agent_run", "replay_agent_run"]
 

@@ -33,7 +33,6 @@ from upshot.sim.simulator import Simulator, serve_forever
 __all__ = [
     "ANSWER",
     "BASE_URL",
-    "Group",
     "JOURNAL",
     "JSON",
     "MARKDOWN",
@@ -42,6 +41,7 @@ __all__ = [
     "PROGRESS",
     "TAKE_OVER",
     "TOOLS",
+    "Group",
     "invoke",
     "number_from",
     "serve_simulator",

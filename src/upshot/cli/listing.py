@@ -35,7 +35,7 @@ from upshot.contract.base.enums import Status
 from upshot.contract.codec import encode
 from upshot.contract.protocols import Journal, RunSummary
 from upshot.journal.lease_holder import LeaseHolder
-from upshot.journal.open_journal import open_journal
+from upshot.journal.opening import open_journal
 
 __all__ = ["STATUSES", "list_runs", "runs_table", "show_run", "to_json"]
 

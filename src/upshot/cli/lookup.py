@@ -18,7 +18,7 @@ from upshot.contract.base.checks import nearest
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.protocols import Journal, RunSummary
 from upshot.errors import Misuse
-from upshot.journal.open_journal import SQLITE_MEMORY
+from upshot.journal.opening import SQLITE_MEMORY
 from upshot.state.stored_events import states
 
 __all__ = [
@@ -32,8 +32,8 @@ __all__ = [
     "left_behind",
     "new_journal",
     "outermost",
-    "read_inputs",
     "read_activity",
+    "read_inputs",
     "standard_input",
     "uncollected",
     "with_parents",

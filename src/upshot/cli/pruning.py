@@ -11,7 +11,7 @@ from upshot.cli.terminal import Terminal, clean, count
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.codec import encode
 from upshot.errors import Misuse
-from upshot.journal.open_journal import open_journal
+from upshot.journal.opening import open_journal
 from upshot.journal.run_list import RemovedRuns
 
 __all__ = ["prune_runs", "salvage_journal"]

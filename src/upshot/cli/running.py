@@ -30,7 +30,7 @@ from upshot.engines.loop import LoopEngine
 from upshot.entry.api import reopen, start
 from upshot.entry.session_setup import has_log
 from upshot.errors import Misuse
-from upshot.journal.open_journal import open_journal
+from upshot.journal.opening import open_journal
 from upshot.runs.live_run import LiveRun
 from upshot.runs.plan import Where
 from upshot.state.child_runs import child_of

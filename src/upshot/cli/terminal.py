@@ -21,11 +21,11 @@ from upshot.errors import Misuse
 
 __all__ = [
     "EXIT_CODES",
-    "Glyphs",
     "MAX_WIDTH",
     "MISUSE",
-    "Terminal",
     "UNKNOWN",
+    "Glyphs",
+    "Terminal",
     "clean",
     "clean_lines",
     "count",

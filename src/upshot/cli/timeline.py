@@ -19,9 +19,9 @@ from upshot.cli.terminal import Glyphs, Terminal, clean, count, duration, glyphs
 from upshot.contract.events import Event, RunResumed, RunStarted
 
 __all__ = [
+    "STYLES",
     "Mode",
     "Progress",
-    "STYLES",
     "bar",
     "choose_mode",
     "ending",

@@ -31,12 +31,9 @@ Traps: ``content`` and ``tool_calls`` of a reply are views of its ``parts``, so 
 docstrings' ``Attributes`` are published as descriptions in the schema.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from upshot.lazy import lazy_imports
 
-from upshot.lazy import lazy_names, names_in
-
-if TYPE_CHECKING:
+with lazy_imports(globals()):
     from upshot.contract.agent import (
         Agent as Agent,
         Instructions as Instructions,
@@ -193,9 +190,9 @@ if TYPE_CHECKING:
     )
     from upshot.contract.schema import (
         contract_schema as contract_schema,
+        contract_typescript as contract_typescript,
         execution_result_schema as execution_result_schema,
     )
-    from upshot.contract.schema import contract_typescript as contract_typescript
     from upshot.contract.settings import (
         Budget as Budget,
         ModelSettings as ModelSettings,
@@ -229,66 +226,3 @@ if TYPE_CHECKING:
         RateLimitWindow as RateLimitWindow,
         Usage as Usage,
     )
-
-_HOMES = {
-    "agent": "Agent Instructions ToolItem handoffs_of",
-    "agent_spec": (
-        "AgentCapabilities AgentCard AgentSpec HANDOFF_FINALIZE_REASON HANDOFF_STATE_KEY "
-        "Handoff HandoffEvent RunInfo Skill handoff_tool_name"
-    ),
-    "base.enums": (
-        "DeniedReason Effect ErrorCode FinishReason InterruptCause OpenWord Origin Resource "
-        "Role Status"
-    ),
-    "base.json_values": "UnserializableError clean_text to_free_json",
-    "base.paging": "PAGE_CHARS read_page",
-    "base.structs": "Json JsonObject Local RunEvent SCHEMA_VERSION",
-    "codec": "decode encode",
-    "error": "AgentError RunWarning",
-    "events": (
-        "ApprovalAnswered ApprovalRequested ArtifactStored AttemptEnded AttemptStarted "
-        "BoardChanged CheckpointSaved Committed DELTAS Decided Event Lagged QuestionAnswered "
-        "QuestionAsked RunInterrupted RunResumed RunSettled RunStarted StepSettled "
-        "StepStarted ToolProgress ToolSettled ToolStarted UsageReported Warned"
-    ),
-    "forms.a2a_form": "from_a2a to_a2a",
-    "forms.execution_form": (
-        "AgentExecutionResult ExecutionMetadata decode_execution_result to_execution_result"
-    ),
-    "forms.flat_form": "ResultView coerce_result from_contract result_of_response to_contract",
-    "message": (
-        "Artifact Audio Conversation Data File Image MAIN_CHANNEL Message Part Reasoning "
-        "ServerToolBlock Text Unknown"
-    ),
-    "model_calls": (
-        "ModelInput ModelReplied ModelRequest ModelResponse ModelRetried ModelStarted "
-        "ReasoningDelta Request RequestConfig TextDelta ToolCallDelta"
-    ),
-    "pending": (
-        "Answer AnyAnswer Approve Deny Edit Pending PendingApproval PendingExternal PendingQuestion"
-    ),
-    "protocols": (
-        "AnyResult ArtifactStore Board Clock Decider Engine Host Journal Model Observer Run "
-        "RunSummary StreamItem Tool ToolRunner"
-    ),
-    "result": "AgentResult AttemptLine OUTPUT_VAR",
-    "run_control": "BoardSnapshot Checkpoint FinalizeDecision Interrupt SPEC_VERSION",
-    "schema": "contract_schema contract_typescript execution_result_schema",
-    "settings": "Budget ModelSettings Policy ReasoningEffort Retry",
-    "tool_calls": (
-        "ApprovalRecord Coercion GateVerdict TOOL_MESSAGE_MAX_CHARS ToolArtifactReference "
-        "ToolCall ToolDenied ToolExecutionResult ToolFailure ToolOutcome ToolRecord ToolSpec "
-        "ToolTimeout outcome_blocks_tool outcome_is_error outcome_is_retryable "
-        "outcome_to_model_content outcome_to_object"
-    ),
-    "usage": "Cost RateLimitState RateLimitWindow Usage",
-}
-
-__getattr__: Callable[[str], object] = lazy_names(__name__, globals(), _HOMES)
-# A type checker takes the names from the imports above, and knows no list that is worked out.
-if not TYPE_CHECKING:
-    __all__ = names_in(_HOMES)
-
-
-def __dir__() -> list[str]:
-    return names_in(_HOMES)

@@ -18,8 +18,6 @@ from upshot.contract.base.structs import ArgumentsMeta, JsonObject
 from upshot.contract.settings import Budget, ModelSettings, Retry
 from upshot.errors import Misuse
 
-__all__ = ["Agent", "Instructions", "ToolItem", "handoffs_of"]
-
 if TYPE_CHECKING:
     # Only annotations name the protocols, and nothing reads those: importing Agent stays cheap.
     from typing_extensions import TypeVar

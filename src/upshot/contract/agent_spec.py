@@ -11,21 +11,6 @@ from upshot.contract.base.structs import ArgumentsMeta, JsonObject, Root, RunEve
 from upshot.contract.settings import Budget, ModelSettings, Retry
 from upshot.errors import Misuse
 
-__all__ = [
-    "AgentCapabilities",
-    "AgentCard",
-    "AgentSpec",
-    "HANDOFF_FINALIZE_REASON",
-    "HANDOFF_STATE_KEY",
-    "Handoff",
-    "HandoffEvent",
-    "HandoffFilter",
-    "HandoffHook",
-    "RunInfo",
-    "Skill",
-    "handoff_tool_name",
-]
-
 
 class AgentCapabilities(Value, frozen=True, kw_only=True):
     """What a served agent can do.

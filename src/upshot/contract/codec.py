@@ -25,8 +25,6 @@ from upshot.contract.run_control import Checkpoint
 from upshot.contract.tool_calls import ToolCall, ToolOutcome, ToolRecord
 from upshot.errors import Misuse
 
-__all__ = ["STANDALONE", "decode", "encode"]
-
 V = TypeVar("V")
 
 # Every kind that can be decoded without naming the expected type.

@@ -6,8 +6,6 @@ from upshot.contract.base.enums import ErrorCode, ErrorCodeField, Origin, Origin
 from upshot.contract.base.json_values import clean_fields, force_json
 from upshot.contract.base.structs import JsonObject, Value, set_field, written
 
-__all__ = ["AgentError", "RunWarning", "is_retryable"]
-
 _RETRYABLE_STATUS = frozenset((408, 409, 425, 429))
 _RETRYABLE_CODES = frozenset((ErrorCode.RATE_LIMIT, ErrorCode.TIMEOUT, ErrorCode.SERVER_ERROR))
 # These fail again, whatever the status says.

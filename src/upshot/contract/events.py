@@ -29,41 +29,6 @@ from upshot.contract.result import AgentResult, AttemptLine
 from upshot.contract.run_control import FinalizeDecision, Interrupt
 from upshot.contract.tool_calls import ToolCall, ToolRecord
 
-__all__ = [
-    "ApprovalAnswered",
-    "ApprovalRequested",
-    "ArtifactStored",
-    "AttemptEnded",
-    "AttemptStarted",
-    "BoardChanged",
-    "CheckpointSaved",
-    "Committed",
-    "DELTAS",
-    "Decided",
-    "Event",
-    "Lagged",
-    "ModelReplied",
-    "ModelRetried",
-    "ModelStarted",
-    "QuestionAnswered",
-    "QuestionAsked",
-    "ReasoningDelta",
-    "RunEvent",
-    "RunInterrupted",
-    "RunResumed",
-    "RunSettled",
-    "RunStarted",
-    "StepSettled",
-    "StepStarted",
-    "TextDelta",
-    "ToolCallDelta",
-    "ToolProgress",
-    "ToolSettled",
-    "ToolStarted",
-    "UsageReported",
-    "Warned",
-]
-
 
 class ToolStarted(RunEvent, frozen=True, kw_only=True):
     """All gates passed the call; the tool is about to run.

@@ -32,23 +32,6 @@ from upshot.errors import Misuse
 if TYPE_CHECKING:
     from inspect import Signature
 
-__all__ = [
-    "Artifact",
-    "Audio",
-    "Conversation",
-    "Data",
-    "File",
-    "Image",
-    "MAIN_CHANNEL",
-    "Message",
-    "Part",
-    "Reasoning",
-    "ServerToolBlock",
-    "Text",
-    "UNKNOWN_TAG",
-    "Unknown",
-    "with_views",
-]
 
 MAIN_CHANNEL = "main"
 # The kind of an Unknown while it is encoded and decoded. It never gets into stored JSON, and no

@@ -38,21 +38,6 @@ from upshot.contract.tool_calls import ToolCall, ToolSpec
 from upshot.contract.usage import Cost, RateLimitState, Usage
 from upshot.errors import Misuse, RunFailed
 
-__all__ = [
-    "ModelInput",
-    "ModelReplied",
-    "ModelRequest",
-    "ModelResponse",
-    "ModelRetried",
-    "ModelStarted",
-    "ReasoningDelta",
-    "Request",
-    "RequestConfig",
-    "TextDelta",
-    "ToolCallDelta",
-]
-
-
 # Looked up once: replies are made often.
 _make = msgspec.StructMeta.__call__
 

@@ -16,18 +16,6 @@ from upshot.contract.base.structs import (
     settle_moments,
 )
 
-__all__ = [
-    "Answer",
-    "AnyAnswer",
-    "Approve",
-    "Deny",
-    "Edit",
-    "Pending",
-    "PendingApproval",
-    "PendingExternal",
-    "PendingQuestion",
-]
-
 
 class PendingApproval(Tagged, frozen=True, kw_only=True):
     """A tool call that waits for approval.

@@ -32,29 +32,6 @@ from upshot.contract.settings import Budget
 from upshot.contract.tool_calls import ToolCall, ToolOutcome, ToolSpec
 from upshot.contract.usage import Usage
 
-__all__ = [
-    "AnyResult",
-    "ArtifactStore",
-    "Board",
-    "Clock",
-    "Decider",
-    "Engine",
-    "Host",
-    "Journal",
-    "Model",
-    "Observer",
-    "Run",
-    "RunSummary",
-    "StreamItem",
-    "Tool",
-    "ToolRunner",
-    "InstantJournal",
-    "as_instant",
-    "is_safe_at_append",
-    "takes_epoch",
-    "until_safe",
-]
-
 StreamItem: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta | ModelResponse
 AnyResult: TypeAlias = AgentResult[Json]
 

@@ -33,8 +33,6 @@ from upshot.contract.tool_calls import ToolDenied, ToolOutcome, ToolRecord
 from upshot.contract.usage import NO_USAGE, Cost, RateLimitState, Usage, to_money
 from upshot.errors import Misuse, RunFailed
 
-__all__ = ["AgentResult", "AttemptLine", "FLAT_KEYS", "OUTPUT_VAR", "plain", "to_flat_form"]
-
 FLAT_KEYS = (
     "output",
     "content",

@@ -21,15 +21,6 @@ from upshot.contract.base.structs import (
 from upshot.contract.message import Message
 from upshot.errors import Misuse
 
-__all__ = [
-    "BoardSnapshot",
-    "Checkpoint",
-    "FinalizeDecision",
-    "Interrupt",
-    "SPEC_VERSION",
-    "Verdict",
-]
-
 SPEC_VERSION = "upshot.checkpoint/1"
 
 

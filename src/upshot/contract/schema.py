@@ -27,14 +27,6 @@ from upshot.contract.message import UNKNOWN_TAG, Part, Unknown
 from upshot.contract.pending import AnyAnswer, Pending
 from upshot.contract.tool_calls import ToolOutcome
 
-__all__ = [
-    "contract_schema",
-    "contract_typescript",
-    "execution_result_schema",
-    "write_json_schema",
-    "write_typescript",
-]
-
 _Form: TypeAlias = dict[str, Any]
 """A JSON Schema, or a part of one."""
 

@@ -22,8 +22,6 @@ from upshot.contract.base.structs import (
 from upshot.contract.usage import to_money
 from upshot.errors import Misuse
 
-__all__ = ["Budget", "ModelSettings", "Policy", "ReasoningEffort", "Retry"]
-
 
 class Budget(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
     """Limits of a run; None means no limit.

@@ -33,27 +33,6 @@ from upshot.contract.base.structs import (
 )
 from upshot.errors import Misuse
 
-__all__ = [
-    "ApprovalRecord",
-    "Coercion",
-    "GateVerdict",
-    "TOOL_MESSAGE_MAX_CHARS",
-    "ToolArtifactReference",
-    "ToolCall",
-    "ToolDenied",
-    "ToolExecutionResult",
-    "ToolFailure",
-    "ToolOutcome",
-    "ToolRecord",
-    "ToolSpec",
-    "ToolTimeout",
-    "outcome_blocks_tool",
-    "outcome_is_error",
-    "outcome_is_retryable",
-    "outcome_to_model_content",
-    "outcome_to_object",
-]
-
 
 class ToolCall(Tagged, frozen=True, kw_only=False):
     """One tool call, as the model requested it.

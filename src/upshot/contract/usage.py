@@ -15,8 +15,6 @@ from upshot.contract.base.enums import Resource, ResourceField, word
 from upshot.contract.base.structs import Value, freeze, set_field, written
 from upshot.errors import Misuse
 
-__all__ = ["Cost", "NO_USAGE", "RateLimitState", "RateLimitWindow", "Usage", "complete_rate_limit"]
-
 # A reset more than some thirty years away is not a real one.
 _MAX_WAIT_S = 1e9
 

@@ -36,53 +36,31 @@ Traps:
   asked: see ``common.asked_in``.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from upshot.lazy import lazy_imports
 
-from upshot.engines.graph.graph import Graph
-from upshot.engines.graph.graph_engine import GraphEngine
-from upshot.engines.graph.nodes import AgentTask, ForEach, Node, Parallel, Question, ToolTask
-from upshot.engines.loop import LoopEngine
-from upshot.engines.script import ScriptEngine
-from upshot.lazy import lazy_names
-
-if TYPE_CHECKING:
-    from upshot.engines.machine.document import BrokenMachine, MachineFault, Mark
-    from upshot.engines.machine.loader import check_machine, load_machine
-    from upshot.engines.machine.machine import Machine
-    from upshot.engines.machine.machine_engine import MachineEngine
-    from upshot.engines.machine.machine_schema import machine_schema
-    from upshot.engines.machine.resolver import MachineAgent
-
-__all__ = [
-    "AgentTask",
-    "BrokenMachine",
-    "ForEach",
-    "Graph",
-    "GraphEngine",
-    "LoopEngine",
-    "Machine",
-    "MachineAgent",
-    "MachineEngine",
-    "MachineFault",
-    "Mark",
-    "Node",
-    "Parallel",
-    "Question",
-    "ScriptEngine",
-    "ToolTask",
-    "check_machine",
-    "load_machine",
-    "machine_schema",
-]
-
-_HOMES = {
-    "machine.resolver": "MachineAgent",
-    "machine.machine_engine": "MachineEngine",
-    "machine.document": "BrokenMachine MachineFault Mark",
-    "machine.loader": "check_machine load_machine",
-    "machine.machine_schema": "machine_schema",
-    "machine.machine": "Machine",
-}
-
-__getattr__: Callable[[str], object] = lazy_names(__name__, globals(), _HOMES)
+with lazy_imports(globals()):
+    from upshot.engines.graph.graph import Graph as Graph
+    from upshot.engines.graph.graph_engine import GraphEngine as GraphEngine
+    from upshot.engines.graph.nodes import (
+        AgentTask as AgentTask,
+        ForEach as ForEach,
+        Node as Node,
+        Parallel as Parallel,
+        Question as Question,
+        ToolTask as ToolTask,
+    )
+    from upshot.engines.loop import LoopEngine as LoopEngine
+    from upshot.engines.machine.document import (
+        BrokenMachine as BrokenMachine,
+        MachineFault as MachineFault,
+        Mark as Mark,
+    )
+    from upshot.engines.machine.loader import (
+        check_machine as check_machine,
+        load_machine as load_machine,
+    )
+    from upshot.engines.machine.machine import Machine as Machine
+    from upshot.engines.machine.machine_engine import MachineEngine as MachineEngine
+    from upshot.engines.machine.machine_schema import machine_schema as machine_schema
+    from upshot.engines.machine.resolver import MachineAgent as MachineAgent
+    from upshot.engines.script import ScriptEngine as ScriptEngine

@@ -31,21 +31,6 @@ from upshot.runs.engine_api.run_host import RunHost
 from upshot.runs.engine_api.run_view import Run
 from upshot.tools.definition.tool_context import ToolError
 
-__all__ = [
-    "ask_about",
-    "asked_in",
-    "check_fit",
-    "check_models",
-    "error_of_tool",
-    "form_of",
-    "hand_over",
-    "lent_options",
-    "model_for",
-    "read_failure",
-    "read_handoff",
-    "warn_of_unread",
-]
-
 
 def asked_in(messages: Sequence[Message], feedback: str, *, otherwise: str = "") -> str:
     """The text of the last message; what a decider wants changed follows what was asked.

@@ -28,8 +28,6 @@ from upshot.runs.engine_api.run_view import Run
 from upshot.state.board import Board
 from upshot.tools.toolbox import Toolbox
 
-__all__ = ["InCallOrder", "LoopEngine", "in_call_order", "keeps_points", "save_point"]
-
 
 class InCallOrder:
     """What a model is shown of a channel, over the turns of one session.

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-__all__ = ["AGENT", "Box", "Chart", "FOR_EACH", "PARALLEL", "QUESTION", "Shape"]
-
 
 class Shape(NamedTuple):
     """What a box is drawn between."""

@@ -15,8 +15,6 @@ from upshot.runs.engine_api.run_host import RunHost
 from upshot.runs.engine_api.run_view import Run
 from upshot.state.board import Board
 
-__all__ = ["Script", "ScriptEngine"]
-
 _Script: TypeAlias = Callable[[Run, RunHost, Board], object]
 # Async, or plain where it has nothing to wait for. It may ask for the role too: it gets both.
 Script: TypeAlias = _Script | Callable[[Run, Host, Board], object]

@@ -30,8 +30,6 @@ from upshot.runs.engine_api.run_view import Run
 from upshot.runs.run_context import current_run
 from upshot.state.board import Board
 
-__all__ = ["QuestionOrder", "Visits", "Walk", "together"]
-
 T = TypeVar("T")
 
 

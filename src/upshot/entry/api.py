@@ -18,18 +18,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from upshot.errors import Misuse
 
-__all__ = [
-    "fork",
-    "reopen",
-    "replay",
-    "resume",
-    "run",
-    "run_in_own_loop",
-    "run_sync",
-    "run_with_handoffs",
-    "start",
-]
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from contextlib import AbstractAsyncContextManager

@@ -18,11 +18,9 @@ from upshot.entry.option_checks import check_run_id
 from upshot.errors import Misuse
 from upshot.journal.artifact_store import StoredArtifact
 from upshot.journal.export_file import ExportedRun, read_lines, write_lines
-from upshot.journal.open_journal import open_journal
+from upshot.journal.opening import open_journal
 from upshot.runs.plan import Where
 from upshot.state.child_runs import FORKED_FROM
-
-__all__ = ["fork_run"]
 
 
 async def fork_run(run_id: str, *, at: int, journal: Where) -> str:

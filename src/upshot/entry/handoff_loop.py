@@ -33,11 +33,9 @@ from upshot.entry.planning import secrets_of, to_agent
 from upshot.entry.resume import read_past
 from upshot.entry.session_setup import KnownRun, begin, go_on, has_log, place_of
 from upshot.errors import Misuse
-from upshot.journal.open_journal import open_journal
+from upshot.journal.opening import open_journal
 from upshot.runs.plan import Child, ResumeOptions, RunOptions, Where
 from upshot.state.child_runs import child_id
-
-__all__ = ["AgentRegistry", "WAY_OPTION", "HandoffChain", "relay", "resume_any", "way_in"]
 
 
 class AgentRegistry:

@@ -30,18 +30,6 @@ from upshot.contract.settings import Budget, ModelSettings, Policy, Retry
 from upshot.errors import Misuse
 from upshot.runs.plan import RunOptions
 
-__all__ = [
-    "OPTIONS",
-    "RESUME_NAMES",
-    "check_hooks",
-    "check_options",
-    "check_run_id",
-    "items_of",
-    "losses_of",
-    "object_of",
-    "to_request",
-]
-
 RESUME_NAMES = ("answers", "journal", "take_over")
 """What ``resume`` and ``reopen`` take by name beside the options."""
 

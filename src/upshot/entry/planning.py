@@ -40,21 +40,6 @@ from upshot.state.run_state import RunState
 from upshot.tools.catalog import resolve_tools
 from upshot.tools.definition.tool import Tool
 
-__all__ = [
-    "HOOKS",
-    "AgentSetup",
-    "agent_of_spec",
-    "is_usual_call",
-    "known_of",
-    "new_run_id",
-    "plan_again",
-    "plan_run",
-    "secrets_of",
-    "to_agent",
-    "usual_plan",
-    "without_call",
-]
-
 # What may be called of an observer and of a decider.
 HOOKS = {
     name: [method for method in vars(role) if not method.startswith("_")]

@@ -21,7 +21,7 @@ from upshot.entry.resume import read_on, read_past
 from upshot.entry.session_setup import typed
 from upshot.errors import Misuse
 from upshot.journal.memory_journal import MemoryJournal
-from upshot.journal.open_journal import open_journal
+from upshot.journal.opening import open_journal
 from upshot.runs.plan import Plan, ResumeOptions, Where
 from upshot.runs.replay.comparison import (
     Difference,
@@ -37,8 +37,6 @@ from upshot.runs.session import Session
 from upshot.state.child_runs import step_of
 from upshot.state.run_state import RunState
 from upshot.state.stored_events import result_of, states
-
-__all__ = ["Replay", "replay_run"]
 
 # What belongs to the world outside; none of it is given to a run that is replayed.
 _OUTSIDE = ("approve", "artifact_store", "committers", "history", "host", "observers", "prepare")

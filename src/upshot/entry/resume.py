@@ -34,7 +34,7 @@ from upshot.contract.run_control import SPEC_VERSION, Checkpoint
 from upshot.contract.tool_calls import ToolCall, ToolDenied, outcome_to_model_content
 from upshot.entry.run_lease import taken
 from upshot.errors import Misuse
-from upshot.journal.open_journal import open_journal
+from upshot.journal.opening import open_journal
 from upshot.runs.callbacks import call, raised
 from upshot.runs.plan import Plan, RunOptions, Where
 from upshot.runs.recorder import Recorder
@@ -43,18 +43,6 @@ from upshot.runs.resumption import is_asked, is_under_way, point_of, reads_check
 from upshot.state.child_runs import bare_id, child_id, origins_of
 from upshot.state.run_state import RunState
 from upshot.state.stored_events import read_event, result_of
-
-__all__ = [
-    "check_checkpoint",
-    "check_onward",
-    "hand_down",
-    "history_of",
-    "keep_answers",
-    "read_children",
-    "read_on",
-    "read_past",
-    "sort_answers",
-]
 
 # Among so many of the newest runs the one that may have been meant is looked for.
 _MAX_NAMED = 1_000

@@ -18,8 +18,6 @@ from upshot.contract.protocols import Journal, as_instant
 from upshot.errors import JournalError
 from upshot.runs.session import Session
 
-__all__ = ["RunLease", "is_at_work", "taken"]
-
 # The place of a log, and the run.
 _Place = tuple[str | int, str]
 

@@ -30,27 +30,13 @@ from upshot.entry.resume import (
 )
 from upshot.entry.run_lease import RunLease, is_at_work, taken
 from upshot.errors import Misuse
-from upshot.journal.open_journal import open_journal
+from upshot.journal.opening import open_journal
 from upshot.runs.live_run import LiveRun, live_through
 from upshot.runs.plan import Child, OutputType, Plan, ResumeOptions, RunOptions, Where
 from upshot.runs.run_context import current_run
 from upshot.runs.session import Session
 from upshot.state.run_state import RunState
 from upshot.state.stored_events import result_of
-
-__all__ = [
-    "KnownRun",
-    "begin",
-    "go_on",
-    "has_log",
-    "left_behind",
-    "place_of",
-    "reopened",
-    "run_child",
-    "run_whole",
-    "started",
-    "typed",
-]
 
 
 async def left_behind(past: RunState, run_id: str, journal: Journal) -> tuple[RunWarning, ...]:

@@ -34,34 +34,16 @@ Traps:
     asked; otherwise no caller waits for what is safe at append.
 """
 
-from typing import TYPE_CHECKING
+from upshot.lazy import lazy_imports
 
-from upshot.journal.artifact_store import MemoryArtifactStore, Pruned
-from upshot.journal.event_codec import Damage
-from upshot.journal.lease_holder import LeaseHolder
-from upshot.journal.memory_journal import MemoryJournal
-from upshot.journal.open_journal import open_journal
-from upshot.journal.run_list import RemovedRuns
-
-if TYPE_CHECKING:
-    from upshot.journal.sqlite.sqlite_journal import SqliteJournal
-
-__all__ = [
-    "Damage",
-    "LeaseHolder",
-    "MemoryArtifactStore",
-    "MemoryJournal",
-    "Pruned",
-    "RemovedRuns",
-    "SqliteJournal",
-    "open_journal",
-]
-
-
-def __getattr__(name: str) -> object:
-    # SQLite is loaded only where a log is kept in a file.
-    if name == "SqliteJournal":
-        from upshot.journal.sqlite.sqlite_journal import SqliteJournal
-
-        return SqliteJournal
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+with lazy_imports(globals()):
+    from upshot.journal.artifact_store import (
+        MemoryArtifactStore as MemoryArtifactStore,
+        Pruned as Pruned,
+    )
+    from upshot.journal.event_codec import Damage as Damage
+    from upshot.journal.lease_holder import LeaseHolder as LeaseHolder
+    from upshot.journal.memory_journal import MemoryJournal as MemoryJournal
+    from upshot.journal.opening import open_journal as open_journal
+    from upshot.journal.run_list import RemovedRuns as RemovedRuns
+    from upshot.journal.sqlite.sqlite_journal import SqliteJournal as SqliteJournal

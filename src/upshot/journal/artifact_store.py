@@ -17,17 +17,6 @@ from upshot.contract.base.structs import JsonObject, Tagged, Value
 from upshot.contract.message import File
 from upshot.errors import Misuse
 
-__all__ = [
-    "Kept",
-    "MemoryArtifactStore",
-    "Pruned",
-    "StoredArtifact",
-    "check_limits",
-    "choose_old",
-    "read_artifact",
-    "store",
-]
-
 
 class Kept(NamedTuple):
     """What has to be known of a stored output."""

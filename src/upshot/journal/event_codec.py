@@ -24,26 +24,6 @@ from upshot.errors import JournalError, Misuse
 from upshot.journal.type_check import is_surely_readable
 from upshot.state.summary import SummaryChange, summary_change
 
-__all__ = [
-    "DURABLE",
-    "Damage",
-    "Entry",
-    "FORMAT",
-    "checked_id",
-    "checksum",
-    "damage_error",
-    "epoch_error",
-    "from_micros",
-    "gap_error",
-    "line_of",
-    "logger",
-    "parse_line",
-    "read_event",
-    "stamp_of",
-    "to_entry",
-    "to_micros",
-]
-
 logger: logging.Logger = logging.getLogger("upshot.journal")
 
 # The format of files and of exports. A draft: until the first release every change of an event's

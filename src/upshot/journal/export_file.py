@@ -17,8 +17,6 @@ from upshot.errors import JournalError, Misuse
 from upshot.journal.artifact_store import StoredArtifact
 from upshot.journal.event_codec import FORMAT, Entry, parse_line
 
-__all__ = ["ExportedEvent", "ExportedRun", "Line", "read_lines", "write_lines"]
-
 _NAME = "upshot.journal"
 _FILE_MODE = 0o600
 _ARTIFACT_MARK = b'{"kind":"stored_artifact"'

@@ -16,8 +16,6 @@ import msgspec
 from upshot.contract.base.structs import Value
 from upshot.errors import JournalError
 
-__all__ = ["LeaseHolder", "NOBODY", "held_error", "read_holder", "this_process"]
-
 NOBODY = ""
 """What is stored of a run that was let go before it settled."""
 

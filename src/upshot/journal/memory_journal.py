@@ -35,9 +35,6 @@ from upshot.journal.run_list import (
 )
 from upshot.state.summary import RUNNING, SummaryChange, summary_change
 
-__all__ = ["MemoryJournal"]
-
-
 _NO_ENDS: dict[int, int] = {}
 
 

@@ -12,15 +12,6 @@ from upshot.contract.base.structs import Value
 from upshot.contract.protocols import RunSummary
 from upshot.errors import JournalError, Misuse
 
-__all__ = [
-    "RemovedRuns",
-    "RunQuery",
-    "already_there",
-    "check_removal",
-    "choose_removal",
-    "no_such_page",
-]
-
 
 class RunQuery(NamedTuple):
     """Which runs are wanted; what is not given does not matter."""

@@ -17,8 +17,6 @@ import msgspec
 from upshot.contract.base.structs import Local
 from upshot.contract.events import Event
 
-__all__ = ["is_surely_readable"]
-
 _bare: dict[Any, Any] = {}
 # The structs take 15 ms to make. A process that logs no more than one short run does without.
 _MIN_EVENTS = 100

@@ -35,52 +35,46 @@ foreign transport's exception counts as sent. aiohttp is loaded by the first req
 package.
 """
 
-from upshot.contract.protocols import Model
-from upshot.contract.settings import Retry
-from upshot.models.aiohttp_transport import (
-    AiohttpTransport,
-    aclose_transports,
-    default_transport,
-)
-from upshot.models.fallback import FALLBACK_CODES, Fallback
-from upshot.models.http_model import ApiKey, Endpoint, HttpModel
-from upshot.models.prices import Prices
-from upshot.models.providers import PROVIDERS, Provider
-from upshot.models.registry import SettingFields, missing_key, name_of, resolve
-from upshot.models.retry import OnRetry, call_with_retry, stream_with_retry
-from upshot.models.scripted import Reply, ScriptedModel, ScriptItem, open_script
-from upshot.models.transport import Answered, ReplyLimits, Timeouts, Transport, TransportError
-from upshot.wire.pricing import Price
+from upshot.lazy import lazy_imports
 
-__all__ = [
-    "AiohttpTransport",
-    "Answered",
-    "ApiKey",
-    "Endpoint",
-    "FALLBACK_CODES",
-    "Fallback",
-    "HttpModel",
-    "Model",
-    "OnRetry",
-    "PROVIDERS",
-    "Price",
-    "Prices",
-    "Provider",
-    "Reply",
-    "ReplyLimits",
-    "Retry",
-    "ScriptItem",
-    "ScriptedModel",
-    "SettingFields",
-    "Timeouts",
-    "Transport",
-    "TransportError",
-    "aclose_transports",
-    "call_with_retry",
-    "default_transport",
-    "missing_key",
-    "name_of",
-    "open_script",
-    "resolve",
-    "stream_with_retry",
-]
+with lazy_imports(globals()):
+    from upshot.contract.protocols import Model as Model
+    from upshot.contract.settings import Retry as Retry
+    from upshot.models.aiohttp_transport import (
+        AiohttpTransport as AiohttpTransport,
+        aclose_transports as aclose_transports,
+        default_transport as default_transport,
+    )
+    from upshot.models.fallback import FALLBACK_CODES as FALLBACK_CODES, Fallback as Fallback
+    from upshot.models.http_model import (
+        ApiKey as ApiKey,
+        Endpoint as Endpoint,
+        HttpModel as HttpModel,
+    )
+    from upshot.models.prices import Prices as Prices
+    from upshot.models.providers import PROVIDERS as PROVIDERS, Provider as Provider
+    from upshot.models.registry import (
+        SettingFields as SettingFields,
+        missing_key as missing_key,
+        name_of as name_of,
+        resolve as resolve,
+    )
+    from upshot.models.retry import (
+        OnRetry as OnRetry,
+        call_with_retry as call_with_retry,
+        stream_with_retry as stream_with_retry,
+    )
+    from upshot.models.scripted import (
+        Reply as Reply,
+        ScriptedModel as ScriptedModel,
+        ScriptItem as ScriptItem,
+        open_script as open_script,
+    )
+    from upshot.models.transport import (
+        Answered as Answered,
+        ReplyLimits as ReplyLimits,
+        Timeouts as Timeouts,
+        Transport as Transport,
+        TransportError as TransportError,
+    )
+    from upshot.wire.pricing import Price as Price

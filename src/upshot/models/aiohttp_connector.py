@@ -26,8 +26,6 @@ from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.connector import Connection
 from aiohttp.tracing import Trace
 
-__all__ = ["Connector"]
-
 _Connect: TypeAlias = Callable[..., Awaitable[tuple[asyncio.Transport, ResponseHandler]]]
 
 # A record of TLS holds no more. asyncio would keep 256 KiB for each connection.

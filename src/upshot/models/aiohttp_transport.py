@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
     from upshot.models.aiohttp_connector import Connector
 
-__all__ = ["AiohttpTransport", "aclose_transports", "default_transport"]
-
 
 class AiohttpTransport:
     """Sends requests by aiohttp and keeps connections for the next ones.

@@ -20,8 +20,6 @@ from upshot.errors import Misuse
 from upshot.models.registry import missing_key, name_of, resolve
 from upshot.models.retry import UNANSWERED, reply_of
 
-__all__ = ["FALLBACK_CODES", "Fallback"]
-
 FALLBACK_CODES: Final = frozenset(
     {
         ErrorCode.RATE_LIMIT,

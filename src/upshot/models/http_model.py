@@ -49,17 +49,6 @@ from upshot.wire.encoding import RequestEncoder, to_wire_name
 from upshot.wire.error_classification import classify_error
 from upshot.wire.reader import StreamReader, make_request_encoder
 
-__all__ = [
-    "ApiKey",
-    "Endpoint",
-    "HttpModel",
-    "Renamed",
-    "advise",
-    "close_reader",
-    "mask",
-    "to_agent_error",
-]
-
 ApiKey: TypeAlias = str | Callable[[], str | Awaitable[str]]
 """A key, or a sync or async function that is asked for one before each request."""
 

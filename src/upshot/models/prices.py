@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         TieredPrices,
     )
 
-__all__ = ["Price", "PriceTable", "Prices", "default_prices"]
 
 Service: TypeAlias = tuple[tuple[str, str], ...]
 """How a call was served, as pairs of words; empty for the usual way."""

@@ -6,8 +6,6 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-__all__ = ["ALIASES", "PROVIDERS", "Provider", "SurfaceName"]
-
 SurfaceName: TypeAlias = Literal["chat", "responses", "messages", "generate"]
 """An API surface through which models are asked."""
 

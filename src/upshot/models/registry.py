@@ -17,8 +17,6 @@ from upshot.models.scripted import open_script
 from upshot.models.transport import ReplyLimits, Timeouts, Transport
 from upshot.wire.pricing import Price
 
-__all__ = ["SettingFields", "missing_key", "name_of", "resolve"]
-
 _LIBRARIES = ("aisuite", "litellm")
 _EXAMPLE = 'write "provider:model", such as "openai:gpt-5" or "anthropic:claude-sonnet-4-5"'
 

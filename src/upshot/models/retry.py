@@ -19,15 +19,6 @@ from upshot.contract.usage import Usage
 from upshot.native.objects import find_headers, find_rate_limit
 from upshot.wire.error_classification import classify_error
 
-__all__ = [
-    "OnRetry",
-    "UNANSWERED",
-    "call_with_retry",
-    "client_error",
-    "reply_of",
-    "stream_with_retry",
-]
-
 _OURS = __name__.partition(".")[0]
 _NO_FAILURES = (ErrorCode.INTERNAL, ErrorCode.CANCELED)
 

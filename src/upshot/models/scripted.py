@@ -31,8 +31,6 @@ from upshot.contract.usage import RateLimitState, Usage
 from upshot.errors import Misuse
 from upshot.wire.decoding import with_output
 
-__all__ = ["Reply", "ScriptItem", "ScriptedModel", "open_script"]
-
 Reply: TypeAlias = str | ToolCall | Sequence[ToolCall] | ModelResponse | AgentError
 """A text, one call, several calls, a whole response, or a failure."""
 

@@ -14,17 +14,6 @@ import msgspec
 
 from upshot.contract.base.checks import check_amount, check_whole
 
-__all__ = [
-    "Answered",
-    "FailureKind",
-    "FailurePhase",
-    "ReplyLimits",
-    "Timeouts",
-    "Transport",
-    "TransportError",
-    "to_transport_error",
-]
-
 
 class Timeouts(msgspec.Struct, frozen=True):
     """How long one HTTP request may take; None is no limit.

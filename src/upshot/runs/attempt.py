@@ -28,17 +28,6 @@ from upshot.runs.services.run_tools import toolbox_of
 from upshot.state.board import Board
 from upshot.tools.secrets import is_fenced
 
-__all__ = [
-    "board_of",
-    "close_calls",
-    "conclude_board",
-    "ending_of",
-    "seed",
-    "seed_board",
-    "take_board",
-    "work_on",
-]
-
 
 async def seed_board(
     plan: Plan, info: RunInfo, *, attempt: int, feedback: str, wait: Wait

@@ -20,8 +20,6 @@ from upshot.runs.ending import StopReason
 from upshot.state.spending import UNFINISHED, CountedCall, counted, sum_of
 from upshot.tools.rate_limiter import ActiveTime
 
-__all__ = ["RunBudget"]
-
 _ZERO = Decimal(0)
 # Child runs may live in other threads. One lock for all budgets: it is held for a sum, no longer.
 _LOCK = Lock()

@@ -15,26 +15,6 @@ from typing import Any, NoReturn, TypeAlias, TypeVar, cast
 from upshot.contract.base.structs import JsonObject
 from upshot.runs.engine_api.exceptions import Signal
 
-__all__ = [
-    "PATIENCE_S",
-    "Stray",
-    "Wait",
-    "answer_at_once",
-    "ask_elsewhere",
-    "attribute",
-    "blame",
-    "call",
-    "forget_way",
-    "is_async",
-    "is_closing",
-    "kind_of",
-    "method",
-    "origin_of",
-    "raised",
-    "said_by",
-    "trail_of",
-]
-
 # Waits for a hook as long as the run has patience.
 Wait: TypeAlias = Callable[[Awaitable[Any]], Awaitable[Any]]
 

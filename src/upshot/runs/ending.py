@@ -25,17 +25,6 @@ from upshot.runs.engine_api.exceptions import (
 )
 from upshot.state.child_runs import pending_in, told_apart
 
-__all__ = [
-    "COMPLETED",
-    "Ending",
-    "Returned",
-    "StopReason",
-    "classify",
-    "internal_error",
-    "read_raised",
-    "read_returned",
-]
-
 StopReason = Literal["", "interrupt", "cancel", "deadline", "working", "budget", "caller"]
 
 

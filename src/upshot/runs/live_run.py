@@ -29,7 +29,6 @@ from upshot.runs.task_supervisor import CALLER_GRACE_S, GRACE_S
 if TYPE_CHECKING:
     from typing import TypeVar
 
-__all__ = ["LiveRun", "MAX_WAITING_DELTAS", "conclude", "live_through"]
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar

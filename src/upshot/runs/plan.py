@@ -42,22 +42,6 @@ from upshot.tools.definition.tool import Tool
 from upshot.tools.gates.approval_gate import ApprovalRequest
 from upshot.wire.pricing import Price
 
-__all__ = [
-    "Approver",
-    "Child",
-    "Committer",
-    "ENGINE_OPTION",
-    "History",
-    "OutputType",
-    "POLICY_OPTION",
-    "Plan",
-    "ResumeOptions",
-    "RunOptions",
-    "Seeder",
-    "USUAL_BUDGET",
-    "Where",
-]
-
 Seeder: TypeAlias = Callable[[RunInfo, Request], Board | Awaitable[Board | None] | None]
 Committer: TypeAlias = Callable[[RunInfo, Request, AnyResult], Awaitable[None] | None]
 Approver: TypeAlias = Callable[[ApprovalRequest], bool | Awaitable[bool | None] | None]

@@ -27,16 +27,6 @@ from upshot.runs.redaction import Redaction
 from upshot.state.run_state import FOLDS, RunState
 from upshot.state.stored_events import to_stored
 
-__all__ = [
-    "Subscriber",
-    "Listener",
-    "Opener",
-    "Recorder",
-    "anybody_listens",
-    "listen",
-    "listeners_of",
-]
-
 
 class Subscriber:
     """Tells a method every fact in order; one that raises is told nothing more.

@@ -19,17 +19,6 @@ from upshot.contract.model_calls import ReasoningDelta, TextDelta, ToolCallDelta
 from upshot.contract.result import AgentResult
 from upshot.tools.secrets import Secrets
 
-__all__ = [
-    "COUNT_OPTION",
-    "MARKS_OPTION",
-    "Redaction",
-    "in_order",
-    "lift",
-    "marks_for",
-    "name_marks",
-    "shown_by",
-]
-
 V = TypeVar("V")
 
 MARKS_OPTION = "secrets"

@@ -19,8 +19,6 @@ from upshot.runs.ending import Ending
 from upshot.runs.run_context import RunContext
 from upshot.state.stored_events import channel_artifacts
 
-__all__ = ["attempt_line", "build_result", "refused_modes"]
-
 
 def refused_modes(
     artifacts: Iterable[Artifact], config: RequestConfig | None

@@ -22,20 +22,6 @@ from upshot.tools.call_resumption import EarlierCalls
 from upshot.tools.secrets import is_fenced
 from upshot.tools.toolbox import KnownCall, KnownOutcomes
 
-__all__ = [
-    "LoggedCalls",
-    "changes_since",
-    "is_asked",
-    "is_under_way",
-    "overlooking",
-    "point_of",
-    "reads_checkpoints",
-    "restore",
-    "spent_in",
-    "starting_over",
-    "tainted_in",
-]
-
 
 def restore(budget: RunBudget, past: RunState) -> None:
     """Restore a new budget from the log; what earlier attempts used is kept apart."""

@@ -26,8 +26,6 @@ from upshot.runs.task_supervisor import TaskSupervisor
 from upshot.state.run_state import RunState
 from upshot.tools.toolbox import Toolbox
 
-__all__ = ["ParentLink", "RunContext", "current_run"]
-
 
 class ParentLink(msgspec.Struct, frozen=True, eq=False):
     """The run that surrounds whatever is started here; it may live in another thread's loop.

@@ -66,33 +66,6 @@ from upshot.state.board import Board
 from upshot.state.child_runs import settled_step, step_of
 from upshot.state.run_state import RunState
 
-__all__ = [
-    "BROKEN",
-    "CLOSED",
-    "Cue",
-    "DECIDED",
-    "DISPOSED",
-    "FINAL",
-    "FIRST",
-    "NEXT",
-    "OPENED",
-    "PREPARED",
-    "Phase",
-    "RECALLED",
-    "RESUMED",
-    "REVISED",
-    "ROWS",
-    "Row",
-    "Session",
-    "TOLD",
-    "UNPREPARED",
-    "WAITS",
-    "WORKED",
-    "cue_of_ending",
-    "cue_of_verdict",
-    "diagram",
-]
-
 
 class _Word(StrEnum):
     # That of an enum is written in Python; this is asked for at every step of every run.

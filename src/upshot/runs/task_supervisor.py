@@ -13,8 +13,6 @@ from upshot.contract.run_control import Interrupt
 from upshot.runs.ending import StopReason
 from upshot.tools.rate_limiter import ActiveTime
 
-__all__ = ["CALLER_GRACE_S", "GRACE_S", "TaskSupervisor"]
-
 # A run that is ended from outside may take so long for its whole end: the engine, then the hooks.
 GRACE_S = 2.0
 # So long does a cancelled caller wait for it.

@@ -28,5 +28,3 @@ Traps: a log must be read from its first event; `journal.events(after=)` gives e
 earlier ones. Providers use call ids again, so a call is found by its id in the *latest* reply
 only.
 """
-
-__all__: list[str] = []

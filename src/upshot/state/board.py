@@ -16,9 +16,6 @@ from upshot.contract.run_control import BoardSnapshot
 from upshot.contract.tool_calls import ToolCall
 from upshot.errors import Misuse
 
-__all__ = ["Board", "Channels"]
-
-
 _NO_MESSAGES: Mapping[str, deque[Message]] = {}
 
 

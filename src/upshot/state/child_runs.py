@@ -17,20 +17,6 @@ from upshot.contract.pending import Pending, PendingApproval
 from upshot.contract.result import AgentResult
 from upshot.contract.usage import Cost, Usage
 
-__all__ = [
-    "FORKED_FROM",
-    "Spent",
-    "bare_id",
-    "child_id",
-    "child_of",
-    "origins_of",
-    "pending_in",
-    "settled_step",
-    "spent_of",
-    "step_of",
-    "told_apart",
-]
-
 FORKED_FROM = "forked_from"
 _PREFIX = "child:"
 _ID_CHARS = 16

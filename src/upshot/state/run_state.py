@@ -48,8 +48,6 @@ from upshot.errors import JournalError
 from upshot.state.board import Board
 from upshot.state.child_runs import Spent, child_of, spent_of
 
-__all__ = ["CallAnswer", "FOLDS", "LogIndex", "RunState", "to_artifact"]
-
 CallAnswer: TypeAlias = Approve | Deny | Edit
 
 

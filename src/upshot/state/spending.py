@@ -8,8 +8,6 @@ from typing import NamedTuple
 from upshot.contract.model_calls import ModelResponse
 from upshot.contract.usage import NO_USAGE, Cost, Usage
 
-__all__ = ["UNFINISHED", "CountedCall", "counted", "counted_usage", "sum_of"]
-
 
 class CountedCall(NamedTuple):
     """One model call, or all those of a child run, as far as they count.

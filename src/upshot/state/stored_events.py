@@ -51,8 +51,6 @@ from upshot.state.child_runs import FORKED_FROM
 from upshot.state.run_state import LogIndex, RunState
 from upshot.state.spending import UNFINISHED, CountedCall, counted, sum_of
 
-__all__ = ["channel_artifacts", "filled", "read_event", "result_of", "states", "to_stored"]
-
 S = TypeVar("S", bound=msgspec.Struct)
 # What a state says that a field of an event will hold, by the field's name.
 Derived = dict[str, Any]

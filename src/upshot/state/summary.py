@@ -15,8 +15,6 @@ from upshot.contract.events import Event, RunResumed, RunSettled, RunStarted
 from upshot.contract.protocols import RunSummary
 from upshot.state.child_runs import origins_of
 
-__all__ = ["RUNNING", "SUMMARY_KINDS", "SummaryChange", "summary_change"]
-
 RUNNING: str = RunSummary().status
 _REQUEST_CHARS = 200
 

@@ -27,20 +27,10 @@ denied call has no span, only an event on that of the run; and a session that re
 span of its own.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from upshot.lazy import lazy_imports
 
-from upshot.lazy import lazy_names
-
-if TYPE_CHECKING:
-    from upshot.telemetry.instrumentation import Instrumentation, instrument
-
-__all__ = ["Instrumentation", "instrument"]
-
-__getattr__: Callable[[str], object] = lazy_names(
-    __name__, globals(), {"instrumentation": "Instrumentation instrument"}
-)
-
-
-def __dir__() -> list[str]:
-    return __all__
+with lazy_imports(globals()):
+    from upshot.telemetry.instrumentation import (
+        Instrumentation as Instrumentation,
+        instrument as instrument,
+    )

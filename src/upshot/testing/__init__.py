@@ -26,66 +26,35 @@ rewriting is registered when this package is imported, so import it after pytest
 """
 
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from upshot.lazy import lazy_names
+from upshot.lazy import lazy_imports
 
-if TYPE_CHECKING:
-    from upshot.models.scripted import ScriptedModel
+with lazy_imports(globals()):
+    from upshot.models.scripted import ScriptedModel as ScriptedModel
     from upshot.testing.doubles import (
-        CrashAfterStart,
-        FakeClock,
-        LateReturn,
-        ScriptedTool,
-        TimeoutAfterEffect,
+        CrashAfterStart as CrashAfterStart,
+        FakeClock as FakeClock,
+        LateReturn as LateReturn,
+        ScriptedTool as ScriptedTool,
+        TimeoutAfterEffect as TimeoutAfterEffect,
     )
-    from upshot.testing.engine_contract import EngineContract
-    from upshot.testing.hook_contracts import DeciderContract, ObserverContract
-    from upshot.testing.host_contract import HostContract
-    from upshot.testing.journal_contract import JournalContract
-    from upshot.testing.model_contract import ModelContract
-    from upshot.testing.tool_contract import ToolContract
-    from upshot.testing.transport_contract import TransportContract, check_transport
-
-__all__ = [
-    "CrashAfterStart",
-    "DeciderContract",
-    "EngineContract",
-    "FakeClock",
-    "HostContract",
-    "JournalContract",
-    "LateReturn",
-    "ModelContract",
-    "ObserverContract",
-    "ScriptedModel",
-    "ScriptedTool",
-    "TimeoutAfterEffect",
-    "ToolContract",
-    "TransportContract",
-    "check_transport",
-]
-
-_HOMES = {
-    ".models.scripted": "ScriptedModel",
-    "doubles": "FakeClock CrashAfterStart LateReturn ScriptedTool TimeoutAfterEffect",
-    "engine_contract": "EngineContract",
-    "hook_contracts": "DeciderContract ObserverContract",
-    "host_contract": "HostContract",
-    "journal_contract": "JournalContract",
-    "model_contract": "ModelContract",
-    "tool_contract": "ToolContract",
-    "transport_contract": "TransportContract check_transport",
-}
+    from upshot.testing.engine_contract import EngineContract as EngineContract
+    from upshot.testing.hook_contracts import (
+        DeciderContract as DeciderContract,
+        ObserverContract as ObserverContract,
+    )
+    from upshot.testing.host_contract import HostContract as HostContract
+    from upshot.testing.journal_contract import JournalContract as JournalContract
+    from upshot.testing.model_contract import ModelContract as ModelContract
+    from upshot.testing.tool_contract import ToolContract as ToolContract
+    from upshot.testing.transport_contract import (
+        TransportContract as TransportContract,
+        check_transport as check_transport,
+    )
 
 _pytest = sys.modules.get("pytest")
 if _pytest is not None:
     # So that what a suite compares is shown when it differs. Nothing here needs pytest.
-    _modules = (home for home in ("suite", *_HOMES) if not home.startswith("."))
-    _pytest.register_assert_rewrite(*(f"{__name__}.{home}" for home in _modules))
+    from pkgutil import iter_modules
 
-__getattr__: Callable[[str], object] = lazy_names(__name__, globals(), _HOMES)
-
-
-def __dir__() -> list[str]:
-    return __all__
+    _pytest.register_assert_rewrite(*(f"{__name__}.{one.name}" for one in iter_modules(__path__)))

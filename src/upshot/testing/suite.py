@@ -23,11 +23,11 @@ from upshot.contract.usage import Usage
 from upshot.models.aiohttp_transport import aclose_transports
 
 __all__ = [
+    "TOKENS",
     "PlainModel",
     "Role",
     "Seen",
     "Suite",
-    "TOKENS",
     "Witness",
     "ending",
     "settle",

@@ -22,8 +22,6 @@ from upshot.tools.definition.signature import Signature
 from upshot.tools.definition.tool import Tool
 from upshot.tools.definition.tool_context import ToolError
 
-__all__ = ["InMemoryArtifacts", "READER_NAME", "make_reader"]
-
 READER_NAME = "read_artifact"
 # What is read must itself fit into a message.
 _MAX_PAGE_CHARS = 10_000

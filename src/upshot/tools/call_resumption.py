@@ -37,16 +37,6 @@ from upshot.tools.gates.approval_gate import ANY_ARGUMENTS
 from upshot.tools.repetition import is_step
 from upshot.tools.toolbox_state import ToolboxState
 
-__all__ = [
-    "CallAnswer",
-    "EarlierCalls",
-    "give_up",
-    "reopen_all",
-    "restore_records",
-    "take_up",
-    "valid_answers",
-]
-
 CallAnswer: TypeAlias = Approve | Deny | Edit
 
 _DECISIONS = {Approve: "approved", Deny: "denied", Edit: "edited"}

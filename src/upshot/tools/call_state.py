@@ -32,8 +32,6 @@ from upshot.tools.definition.tool import Tool
 from upshot.tools.rate_limiter import ActiveTime, RateLimiter
 from upshot.tools.repetition import Deduplication, LoopDetector
 
-__all__ = ["CallState", "RememberedApprovals", "ReplayScope", "TurnState", "running_call"]
-
 
 class RememberedApprovals:
     """What the user has refused for good, and what may run without asking again.

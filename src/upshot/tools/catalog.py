@@ -14,8 +14,6 @@ from upshot.tools.artifacts import READER_NAME
 from upshot.tools.definition.tool import Tool, tool
 from upshot.tools.secrets import UNTRUSTED
 
-__all__ = ["ToolCatalog", "ToolSet", "catalog_of", "resolve_tools"]
-
 # Enough for the agents of a program; the tools of one that came before them are let go.
 _KEPT = 64
 

@@ -29,8 +29,6 @@ from upshot.errors import Misuse
 from upshot.tools.definition.tool import Tool
 from upshot.tools.execution.locks import Claim, Locks
 
-__all__ = ["Box", "to_langchain", "to_openai_agents", "to_pydantic_ai"]
-
 _WAITS = '{"error":"Blocked: it waits for the approval of a person","blocked":true}'
 _CALL_ID: ContextVar[str] = ContextVar("upshot_langchain_call_id", default="")
 

@@ -8,21 +8,6 @@ from typing import TypeAlias
 from upshot.contract.base.checks import did_you_mean, is_amount, is_whole
 from upshot.errors import Misuse
 
-__all__ = [
-    "Rules",
-    "check_known",
-    "check_label",
-    "check_list",
-    "check_options",
-    "has_methods",
-    "is_count",
-    "is_flag",
-    "is_of",
-    "is_seconds",
-    "none_or",
-    "one_of",
-]
-
 # By the name of an option: whether a value is right, and what to give in place of a wrong one.
 Rules: TypeAlias = Mapping[str, tuple[Callable[[object], bool], str]]
 

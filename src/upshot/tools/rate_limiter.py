@@ -14,8 +14,6 @@ from upshot.contract.tool_calls import ToolOutcome, outcome_is_error
 from upshot.tools.definition.tool import Tool
 from upshot.tools.definition.tool_options import Circuit, Rate
 
-__all__ = ["RateLimiter", "ActiveTime"]
-
 _CANCELLED = ErrorCode("cancelled")
 
 

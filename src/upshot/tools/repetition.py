@@ -14,8 +14,6 @@ from upshot.contract.tool_calls import (
     ToolOutcome,
 )
 
-__all__ = ["Deduplication", "LoopDetector", "NO_PROGRESS", "TOLD_AT", "is_step"]
-
 NO_PROGRESS = DeniedReason("no_progress")
 TOLD_AT = 3
 """At which equal result the model is told; a further call is denied."""

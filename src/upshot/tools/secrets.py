@@ -15,8 +15,6 @@ from upshot.contract.message import Message
 from upshot.contract.tool_calls import FENCE_OPENING
 from upshot.errors import Misuse
 
-__all__ = ["MASK", "Secrets", "UNTRUSTED", "is_fenced"]
-
 UNTRUSTED = "untrusted"
 
 

@@ -67,8 +67,6 @@ from upshot.tools.rate_limiter import ActiveTime
 from upshot.tools.secrets import UNTRUSTED, Secrets
 from upshot.tools.toolbox_state import Barrier, Emit, JournalLog, Offered, ToolboxState
 
-__all__ = ["DryRun", "GateChoice", "KnownCall", "KnownOutcomes", "Toolbox"]
-
 
 @dataclass(frozen=True, slots=True)
 class DryRun:

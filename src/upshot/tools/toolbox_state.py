@@ -39,8 +39,6 @@ from upshot.tools.execution.executor import Workers
 from upshot.tools.gates.pipeline import GatePipeline
 from upshot.tools.secrets import UNTRUSTED, Secrets
 
-__all__ = ["Barrier", "Emit", "JournalLog", "MAX_PROCESSES", "Offered", "ToolboxState"]
-
 Emit: TypeAlias = Callable[[Event], None]
 Barrier: TypeAlias = Callable[[], Awaitable[None]]
 Offered: TypeAlias = Callable[[], Container[str]]

@@ -35,51 +35,42 @@ the cached ones, Gemini's output tokens exclude thoughts); some servers send the
 every call; a 200 may contain an error. Each is handled where it is read, with a comment.
 """
 
-from upshot.wire.accumulator import StreamEvent, parse_finish_reason
-from upshot.wire.decoding import NOT_JSON, NotJson, parse_json
-from upshot.wire.encoding import RequestEncoder
-from upshot.wire.error_classification import classify_error
-from upshot.wire.headers import parse_duration, parse_reset
-from upshot.wire.pricing import Billing, Price, Rate, price_usage, read_billing
-from upshot.wire.rate_limits import (
-    AnthropicRateLimits,
-    CerebrasRateLimits,
-    OpenAIRateLimits,
-    RateLimitInfo,
-    build_rate_limit_state,
-    build_rate_limit_windows,
-    extract_anthropic_rate_limits,
-    extract_cerebras_rate_limits,
-    extract_openai_rate_limits,
-)
-from upshot.wire.reader import Mode, StreamReader, make_request_encoder, read_response
+from upshot.lazy import lazy_imports
 
-__all__ = [
-    "AnthropicRateLimits",
-    "Billing",
-    "CerebrasRateLimits",
-    "Mode",
-    "NOT_JSON",
-    "NotJson",
-    "OpenAIRateLimits",
-    "Price",
-    "Rate",
-    "RateLimitInfo",
-    "StreamEvent",
-    "StreamReader",
-    "RequestEncoder",
-    "build_rate_limit_state",
-    "build_rate_limit_windows",
-    "classify_error",
-    "extract_anthropic_rate_limits",
-    "extract_cerebras_rate_limits",
-    "extract_openai_rate_limits",
-    "make_request_encoder",
-    "parse_duration",
-    "parse_finish_reason",
-    "parse_json",
-    "parse_reset",
-    "price_usage",
-    "read_billing",
-    "read_response",
-]
+with lazy_imports(globals()):
+    from upshot.wire.accumulator import (
+        StreamEvent as StreamEvent,
+        parse_finish_reason as parse_finish_reason,
+    )
+    from upshot.wire.decoding import (
+        NOT_JSON as NOT_JSON,
+        NotJson as NotJson,
+        parse_json as parse_json,
+    )
+    from upshot.wire.encoding import RequestEncoder as RequestEncoder
+    from upshot.wire.error_classification import classify_error as classify_error
+    from upshot.wire.headers import parse_duration as parse_duration, parse_reset as parse_reset
+    from upshot.wire.pricing import (
+        Billing as Billing,
+        Price as Price,
+        Rate as Rate,
+        price_usage as price_usage,
+        read_billing as read_billing,
+    )
+    from upshot.wire.rate_limits import (
+        AnthropicRateLimits as AnthropicRateLimits,
+        CerebrasRateLimits as CerebrasRateLimits,
+        OpenAIRateLimits as OpenAIRateLimits,
+        RateLimitInfo as RateLimitInfo,
+        build_rate_limit_state as build_rate_limit_state,
+        build_rate_limit_windows as build_rate_limit_windows,
+        extract_anthropic_rate_limits as extract_anthropic_rate_limits,
+        extract_cerebras_rate_limits as extract_cerebras_rate_limits,
+        extract_openai_rate_limits as extract_openai_rate_limits,
+    )
+    from upshot.wire.reader import (
+        Mode as Mode,
+        StreamReader as StreamReader,
+        make_request_encoder as make_request_encoder,
+        read_response as read_response,
+    )

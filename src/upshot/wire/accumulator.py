@@ -21,16 +21,6 @@ from upshot.wire.error_classification import classify_error_object
 from upshot.wire.headers import read_request_id, to_raw_headers
 from upshot.wire.rate_limits import find_rate_limit_state
 
-__all__ = [
-    "ReplyAccumulator",
-    "StreamEvent",
-    "SurfaceStream",
-    "UNFINISHED",
-    "parse_finish_reason",
-    "settle_finish",
-    "to_reported_cost",
-]
-
 _WORDS: dict[FinishReason, str] = {
     FinishReason.STOP: "stop end_turn stop_sequence eos eos_token completed complete done finish",
     FinishReason.LENGTH: (

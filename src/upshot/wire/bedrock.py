@@ -32,8 +32,6 @@ from upshot.wire.decoding import as_count, as_list, as_object, as_text, first_co
 from upshot.wire.messages import MessagesStream, read_messages
 from upshot.wire.streams import EXCEPTION
 
-__all__ = ["ConverseStream", "InvokeStream", "read_converse", "read_invoke"]
-
 _TEXTS: Final = ("text", "reasoningContent", "citationsContent")
 # Members of a block that are neither text of the model nor from a tool.
 _MEDIA: Final = frozenset(

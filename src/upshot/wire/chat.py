@@ -66,17 +66,6 @@ from upshot.wire.encoding import (
     to_wire_name,
 )
 
-__all__ = [
-    "CUSTOM_INPUT",
-    "ChatDialect",
-    "ChatStream",
-    "ChatEncoder",
-    "DIALECTS",
-    "PLAIN",
-    "find_dialect",
-    "read_chat",
-]
-
 CUSTOM_INPUT = "input"
 """The key under which the free text of a custom tool's call is kept."""
 

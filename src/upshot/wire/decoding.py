@@ -20,21 +20,6 @@ from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.model_calls import ModelRequest, ModelResponse
 from upshot.wire.headers import parse_integer
 
-__all__ = [
-    "NOT_JSON",
-    "NotJson",
-    "as_count",
-    "as_list",
-    "as_object",
-    "as_text",
-    "encode_json",
-    "first_count",
-    "parse_json",
-    "parse_object",
-    "replace_surrogates",
-    "with_output",
-]
-
 
 class NotJson:
     """The type of ``NOT_JSON``."""

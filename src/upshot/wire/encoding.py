@@ -20,25 +20,6 @@ from upshot.wire.decoding import (
     replace_surrogates,
 )
 
-__all__ = [
-    "Asked",
-    "CachingEncoder",
-    "SCHEMA_PROMPT",
-    "RequestEncoder",
-    "arguments_of",
-    "encode_wire",
-    "is_strict_schema",
-    "join_system",
-    "schema_name",
-    "splice",
-    "to_data_url",
-    "to_effort",
-    "to_input_audio",
-    "to_own_part",
-    "to_wire_id",
-    "to_wire_name",
-]
-
 SCHEMA_PROMPT = "Reply only with JSON that follows this JSON Schema, with nothing around it:\n"
 """The instructions for a model whose provider does not accept a schema."""
 

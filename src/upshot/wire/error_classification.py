@@ -28,15 +28,6 @@ from upshot.wire.error_phrases import (
 )
 from upshot.wire.headers import Headers, normalize_headers, parse_duration, read_retry_after
 
-__all__ = [
-    "FailureFacts",
-    "classify_error",
-    "classify_error_object",
-    "read_body_facts",
-    "read_error_facts",
-    "read_exception_facts",
-]
-
 MAX_MESSAGE_CHARS: Final = 1000
 
 _SPACE = re.compile(r"\s+")

@@ -12,20 +12,6 @@ from typing import Final
 
 from upshot.contract.base.enums import ErrorCode
 
-__all__ = [
-    "CONTENT_TEXT",
-    "CONTEXT_TEXT",
-    "KEY_TEXT",
-    "MODEL_TEXT",
-    "NAME_PARTS",
-    "QUOTA_TEXT",
-    "RATE_TEXT",
-    "STATUS_TEXT",
-    "TIMEOUT_TEXT",
-    "WORDS",
-    "squash",
-]
-
 _NOT_ALNUM = re.compile("[^a-z0-9]+")
 
 

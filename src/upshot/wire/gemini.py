@@ -56,17 +56,6 @@ from upshot.wire.encoding import (
     splice,
 )
 
-__all__ = [
-    "AUDIO",
-    "GenerateStream",
-    "GenerateEncoder",
-    "NOT_BLOCKED",
-    "PartialArguments",
-    "parse_block_reason",
-    "parse_finish",
-    "read_generate",
-]
-
 AUDIO: Final = ("AUDIO", 4)
 """The word and the number of the audio modality."""
 

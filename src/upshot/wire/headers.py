@@ -11,29 +11,6 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Protocol, TypeAlias, TypeGuard, cast
 
-__all__ = [
-    "Headers",
-    "Items",
-    "MAX_DELAY_S",
-    "WAITS",
-    "is_text",
-    "normalize_headers",
-    "parse_date",
-    "parse_datetime",
-    "parse_duration",
-    "parse_integer",
-    "parse_moment",
-    "parse_number",
-    "parse_reset",
-    "parse_retry_after",
-    "read_request_id",
-    "read_reset",
-    "read_retry_after",
-    "to_columns",
-    "to_plain_names",
-    "to_raw_headers",
-]
-
 MAX_DELAY_S = 100 * 365.25 * 86400
 """A hundred years; a longer wait is an error of the server."""
 

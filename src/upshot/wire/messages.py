@@ -63,8 +63,6 @@ from upshot.wire.encoding import (
     to_wire_name,
 )
 
-__all__ = ["MessagesStream", "MessagesEncoder", "read_messages"]
-
 
 def read_messages(document: JsonObject, reply: ReplyAccumulator) -> None:
     """Read a whole reply into *reply*."""

@@ -14,8 +14,6 @@ from upshot.contract.usage import Cost, Usage, to_money
 from upshot.errors import Misuse
 from upshot.wire.decoding import as_count, as_object, as_text
 
-__all__ = ["Billing", "Price", "Rate", "price_usage", "read_billing"]
-
 Rate: TypeAlias = "Decimal | float | str"
 """A rate as it may be given: a number, or its text, which is exact."""
 

@@ -40,19 +40,6 @@ from upshot.wire.headers import (
     to_raw_headers,
 )
 
-__all__ = [
-    "AnthropicRateLimits",
-    "CerebrasRateLimits",
-    "OpenAIRateLimits",
-    "RateLimitInfo",
-    "build_rate_limit_state",
-    "build_rate_limit_windows",
-    "extract_anthropic_rate_limits",
-    "extract_cerebras_rate_limits",
-    "extract_openai_rate_limits",
-    "find_rate_limit_state",
-]
-
 _PARTS = frozenset({"limit", "remaining", "reset"})
 # Month and year have no fixed length, so their windows get no estimated reset.
 _LENGTH_S = {

@@ -23,16 +23,6 @@ from upshot.wire.messages import MessagesEncoder, MessagesStream, read_messages
 from upshot.wire.responses import ResponsesEncoder, ResponsesStream, read_responses
 from upshot.wire.streams import ArrayParser, EventParser, FrameParser, ServerEvent
 
-__all__ = [
-    "Mode",
-    "SURFACES",
-    "StreamReader",
-    "Surface",
-    "find_surface",
-    "make_request_encoder",
-    "read_response",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Surface:

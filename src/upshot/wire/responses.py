@@ -53,8 +53,6 @@ from upshot.wire.encoding import (
     to_wire_name,
 )
 
-__all__ = ["ResponsesStream", "ResponsesEncoder", "read_responses"]
-
 # Event -> what grows, and in an item of which type. The output of the provider's own tools is not
 # streamed.
 _DELTAS: Final = {

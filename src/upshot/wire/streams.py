@@ -11,8 +11,6 @@ from typing import Final, TypeAlias
 
 from upshot.wire.decoding import as_text, encode_json, parse_object
 
-__all__ = ["ArrayParser", "EXCEPTION", "EventParser", "FrameParser", "ServerEvent"]
-
 ServerEvent: TypeAlias = "tuple[str, bytes]"
 """The event's name ("" if it has none) and its data."""
 

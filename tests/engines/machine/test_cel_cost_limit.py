@@ -13,7 +13,7 @@ from tests.engines.machine_kit import engine_of, go
 from upshot.engines.machine.cel import MAX_ITEMS, ItemCount, Variables, guarded
 from upshot.engines.machine.document import Mark
 from upshot.engines.machine.expressions import Expression
-from upshot.runs import Failed
+from upshot.runs.engine_api.exceptions import Failed
 
 TEN = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"
 

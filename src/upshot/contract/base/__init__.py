@@ -25,5 +25,3 @@ Traps: msgspec checks types only when it decodes, so a value made by hand needs 
 ``KeywordMeta`` and ``ArgumentsMeta`` replace Python's TypeError for a misspelt keyword; decoding
 bypasses them. A ``Local`` equals None and every other ``Local``, so never compare two of them.
 """
-
-__all__: list[str] = []

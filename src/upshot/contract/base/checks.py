@@ -16,25 +16,6 @@ from typing import NamedTuple, SupportsIndex, cast
 
 from upshot.errors import Misuse
 
-__all__ = [
-    "ANYTHING",
-    "Allowed",
-    "check_amount",
-    "check_argument",
-    "check_arguments",
-    "check_whole",
-    "did_you_mean",
-    "engine_hint",
-    "has_own_output",
-    "is_amount",
-    "is_whole",
-    "json_fault",
-    "kind_of",
-    "nearest",
-    "shown",
-    "whole_number",
-]
-
 
 def kind_of(value: object) -> str:
     """The name of the type of *value*, "None" for None."""

@@ -17,32 +17,6 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVa
 
 from upshot.errors import Misuse
 
-__all__ = [
-    "CauseField",
-    "ClosedWord",
-    "DeniedReason",
-    "DeniedReasonField",
-    "Effect",
-    "EffectField",
-    "ErrorCode",
-    "ErrorCodeField",
-    "FinishReason",
-    "FinishReasonField",
-    "FinishReasonWord",
-    "InterruptCause",
-    "OpenWord",
-    "OptionalErrorCodeField",
-    "Origin",
-    "OriginField",
-    "Resource",
-    "ResourceField",
-    "Role",
-    "RoleField",
-    "RoleWord",
-    "Status",
-    "word",
-]
-
 
 class ClosedWord(StrEnum):
     """An enum that refuses any other word."""

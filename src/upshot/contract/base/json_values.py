@@ -17,19 +17,6 @@ import msgspec
 from upshot.contract.base.structs import JSON, Json, encode_other, set_field
 from upshot.errors import Misuse
 
-__all__ = [
-    "MAX_DEPTH",
-    "UnserializableError",
-    "clean_fields",
-    "clean_text",
-    "force_json",
-    "is_plain",
-    "settle_json",
-    "to_free_json",
-    "to_json",
-    "to_plain",
-]
-
 MAX_DEPTH = 200
 # Python at its strictest setting refuses to print longer integers.
 _MAX_INT_BITS = 2_048

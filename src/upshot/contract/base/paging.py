@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 from upshot.contract.base.structs import JsonObject
 
-__all__ = ["PAGE_CHARS", "read_page"]
-
 PAGE_CHARS = 8_000
 _LINE_CHARS = 1_000
 _MAX_PATTERN_CHARS = 1_000

@@ -13,8 +13,6 @@ import msgspec
 
 from upshot.contract.base.checks import has_own_output
 
-__all__ = ["portray", "portray_briefly", "portray_result"]
-
 _MAX_TEXT = 80
 _MAX_ITEMS = 4
 

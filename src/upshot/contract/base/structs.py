@@ -16,30 +16,6 @@ import msgspec
 from upshot.contract.base.checks import did_you_mean
 from upshot.errors import Misuse
 
-__all__ = [
-    "ArgumentsMeta",
-    "Formed",
-    "JSON",
-    "Json",
-    "JsonObject",
-    "KeywordMeta",
-    "Local",
-    "Moment",
-    "Root",
-    "RunEvent",
-    "SCHEMA_VERSION",
-    "Tagged",
-    "Value",
-    "check_types",
-    "empty_object",
-    "encode_other",
-    "freeze",
-    "set_field",
-    "settle_moments",
-    "to_snake",
-    "written",
-]
-
 
 class KeywordMeta(msgspec.StructMeta):
     """Metaclass of structs: for an unknown keyword the error names the nearest field.

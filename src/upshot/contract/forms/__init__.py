@@ -23,5 +23,3 @@ Traps: a mapping with the right keys may be the user's own data, so ``coerce_res
 the output when its values do not fit; the status of a flat dict follows from its error alone; and
 messages of an execution result up to the first answer are the seeded ones.
 """
-
-__all__: list[str] = []

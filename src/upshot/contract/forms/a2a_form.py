@@ -43,8 +43,6 @@ from upshot.contract.tool_calls import ToolCall
 from upshot.contract.usage import Cost, Usage
 from upshot.errors import Misuse
 
-__all__ = ["from_a2a", "to_a2a"]
-
 V = TypeVar("V")
 
 _EXTENSION = "upshot"

@@ -19,15 +19,6 @@ from upshot.contract.result import AgentResult
 from upshot.contract.usage import Cost, Usage, to_money
 from upshot.errors import Misuse
 
-__all__ = [
-    "AgentExecutionResult",
-    "ExecutionFacts",
-    "ExecutionMetadata",
-    "decode_execution_result",
-    "read_execution_facts",
-    "to_execution_result",
-]
-
 T = TypeVar("T")
 
 _ASKING = (Role.SYSTEM, Role.USER)

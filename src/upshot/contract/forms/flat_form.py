@@ -21,8 +21,6 @@ from upshot.contract.result import FLAT_KEYS, AgentResult, to_flat_form
 from upshot.contract.usage import Cost, RateLimitState, Usage, complete_rate_limit
 from upshot.errors import Misuse, RunFailed
 
-__all__ = ["ResultView", "coerce_result", "from_contract", "result_of_response", "to_contract"]
-
 _EXAMPLE = 'from_contract({"content": ..., "usage": ...})'
 
 V = TypeVar("V")

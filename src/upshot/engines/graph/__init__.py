@@ -32,5 +32,3 @@ Traps:
 - The digest covers the code of functions, and not the values that they close over: these may
   change while a run is under way.
 """
-
-__all__: list[str] = []

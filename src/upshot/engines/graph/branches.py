@@ -18,8 +18,6 @@ from upshot.errors import Misuse
 from upshot.runs.engine_api.exceptions import Failed
 from upshot.state.board import Board, Channels
 
-__all__ = ["BoardCopy", "Branch", "Change", "MERGES", "Merge", "apply", "join", "read_change"]
-
 Added: TypeAlias = tuple[str, tuple[Message, ...]]
 
 

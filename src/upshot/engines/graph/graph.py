@@ -28,8 +28,6 @@ from upshot.engines.graph.nodes import (
 from upshot.engines.mermaid import AGENT, FOR_EACH, PARALLEL, QUESTION, Box, Chart, Shape
 from upshot.errors import Misuse
 
-__all__ = ["Edge", "Graph"]
-
 
 def _chart(graph: Graph) -> Chart:
     arrows = [

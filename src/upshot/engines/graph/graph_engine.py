@@ -45,8 +45,6 @@ from upshot.runs.engine_api.run_view import Run
 from upshot.state.board import Board
 from upshot.tools.definition.tool_context import ToolError
 
-__all__ = ["GraphEngine"]
-
 Commit: TypeAlias = Callable[[Sequence[Change]], None]
 
 

@@ -35,8 +35,6 @@ from upshot.runs.engine_api.exceptions import Failed, Parked
 from upshot.state.board import Board
 from upshot.tools.call_resumption import EarlierCalls
 
-__all__ = ["ask_person", "call_tool", "evaluate", "keep_value", "run_agent"]
-
 
 async def evaluate(function: Callable[..., Any], *arguments: object) -> Any:
     """Call what a user gave, sync or async."""

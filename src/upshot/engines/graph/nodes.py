@@ -22,19 +22,6 @@ from upshot.contract.result import OUTPUT_VAR
 from upshot.engines.common import check_fit
 from upshot.errors import Misuse
 
-__all__ = [
-    "AgentTask",
-    "BoardFunction",
-    "ForEach",
-    "Node",
-    "Parallel",
-    "Question",
-    "ToolTask",
-    "as_node",
-    "facts_of",
-    "members_of",
-]
-
 # A user's function of the board; what it gives is checked where it is used.
 BoardFunction: TypeAlias = Callable[..., object]
 

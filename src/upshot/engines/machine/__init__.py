@@ -38,5 +38,3 @@ Traps:
   ``same`` and does not keep it twice.
 - The CEL library counts the bytes of a text and knows no limit: see ``cel``.
 """
-
-__all__: list[str] = []

@@ -25,31 +25,6 @@ from upshot.contract.base.structs import JsonObject
 from upshot.contract.result import AgentResult
 from upshot.contract.usage import RateLimitState
 
-__all__ = [
-    "COUNTER",
-    "INSTEAD",
-    "ItemCount",
-    "MAX_ITEMS",
-    "MAX_S",
-    "Path",
-    "RESULT_FIELDS",
-    "ROOTS",
-    "ResultFields",
-    "Variables",
-    "Tree",
-    "bound_names",
-    "fill",
-    "functions_for",
-    "guarded",
-    "is_free",
-    "only_path",
-    "paths_of",
-    "pick",
-    "position",
-    "tree_of",
-    "with_calls",
-]
-
 MAX_ITEMS = 50_000
 # The library copies what map and filter have so far for each item, so that time is counted too.
 MAX_S = 1.0

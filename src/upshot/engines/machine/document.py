@@ -24,22 +24,6 @@ from upshot.contract.base.checks import nearest
 from upshot.contract.base.structs import Json
 from upshot.errors import Misuse, need_of_extra
 
-__all__ = [
-    "BrokenMachine",
-    "Listing",
-    "MAX_BYTES",
-    "MachineFault",
-    "Mark",
-    "Piece",
-    "Scalar",
-    "Table",
-    "expected",
-    "plain",
-    "read_data",
-    "read_yaml",
-    "shown",
-]
-
 Severity = Literal["fault", "warning"]
 
 # More would only bury the first.

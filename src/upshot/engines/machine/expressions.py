@@ -46,17 +46,6 @@ from upshot.engines.machine.document import Mark, expected
 from upshot.errors import Misuse, need_of_extra
 from upshot.runs.engine_api.exceptions import Failed
 
-__all__ = [
-    "BadExpression",
-    "Constant",
-    "Expression",
-    "Fields",
-    "Formula",
-    "Items",
-    "MAX_EXPRESSION_CHARS",
-    "expressions_of",
-]
-
 # The parser calls itself for each operator, and has no limit of its own.
 MAX_EXPRESSION_CHARS = 2_000
 _MAX_SAID = 300

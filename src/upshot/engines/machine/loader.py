@@ -45,8 +45,6 @@ from upshot.engines.machine.machine import Each, Machine, Retrying, State, Task,
 from upshot.engines.machine.machine_schema import SPEC, TASKS, check_form
 from upshot.errors import Misuse
 
-__all__ = ["check_machine", "load_machine"]
-
 # Reads the machine that a text names, as seen from the place where it stands.
 _Inner = Callable[[str, Mark], Machine | None]
 

@@ -16,8 +16,6 @@ from upshot.engines.machine.document import MachineFault, Mark
 from upshot.engines.machine.expressions import Expression, Fields, Formula, expressions_of
 from upshot.engines.mermaid import AGENT, FOR_EACH, PARALLEL, QUESTION, Box, Chart, Shape
 
-__all__ = ["Each", "Machine", "Retrying", "State", "Task", "Transition"]
-
 _MAX_LABEL = 60
 
 

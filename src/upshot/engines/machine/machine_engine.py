@@ -26,8 +26,6 @@ from upshot.runs.engine_api.run_host import RunHost
 from upshot.runs.engine_api.run_view import Run
 from upshot.state.board import Board
 
-__all__ = ["MachineEngine"]
-
 
 class MachineEngine:
     """Goes through *machine*; each state is a step of the log, and is not entered again on resume.

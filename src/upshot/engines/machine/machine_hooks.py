@@ -17,8 +17,6 @@ from upshot.contract.error import AgentError
 from upshot.errors import Misuse
 from upshot.runs.engine_api.exceptions import Aborted, Failed, Interrupted, Parked
 
-__all__ = ["MachineContext", "MachineHooks"]
-
 # What cannot be changed in place, and is the same where it is equal.
 _FIXED = (str, int, bool, type(None))
 

@@ -26,7 +26,6 @@ from upshot.engines.machine.document import (
 if TYPE_CHECKING:
     from jsonschema_rs import Validator
 
-__all__ = ["ROOTS", "SPEC", "TASKS", "check_form", "machine_schema"]
 
 SPEC = "upshot.machine/1"
 # The names that every expression can read.

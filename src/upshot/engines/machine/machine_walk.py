@@ -31,8 +31,6 @@ from upshot.engines.machine.state_outcome import NOTHING, Outcome, Unhandled, su
 from upshot.engines.walk import Visits, Walk, together
 from upshot.runs.engine_api.exceptions import Failed
 
-__all__ = ["MachineWalk"]
-
 Commit: TypeAlias = Callable[[Sequence[Change]], None]
 
 _ONCE = Retrying()

@@ -29,8 +29,6 @@ from upshot.runs.engine_api.run_host import RunHost
 from upshot.runs.engine_api.run_view import Run
 from upshot.tools.catalog import resolve_tools
 
-__all__ = ["Resolver", "Executor", "MachineAgent"]
-
 
 @runtime_checkable
 class Executor(Protocol):

@@ -20,8 +20,6 @@ from upshot.engines.common import form_of, read_failure, read_handoff
 from upshot.runs.ending import read_returned
 from upshot.runs.engine_api.exceptions import Failed, Signal
 
-__all__ = ["NOTHING", "Outcome", "Unhandled", "summed"]
-
 _STATUS_OF = {ErrorCode.CANCELED: Status.CANCELED, ErrorCode.INTERRUPTED: Status.INTERRUPTED}
 
 

@@ -29,5 +29,3 @@ Traps:
     - The number of a removed run is given out again, so a statement that writes by number compares
       the run's id too.
 """
-
-__all__: list[str] = []

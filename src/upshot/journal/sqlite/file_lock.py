@@ -12,7 +12,6 @@ try:
 except ImportError:  # Windows
     fcntl = None
 
-__all__ = ["FileLock"]
 
 # So long a turn is waited for; a holder that was suspended, or a fork that keeps its descriptor,
 # must not stop the others for good.

@@ -23,8 +23,6 @@ from upshot.journal.lease_holder import NOBODY, LeaseHolder, read_holder, this_p
 from upshot.journal.sqlite.queries import keys_of, number_of, read_entries, scan_run
 from upshot.state.summary import RUNNING, SUMMARY_KINDS, summary_change
 
-__all__ = ["Lease", "Taking", "claim_run", "cut_run", "hold_run", "read_holders", "release_runs"]
-
 _HOLDER = "SELECT CAST(epoch AS INTEGER), CAST(holder AS TEXT) FROM runs WHERE run_id = ?"
 _HOLDERS = "SELECT CAST(run_id AS TEXT), CAST(holder AS TEXT) FROM runs WHERE holder IS NOT NULL"
 _TAKE = """INSERT INTO runs (run_id, epoch, last_seq, holder) VALUES (?1, ?2, ?3, ?4)

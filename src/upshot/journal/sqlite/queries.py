@@ -24,23 +24,6 @@ from upshot.journal.run_list import RunQuery, already_there, no_such_page
 from upshot.journal.sqlite.tables import FILE_ERRORS, NEVER, SEQ_BITS
 from upshot.journal.sqlite.writer import Worker, insert_entries
 
-__all__ = [
-    "EventPage",
-    "Reader",
-    "Scan",
-    "epoch_of",
-    "export_run",
-    "import_run",
-    "insert_artifact",
-    "keys_of",
-    "last_seq",
-    "number_of",
-    "read_entries",
-    "read_page",
-    "read_summaries",
-    "scan_run",
-]
-
 T = TypeVar("T")
 _BUSY_S = 30.0
 

@@ -10,8 +10,6 @@ from upshot.journal.run_list import RemovedRuns, RunQuery, choose_removal
 from upshot.journal.sqlite.leases import read_holders
 from upshot.journal.sqlite.queries import keys_of, number_of, read_summaries
 
-__all__ = ["remove_runs"]
-
 _ARTIFACTS = "SELECT count(*), coalesce(sum(size_bytes), 0) FROM artifacts WHERE run_id = ?"
 
 

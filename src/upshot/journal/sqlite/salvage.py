@@ -28,8 +28,6 @@ from upshot.journal.sqlite.tables import SEQ_BITS, open_database, peek
 from upshot.journal.sqlite.writer import note_changes
 from upshot.state.summary import SUMMARY_KINDS, summary_change
 
-__all__ = ["Salvaged", "salvage_file"]
-
 _MAGIC = b"SQLite format 3\x00"
 _LEAF = 13
 _HEADER_BYTES = 100

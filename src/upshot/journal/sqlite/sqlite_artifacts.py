@@ -23,8 +23,6 @@ from upshot.journal.artifact_store import (
 )
 from upshot.journal.sqlite.queries import insert_artifact
 
-__all__ = ["SqliteArtifactStore"]
-
 T = TypeVar("T")
 # Runs that wait for an answer although a parent run has ended: from each run up, by parent ids.
 _LEFT_BEHIND = """WITH RECURSIVE way(run_id, outer) AS (

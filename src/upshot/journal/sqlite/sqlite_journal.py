@@ -43,8 +43,6 @@ from upshot.journal.sqlite.sqlite_artifacts import SqliteArtifactStore
 from upshot.journal.sqlite.tables import FILE_ERRORS, forks, is_read_only, open_to_read
 from upshot.journal.sqlite.writer import Writer
 
-__all__ = ["SqliteJournal"]
-
 T = TypeVar("T")
 # How long a process is given that may be ending just now, and how often it is looked at.
 _ENDING_S = 0.2

@@ -21,22 +21,6 @@ from upshot.errors import JournalError, Misuse
 from upshot.journal.event_codec import FORMAT
 from upshot.journal.sqlite.file_lock import FileLock
 
-__all__ = [
-    "Database",
-    "FILE_ERRORS",
-    "Identity",
-    "NEVER",
-    "SEQ_BITS",
-    "forks",
-    "identity_of",
-    "is_read_only",
-    "keep_open",
-    "let_go",
-    "open_database",
-    "open_to_read",
-    "peek",
-]
-
 # Device and number of a file, by which it is the same under any name.
 Identity: TypeAlias = tuple[int, int]
 

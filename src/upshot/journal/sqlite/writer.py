@@ -25,18 +25,6 @@ from upshot.journal.event_codec import (
 from upshot.journal.sqlite.tables import SEQ_BITS, Database, open_database
 from upshot.state.summary import RUNNING
 
-__all__ = [
-    "Batch",
-    "Item",
-    "Job",
-    "RunEnd",
-    "Worker",
-    "Writer",
-    "insert_entries",
-    "note_changes",
-    "resolve",
-]
-
 _MASK = (1 << SEQ_BITS) - 1
 _END = f"""SELECT run_no, epoch, coalesce((SELECT max(id) & {_MASK} FROM events
         WHERE id BETWEEN run_no << {SEQ_BITS} AND (run_no << {SEQ_BITS}) | {_MASK}), 0)

@@ -14,5 +14,3 @@ the library is a value in the response, by the status that it carries; retry sta
 Traps: a library reports usage and prices in its own way, which is corrected here. A library
 is imported in a thread, since that may take seconds.
 """
-
-__all__: list[str] = []

@@ -26,8 +26,6 @@ from upshot.wire.chat import PLAIN, ChatDialect
 from upshot.wire.decoding import as_list, as_object
 from upshot.wire.pricing import Price
 
-__all__ = ["AISuiteModel"]
-
 _MODULE: Final = "aisuite"
 _NO_STREAM: Final = "does not support streaming"
 # Of AISuite's providers, those whose prompt_tokens are Anthropic's: without the cache.

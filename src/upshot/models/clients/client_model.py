@@ -35,8 +35,6 @@ from upshot.wire.error_classification import classify_error
 from upshot.wire.pricing import Price
 from upshot.wire.reader import StreamReader
 
-__all__ = ["LibraryModel", "require_library", "to_deltas"]
-
 
 class LibraryModel(ABC):
     """What models of other libraries share: one request, its reply or stream, its failure."""

@@ -35,8 +35,6 @@ from upshot.wire.chat import ChatDialect
 from upshot.wire.decoding import as_list, as_object, as_text
 from upshot.wire.pricing import Price
 
-__all__ = ["LiteLLMModel"]
-
 _MODULE: Final = "litellm"
 _KEY_TEXT: Final = re.compile(r"api[ _-]?key|credential", re.IGNORECASE)
 # LiteLLM translates what a provider wants otherwise, and keeps signatures in the ids of calls.

@@ -1,3 +1,1 @@
 """What an engine is given: the run, its host, questions to the user, and keyed steps."""
-
-__all__: list[str] = []

@@ -18,8 +18,6 @@ from upshot.contract.pending import Pending
 from upshot.contract.run_control import Interrupt
 from upshot.errors import Misuse
 
-__all__ = ["Aborted", "Failed", "Interrupted", "Parked", "Signal", "signal_of"]
-
 
 class Signal(Exception):
     """The root of what engines raise to end a run.

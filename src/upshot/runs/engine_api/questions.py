@@ -16,8 +16,6 @@ from upshot.runs.engine_api.exceptions import Parked, signal_of
 from upshot.runs.engine_api.steps import body_of
 from upshot.runs.run_context import RunContext
 
-__all__ = ["Questions"]
-
 
 class Questions:
     """The questions of one session.

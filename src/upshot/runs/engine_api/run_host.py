@@ -66,8 +66,6 @@ from upshot.runs.run_context import RunContext
 from upshot.state.child_runs import child_of
 from upshot.state.spending import counted_usage
 
-__all__ = ["RunHost", "StopRequest", "interrupt_of"]
-
 
 def interrupt_of(asked: object) -> Interrupt:
     """What somebody's host gave for the wish that a run stop, in our words.

@@ -37,8 +37,6 @@ from upshot.tools.call_resumption import EarlierCalls
 from upshot.tools.catalog import catalog_of
 from upshot.tools.toolbox import Toolbox
 
-__all__ = ["Run"]
-
 T = TypeVar("T")
 
 _DIVERGED = RunWarning(

@@ -31,8 +31,6 @@ from upshot.runs.engine_api.exceptions import Failed, Parked, signal_of
 from upshot.runs.recorder import Recorder
 from upshot.state.run_state import RunState
 
-__all__ = ["CurrentStep", "SharedWork", "ChildKeys", "Steps", "body_of", "current_body"]
-
 T = TypeVar("T")
 
 

@@ -30,19 +30,6 @@ from upshot.contract.tool_calls import ToolDenied, ToolOutcome
 from upshot.state.child_runs import child_of
 from upshot.tools.artifacts import READER_NAME
 
-__all__ = [
-    "Difference",
-    "Fact",
-    "ComparedEvents",
-    "Variable",
-    "View",
-    "changed_agent",
-    "changed_tool",
-    "facts_of",
-    "first_difference",
-    "missing_call",
-]
-
 # How a run ends that somebody outside has stopped.
 _STOPPED = (Status.INTERRUPTED, Status.CANCELED)
 

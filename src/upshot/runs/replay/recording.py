@@ -37,8 +37,6 @@ from upshot.state.run_state import RunState
 from upshot.tools.secrets import MASK, Secrets
 from upshot.tools.toolbox import KnownCall, KnownOutcomes
 
-__all__ = ["Recording"]
-
 
 class _Attempt:
     """What one attempt was given from outside."""

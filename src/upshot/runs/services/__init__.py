@@ -1,3 +1,1 @@
 """Models, hooks and hand-offs of a session."""
-
-__all__: list[str] = []

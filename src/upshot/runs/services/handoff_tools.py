@@ -19,8 +19,6 @@ from upshot.state.board import Board
 from upshot.tools.definition.tool import Tool
 from upshot.tools.definition.tool_context import ToolContext
 
-__all__ = ["handoff_tools"]
-
 _PARAMETERS: JsonObject = {
     "type": "object",
     "properties": {

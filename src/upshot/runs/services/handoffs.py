@@ -17,8 +17,6 @@ from upshot.tools.call_state import CallState
 from upshot.tools.definition.tool_context import ToolError
 from upshot.tools.gates.pipeline import Denial
 
-__all__ = ["Handoffs", "handoff_event", "is_shown", "tool_name_of"]
-
 
 class Handoffs:
     """The hand-offs of one run: which are on offer, and which one was taken.

@@ -25,21 +25,6 @@ from upshot.runs.ending import Ending
 from upshot.runs.engine_api.exceptions import Failed
 from upshot.runs.run_context import ParentLink, RunContext
 
-__all__ = [
-    "ACCEPTED",
-    "DiscardOnInterruptCauses",
-    "Verdict",
-    "before_finalize",
-    "before_model",
-    "commit",
-    "is_committed",
-    "note_verdict",
-    "reason_against",
-    "tell",
-    "wants_revision",
-    "with_verdict",
-]
-
 
 class DiscardOnInterruptCauses(Decider):
     """Discards a run that was interrupted for one of some causes, whatever else wants to keep it.

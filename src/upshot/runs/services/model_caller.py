@@ -29,8 +29,6 @@ from upshot.runs.engine_api.exceptions import Failed, Interrupted
 from upshot.runs.run_context import RunContext
 from upshot.runs.services.hooks import before_model
 
-__all__ = ["call_model"]
-
 
 async def call_model(
     context: RunContext,

@@ -15,8 +15,6 @@ from upshot.tools.call_state import CallState
 from upshot.tools.gates.pipeline import Denial
 from upshot.tools.toolbox import Toolbox
 
-__all__ = ["toolbox_of"]
-
 
 def toolbox_of(context: RunContext) -> Toolbox:
     """The tools of a run, made at the first call."""

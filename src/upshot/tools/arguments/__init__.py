@@ -12,5 +12,3 @@ JSON, which digests of calls are made of, and ``nearest`` for suggestions.
 What always holds: nothing is guessed. What has two readings, or looks like a list that went wrong,
 is refused; so is a number that JSON cannot hold. Every change is on the call's record.
 """
-
-__all__: list[str] = []

@@ -35,8 +35,6 @@ from upshot.tools.arguments.schema_faults import (
 if TYPE_CHECKING:
     from jsonschema_rs import Validator
 
-__all__ = ["ArgumentCheck", "Checked", "Defaults", "Refused", "read_object"]
-
 
 class Defaults:
     """The defaults of one schema, read once.

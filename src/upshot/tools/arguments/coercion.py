@@ -30,7 +30,6 @@ from upshot.tools.arguments.schema_faults import (
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
 
-__all__ = ["Edit", "Coercer", "CoercionCandidate", "faults_by_place", "proposals", "round_integers"]
 
 # Bounded, for int() and Decimal() take time that grows faster than their text.
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,299})")

@@ -16,25 +16,6 @@ from upshot.tools.definition.annotations import copy_json
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError
 
-__all__ = [
-    "ABSENT",
-    "Absent",
-    "Place",
-    "above",
-    "canonical_json",
-    "changed",
-    "cut_text",
-    "describe_choices",
-    "describe_faults",
-    "floats_in",
-    "found_at",
-    "is_too_deep",
-    "join_faults",
-    "pointer",
-    "shown",
-    "union_branches",
-    "wanted_types",
-]
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 

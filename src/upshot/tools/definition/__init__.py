@@ -14,5 +14,3 @@ What always holds: a tool is checked where it is defined, so that no run fails b
 signature; and what only some annotations need (pydantic, pathlib, jsonschema-rs) is loaded only
 for them. The schema is made at its first use and never changed, for all runs share it.
 """
-
-__all__: list[str] = []

@@ -34,17 +34,6 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
     from pydantic.fields import FieldInfo
 
-__all__ = [
-    "BuildError",
-    "Builder",
-    "copy_json",
-    "holds_constraints",
-    "is_field_info",
-    "read_annotations",
-    "to_fields",
-    "with_constraints",
-    "with_field_info",
-]
 
 # Builds the typed value of a JSON value that the schema has let pass.
 Builder: TypeAlias = Callable[[Json], object]

@@ -14,16 +14,6 @@ from upshot.tools.definition.annotations import copy_json
 from upshot.tools.definition.signature import Signature, is_context
 from upshot.tools.definition.tool_context import ToolContext
 
-__all__ = [
-    "Body",
-    "FunctionBody",
-    "SchemaBody",
-    "is_async",
-    "read_body",
-    "takes_context",
-    "usable_schema",
-]
-
 
 class Body(Protocol):
     """A tool's work, apart from everything that is decided about it."""

@@ -21,8 +21,6 @@ from upshot.tools.definition.annotations import (
 )
 from upshot.tools.definition.tool_context import ToolContext
 
-__all__ = ["Signature", "is_context", "parse_docstring"]
-
 # Without one of these there is nothing but text, and griffe need not be loaded.
 _SECTIONS = re.compile(
     r"^\s*(:param|:return|:raise|\w[\w ]*:\s*$|-{3,}\s*$)", re.MULTILINE | re.IGNORECASE

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
         VerifyHook,
     )
 
-__all__ = ["EffectWord", "Resources", "Tool", "tool"]
 
 EffectWord: TypeAlias = Effect | Literal["read", "write", "destructive"]
 Resources: TypeAlias = Iterable[str] | Callable[[JsonObject], Iterable[str]]

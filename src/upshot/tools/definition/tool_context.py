@@ -19,17 +19,6 @@ from upshot.errors import Misuse
 if TYPE_CHECKING:
     from typing import TypeVar
 
-__all__ = [
-    "CancelToken",
-    "Progress",
-    "ToolContext",
-    "ToolError",
-    "is_stop",
-    "named",
-    "one_line",
-    "seconds",
-    "without_traceback",
-]
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar

@@ -27,21 +27,6 @@ from upshot.tools.option_checks import (
 if TYPE_CHECKING:
     from upshot.contract.tool_calls import ToolFailure, ToolTimeout
 
-__all__ = [
-    "Address",
-    "Circuit",
-    "ProcessLimits",
-    "Rate",
-    "UnknownEffect",
-    "VerifyAnswer",
-    "VerifyHook",
-    "address_of",
-    "check_known",
-    "check_tool",
-    "read_resources",
-    "to_effect",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class UnknownEffect:

@@ -26,5 +26,3 @@ Traps: a thread cannot be ended, so a body that was given up may still take effe
 ``verify`` hook is not believed when it says that nothing happened. A task that ends with
 KeyboardInterrupt stops the loop at once.
 """
-
-__all__: list[str] = []

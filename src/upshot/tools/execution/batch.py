@@ -18,8 +18,6 @@ from upshot.tools.execution.repeat_rules import is_in_doubt
 from upshot.tools.repetition import TOLD_AT, is_step
 from upshot.tools.toolbox_state import ToolboxState
 
-__all__ = ["Batch"]
-
 # After so many calls of one reply, other tasks of the loop get their turn.
 _SLICE = 100
 

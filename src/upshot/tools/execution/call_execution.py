@@ -43,8 +43,6 @@ from upshot.tools.execution.outcome_mapping import (
 from upshot.tools.execution.repeat_rules import CANCELLED, is_unknown, may_retry, verified
 from upshot.tools.toolbox_state import ToolboxState
 
-__all__ = ["VERIFY_TIMEOUT_S", "run_call", "verify_effect"]
-
 VERIFY_TIMEOUT_S = 5.0
 # For a call that was cancelled, or whose turn is over.
 _LEAST_TIMEOUT_S = 0.25

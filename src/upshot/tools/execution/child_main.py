@@ -35,8 +35,6 @@ from upshot.tools.execution.process_protocol import (
     encode_line,
 )
 
-__all__ = ["MEMORY_LIMIT", "work"]
-
 MEMORY_LIMIT = "memory_limit"
 _PARTS = get_args(Part)
 

@@ -22,23 +22,6 @@ from typing import TypeAlias, cast
 from upshot.contract.base.checks import check_whole
 from upshot.tools.definition.tool_context import CancelToken
 
-__all__ = [
-    "Died",
-    "BodyEnd",
-    "GRACE_S",
-    "Job",
-    "MAX_WORKERS",
-    "Raised",
-    "BodyValue",
-    "Stopped",
-    "Unusable",
-    "WORKERS",
-    "Workers",
-    "discard",
-    "run_async",
-    "run_thread",
-]
-
 MAX_WORKERS = 128
 _IDLE_S = 30.0
 

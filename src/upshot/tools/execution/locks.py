@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-__all__ = ["Claim", "Locks"]
-
 
 @dataclass(eq=False, slots=True)
 class Claim:

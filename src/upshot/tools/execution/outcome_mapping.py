@@ -47,15 +47,6 @@ from upshot.tools.execution.repeat_rules import (
     may_repeat_timeout,
 )
 
-__all__ = [
-    "Fitted",
-    "UNSERIALIZABLE",
-    "conclude",
-    "conclude_defect",
-    "cut_output",
-    "fit_output",
-]
-
 UNSERIALIZABLE = ErrorCode("unserializable_output")
 # They stand under "result" with their kind, so that a reader knows what they are.
 _PARTS = get_args(Part)

@@ -9,20 +9,6 @@ import msgspec
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import Json, JsonObject
 
-__all__ = [
-    "Began",
-    "Exited",
-    "Gave",
-    "Line",
-    "Order",
-    "Progressed",
-    "Raise",
-    "Unloadable",
-    "Unwritable",
-    "decode_line",
-    "encode_line",
-]
-
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
     """What the process shall do.

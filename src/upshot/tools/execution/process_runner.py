@@ -28,8 +28,6 @@ from upshot.tools.execution.process_protocol import (
 )
 from upshot.tools.execution.process_supervisor import GRACE_S
 
-__all__ = ["run_process"]
-
 _MAX_OUTPUT_BYTES = 256 * 1024 * 1024
 _PIECE_BYTES = 1 << 18
 # The warden kills after its grace; after this it must be stuck itself.

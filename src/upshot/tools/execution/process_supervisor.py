@@ -19,8 +19,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["GRACE_S", "main"]
-
 GRACE_S = 0.3
 """How long a worker may take to end after TERM."""
 

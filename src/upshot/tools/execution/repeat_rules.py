@@ -17,19 +17,6 @@ from upshot.contract.tool_calls import ToolFailure, ToolOutcome, ToolTimeout, ou
 from upshot.tools.call_state import CallState
 from upshot.tools.definition.tool import Tool
 
-__all__ = [
-    "CANCELLED",
-    "INTERRUPTED",
-    "effect_after",
-    "is_in_doubt",
-    "is_unknown",
-    "may_repeat",
-    "may_repeat_interrupted",
-    "may_repeat_timeout",
-    "may_retry",
-    "verified",
-]
-
 CANCELLED = ErrorCode("cancelled")
 INTERRUPTED = ErrorCode.INTERRUPTED
 # What was cut off is final only because nobody knew what it had done; a tool's own word stays.

@@ -24,5 +24,3 @@ What always holds:
 The trap: gates of several calls interleave. Between ``check`` and the count, calls before it in the
 reply were counted; while a gate waits, anything may have happened.
 """
-
-__all__: list[str] = []

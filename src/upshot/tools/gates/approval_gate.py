@@ -16,19 +16,6 @@ from upshot.tools.call_state import CallState, RememberedApprovals
 from upshot.tools.definition.tool_context import is_stop, named
 from upshot.tools.gates.pipeline import Denial, Park, Rewind, StandardGate
 
-__all__ = [
-    "ANY_ARGUMENTS",
-    "Allow",
-    "ApprovalGate",
-    "ApprovalRequest",
-    "Approver",
-    "Ask",
-    "EditArguments",
-    "HookGate",
-    "PreToolHook",
-    "Refuse",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:

@@ -16,17 +16,6 @@ from upshot.tools.call_state import CallState
 from upshot.tools.definition.tool import Tool
 from upshot.tools.definition.tool_context import is_stop, named
 
-__all__ = [
-    "Denial",
-    "Follow",
-    "Gate",
-    "GatePipeline",
-    "Park",
-    "Rewind",
-    "StandardGate",
-    "Verdict",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Denial:

@@ -34,29 +34,6 @@ from upshot.tools.gates.pipeline import (
 from upshot.tools.repetition import NO_PROGRESS
 from upshot.tools.secrets import Secrets
 
-__all__ = [
-    "ArgumentsGate",
-    "AskModel",
-    "BlockGate",
-    "BlockKeyGate",
-    "BudgetGate",
-    "CancelledGate",
-    "DeadlineGate",
-    "GateChoice",
-    "KnownGate",
-    "PolicyGate",
-    "ProgressGate",
-    "RateGate",
-    "Repair",
-    "ReplayGate",
-    "StartGate",
-    "AtStart",
-    "coercion_of",
-    "FindPipeline",
-    "pipelines",
-    "standard_gates",
-]
-
 # ``Model.call`` is one.
 AskModel: TypeAlias = Callable[[ModelRequest], Awaitable[ModelResponse]]
 

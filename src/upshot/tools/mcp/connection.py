@@ -30,19 +30,6 @@ from mcp.shared.message import SessionMessage
 
 from upshot.tools.mcp.server_address import Server
 
-__all__ = [
-    "CannotConnect",
-    "Connection",
-    "Line",
-    "MAX_LINE_BYTES",
-    "StdioReader",
-    "StdioWriter",
-    "WatchedStream",
-    "open_stdio",
-    "watch",
-]
-
-
 MAX_LINE_BYTES = 64 * 1024 * 1024
 """What is still read of one message; a longer one breaks the connection."""
 

@@ -38,22 +38,6 @@ from upshot.tools.definition.tool import Tool
 from upshot.tools.definition.tool_context import ToolContext, ToolError
 from upshot.tools.mcp.connection import CannotConnect, Connection, Line
 
-__all__ = [
-    "CONNECTION_LOST",
-    "LineLost",
-    "McpTools",
-    "Terms",
-    "exchange",
-    "list_tools",
-    "not_done",
-    "reach",
-    "read_error",
-    "read_refusal",
-    "read_result",
-    "to_tool_name",
-]
-
-
 _SUMMARY_CHARS = 200
 _Block: TypeAlias = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource
 

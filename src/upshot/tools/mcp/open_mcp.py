@@ -14,8 +14,6 @@ from upshot.tools.secrets import UNTRUSTED
 if TYPE_CHECKING:
     from upshot.tools.mcp.mcp_toolset import McpTools
 
-__all__ = ["open_mcp"]
-
 
 @block("upshot.open_mcp(...)", "tools")
 async def open_mcp(

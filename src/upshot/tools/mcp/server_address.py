@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from upshot.errors import Misuse
 
-__all__ = ["Server", "describe_server"]
-
 
 @dataclass(frozen=True, slots=True)
 class Server:

@@ -19,7 +19,6 @@ from upshot.journal.memory_journal import MemoryJournal
 if TYPE_CHECKING:
     from upshot.journal.sqlite.sqlite_journal import SqliteJournal
 
-__all__ = ["MEMORY", "SQLITE_MEMORY", "open_journal"]
 
 MEMORY = "memory:"
 SQLITE_MEMORY = ":memory:"
