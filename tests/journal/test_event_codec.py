@@ -27,8 +27,14 @@ from upshot.contract import (
 from upshot.contract.base.structs import set_field
 from upshot.contract.codec import encode
 from upshot.errors import JournalError, Misuse
-from upshot.journal.event_codec import Entry, line_of, parse_line, read_event, to_entry
-from upshot.journal.type_check import is_surely_readable
+from upshot.journal.event_codec import (
+    Entry,
+    is_surely_readable,
+    line_of,
+    parse_line,
+    read_event,
+    to_entry,
+)
 
 DURABLE = [kind for kind in get_args(Event) if kind not in (*DELTAS, Unknown)]
 STAMP: dict[str, Any] = {"run_id": "r", "seq": 7}

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
-from typing import Any, Never, Protocol, TypeAlias, cast
+from typing import Any, Never, Protocol, TypeAlias, TypedDict, Unpack, cast
 
 from upshot.contract.agent_spec import RunInfo
 from upshot.contract.base.enums import Status
@@ -283,6 +283,26 @@ class RunSummary(Value, frozen=True, kw_only=True):
         return self.status not in ("running", Status.INPUT_REQUIRED)
 
 
+class RunFilters(TypedDict, total=False):
+    """Which runs of a journal are wanted; what is not given does not matter.
+
+    Attributes:
+        limit: The most runs to return, from 1; None returns all.
+        before: Only runs that come after this one in the list: the last of the previous page.
+        context_id: Only runs of this conversation.
+        parent_run_id: Only child runs of this run; "" gives root runs.
+        run_id: Only this run.
+        prefix: Only runs whose id begins with this.
+    """
+
+    limit: int | None
+    before: str
+    context_id: str
+    parent_run_id: str | None
+    run_id: str
+    prefix: str
+
+
 class Journal(Protocol):
     """The log: the durable events of runs.
 
@@ -329,26 +349,13 @@ class Journal(Protocol):
         ...
 
     async def runs(
-        self,
-        status: str | None = None,
-        *,
-        limit: int | None = None,
-        before: str = "",
-        context_id: str = "",
-        parent_run_id: str | None = None,
-        run_id: str = "",
-        prefix: str = "",
+        self, status: str | None = None, **filters: Unpack[RunFilters]
     ) -> Sequence[RunSummary]:
         """The runs, newest first by the time they started.
 
         Args:
             status: Only runs with this status.
-            limit: The most runs to return, from 1; None returns all.
-            before: Only runs that come after this one in the list: the last of the previous page.
-            context_id: Only runs of this conversation.
-            parent_run_id: Only child runs of this run; "" gives root runs.
-            run_id: Only this run.
-            prefix: Only runs whose id begins with this.
+            filters: Which of them; see :class:`RunFilters`.
 
         Raises:
             Misuse: *limit* is not a positive whole number, or there is no run *before*.

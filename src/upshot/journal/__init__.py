@@ -7,7 +7,7 @@ and knows nothing else of a run. What it needs for its list of runs it asks of
 
 Parts:
     ``event_codec`` says how one event is stored: a row with a checksum, whose body repeats no
-    column. ``type_check`` refuses events that could not be read back. ``export_file`` reads and
+    column, and refuses events that could not be read back. ``export_file`` reads and
     writes runs as JSON lines. ``run_list`` has what is common to all lists of runs, and which runs
     may be removed. ``artifact_store`` keeps large outputs. ``lease_holder`` says whether the
     process that took a run still lives. ``memory_journal`` and ``sqlite`` are the two journals;

@@ -6,9 +6,11 @@ import asyncio
 import hashlib
 import math
 import secrets
-from collections.abc import Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import NamedTuple, NoReturn
+from functools import partial
+from typing import NamedTuple
 
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.checks import check_amount
@@ -16,6 +18,13 @@ from upshot.contract.base.paging import read_page
 from upshot.contract.base.structs import JsonObject, Tagged, Value
 from upshot.contract.message import File
 from upshot.errors import Misuse
+
+MAX_BYTES = 500_000_000
+# All that a store in memory keeps; a file has no such limit.
+MAX_BYTES_IN_MEMORY = 500_000_000
+_SUMMARY_CHARS = 200
+# Above this the hash would keep the loop for more than a millisecond.
+_HASH_HERE_BYTES = 500_000
 
 
 class Kept(NamedTuple):
@@ -67,14 +76,6 @@ def choose_old(
     return gone
 
 
-MAX_BYTES = 500_000_000
-# All that a store in memory keeps; a file has no such limit.
-MAX_BYTES_IN_MEMORY = 500_000_000
-_SUMMARY_CHARS = 200
-# Above this the hash would keep the loop for more than a millisecond.
-_HASH_HERE_BYTES = 500_000
-
-
 class StoredArtifact(Tagged, frozen=True, kw_only=True):
     """A large output with all that is known of it.
 
@@ -122,20 +123,106 @@ async def store(run_id: str, call_id: str, data: bytes, media_type: str) -> Stor
     return _describe(run_id, call_id, data, media_type)
 
 
-def read_artifact(
-    data: bytes, *, offset: int = 0, limit: int | None = None, pattern: str | None = None
-) -> JsonObject:
-    """Read a part of the text of *data*; bytes that are no UTF-8 become U+FFFD."""
-    return read_page(data.decode(errors="replace"), offset=offset, limit=limit, pattern=pattern)
+class ArtifactKeeper(ABC):
+    """What the stores of both journals share; each plays the role ArtifactStore."""
+
+    async def put(self, run_id: str, call_id: str, data: bytes, media_type: str) -> File:
+        """Store *data*.
+
+        Returns:
+            The reference to it: id, media_type, size_bytes, sha256, lines, summary.
+
+        Raises:
+            OSError: It is too large, or the store does not take it.
+        """
+        artifact = await store(run_id, call_id, data, media_type)
+        self._take(artifact)
+        return artifact.file
+
+    async def read(
+        self,
+        id: str,
+        *,
+        run_id: str,
+        offset: int = 0,
+        limit: int | None = None,
+        pattern: str | None = None,
+    ) -> JsonObject:
+        """Read a page, or the lines that hold *pattern*; see ``read_page``.
+
+        Bytes that are not UTF-8 become U+FFFD.
+
+        Returns:
+            ``{"text": ..., "next_offset": int | None}``; offsets in characters.
+
+        Raises:
+            KeyError: This run has no such artifact, although another run may.
+            ValueError: *pattern* is too long, or *offset* or *limit* is impossible.
+        """
+
+        def read(data: bytes) -> JsonObject:
+            text = data.decode(errors="replace")
+            return read_page(text, offset=offset, limit=limit, pattern=pattern)
+
+        page = await self._read(id, run_id, read)
+        if page is None:
+            raise KeyError(f"this run has no artifact {id!r}")
+        return page
+
+    async def prune(
+        self,
+        *,
+        max_age_s: float | None = None,
+        max_bytes: float | None = None,
+        run_id: str = "",
+        left_behind: bool = False,
+        now: datetime | None = None,
+    ) -> Pruned:
+        """Delete old artifacts; reading one then is as if it had never been.
+
+        A journal in a file keeps those of runs that have not ended. The file keeps its size, and
+        new events take the room; SQLite's ``VACUUM`` makes it smaller.
+
+        Args:
+            max_age_s: Those that are older go, in seconds; None deletes none for its age.
+            max_bytes: Of the others the oldest go until they are no larger than this
+                together; None is no limit.
+            run_id: Only this run's; "" is all.
+            left_behind: Whether those of runs go that wait for an answer although a parent run
+                has ended. A store in memory knows no runs, so all may go.
+            now: The time to tell ages by, timezone-aware; None is the present.
+
+        Raises:
+            Misuse: No limit is given, or one is below 0.
+        """
+        check_limits(max_age_s, max_bytes)
+        at = (now or SYSTEM_CLOCK.now()).timestamp()
+        choose = partial(choose_old, max_age_s=max_age_s, max_bytes=max_bytes, now=at)
+        return Pruned.of(await self._prune(choose, run_id, left_behind=left_behind))
+
+    @abstractmethod
+    def _take(self, artifact: StoredArtifact) -> None:
+        """Store a new artifact."""
+
+    @abstractmethod
+    async def _read(
+        self, id: str, run_id: str, read: Callable[[bytes], JsonObject]
+    ) -> JsonObject | None:
+        """What *read* makes of the data of an artifact; None where the run has none of that id."""
+
+    @abstractmethod
+    async def _prune(
+        self,
+        choose: Callable[[Iterable[Kept]], list[Kept]],
+        run_id: str,
+        *,
+        left_behind: bool,
+    ) -> list[Kept]:
+        """Delete those that *choose* gives."""
 
 
-def refuse_id(id: str) -> NoReturn:
-    """Raise the KeyError for an id that the run does not have, although another run may."""
-    raise KeyError(f"this run has no artifact {id!r}")
-
-
-class MemoryArtifactStore:
-    """Keeps artifacts in memory; plays the role ArtifactStore.
+class MemoryArtifactStore(ArtifactKeeper):
+    """Keeps artifacts in memory.
 
     Args:
         max_bytes: How much it keeps in all; then the oldest of other runs go, and without any
@@ -151,76 +238,31 @@ class MemoryArtifactStore:
     def __repr__(self) -> str:
         return f"MemoryArtifactStore({len(self._kept)} stored)"
 
-    async def put(self, run_id: str, call_id: str, data: bytes, media_type: str) -> File:
-        """Store *data*.
-
-        Returns:
-            The reference to it: id, media_type, size_bytes, sha256, lines, summary.
-
-        Raises:
-            OSError: It is too large, or the run's artifacts are in all.
-        """
-        artifact = await store(run_id, call_id, data, media_type)
-        self._make_room(run_id, len(data))
+    def _take(self, artifact: StoredArtifact) -> None:
+        self._make_room(artifact.run_id, len(artifact.data))
         self.keep(artifact)
-        return artifact.file
 
-    async def read(
-        self,
-        id: str,
-        *,
-        run_id: str,
-        offset: int = 0,
-        limit: int | None = None,
-        pattern: str | None = None,
-    ) -> JsonObject:
-        """Read a page, or the lines that hold *pattern*; see ``read_page``.
-
-        Returns:
-            ``{"text": ..., "next_offset": int | None}``; offsets in characters.
-
-        Raises:
-            KeyError: This run has no such artifact.
-            ValueError: *pattern* is too long, or *offset* or *limit* is impossible.
-        """
+    async def _read(
+        self, id: str, run_id: str, read: Callable[[bytes], JsonObject]
+    ) -> JsonObject | None:
         artifact = self._kept.get(id)
-        if artifact is None or artifact.run_id != run_id:
-            refuse_id(id)
-        return read_artifact(artifact.data, offset=offset, limit=limit, pattern=pattern)
+        return None if artifact is None or artifact.run_id != run_id else read(artifact.data)
 
     def keep(self, artifact: StoredArtifact) -> None:
         """Take an artifact that has its id already."""
         self._kept[artifact.id] = artifact
         self._size_bytes += len(artifact.data)
 
-    async def prune(
+    async def _prune(
         self,
+        choose: Callable[[Iterable[Kept]], list[Kept]],
+        run_id: str,
         *,
-        max_age_s: float | None = None,
-        max_bytes: float | None = None,
-        run_id: str = "",
-        left_behind: bool = False,
-        now: datetime | None = None,
-    ) -> Pruned:
-        """Let old artifacts go; reading one then is as if it had never been.
-
-        Args:
-            max_age_s: Those that are older go, in seconds; None lets no one go for its age.
-            max_bytes: Of the others the oldest go until they are no larger than this
-                together; None is no limit.
-            run_id: Only this run's; "" is all.
-            left_behind: Changes nothing here: it knows no runs, so all may go.
-            now: The time to tell ages by, timezone-aware; None is the present.
-
-        Raises:
-            Misuse: No limit is given, or one is below 0.
-        """
-        check_limits(max_age_s, max_bytes)
-        rows = [_row(one) for one in self._kept.values() if run_id in ("", one.run_id)]
-        at = (now or SYSTEM_CLOCK.now()).timestamp()
-        gone = choose_old(rows, max_age_s=max_age_s, max_bytes=max_bytes, now=at)
+        left_behind: bool,
+    ) -> list[Kept]:
+        gone = choose(_row(one) for one in self._kept.values() if run_id in ("", one.run_id))
         self.drop(one.id for one in gone)
-        return Pruned.of(gone)
+        return gone
 
     def of_run(self, run_id: str) -> list[StoredArtifact]:
         """All artifacts of a run, in the order in which they were stored."""

@@ -8,10 +8,11 @@ from asyncio import get_running_loop
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from datetime import datetime
 from os import PathLike, fspath
+from typing import Unpack
 
 from upshot.contract.codec import encode
 from upshot.contract.events import Event
-from upshot.contract.protocols import RunSummary
+from upshot.contract.protocols import RunFilters, RunSummary
 from upshot.errors import JournalError, Misuse
 from upshot.journal.artifact_store import MemoryArtifactStore, StoredArtifact
 from upshot.journal.event_codec import (
@@ -255,39 +256,18 @@ class MemoryJournal:
         return None
 
     async def runs(
-        self,
-        status: str | None = None,
-        *,
-        limit: int | None = None,
-        before: str = "",
-        context_id: str = "",
-        parent_run_id: str | None = None,
-        run_id: str = "",
-        prefix: str = "",
+        self, status: str | None = None, **filters: Unpack[RunFilters]
     ) -> Sequence[RunSummary]:
-        """The runs, newest first by the time they started.
-
-        Args:
-            status: Only those of this status.
-            limit: At most so many, from 1; None gives all.
-            before: Only those further down than this run: the last one of the page before.
-            context_id: Only those of this conversation.
-            parent_run_id: Only those that this run started; "" gives root runs.
-            run_id: Only this run.
-            prefix: Only those whose id begins so.
-
-        Raises:
-            Misuse: *limit* is not a number of runs, or there is no run *before*.
-        """
-        wanted = RunQuery(status, limit, before, context_id, parent_run_id, run_id, prefix)
+        """The runs, newest first by the time they started; see ``Journal.runs``."""
+        wanted = RunQuery(status, **filters)
         wanted.check()
         listed = self._listed()
-        if before:
+        if wanted.before:
             ids = [run.run_id for run in listed]
-            if before not in ids:
-                raise no_such_page(before)
-            listed = listed[ids.index(before) + 1 :]
-        return [run for run in listed if wanted.holds(run)][:limit]
+            if wanted.before not in ids:
+                raise no_such_page(wanted.before)
+            listed = listed[ids.index(wanted.before) + 1 :]
+        return [run for run in listed if wanted.holds(run)][: wanted.limit]
 
     def _listed(self) -> list[RunSummary]:
         latest_first = reversed(self._open().items())

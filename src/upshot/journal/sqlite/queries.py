@@ -6,8 +6,6 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-import msgspec
-
 from upshot.contract.protocols import RunSummary
 from upshot.errors import JournalError
 from upshot.journal.artifact_store import StoredArtifact
@@ -21,6 +19,7 @@ from upshot.journal.event_codec import (
 )
 from upshot.journal.export_file import ExportedRun, read_lines, write_lines
 from upshot.journal.run_list import RunQuery, already_there, no_such_page
+from upshot.journal.sqlite.sqlite_artifacts import insert_artifact, read_artifacts
 from upshot.journal.sqlite.tables import FILE_ERRORS, NEVER, SEQ_BITS
 from upshot.journal.sqlite.writer import Worker, insert_entries
 
@@ -297,11 +296,6 @@ def _summary(row: Any) -> RunSummary:
     )
 
 
-_INSERT = """INSERT INTO artifacts
-    (id, run_id, call_id, media_type, size_bytes, sha256, lines, data, summary, stored_at)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
-_SELECT = """SELECT id, run_id, call_id, media_type, sha256, lines, summary, data,
-    stored_at FROM artifacts WHERE run_id = ? ORDER BY rowid"""
 _CHUNK = 200
 
 
@@ -313,7 +307,7 @@ def export_run(connection: sqlite3.Connection, run_id: str, path: str) -> int:
     count = "SELECT count(*) FROM artifacts WHERE run_id = ?"
     (artifacts,) = connection.execute(count, (run_id,)).fetchone()
     lines = map(line_of, read_entries(connection, run_id))
-    run = ExportedRun(run_id, scan.last_seq, lines, artifacts, _read_artifacts(connection, run_id))
+    run = ExportedRun(run_id, scan.last_seq, lines, artifacts, read_artifacts(connection, run_id))
     return write_lines(path, run)
 
 
@@ -337,26 +331,6 @@ def import_run(connection: sqlite3.Connection, path: str) -> str:
     return run_id
 
 
-def insert_artifact(connection: sqlite3.Connection, artifact: StoredArtifact) -> None:
-    """Store *artifact*, whose id must be new."""
-    file = artifact.file
-    connection.execute(
-        _INSERT,
-        (
-            artifact.id,
-            artifact.run_id,
-            artifact.call_id,
-            file.media_type,
-            file.size_bytes,
-            file.sha256,
-            file.lines,
-            artifact.data,
-            file.summary,
-            artifact.stored_at,
-        ),
-    )
-
-
 def _make_room(connection: sqlite3.Connection, run_id: str) -> tuple[int, int]:
     """Make the run's line in the list of runs; returns its number and the epoch of its events."""
     known = connection.execute("SELECT run_no, epoch FROM runs WHERE run_id = ?", (run_id,))
@@ -367,21 +341,3 @@ def _make_room(connection: sqlite3.Connection, run_id: str) -> tuple[int, int]:
     if last_seq(connection, run_id):
         raise already_there(run_id)
     return row
-
-
-def _read_artifacts(connection: sqlite3.Connection, run_id: str) -> Iterator[StoredArtifact]:
-    for row in connection.execute(_SELECT, (run_id,)):
-        yield msgspec.convert(dict(zip(_COLUMNS, row, strict=True)), StoredArtifact)
-
-
-_COLUMNS = (
-    "id",
-    "run_id",
-    "call_id",
-    "media_type",
-    "sha256",
-    "lines",
-    "summary",
-    "data",
-    "stored_at",
-)

@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Awaitable, Callable
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
-from upshot.clock import SYSTEM_CLOCK
+import msgspec
+
 from upshot.contract.base.structs import JsonObject
-from upshot.contract.message import File
 from upshot.errors import JournalError
-from upshot.journal.artifact_store import (
-    Kept,
-    Pruned,
-    check_limits,
-    choose_old,
-    read_artifact,
-    refuse_id,
-    store,
-)
-from upshot.journal.sqlite.queries import insert_artifact
+from upshot.journal.artifact_store import ArtifactKeeper, Kept, StoredArtifact
 
 T = TypeVar("T")
 # Runs that wait for an answer although a parent run has ended: from each run up, by parent ids.
@@ -38,6 +28,11 @@ _ENDED = f"""SELECT a.id, a.size_bytes, a.stored_at
     WHERE (coalesce(r.status, '') NOT IN ('running', 'input_required')
         OR (?2 AND a.run_id IN ({_LEFT_BEHIND})))
     AND (?1 = '' OR a.run_id = ?1)"""
+# Its columns have the names of the fields.
+_COLUMNS = StoredArtifact.__struct_fields__
+_OF_RUN = f"SELECT {', '.join(_COLUMNS)} FROM artifacts WHERE run_id = ? ORDER BY rowid"
+_INSERT = f"""INSERT INTO artifacts ({", ".join(_COLUMNS)}, size_bytes)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 _DELETE = "DELETE FROM artifacts WHERE id = ?"
 _SELECT = "SELECT data, sha256 FROM artifacts WHERE id = ? AND run_id = ?"
 
@@ -50,8 +45,8 @@ class _Database(Protocol):
     def read(self, work: Callable[[sqlite3.Connection], T]) -> Awaitable[T]: ...
 
 
-class SqliteArtifactStore:
-    """Keeps artifacts in a journal's file; plays the role ArtifactStore.
+class SqliteArtifactStore(ArtifactKeeper):
+    """Keeps artifacts in a journal's file.
 
     What is put is queued with the journal's events, so it is safe before any event that is
     appended after it.
@@ -63,63 +58,55 @@ class SqliteArtifactStore:
     def __repr__(self) -> str:
         return f"SqliteArtifactStore({self._database!r})"
 
-    async def put(self, run_id: str, call_id: str, data: bytes, media_type: str) -> File:
-        """Store *data*."""
-        artifact = await store(run_id, call_id, data, media_type)
+    def _take(self, artifact: StoredArtifact) -> None:
         try:
             self._database.post(
                 lambda connection: insert_artifact(connection, artifact), len(artifact.data)
             )
         except JournalError as error:
             raise OSError(str(error)) from error
-        return artifact.file
 
-    async def read(
-        self,
-        id: str,
-        *,
-        run_id: str,
-        offset: int = 0,
-        limit: int | None = None,
-        pattern: str | None = None,
-    ) -> JsonObject:
-        """Read a page, or the lines that match *pattern*; see ``read_page``."""
-
-        def find(connection: sqlite3.Connection) -> JsonObject:
+    async def _read(
+        self, id: str, run_id: str, read: Callable[[bytes], JsonObject]
+    ) -> JsonObject | None:
+        def find(connection: sqlite3.Connection) -> JsonObject | None:
             row = connection.execute(_SELECT, (id, run_id)).fetchone()
             if row is None:
-                refuse_id(id)
+                return None
             data, sha256 = row
             if hashlib.sha256(data).hexdigest() != sha256:
                 raise JournalError(f"the artifact {id} is damaged", run_id=run_id)
-            return read_artifact(data, offset=offset, limit=limit, pattern=pattern)
+            return read(data)
 
         await self._database.flush()
         return await self._database.read(find)
 
-    async def prune(
+    async def _prune(
         self,
+        choose: Callable[[Iterable[Kept]], list[Kept]],
+        run_id: str,
         *,
-        max_age_s: float | None = None,
-        max_bytes: float | None = None,
-        run_id: str = "",
-        left_behind: bool = False,
-        now: datetime | None = None,
-    ) -> Pruned:
-        """Let old artifacts of runs that have ended go.
-
-        Reading one then is as if it had never been. The file keeps its size, and new events
-        take the room; SQLite's ``VACUUM`` makes it smaller.
-        """
-        check_limits(max_age_s, max_bytes)
-        at = (now or SYSTEM_CLOCK.now()).timestamp()
+        left_behind: bool,
+    ) -> list[Kept]:
         gone: list[Kept] = []
 
         def prune(connection: sqlite3.Connection) -> None:
             rows = map(Kept._make, connection.execute(_ENDED, (run_id, left_behind)))
-            gone.extend(choose_old(rows, max_age_s=max_age_s, max_bytes=max_bytes, now=at))
+            gone.extend(choose(rows))
             connection.executemany(_DELETE, [(one.id,) for one in gone])
 
         self._database.post(prune, 0)
         await self._database.flush()
-        return Pruned.of(gone)
+        return gone
+
+
+def insert_artifact(connection: sqlite3.Connection, artifact: StoredArtifact) -> None:
+    """Store *artifact*, whose id must be new."""
+    values = [getattr(artifact, name) for name in _COLUMNS]
+    connection.execute(_INSERT, (*values, len(artifact.data)))
+
+
+def read_artifacts(connection: sqlite3.Connection, run_id: str) -> Iterator[StoredArtifact]:
+    """The artifacts of a run, in the order in which they were stored."""
+    for row in connection.execute(_OF_RUN, (run_id,)):
+        yield msgspec.convert(dict(zip(_COLUMNS, row, strict=True)), StoredArtifact)

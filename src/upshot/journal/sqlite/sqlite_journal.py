@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from os import PathLike, fspath
-from typing import TypeVar
+from typing import TypeVar, Unpack
 
 import upshot.journal.sqlite.queries as stored
 from upshot.contract.events import Event
-from upshot.contract.protocols import RunSummary
+from upshot.contract.protocols import RunFilters, RunSummary
 from upshot.errors import JournalError
 from upshot.journal.event_codec import (
     Damage,
@@ -28,7 +28,7 @@ from upshot.journal.event_codec import (
     to_entry,
 )
 from upshot.journal.lease_holder import LeaseHolder, held_error
-from upshot.journal.run_list import RemovedRuns, RunQuery, check_removal
+from upshot.journal.run_list import RemovedRuns, RunQuery, check_removal, choose_removal
 from upshot.journal.sqlite.leases import (
     Lease,
     Taking,
@@ -38,7 +38,6 @@ from upshot.journal.sqlite.leases import (
     release_runs,
 )
 from upshot.journal.sqlite.queries import Reader, export_run, import_run
-from upshot.journal.sqlite.removal import remove_runs
 from upshot.journal.sqlite.sqlite_artifacts import SqliteArtifactStore
 from upshot.journal.sqlite.tables import FILE_ERRORS, forks, is_read_only, open_to_read
 from upshot.journal.sqlite.writer import Writer
@@ -49,6 +48,7 @@ _ENDING_S = 0.2
 _LOOK_S = 0.01
 # So few events are in memory at once while a run is read.
 _PAGE_EVENTS = 256
+_ARTIFACTS = "SELECT count(*), coalesce(sum(size_bytes), 0) FROM artifacts WHERE run_id = ?"
 
 
 @dataclass(slots=True, eq=False)
@@ -352,31 +352,10 @@ class SqliteJournal:
         return scan.damage or self._cuts.get(run_id)
 
     async def runs(
-        self,
-        status: str | None = None,
-        *,
-        limit: int | None = None,
-        before: str = "",
-        context_id: str = "",
-        parent_run_id: str | None = None,
-        run_id: str = "",
-        prefix: str = "",
+        self, status: str | None = None, **filters: Unpack[RunFilters]
     ) -> Sequence[RunSummary]:
-        """The runs, newest first by the time they started.
-
-        Args:
-            status: Only those of this status.
-            limit: At most so many, from 1; None gives all.
-            before: Only those further down than this run: the last one of the page before.
-            context_id: Only those of this conversation.
-            parent_run_id: Only those that this run started; "" gives root runs.
-            run_id: Only this run.
-            prefix: Only those whose id begins so.
-
-        Raises:
-            Misuse: *limit* is not a number of runs, or there is no run *before*.
-        """
-        wanted = RunQuery(status, limit, before, context_id, parent_run_id, run_id, prefix)
+        """The runs, newest first by the time they started; see ``Journal.runs``."""
+        wanted = RunQuery(status, **filters)
         wanted.check()
         await self.flush()
         return await self.read(lambda connection: stored.read_summaries(connection, wanted))
@@ -405,7 +384,7 @@ class SqliteJournal:
         """
         check_removal(run_ids, ended_before)
         removed = await self.write(
-            lambda connection: remove_runs(connection, run_ids, ended_before, dry_run=dry_run)
+            lambda connection: _remove_runs(connection, run_ids, ended_before, dry_run=dry_run)
         )
         if not dry_run:
             for run_id in removed.run_ids:
@@ -558,3 +537,42 @@ async def _wait_for_end(holder: LeaseHolder) -> None:
         if holder.state != "lives":
             return
         await asyncio.sleep(_LOOK_S)
+
+
+def _remove_runs(
+    connection: sqlite3.Connection,
+    run_ids: Sequence[str],
+    ended_before: datetime | None,
+    *,
+    dry_run: bool,
+) -> RemovedRuns:
+    """Remove runs within a transaction."""
+    forks: dict[str, list[str]] = {}
+    for origin, run_id in connection.execute("SELECT origin_run_id, run_id FROM forks"):
+        forks.setdefault(origin, []).append(run_id)
+    holders = read_holders(connection).items()
+    gone, kept = choose_removal(
+        run_ids,
+        ended_before,
+        stored.read_summaries(connection, RunQuery()),
+        forks=forks,
+        at_work=[run_id for run_id, holder in holders if holder.state in ("lives", "stopped")],
+    )
+    artifacts = size_bytes = 0
+    for run_id in gone:
+        count, size = connection.execute(_ARTIFACTS, (run_id,)).fetchone()
+        artifacts += count
+        size_bytes += size
+        if not dry_run:
+            _remove(connection, run_id)
+    return RemovedRuns(run_ids=tuple(gone), artifacts=artifacts, size_bytes=size_bytes, kept=kept)
+
+
+def _remove(connection: sqlite3.Connection, run_id: str) -> None:
+    run_no = stored.number_of(connection, run_id)
+    if run_no is not None:
+        keys = stored.keys_of(run_no)
+        connection.execute("DELETE FROM events WHERE id BETWEEN ? AND ?", keys)
+    connection.execute("DELETE FROM artifacts WHERE run_id = ?", (run_id,))
+    connection.execute("DELETE FROM forks WHERE run_id = ?", (run_id,))
+    connection.execute("DELETE FROM runs WHERE run_id = ?", (run_id,))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.processes import watched
-from upshot.journal.sqlite.file_lock import FileLock
+from upshot.journal.sqlite.tables import FileLock
 
 fcntl = pytest.importorskip("fcntl")
 
