@@ -3043,6 +3043,11 @@ export interface ToolRecord {
    * @defaultValue `""`
    */
   trust?: string;
+  /**
+   * The key of the step in whose body the call was made, "" for none.
+   * @defaultValue `""`
+   */
+  step?: string;
   /** The outcome. */
   outcome: ToolOutcome;
 }
@@ -3170,6 +3175,11 @@ export interface ToolStarted {
    * @defaultValue `""`
    */
   idempotency_key?: string;
+  /**
+   * The key of the step in whose body the call was made, "" for none.
+   * @defaultValue `""`
+   */
+  step?: string;
 }
 
 /** The tool ran past its deadline. */

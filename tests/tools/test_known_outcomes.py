@@ -44,7 +44,7 @@ async def test_a_log_that_is_re_executed_gives_its_outcomes_and_the_rest_is_made
 async def test_a_call_that_had_started_is_taken_up_and_not_made_anew():
     ran.clear()
     start = ToolStarted(call=call(1), arguments={"a": 1}, effect="write")  # type: ignore[arg-type]
-    known = KnownOutcomes(lambda _: None, earlier=EarlierCalls({"c1": start, "c9": start}))
+    known = KnownOutcomes(lambda _: KnownCall(earlier=EarlierCalls({"c1": start})))
     box = Toolbox([put.but(idempotent=False)], known_outcomes=known)
     (outcome,) = await box.dispatch([call(1)])
     assert isinstance(outcome, ToolFailure)

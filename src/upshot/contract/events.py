@@ -41,6 +41,7 @@ class ToolStarted(RunEvent, frozen=True, kw_only=True):
         idempotent: Whether the tool declares that running it again is safe.
         tool_version: Digest of the tool's schema and description.
         idempotency_key: The key by which the tool can recognise a repeated call.
+        step: The key of the step in whose body the call was made, "" for none.
     """
 
     call: ToolCall = ToolCall("", "")
@@ -50,6 +51,7 @@ class ToolStarted(RunEvent, frozen=True, kw_only=True):
     idempotent: bool = False
     tool_version: str = ""
     idempotency_key: str = ""
+    step: str = ""
 
     @property
     def call_id(self) -> str:

@@ -193,7 +193,7 @@ class ModelStarted(RunEvent, frozen=True, kw_only=True):
         turn: The turn of the attempt, from 1.
         messages: How many messages are sent.
         purpose: "repair" if the call is to correct a tool call's arguments; "" for the engine's.
-        step: The key of the ``host.once`` in whose body it is called, "" for none.
+        step: The key of the step in whose body it is called, "" for none.
     """
 
     model: str = ""

@@ -365,6 +365,7 @@ class ToolRecord(Root, frozen=True, kw_only=True):
         idempotency_key: The key by which the tool can recognise a repeated call.
         started_at: When the tool started, None if it did not.
         trust: "untrusted" if the outcome may contain text from untrusted sources, else "".
+        step: The key of the step in whose body the call was made, "" for none.
         outcome: The outcome.
     """
 
@@ -395,6 +396,7 @@ class ToolRecord(Root, frozen=True, kw_only=True):
     idempotency_key: str = ""
     started_at: Moment | None = None
     trust: str = ""
+    step: str = ""
     outcome: ToolOutcome
 
     def __post_init__(self) -> None:

@@ -26,9 +26,9 @@ class ScriptEngine:
     What it returns is the output; None leaves the answer on the board. A resumed run calls
     it again from its top, on the board as the run left it. What it asks through ``run`` and
     ``host`` is then handed back from the log: replies of models in the order of the calls,
-    outcomes of tools by their call id, answers of the user, children and ``host.once`` by
-    their keys, children without one by what they are asked; a message that it appends again
-    stands there once. All else that must not be done twice belongs into ``host.once``.
+    outcomes of tools by their call id and arguments, answers of the user, children and
+    ``host.once`` by their keys, children without one by what they are asked; a message that it
+    appends again stands there once. All else that must not be done twice belongs in ``host.once``.
     Of ``resume_from`` it gets the board, and the checkpoint as ``run.resume_from``; where it
     does not look at that, a warning says so.
 

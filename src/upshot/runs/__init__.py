@@ -39,7 +39,8 @@ is safe; else the model reads that its effect is unknown.
 
 **Re-execution.** A loop, a graph and a machine find their place on the board or in keyed steps. A
 script is called again from its top, and `Run.hand_back` gives it what it had asked for: replies
-in their order, outcomes by call, children by what they were asked.
+in their order, outcomes by call, children by what they were asked. The body of a step that was cut
+off runs again too, and gets the same for what it calls, whatever engine it is of.
 
 **Replay.** The same, against the record of a run that has ended: nothing outside is touched, and
 the first difference is reported.

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import cast
+
+import msgspec
 
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.enums import Origin
+from upshot.contract.base.structs import Json
 from upshot.contract.error import RunWarning
 from upshot.contract.model_calls import ModelResponse
 from upshot.contract.protocols import Engine
 from upshot.contract.run_control import Checkpoint
 from upshot.contract.settings import Budget
-from upshot.contract.tool_calls import ToolCall, ToolDenied, ToolOutcome
+from upshot.contract.tool_calls import ToolCall, ToolDenied
 from upshot.runs.budget import RunBudget
 from upshot.runs.plan import ENGINE_OPTION, Plan
 from upshot.state.child_runs import Spent
@@ -20,7 +24,7 @@ from upshot.state.run_state import RunState
 from upshot.tools.artifacts import READER_NAME
 from upshot.tools.call_resumption import EarlierCalls
 from upshot.tools.secrets import is_fenced
-from upshot.tools.toolbox import KnownCall, KnownOutcomes
+from upshot.tools.toolbox import KnownCall
 
 
 def restore(budget: RunBudget, past: RunState) -> None:
@@ -76,32 +80,46 @@ def _add_children(budget: RunBudget, past: RunState, *, earlier: bool) -> None:
 
 
 class LoggedCalls:
-    """Replies and outcomes of one attempt, as earlier sessions logged them, in order.
+    """Model and tool calls of one attempt, as earlier sessions logged them, in order.
+
+    Calls are found by their place: the step in whose body they were made, "" for none. What is done
+    in a step is not done again once that is settled, and else again from the top of its body.
+
+    Args:
+        past: What the log says.
+        show: Masks secrets, as the log does in the arguments of calls.
 
     Attributes:
-        earlier: What it says of calls that have no outcome.
-        diverged: Whether another model was asked than the log says, which ends the replies.
+        diverged: What differs from the log, "" for nothing; the reader empties it.
     """
 
-    def __init__(self, past: RunState) -> None:
+    def __init__(self, past: RunState, show: Callable[[Json], Json]) -> None:
         # Copies, for what is done from now on is folded into the same state.
-        self.earlier = EarlierCalls(past.unsettled.copy(), past.asked.copy(), past.answers.copy())
-        self.diverged: bool = False
+        self._waiting = EarlierCalls({}, past.asked.copy(), past.answers.copy())
+        self.diverged: str = ""
+        self._show = show
         self._turns: defaultdict[str, deque[tuple[int, str]]] = defaultdict(deque)
         for turn, model in past.models.items():
             self._turns[past.bodies.get(turn, "")].append((turn, model))
         self._replies = past.replies.copy()
-        self._outcomes: dict[tuple[str, str], deque[ToolOutcome]] = {}
+        # By step, call id and tool; with the arguments that each was made with.
+        self._calls: defaultdict[tuple[str, str, str], list[tuple[Json, KnownCall]]]
+        self._calls = defaultdict(list)
         for record in past.records[past.records_before :]:
-            key = record.call_id, record.tool_name
-            self._outcomes.setdefault(key, deque()).append(record.outcome)
+            known = KnownCall(record.outcome)
+            place = record.step, record.call_id, record.tool_name
+            self._calls[place].append((self._said(record.arguments_given), known))
+        for start in past.begun:
+            known = KnownCall(earlier=EarlierCalls({start.call.id: start}))
+            place = start.step, start.call.id, start.call.name
+            self._calls[place].append((self._said(start.call.arguments), known))
 
     def turn(self, model: str, step: str) -> int | None:
         """The turn in which an earlier session made the next model call; None for a new one.
 
         Args:
             model: Who is asked.
-            step: The ``host.once`` in whose body, "" for none; each has an order of its own.
+            step: In whose body, "" for none; each has an order of its own.
         """
         turns = self._turns[step]
         if not turns:
@@ -109,7 +127,7 @@ class LoggedCalls:
         turn, asked = turns.popleft()
         if asked != model:
             turns.clear()
-            self.diverged = True
+            self.diverged = "asked another model than before the run was taken up: it is asked anew"
             return None
         return turn
 
@@ -117,19 +135,42 @@ class LoggedCalls:
         """What came of the call of *turn*; None where nobody knows."""
         return self._replies.get(turn)
 
-    def outcome(self, call: ToolCall) -> ToolOutcome | None:
-        """What came of *call*, once; None where it has no outcome."""
-        found = self._outcomes.get((call.id, call.name))
-        return found.popleft() if found else None
+    def call(self, call: ToolCall, step: str) -> KnownCall:
+        """What is known of *call*, once: the logged call of the same id and place.
 
-    def known_outcomes(self) -> KnownOutcomes:
-        """What a Toolbox hands back in place of making calls again."""
+        Of several it is the first with the same arguments. Where none has these, it is the first:
+        to make the call would do twice what was meant once.
+        """
+        found = self._calls.get((step, call.id, call.name))
+        if not found:
+            return KnownCall(earlier=self._waiting.of({call.id}))
+        said = self._said(call.arguments)
+        at = next((at for at, (given, _) in enumerate(found) if given == said), None)
+        if at is None:
+            self.diverged = (
+                f"made the call {call.id!r} of {call.name} with other arguments than before the "
+                "run was taken up: it is taken for the same call"
+            )
+        _, known = found.pop(at or 0)
+        if known.outcome is not None:
+            return known
+        started = known.earlier.started
+        return KnownCall(earlier=self._waiting.of({call.id})._replace(started=started))
 
-        def find(call: ToolCall) -> KnownCall | None:
-            outcome = self.outcome(call)
-            return None if outcome is None else KnownCall(outcome)
+    def _said(self, arguments: Json | Mapping[str, Json]) -> Json:
+        return self._show(read_arguments(arguments))
 
-        return KnownOutcomes(find, earlier=self.earlier)
+
+def read_arguments(arguments: Json | Mapping[str, Json]) -> Json:
+    """Arguments as JSON, however they were written; a text that is none as it is."""
+    if isinstance(arguments, Mapping):
+        return dict(arguments)
+    if not isinstance(arguments, str):
+        return arguments
+    try:
+        return cast("Json", msgspec.json.decode(arguments or "{}"))
+    except msgspec.DecodeError:
+        return arguments
 
 
 def changes_since(past: RunState, plan: Plan) -> Iterator[RunWarning]:

@@ -91,10 +91,11 @@ class RunState(msgspec.Struct, eq=False):
         records: Settled tool calls.
         records_before: How many of them are of earlier attempts.
         unsettled: Tool calls of the last reply that started and have no outcome, by id.
+        begun: Tool calls of the attempt that started and have no outcome, in order.
         settled: Outcomes of the last reply's calls that the board does not show, by id.
         reply: A reply that is not on the board yet, or the error that ended the attempt.
         models: Which model was asked in each turn of the attempt, in order.
-        bodies: The ``host.once`` in whose body it was asked, by turn, where there is one.
+        bodies: The step in whose body it was asked, by turn, where there is one.
         replies: What it replied, by turn.
         seed: What the board of the first attempt was started with.
         reported: What engines reported of their own usage, earlier attempts included.
@@ -155,6 +156,7 @@ class RunState(msgspec.Struct, eq=False):
     records: list[ToolRecord] = []
     records_before: int = 0
     unsettled: dict[str, ToolStarted] = {}
+    begun: list[ToolStarted] = []
     settled: dict[str, ToolRecord] = {}
     reply: ModelResponse | None = None
     reported: list[UsageReported] = []
@@ -294,7 +296,7 @@ class RunState(msgspec.Struct, eq=False):
         self.is_seeded = False
         self.reply = self.line = self.handoff = self.point = None
         self.decisions = []
-        self.settled, self.unsettled = {}, {}
+        self.settled, self.unsettled, self.begun = {}, {}, []
         self.models, self.replies, self.bodies = {}, {}, {}
         self._aside = frozenset()
         self.turn = 0
@@ -341,6 +343,7 @@ class RunState(msgspec.Struct, eq=False):
 
     def _tool_started(self, event: ToolStarted) -> None:
         self.unsettled[event.call.id] = event
+        self.begun.append(event)
         if self.index is not None:
             self.index.started_tools[event.call.name] = event
 
@@ -348,6 +351,7 @@ class RunState(msgspec.Struct, eq=False):
         self.records.insert(self._place_of(event.record), event.record)
         for open_calls in (self.unsettled, self.asked, self.answers):
             open_calls.pop(event.record.call_id, None)
+        self._end_begun(event.record)
         record = self.settled[event.record.call_id] = event.record
         if (index := self.index) is not None:
             index.settled_tools[record.tool_name] = record
@@ -363,6 +367,12 @@ class RunState(msgspec.Struct, eq=False):
         while place > self._reply_at and order.get(self.records[place - 1].call_id, -1) > own:
             place -= 1
         return place
+
+    def _end_begun(self, record: ToolRecord) -> None:
+        for place, start in enumerate(self.begun):
+            if (start.call.id, start.step) == (record.call_id, record.step):
+                del self.begun[place]
+                return
 
     def _artifact_stored(self, event: ArtifactStored) -> None:
         self.stored.append(to_artifact(event))

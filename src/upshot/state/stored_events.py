@@ -309,6 +309,7 @@ def _of_record(state: RunState, event: ToolSettled) -> Derived:
             "argument_bytes": len(to_json(started.arguments)),
             "output_bytes": len(text.encode(errors="replace")),
             "idempotency_key": started.idempotency_key,
+            "step": started.step,
             "started_at": started.time,
             "attempts": 1,
         }

@@ -138,6 +138,7 @@ def _read_answer(answer: AnyAnswer) -> CallAnswer:
 def _reopen(state: ToolboxState, parked: CallState, answer: CallAnswer) -> CallState:
     """Open a parked call anew with its answer; a late yes or edit is not taken, with a warning."""
     call, digest = state.open(parked.call, parked.label), parked.digest
+    call.step = parked.step
     call.source, call.is_edited, call.asks = parked.source, parked.is_edited, parked.asks
     call.refused, call.mended = parked.refused, parked.mended
     expired = parked.pending is not None and state.is_expired(parked.pending)
@@ -160,6 +161,7 @@ def _reopen(state: ToolboxState, parked: CallState, answer: CallAnswer) -> CallS
 def _reopen_follower(state: ToolboxState, follower: CallState) -> CallState:
     """Open a call anew that has waited for its equal, now that this is answered."""
     call = state.open(follower.call, follower.label)
+    call.step = follower.step
     call.refused, call.mended = follower.refused, follower.mended
     return call
 

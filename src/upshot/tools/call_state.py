@@ -271,6 +271,7 @@ class CallState:
         turn: The tool turn that it belongs to.
         names_on_offer: Gives the names of the tools on offer.
         label: What the caller of ``dispatch`` called the turn.
+        step: The key of the step in whose body it was made, "" for none.
         found: The tool of that name that is on offer, None for none.
         tool: The same, None until the gate known_tool has let the call pass.
         known_tool: The same once it has; not there before.
@@ -364,6 +365,7 @@ class CallState:
         "run_started",
         "source",
         "started_at",
+        "step",
         "tool",
         "tool_name",
         "trace",
@@ -382,6 +384,9 @@ class CallState:
     is_counted: bool
     is_equal_of: bool
     is_late: bool
+    is_deduplicated: bool
+    is_stale: bool
+    is_overtaken: bool
 
     def __init__(
         self,
@@ -392,6 +397,7 @@ class CallState:
         names_on_offer: Callable[[], tuple[str, ...]],
         label: int,
         opened: float,
+        step: str,
     ) -> None:
         self.call: ToolCall = call
         self.call_id: str = call.id
@@ -400,6 +406,7 @@ class CallState:
         self.names_on_offer: Callable[[], tuple[str, ...]] = names_on_offer
         self.label: int = label
         self.opened: float = opened
+        self.step: str = step
         self.found: Tool | None = found
         self.tool: Tool | None = None
         self.source: str | Mapping[str, Json] = call.arguments
@@ -413,9 +420,7 @@ class CallState:
         self.mended: str | JsonObject | None = None
         self.is_answered = self.is_distrusted = self.is_dry = self.is_edited = False
         self.is_cancelled = self.is_counted = self.is_equal_of = self.is_late = False
-        self.is_deduplicated: bool = False
-        self.is_stale: bool = False
-        self.is_overtaken: bool = False
+        self.is_deduplicated = self.is_stale = self.is_overtaken = False
         self.ended: asyncio.Future[None] | None = None
         self.id_conflict: str = ""
         self.granted: str = ""

@@ -93,17 +93,19 @@ class DryRun:
 
 @dataclass(frozen=True, slots=True)
 class KnownCall:
-    """The outcome of a call that is known already.
+    """What is known of a call already.
 
     Attributes:
-        outcome: The outcome.
+        outcome: The outcome; None where it has none, so that the call is made.
         record: The record of the call, which the Toolbox then takes in; None where it has it.
         events: What is emitted again.
+        earlier: What the log says of it where it has no outcome.
     """
 
-    outcome: ToolOutcome
+    outcome: ToolOutcome | None = None
     record: ToolRecord | None = None
     events: Sequence[ToolStarted | ArtifactStored | ToolSettled] = ()
+    earlier: EarlierCalls = EarlierCalls()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +117,10 @@ class KnownOutcomes:
         pending: Gives the questions that a replayed record left open. No other call is made
             then: those without an outcome wait. None re-executes a log: calls without an
             outcome are made.
-        earlier: What the log says of calls without an outcome.
     """
 
     find: Callable[[ToolCall], KnownCall | None]
     pending: Callable[[], tuple[PendingApproval, ...]] | None = None
-    earlier: EarlierCalls = EarlierCalls()
 
 
 def _is_parallel(value: object) -> bool:
@@ -150,6 +150,7 @@ _RULES: Rules = {
     "emit": _FUNCTION,
     "barrier": _FUNCTION,
     "offered": _FUNCTION,
+    "step": _FUNCTION,
     "at_start": _FUNCTION,
     "spent": _FUNCTION,
     "approve": _FUNCTION,
@@ -162,6 +163,10 @@ _RULES: Rules = {
 }
 # Made once: checking its numbers costs more than all else of a Toolbox.
 _DEFAULT_BUDGET = Budget()
+
+
+def _no_step() -> str:
+    return ""
 
 
 def _drop(event: Event) -> None:
@@ -194,6 +199,7 @@ class ToolboxOptions(TypedDict, total=False):
         identity: The run that it works for; the budget is then that run's. None is none.
         parent_run_id: That run's parent.
         attempt: Which pass of the engine this is.
+        step: Gives the key of the step in whose body a call is made, "" for none.
         dependencies: The one object that tools find in their context.
         emit: Takes events without run, attempt, time and place; it has to be quick.
         barrier: Waits until all that was emitted is safe; awaited before writing bodies.
@@ -224,6 +230,7 @@ class ToolboxOptions(TypedDict, total=False):
     identity: RunInfo | None
     parent_run_id: str
     attempt: Callable[[], int] | int
+    step: Callable[[], str] | None
     dependencies: object
     emit: Emit | None
     barrier: Barrier | None
@@ -289,6 +296,7 @@ class Toolbox:
             run_id=run_id,
             parent_run_id=get("parent_run_id", ""),
             attempt=count,
+            step=get("step") or _no_step,
             catalog=catalog_of(resolved),
             offered=get("offered"),
             pipeline_of=pipelines(
@@ -513,11 +521,17 @@ class Toolbox:
         if known is not None and known.pending is not None:
             # Nothing of a replayed record is left half done.
             return await self._hand_back(calls, known, turn)
+        return await self._go_on([(call, earlier) for call in calls], earlier, turn)
+
+    async def _go_on(
+        self, calls: Sequence[tuple[ToolCall, EarlierCalls]], earlier: EarlierCalls, turn: int
+    ) -> list[ToolOutcome]:
+        """See ``resume``; each call stands with what is known of it."""
         state = self._state
         state.asked.update(earlier.asked)
-        opened = [state.open(call, turn) for call in calls]
-        for one in opened:
-            take_up(state, one, earlier)
+        opened = [state.open(call, turn) for call, _ in calls]
+        for one, (_, known) in zip(opened, calls, strict=True):
+            take_up(state, one, known)
         try:
             outcomes = await self._run(opened)
             valid = valid_answers(state, earlier) if earlier.answers else []
@@ -644,21 +658,26 @@ class Toolbox:
         self.restore(one.record for one in taken if one.record is not None)
         made: dict[str, deque[ToolOutcome]] = {}
         if known.pending is None:
-            fresh = [call for call, one in zip(calls, found, strict=True) if one is None]
-            for outcome in await self._make_rest(fresh, known, turn):
+            for outcome in await self._make_rest(calls, found, turn):
                 made.setdefault(outcome.call_id, deque()).append(outcome)
         outcomes: list[ToolOutcome] = []
         for call, one in zip(calls, found, strict=True):
-            if one is not None:
+            if one is not None and one.outcome is not None:
                 outcomes.append(one.outcome)
             elif made.get(call.id):
                 outcomes.append(made[call.id].popleft())
         return outcomes
 
     async def _make_rest(
-        self, calls: Sequence[ToolCall], known: KnownOutcomes, turn: int
+        self, calls: Sequence[ToolCall], found: Sequence[KnownCall | None], turn: int
     ) -> list[ToolOutcome]:
         """Make the calls of a re-executed log that have no outcome."""
-        if not calls:
+        known = [(call, one or KnownCall()) for call, one in zip(calls, found, strict=True)]
+        rest = [(call, one) for call, one in known if one.outcome is None]
+        if not rest:
             return []
-        return await self.resume(calls, known.earlier.of({call.id for call in calls}), turn=turn)
+        waiting = EarlierCalls(
+            asked={id: asked for _, one in rest for id, asked in one.earlier.asked.items()},
+            answers={id: said for _, one in rest for id, said in one.earlier.answers.items()},
+        )
+        return await self._go_on([(call, one.earlier) for call, one in rest], waiting, turn)

@@ -114,6 +114,7 @@ class ToolboxState:
         run_id: The run whose calls they are.
         parent_run_id: That run's parent, "" for none.
         attempt: Gives the number of the engine's current pass.
+        step: Gives the key of the step in whose body a call is made, "" for none.
         catalog: The tools.
         offered: Gives the names that are on offer now; None offers all.
         pipeline_of: Gives the gates that concern a tool; None is a tool that is not known.
@@ -142,6 +143,7 @@ class ToolboxState:
     run_id: str
     parent_run_id: str
     attempt: Callable[[], int]
+    step: Callable[[], str]
     catalog: ToolCatalog
     offered: Offered | None
     pipeline_of: Callable[[Tool | None], GatePipeline]
@@ -225,6 +227,7 @@ class ToolboxState:
             names_on_offer=self.names_on_offer,
             label=label,
             opened=self.clock.monotonic(),
+            step=self.step(),
         )
 
     def mask(self, value: V) -> V:
@@ -385,6 +388,7 @@ class ToolboxState:
             idempotency_key=call.idempotency_key,
             started_at=call.started_at,
             trust=self.trust_of(call),
+            step=call.step,
             outcome=outcome,
         )
         if self.secrets is None:

@@ -33,7 +33,6 @@ from upshot.errors import Misuse
 from upshot.runs.ending import read_returned
 from upshot.runs.engine_api.exceptions import Failed, Parked
 from upshot.state.board import Board
-from upshot.tools.call_resumption import EarlierCalls
 
 
 async def evaluate(function: Callable[..., Any], *arguments: object) -> Any:
@@ -102,16 +101,12 @@ async def call_tool(walk: Walk, task: ToolTask, board: Board, call_id: str) -> J
         arguments = await evaluate(arguments, board)
     given = cast("Mapping[str, Json]", arguments)
     call = ToolCall(call_id, task.tool, dict(given))
-    outcome = run.settled.pop(call_id, None)
-    if outcome is None:
-        # A graph decides itself what is repeated, so each call is a turn of its own.
-        run.tools.new_turn()
-        earlier = EarlierCalls(run.unsettled, run.asked, run.answers).of({call_id})
-        outcomes = await run.tools.resume([call], earlier)
-        if not outcomes:
-            raise Parked(*(wait for wait in run.tools.pending if wait.call_id == call_id))
-        outcome = outcomes[0]
-    return _value_of(outcome)
+    # A graph decides itself what is repeated, so each call is a turn of its own.
+    run.tools.new_turn()
+    outcomes = await run.tools.dispatch([call])
+    if not outcomes:
+        raise Parked(*(wait for wait in run.tools.pending if wait.call_id == call_id))
+    return _value_of(outcomes[0])
 
 
 def _value_of(outcome: ToolOutcome) -> Json:

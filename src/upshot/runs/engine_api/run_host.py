@@ -60,7 +60,7 @@ from upshot.runs.callbacks import (
 from upshot.runs.engine_api.exceptions import Failed, Interrupted, Parked
 from upshot.runs.engine_api.questions import Questions
 from upshot.runs.engine_api.run_view import Run
-from upshot.runs.engine_api.steps import CurrentStep, SharedWork, Steps, current_body
+from upshot.runs.engine_api.steps import SharedWork, Steps
 from upshot.runs.recorder import Recorder, Subscriber
 from upshot.runs.run_context import RunContext
 from upshot.state.child_runs import child_of
@@ -524,8 +524,6 @@ class RunHost:
             self._running = SharedWork()
 
         async def work() -> Json:
-            # The task is its own, so nobody else is seen in this body.
-            current_body.set(CurrentStep(recorder.run_id, recorder.attempt, key))
             who = f"the step {key!r}"
             return await self._steps.do(key, word, body, recorder, idempotent=idempotent, who=who)
 

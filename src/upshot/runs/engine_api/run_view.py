@@ -21,7 +21,7 @@ from upshot.contract.protocols import Engine, Model
 from upshot.contract.result import AgentResult
 from upshot.contract.run_control import Checkpoint
 from upshot.contract.settings import Budget, ModelSettings, Retry
-from upshot.contract.tool_calls import ToolOutcome, ToolSpec
+from upshot.contract.tool_calls import ToolCall, ToolOutcome, ToolSpec
 from upshot.errors import Misuse
 from upshot.models.registry import name_of
 from upshot.runs.engine_api.steps import ChildKeys, SharedWork, body_of
@@ -35,16 +35,9 @@ from upshot.state.child_runs import child_id, origins_of, pending_in
 from upshot.state.run_state import CallAnswer
 from upshot.tools.call_resumption import EarlierCalls
 from upshot.tools.catalog import catalog_of
-from upshot.tools.toolbox import Toolbox
+from upshot.tools.toolbox import KnownCall, KnownOutcomes, Toolbox
 
 T = TypeVar("T")
-
-_DIVERGED = RunWarning(
-    code="replay_diverged",
-    message="the engine asked another model than before the run was taken up: it is asked anew",
-    origin=Origin.ENGINE,
-)
-
 
 # What an earlier session left over; an engine that has taken it up empties it.
 _LEFT_OVER = frozenset({"answers", "asked", "reply", "settled", "unsettled"})
@@ -111,6 +104,7 @@ class Run:
     has_looked_back: bool = False
     _context: RunContext
     _logged: LoggedCalls | None = None
+    _known: KnownOutcomes | None = None
     _point: Checkpoint | None = None
     _running: SharedWork[AgentResult[Any]] | None = None
     _children: dict[str, AgentResult[Any]]
@@ -165,12 +159,20 @@ class Run:
             answers={},
         )
         if number > 1:
-            for name in ("reply", "_logged", "_point", "_keys", "_is_handed_back", "_is_at_top"):
+            for name in (
+                "reply",
+                "_logged",
+                "_known",
+                "_point",
+                "_keys",
+                "_is_handed_back",
+                "_is_at_top",
+            ):
                 vars(self).pop(name, None)
 
     def take_up(self) -> None:
         """Show the engine what the log has of its attempt, which an earlier session began."""
-        state = self._context.state
+        state, redaction = self._context.state, self._context.redaction
         vars(self).update(
             settled={key: record.outcome for key, record in state.settled.items()},
             unsettled=dict(state.unsettled),
@@ -178,6 +180,8 @@ class Run:
             asked=dict(state.asked),
             answers=dict(state.answers),
             _is_at_top=True,
+            _logged=LoggedCalls(state, _as_it_is if redaction is None else redaction.show),
+            _known=KnownOutcomes(self._find_call),
         )
         if is_asked(self.engine):
             vars(self)["_point"] = point_of(state)
@@ -210,7 +214,7 @@ class Run:
         """The tools on offer, and the way to call them."""
         context, tools = self._context, toolbox_of(self._context)
         if context.recording is None:
-            tools.known_outcomes = None if self._logged is None else self._logged.known_outcomes()
+            tools.known_outcomes = self._known
         return tools
 
     @property
@@ -271,34 +275,57 @@ class Run:
             raise Misuse(
                 f"call_model was given a model of type {type(model).__name__}: give a Model"
             )
-        logged, turn, body = self._logged, None, body_of(self.id)
-        step = "" if body is None else body.key
+        turn, (logged, step) = None, self._logged_here()
         if logged is not None:
             turn = logged.turn(name_of(model), step)
-            if logged.diverged:
-                logged.diverged = False
-                self._context.recorder.warn(_DIVERGED)
+            self._warn_if_diverged(logged)
             reply = None if turn is None else logged.reply(turn)
             if reply is not None:
                 return reply
         return await call_model(self._context, model, request, turn=turn, step=step)
+
+    def _logged_here(self) -> tuple[LoggedCalls | None, str]:
+        """What may be handed back where this is asked, and the step in whose body that is.
+
+        The body of a step is run again from its top, whatever engine it is of.
+        """
+        body = body_of(self.id)
+        if body is not None:
+            return self._logged, body.key
+        return (self._logged if self._is_handed_back else None), ""
+
+    def _find_call(self, call: ToolCall) -> KnownCall | None:
+        """What the log has of a tool call that is made again."""
+        logged, step = self._logged_here()
+        if logged is None:
+            return None
+        known = logged.call(call, step)
+        self._warn_if_diverged(logged)
+        return known
+
+    def _warn_if_diverged(self, logged: LoggedCalls) -> None:
+        if logged.diverged:
+            message, logged.diverged = f"the engine {logged.diverged}", ""
+            self._context.recorder.warn(
+                RunWarning(code="replay_diverged", message=message, origin=Origin.ENGINE)
+            )
 
     def hand_back(self, board: Board) -> None:
         """Give what the log has of this attempt instead of asking anew, from now on.
 
         For an engine that is called again from its top when a run goes on: its model calls get
         the logged replies in the order in which they were made, its tool calls their outcomes by
-        call id, children without a key their results by what they were asked, and a message that
-        stands on the board already is not appended twice. Nothing changes in a run that is new;
-        it is called there too, so that children get ids that are found again.
+        call id and arguments, children without a key their results by what they were asked, and a
+        message that stands on the board already is not appended twice. Nothing changes in a run
+        that is new; it is called there too, so that children get ids that are found again. Calls
+        in the body of a step that runs again get theirs in any engine.
 
         Args:
             board: That of the attempt.
         """
         vars(self)["_is_handed_back"] = True
         if self._is_at_top:
-            logged = LoggedCalls(self._context.state)
-            vars(self).update(_logged=logged, _point=None, _is_at_top=False)
+            vars(self).update(_point=None, _is_at_top=False)
             board.begin_again()
 
     @property
@@ -309,7 +336,7 @@ class Run:
     @property
     def is_again(self) -> bool:
         """Whether the engine was called again from its top and is handed back what it did."""
-        return self._logged is not None
+        return self._is_handed_back and self._logged is not None
 
     async def child(
         self,
@@ -326,9 +353,9 @@ class Run:
             request: What is asked.
             key: Names the child, unique in the run, over all its attempts and sessions. One that
                 has ended hands back its result and is not run again; one that was cut off or is
-                parked goes on from its log. None starts another child each time; in an engine
-                that is handed back what it did, as a script is, the first, second, ... child of
-                an attempt that asks an agent the same is the first, second, ... of them again.
+                parked goes on from its log. None starts another child each time; in the body of a
+                step, and in an engine that is handed back what it did, as a script is, the first,
+                second, ... child that asks an agent the same is the first, second, ... again.
             options: As for ``run``.
 
         Returns:
@@ -361,20 +388,20 @@ class Run:
 
     def _placed(self, agent: Agent[Any], request: Request | str) -> tuple[Request | str, bool]:
         """What a child without a key is asked, and whether it may have begun before."""
-        if not self._is_handed_back:
+        body, redaction = body_of(self.id), self._context.redaction
+        if body is None and not self._is_handed_back:
             return request, False
+        again = self._logged is not None
         asked = request if isinstance(request, Request) else Request(request)
         if asked.run_id:
-            return asked, self.is_again and asked.run_id in self._known_children
-        if (keys := self._keys) is None:
+            return asked, again and asked.run_id in self._known_children
+        keys = self._keys if body is None else body.places
+        if keys is None:
             keys = vars(self)["_keys"] = ChildKeys(self.attempt)
-        body, redaction = body_of(self.id), self._context.redaction
-        if body is not None:
-            keys = body.places
         # Masked, so that an id does not depend on a secret, nor tell of it.
         shown = asked if redaction is None else redaction.show(asked)
         key = keys.key(getattr(agent, "id", ""), shown)
-        return replace(asked, run_id=self._child_id(key)), self.is_again
+        return replace(asked, run_id=self._child_id(key)), again
 
     def _child_id(self, key: str) -> str:
         """The id of a child; one that had ended in a run that this one was forked from is it."""
@@ -386,6 +413,10 @@ class Run:
                 if spent is not None and spent.is_final:
                     return run_id
         return child_id(self.id, key)
+
+
+def _as_it_is(value: Json) -> Json:
+    return value
 
 
 def _shown(result: AgentResult[Any]) -> AgentResult[Any]:

@@ -1,7 +1,7 @@
 """Keyed steps that are done once, work that its waiters share, and keys of child runs.
 
 What has no key of its own is found again by its number: the second question, the third reply. The
-bodies of ``host.once`` are not run again once they are done, so each counts for itself.
+body of a step is not run again once that is settled, so each counts for itself.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Final, Generic, NoReturn, TypeVar
 
 from msgspec.structs import replace
@@ -104,7 +104,7 @@ class ChildKeys:
 
     Args:
         attempt: Which pass of the engine this is, from 1.
-        step: The key of the ``host.once`` in whose body they are, "" for none.
+        step: The key of the step in whose body they are, "" for none.
     """
 
     def __init__(self, attempt: int, step: str = "") -> None:
@@ -125,7 +125,7 @@ class ChildKeys:
 
 
 class CurrentStep:
-    """The body of a ``host.once`` that is being run.
+    """The body of a step that is being run; it may be run again when the run goes on.
 
     Args:
         run_id: Whose it is.
@@ -135,15 +135,19 @@ class CurrentStep:
     Attributes:
         run_id: As given.
         key: As given.
-        places: Those of the children that it starts.
         questions: How many it has asked that have no key.
     """
 
     def __init__(self, run_id: str, attempt: int, key: str) -> None:
         self.run_id: Final = run_id
         self.key: Final = key
-        self.places: Final = ChildKeys(attempt, key)
         self.questions: int = 0
+        self._attempt = attempt
+
+    @cached_property
+    def places(self) -> ChildKeys:
+        """Tells the children that it starts without a key apart."""
+        return ChildKeys(self._attempt, self.key)
 
 
 current_body: ContextVar[CurrentStep | None] = ContextVar("upshot_body", default=None)
@@ -151,7 +155,7 @@ current_body: ContextVar[CurrentStep | None] = ContextVar("upshot_body", default
 
 
 def body_of(run_id: str) -> CurrentStep | None:
-    """The body of the run's ``host.once`` in which this is asked, None outside of any."""
+    """The body of the run's step in which this is asked, None outside of any."""
     body = current_body.get()
     return body if body is not None and body.run_id == run_id else None
 
@@ -220,6 +224,7 @@ class Steps:
         # Intent before effect: after a crash the log has to say that this may have happened.
         if effect is not Effect.READ:
             await recorder.barrier()
+        token = current_body.set(CurrentStep(recorder.run_id, recorder.attempt, key))
         try:
             value, lossy = to_free_json(await call(body))
         except Exception as error:
@@ -238,6 +243,8 @@ class Steps:
             if is_single:
                 await recorder.barrier()
             raise
+        finally:
+            current_body.reset(token)
         applied = Effect.NONE if effect is Effect.READ else Effect.APPLIED
         recorder.warn_of_losses(f"step {key!r}", lossy)
         recorder.emit(StepSettled(key=key, effect=applied, value=value))

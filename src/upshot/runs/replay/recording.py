@@ -32,6 +32,7 @@ from upshot.runs.engine_api.exceptions import Aborted, Failed
 from upshot.runs.engine_api.steps import Steps
 from upshot.runs.recorder import Recorder
 from upshot.runs.redaction import MARKS_OPTION, lift
+from upshot.runs.resumption import read_arguments
 from upshot.state.child_runs import child_of
 from upshot.state.run_state import RunState
 from upshot.tools.secrets import MASK, Secrets
@@ -237,7 +238,7 @@ class Recording:
         return cast("Json", msgspec.json.decode(shown))
 
     def _shown(self, arguments: Json | Mapping[str, Json]) -> Json:
-        return self.show(self._hidden.mask(_said(arguments)))
+        return self.show(self._hidden.mask(read_arguments(arguments)))
 
     def _leave_out(self, key: str) -> None:
         """Pass over what was done in a step; calls of tools and runs are found by their ids."""
@@ -333,15 +334,3 @@ def _marks_of(started: RunStarted) -> re.Pattern[bytes] | None:
     if not isinstance(name, str):
         return None
     return re.compile(rb"<secret %s\.\d+\.\d+>" % re.escape(name).encode())
-
-
-def _said(arguments: Json | Mapping[str, Json]) -> Json:
-    """Arguments as JSON, however they were written; a text that is none as it is."""
-    if isinstance(arguments, Mapping):
-        return dict(arguments)
-    if not isinstance(arguments, str):
-        return arguments
-    try:
-        return cast("Json", msgspec.json.decode(arguments or "{}"))
-    except msgspec.DecodeError:
-        return arguments

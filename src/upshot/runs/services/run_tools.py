@@ -8,6 +8,7 @@ from upshot.contract.base.enums import DeniedReason
 from upshot.contract.events import Event, ToolSettled, ToolStarted, Warned
 from upshot.contract.model_calls import ModelRequest, ModelResponse
 from upshot.errors import Misuse
+from upshot.runs.engine_api.steps import body_of
 from upshot.runs.run_context import RunContext
 from upshot.runs.services.model_caller import call_model
 from upshot.tools.artifacts import READER_NAME
@@ -45,6 +46,7 @@ def _make(context: RunContext) -> Toolbox:
         identity=context.info,
         parent_run_id=plan.parent_run_id,
         attempt=log.attempt,
+        step=log.step,
         deadline=budget.deadline,
         working=budget.working,
         dependencies=plan.dependencies,
@@ -75,6 +77,11 @@ class _RunLog:
     def attempt(self) -> int:
         """Which attempt the run is in."""
         return self._context.recorder.attempt
+
+    def step(self) -> str:
+        """The key of the step in whose body a call is made, "" for none."""
+        body = body_of(self._context.plan.run_id)
+        return "" if body is None else body.key
 
     def judge(self, case: CallState) -> Denial | None:
         """Deny a body at its start: a further hand-off, or one over a limit shared with others."""

@@ -88,6 +88,7 @@ async def _log_intent(state: ToolboxState, call: CallState) -> None:
                 idempotent=tool.idempotent,
                 tool_version=tool.version,
                 idempotency_key=call.idempotency_key,
+                step=call.step,
             )
         )
     )
