@@ -13,7 +13,7 @@ Parts:
 - ``machine``: MachineEngine. States and transitions in YAML, with conditions in CEL. It loads only
   when it is used, because it needs extras.
 - ``walk``: what graphs and machines share: keys of steps, limits, checkpoints, retries, gathering.
-- ``common``: agents inside of an engine, their errors and hand-offs, and checks of functions.
+- ``common``: agents in an engine, their errors and hand-offs, and checks of functions.
 - ``mermaid``: the chart of a graph or machine.
 
 The life of a step in a graph or machine: the walk counts a visit, which gives its key; the host

@@ -1,4 +1,4 @@
-"""What engines share: agents inside of them, errors, hand-offs, and checks of functions.
+"""What engines share: agents in them, errors, hand-offs, and checks of functions.
 
 A hand-off that an agent inside made is shown where the next step is chosen. Where the agent was the
 last to do anything, it becomes the hand-off of the whole run, as if its own model had made it.
@@ -51,7 +51,7 @@ def asked_in(messages: Sequence[Message], feedback: str, *, otherwise: str = "")
 
 
 def ask_about(item: Json, text: str) -> str:
-    """What an agent is asked that works on *item*, where *text* is all that was said."""
+    """The request to an agent that works on *item*; *text* is the request without the item."""
     written = item if isinstance(item, str) else msgspec.json.encode(item).decode()
     return f"{text}\n\n{written}" if text else written
 
@@ -135,8 +135,8 @@ def read_handoff(form: Json) -> HandoffEvent | None:
     """The hand-off in the log, None where there is none."""
     if not isinstance(form, dict):
         return None
-    told: dict[str, Any] = {name: str(form.get(name, "")) for name in _FIELDS}
-    return HandoffEvent(**told)
+    fields: dict[str, Any] = {name: str(form.get(name, "")) for name in _FIELDS}
+    return HandoffEvent(**fields)
 
 
 async def hand_over(run: Run, host: RunHost, event: HandoffEvent | None) -> None:
@@ -151,7 +151,7 @@ async def warn_of_unread(host: RunHost, place: str, to_agent_id: str, how: str) 
     Args:
         host: Of the run.
         place: Who made it, such as "the state 'ask'".
-        to_agent_id: To whom.
+        to_agent_id: The agent that it was handed to.
         how: How it could be looked at.
     """
     message = f"{place} handed over to {to_agent_id!r}, and nothing asked whether it did: {how}"

@@ -72,7 +72,7 @@ def in_call_order(messages: Sequence[Message]) -> Sequence[Message]:
         while end < len(messages) and messages[end].role is Role.TOOL:
             end += 1
         found = messages[at + 1 : end]
-        ordered = sorted(found, key=lambda told: places.get(told.tool_call_id or "", len(places)))
+        ordered = sorted(found, key=lambda one: places.get(one.tool_call_id or "", len(places)))
         if any(a is not b for a, b in zip(ordered, found, strict=True)):
             moved = list(messages) if moved is None else moved
             moved[at + 1 : end] = ordered
@@ -134,7 +134,7 @@ class LoopEngine:
         Raises:
             Interrupted: The run was asked to stop.
             Failed: The model's error was not overcome, or the answer is not of its type.
-            Parked: A tool call waits for somebody's word.
+            Parked: A tool call waits for an approval.
         """
         # The run's own model was chosen with this engine's in mind; another engine may use us.
         model = None if run.engine is self else self.model

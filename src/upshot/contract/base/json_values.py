@@ -167,9 +167,12 @@ def _convert(value: Any, path: str, lossy: list[str], depth: int) -> Json:
         return _number(value, path, lossy)
     if depth == 0:
         raise UnserializableError(path, f"it holds itself, or is over {MAX_DEPTH} levels deep")
-    if isinstance(value, Mapping):
+    # A dict is looked for first: most mappings are one, and a role takes longer.
+    if type(value) is dict or isinstance(value, Mapping):
         return _object(cast("Mapping[object, Any]", value), path, lossy, depth - 1)
-    if isinstance(value, Sequence | Set) and not isinstance(value, bytes | bytearray | memoryview):
+    if isinstance(value, list | Sequence | Set) and not isinstance(
+        value, bytes | bytearray | memoryview
+    ):
         items = cast("Iterable[Any]", value)
         return [
             item if is_plain(item) else _convert(item, f"{path}/{place}", lossy, depth - 1)

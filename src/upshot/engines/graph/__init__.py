@@ -6,8 +6,8 @@ Parts:
   ForEach), and what decides whether two of them do the same.
 - ``graph``: Graph, its checks, its form as plain data, its chart and its digest.
 - ``branches``: copies of the board for branches, what each node changed, and merging.
-- ``node_work``: what is done at an agent, a tool and a question.
-- ``graph_engine``: GraphEngine, the walk from node to node, and one visit of one node.
+- ``graph_engine``: GraphEngine, the walk from node to node, one visit of one node, and what is
+  done there.
 
 A walk goes in steps. In each step all nodes run that no other node under way can still reach;
 that makes a node with several incoming edges a join. Every branch works on a ``BoardCopy``, which

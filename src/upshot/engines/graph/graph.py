@@ -218,7 +218,7 @@ class Graph(metaclass=ArgumentsMeta):
     """Nodes that work on a board, and the edges that say which comes next.
 
     All edges of a node whose conditions hold are followed: several are a fork. A node is begun
-    when no other that is under way can still reach it without going round a cycle: that is a
+    when no other that is under way can still reach it without closing a cycle: that is a
     join. Each branch works on its own copy of the board until then, and their changes are merged.
 
     Args:
@@ -293,7 +293,7 @@ class Graph(metaclass=ArgumentsMeta):
         return _chart(self).to_mermaid()
 
     def agents(self) -> Iterator[Agent[Any]]:
-        """The agents of its nodes, those inside of others too."""
+        """The agents of its nodes, also those of nested nodes."""
         return _agents_in(self.nodes.values())
 
     @cached_property

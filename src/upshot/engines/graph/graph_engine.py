@@ -6,27 +6,44 @@ what a node finds depends on the graph and on what nodes did, and never on which
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeAlias, cast
 
+from msgspec.structs import replace
+
+from upshot.contract.agent_spec import HANDOFF_STATE_KEY
 from upshot.contract.base.checks import kind_of
-from upshot.contract.base.enums import Effect, ErrorCode
+from upshot.contract.base.enums import Effect, ErrorCode, Origin, Role
 from upshot.contract.base.json_values import to_free_json
 from upshot.contract.base.structs import Json, JsonObject
-from upshot.contract.result import OUTPUT_VAR
+from upshot.contract.error import AgentError
+from upshot.contract.message import Message
+from upshot.contract.model_calls import Request
+from upshot.contract.result import OUTPUT_VAR, AgentResult
 from upshot.contract.run_control import Checkpoint
+from upshot.contract.tool_calls import (
+    ToolArtifactReference,
+    ToolCall,
+    ToolDenied,
+    ToolExecutionResult,
+    ToolFailure,
+    ToolOutcome,
+    ToolTimeout,
+)
 from upshot.engines.common import (
     ask_about,
     asked_in,
     check_models,
     error_of_tool,
+    form_of,
     hand_over,
+    lent_options,
     read_handoff,
     warn_of_unread,
 )
 from upshot.engines.graph.branches import BoardCopy, Branch, Change, Merge, apply, join, read_change
 from upshot.engines.graph.graph import Graph
-from upshot.engines.graph.node_work import ask_person, call_tool, evaluate, keep_value, run_agent
 from upshot.engines.graph.nodes import (
     AgentTask,
     ForEach,
@@ -39,6 +56,7 @@ from upshot.engines.graph.nodes import (
 from upshot.engines.walk import Visits, Walk, together
 from upshot.errors import Misuse
 from upshot.runs.callbacks import blame
+from upshot.runs.ending import read_returned
 from upshot.runs.engine_api.exceptions import Aborted, Failed, Interrupted, Parked
 from upshot.runs.engine_api.run_host import RunHost
 from upshot.runs.engine_api.run_view import Run
@@ -176,7 +194,7 @@ class _GraphWalk:
                 # A condition looks only: what it changed would not be in the log.
                 shown = shown or BoardCopy(board)
                 try:
-                    holds = await evaluate(condition, shown)
+                    holds = await _evaluate(condition, shown)
                 except Exception as error:
                     # The run decides what it means; whose code raised it is known here.
                     blame(error, f"the condition from {name!r} to {target!r}", self._walk.run.id)
@@ -194,8 +212,8 @@ class _GraphWalk:
             )
         if handoff and targets and all(edge.condition is None for edge in edges):
             how = "a condition can look at board.get('handoff')"
-            told = (f"the node {name!r}", str(handoff["to_agent_id"]), how)
-            await warn_of_unread(self._walk.host, *told)
+            to = str(handoff["to_agent_id"])
+            await warn_of_unread(self._walk.host, f"the node {name!r}", to, how)
         return targets
 
 
@@ -286,10 +304,10 @@ class _Step:
                 return board, value
 
     async def _may_try_again(self, node: Node, error: Exception, tries: int) -> bool:
-        told = error.error if isinstance(error, Failed) else error
+        cause = error.error if isinstance(error, Failed) else error
         if isinstance(error, Failed) and not error.error.retryable:
             return False
-        floor_s = getattr(told, "retry_after_s", None) or 0.0
+        floor_s = getattr(cause, "retry_after_s", None) or 0.0
         return await self._walk.may_try_again(tries, node.attempts, node.backoff_s, floor_s=floor_s)
 
     async def _work(self, name: str, node: Node, board: BoardCopy, key: str) -> Any:
@@ -297,14 +315,16 @@ class _Step:
         match work:
             case AgentTask():
                 is_retried = node.attempts > 1
-                value, self.handoff = await run_agent(walk, work, board, key, is_retried=is_retried)
+                value, self.handoff = await _run_agent(
+                    walk, work, board, key, is_retried=is_retried
+                )
                 if work.is_typed:
                     output = output or self._own(name)
             case ToolTask():
-                value = await call_tool(walk, work, board, key)
+                value = await _call_tool(walk, work, board, key)
                 output = output or self._own(name)
             case Question():
-                value = await ask_person(walk, work, board, key)
+                value = await _ask_person(walk, work, board, key)
                 output = output or self._own(name)
             case Parallel():
                 value = await self._parallel(work, board, key)
@@ -316,12 +336,12 @@ class _Step:
             case _:
                 function = cast("Callable[..., Any]", work)
                 given = (board, walk.run) if node.wants_run else (board,)
-                value = await evaluate(function, *given)
+                value = await _evaluate(function, *given)
                 if self._keeps or isinstance(value, Board):
-                    keep_value(board, value, output=output, name=name)
+                    _keep_value(board, value, output=output, name=name)
                     return value if output else None
         if output:
-            keep_value(board, value, output=output, name=name)
+            _keep_value(board, value, output=output, name=name)
         return value
 
     def _own(self, name: str) -> str:
@@ -351,7 +371,7 @@ class _Step:
 
     async def _foreach(self, work: ForEach, board: BoardCopy, key: str) -> Json:
         items = work.items
-        found = board.get(items) if isinstance(items, str) else await evaluate(items, board)
+        found = board.get(items) if isinstance(items, str) else await _evaluate(items, board)
         # As they stand in a log, so that each session goes through the same items.
         listed = to_free_json(found)[0]
         if not isinstance(listed, list):
@@ -397,6 +417,152 @@ def _first_handoff(done: Sequence[_Done]) -> JsonObject | None:
 def _show(story: Sequence[Change], board: Board) -> None:
     for change in story:
         apply(change, board)
+
+
+# -- what is done at one node
+
+
+async def _evaluate(function: Callable[..., Any], *arguments: object) -> Any:
+    """Call a user's function, sync or async."""
+    value = function(*arguments)
+    # Asking whether it can be awaited is not cheap, and most conditions give one of these.
+    if value is None or value is True or value is False:
+        return value
+    return await value if inspect.isawaitable(value) else value
+
+
+async def _run_agent(
+    walk: Walk, task: AgentTask, board: BoardCopy, key: str, *, is_retried: bool
+) -> tuple[Any, JsonObject | None]:
+    """Run an agent as a child run; its answer is appended to the board.
+
+    Args:
+        walk: The pass that it belongs to.
+        task: Who works, and on what.
+        board: Of the node.
+        key: Names the run of the agent, which goes on where it was cut off.
+        is_retried: Whether the node is tried again; its model calls are not as well, for the
+            waits would multiply.
+
+    Returns:
+        Its output, and the hand-off that it made, None for none; the board shows that too.
+
+    Raises:
+        Aborted: It was aborted, and so is the run.
+        Interrupted: It was interrupted, and so is the run.
+        Failed: It did not complete for another reason.
+        Parked: It waits for the user.
+    """
+    asked = task.request
+    if callable(asked):
+        asked = await _evaluate(asked, board)
+    if asked is None:
+        asked = board.asked or asked_in(board.messages(), walk.run.feedback)
+    request = asked if isinstance(asked, Request) else Request(str(asked))
+    options = lent_options(task.agent, walk.run)
+    if is_retried:
+        options["retry"] = None
+    result: AgentResult[Any] = await walk.run.child(task.agent, request, key=key, **options)
+    returned = read_returned(result)
+    if returned is not None and returned.ending is not None:
+        raise returned.ending
+    if result.content:
+        board.append(Message(Role.ASSISTANT, result.content))
+    handoff = None if result.handoff is None else form_of(result.handoff)
+    if handoff is not None or (task.agent.handoffs and board.get(HANDOFF_STATE_KEY) is not None):
+        # An earlier hand-off is over where this agent made none.
+        board.set(HANDOFF_STATE_KEY, handoff)
+    return result.output if result.output is not None else result.content, handoff
+
+
+async def _call_tool(walk: Walk, task: ToolTask, board: Board, call_id: str) -> Json:
+    """Call a tool of the run; a call that an earlier session settled is not made again.
+
+    Returns:
+        What it returned.
+
+    Raises:
+        Failed: It was refused, failed, or took too long.
+        Parked: It waits for an approval.
+    """
+    run = walk.run
+    arguments = task.arguments
+    if callable(arguments):
+        arguments = await _evaluate(arguments, board)
+    given = cast("Mapping[str, Json]", arguments)
+    call = ToolCall(call_id, task.tool, dict(given))
+    # A graph decides itself what is repeated, so each call is a turn of its own.
+    run.tools.new_turn()
+    outcomes = await run.tools.dispatch([call])
+    if not outcomes:
+        raise Parked(*(wait for wait in run.tools.pending if wait.call_id == call_id))
+    return _output_of(outcomes[0])
+
+
+def _output_of(outcome: ToolOutcome) -> Json:
+    error = AgentError(
+        outcome.code or ErrorCode.INTERNAL,
+        f"tool {outcome.tool_name!r} failed",
+        type=outcome.kind,
+        origin=Origin.TOOL,
+    )
+    match outcome:
+        case ToolExecutionResult(output=output):
+            # What was no mapping stands under this name.
+            return output["result"] if output.keys() == {"result"} else output
+        case ToolArtifactReference(artifact_id=id, summary=summary, size_bytes=size):
+            return {"artifact_id": id, "summary": summary, "size_bytes": size}
+        case ToolDenied(reason=reason, details=details):
+            code = outcome.code or ErrorCode.POLICY_DENIED
+            message = f"tool {outcome.tool_name!r} was refused ({reason}): {details}"
+            raise Failed(replace(error, code=code, message=message))
+        case ToolTimeout(timeout_s=limit, retryable=retryable):
+            code = outcome.code or ErrorCode.TIMEOUT
+            message = f"tool {outcome.tool_name!r} took longer than {limit:g} s"
+            raise Failed(replace(error, code=code, message=message, retryable=retryable))
+        case ToolFailure(error=said, retryable=retryable, retry_after_s=after_s):
+            message = f"tool {outcome.tool_name!r} failed: {said}"
+            raise Failed(
+                replace(error, message=message, retryable=retryable, retry_after_s=after_s)
+            )
+
+
+async def _ask_person(walk: Walk, question: Question, board: Board, key: str) -> Json:
+    """Ask the user.
+
+    Raises:
+        Parked: The user cannot answer now.
+    """
+    text = question.text
+    if callable(text):
+        text = str(await _evaluate(text, board))
+    return await walk.questions.ask(key, text, question.choices)
+
+
+def _keep_value(board: Board, value: Any, *, output: str, name: str) -> None:
+    """Put on the board what a function returned.
+
+    Args:
+        board: Its copy.
+        value: What it returned.
+        output: The variable that takes it, "" for what speaks for itself.
+        name: The node's, for the error.
+
+    Raises:
+        Misuse: Without *output*, it is neither None, a board, nor a mapping.
+    """
+    if output:
+        board.set(output, value)
+    elif isinstance(value, Board):
+        board.adopt(value)
+    elif isinstance(value, Mapping):
+        for variable, given in cast("Mapping[str, Any]", value).items():
+            board.set(variable, given)
+    elif value is not None:
+        raise Misuse(
+            f"node {name!r} returned {kind_of(value)}: return None, the board or a mapping "
+            f"of variables, or name the variable that takes it, Node(..., output={OUTPUT_VAR!r})"
+        )
 
 
 class GraphEngine:

@@ -198,7 +198,7 @@ def as_node(name: str, work: object) -> Node:
 
 
 def members_of(work: object) -> Iterator[tuple[str, Node]]:
-    """The nodes inside of *work*, by name."""
+    """The nodes in *work*, by name."""
     match work:
         case Parallel(branches=branches):
             yield from ((name, as_node(name, node)) for name, node in branches.items())

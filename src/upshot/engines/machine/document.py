@@ -495,9 +495,7 @@ class _Composer:
         piece = self._anchors.get(name)
         if piece is None:
             held = name in self._anchors
-            found = f"the alias *{name} " + (
-                "inside of what it stands for" if held else "of nothing"
-            )
+            found = f"the alias *{name} " + ("inside what it stands for" if held else "of nothing")
             self._tell(found, f"an anchor &{name} before it")
             return Scalar(self.mark, None)
         return piece

@@ -289,7 +289,7 @@ class MachineWalk:
             asked = task.input.value(scope)
         retry, tries = task.retry or _ONCE, 1
         while True:
-            # A run inside that failed has ended for good, so a further try is another run.
+            # A child run that failed has ended for good, so a further try is another run.
             outcome = await self._do(task, key if tries == 1 else f"{key}~{tries}", asked, name)
             if outcome.error is None or not await self._may_try_again(outcome, retry, tries):
                 return outcome
@@ -437,8 +437,7 @@ class Visit:
         """Ask hooks about the outcome, keep values, and find the next state."""
         context = self._context
         to = ""
-        # Finding out what somebody else changed takes a copy of all of it; without hooks nobody
-        # does.
+        # Finding what a hook changed takes a copy of all of it.
         if self._hooks:
             context.lend()
             outcome, to = await self._ask_hooks(outcome)
@@ -548,7 +547,7 @@ class Visit:
         )
 
     async def _agree(self, to: str) -> str:
-        """The next state once ``on_transition`` was told; it may name another.
+        """The next state after ``on_transition``, which may name another.
 
         Raises:
             Failed: There is no such state; code dead_end.

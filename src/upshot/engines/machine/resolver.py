@@ -96,7 +96,7 @@ class Resolver:
             raise Misuse("; ".join(dict.fromkeys(missing)))
 
     def _missing_tools(self, task: Task, agent: Agent[Any] | Executor) -> list[str]:
-        """What is to be said of the tools that *agent* names and that are nowhere."""
+        """The messages about tools that *agent* names and that do not exist."""
         named = agent.tools or () if isinstance(agent, Agent) else ()
         wanted = [tool for tool in named if isinstance(tool, str)]
         if not wanted:
