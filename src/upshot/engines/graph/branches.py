@@ -93,7 +93,7 @@ class BoardCopy(Board):
             node: Who changed it.
             form: What ``changes`` gave here, made JSON.
         """
-        variables = cast("JsonObject", form.get("set", {}))
+        variables: Any = form.get("set", {})
         for name, value in variables.items():
             self.lend(name, value)
         return Change(node=node, messages=tuple(self._added), variables=variables)

@@ -6,7 +6,7 @@ import hashlib
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple, Self, TypeAlias, cast
+from typing import Any, NamedTuple, Self, cast
 
 from upshot.contract.agent import Agent
 from upshot.contract.base.checks import check_whole, kind_of
@@ -72,35 +72,14 @@ _KINDS = {
 }
 
 
-def read_graph(
-    data: Mapping[str, Any],
-    functions: Mapping[str, Callable[..., Any]],
-    agents: Mapping[str, Agent[Any]],
-    *,
-    make: Callable[..., object],
-) -> dict[str, Any]:
-    """Resolve the names in *data*.
-
-    Args:
-        data: What ``Graph.from_data`` takes.
-        functions: By name.
-        agents: By name.
-        make: Makes a subgraph of such arguments.
-
-    Returns:
-        The arguments of a graph.
-
-    Raises:
-        Misuse: A name is nowhere or a field unknown; the message says where.
-    """
-    return _Reader(functions, agents, make).graph(data, "")
-
-
 class _Reader:
+    """Reads what ``Graph.from_data`` takes as the arguments of a graph; *make* makes a subgraph."""
+
     def __init__(
         self,
         functions: Mapping[str, Callable[..., Any]],
         agents: Mapping[str, Agent[Any]],
+        *,
         make: Callable[..., object],
     ) -> None:
         self._functions = functions
@@ -197,9 +176,6 @@ def _refuse_unknown(fields: Mapping[str, Any], known: set[str], place: str) -> N
         raise Misuse(f"{place or '/'}: unknown field {unknown[0]!r}; there are {allowed}")
 
 
-GivenEdge: TypeAlias = "tuple[str, str] | tuple[str, str, BoardFunction]"
-
-
 class Edge(NamedTuple):
     """A way from one node to another.
 
@@ -279,7 +255,7 @@ class Graph(metaclass=ArgumentsMeta):
         Raises:
             Misuse: It is no such data, or a name is nowhere; the message says where.
         """
-        return cls(**read_graph(data, functions or {}, agents or {}, make=cls))
+        return cls(**_Reader(functions or {}, agents or {}, make=cls).graph(data, ""))
 
     def __repr__(self) -> str:
         return f"Graph({list(self.nodes)}, start={self.start!r})"

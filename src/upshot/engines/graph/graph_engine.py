@@ -262,13 +262,14 @@ class _Step:
             return form
 
         host, effect = self._walk.host, node.effect
+        logged: Any
         if node.asks:
             # Questions are numbered as they come, so each is asked again; the host knows answers.
             form = await body()
             logged = await host.step(self._key, Effect.READ, lambda: form)
         else:
             logged = await host.step(self._key, effect, body, idempotent=node.idempotent)
-        return self._done(name, branch, cast("JsonObject", logged))
+        return self._done(name, branch, logged)
 
     def _done(self, name: str, branch: Branch, form: JsonObject) -> _Done:
         board = self._board
@@ -277,8 +278,9 @@ class _Step:
             after = branch.after(read_change(name, form))
         else:
             after = branch.after(board.settle(name, form), board)
-        to, handoff = form.get("to", ()), form.get("handoff")
-        return _Done(after, form.get("value"), cast("Any", to), cast("JsonObject | None", handoff))
+        to: Any = form.get("to", ())
+        handoff: Any = form.get("handoff")
+        return _Done(after, form.get("value"), to, handoff)
 
     async def _try(self, name: str, node: Node, base: Board) -> tuple[BoardCopy, Any]:
         """Work on a copy of *base*, as often as the node may; a failed try changes nothing."""
@@ -334,7 +336,7 @@ class _Step:
             case Graph():
                 value = await self._subgraph(work, board, key)
             case _:
-                function = cast("Callable[..., Any]", work)
+                function: Any = work
                 given = (board, walk.run) if node.wants_run else (board,)
                 value = await _evaluate(function, *given)
                 if self._keeps or isinstance(value, Board):

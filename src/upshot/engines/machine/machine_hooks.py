@@ -78,11 +78,12 @@ class MachineContext:
         Returns:
             What was set.
         """
-        changed = cast("JsonObject", form.get("set", {}))
+        changed: Any = form.get("set", {})
         for name, value in changed.items():
             # Hooks must not change what is in the log.
-            self.values[name] = deepcopy(value) if isinstance(value, list | dict) else value
-        for name in cast("list[str]", form.get("drop", ())):
+            self.values[name] = value if type(value) in _FIXED else deepcopy(value)
+        gone: Any = form.get("drop", ())
+        for name in gone:
             self.values.pop(name, None)
         return changed
 

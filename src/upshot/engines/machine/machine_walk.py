@@ -275,8 +275,8 @@ class MachineWalk:
             return outcome.to_form()
 
         # What it does outside is not known. If it is cut off, it is done again, as a state is.
-        form = await self.walk.host.step(key, Effect.WRITE, body, idempotent=True)
-        return made[0] if made else Outcome.read(cast("JsonObject", form))
+        form: Any = await self.walk.host.step(key, Effect.WRITE, body, idempotent=True)
+        return made[0] if made else Outcome.read(form)
 
     async def _try(
         self, task: Task, key: str, scope: Variables, name: str, *, given: JsonObject | None = None
@@ -382,9 +382,9 @@ class Visit:
         if self._hooks.has("on_state_enter"):
             # A step of its own: a state that waits for the user is entered once.
             key = f"{self._key}:enter"
-            form = await host.step(key, Effect.WRITE, self._enter, idempotent=True)
-            entered = self._context.apply(cast("JsonObject", form))
-            if isinstance(form, dict) and "to" in form:
+            form: Any = await host.step(key, Effect.WRITE, self._enter, idempotent=True)
+            entered = self._context.apply(form)
+            if "to" in form:
                 return self._done(entered, {"to": form["to"], "same": True})
         asked: Outcome | None = None
         if state.wait:
@@ -399,7 +399,7 @@ class Visit:
         # What a hook does outside is not known, so any hook makes it a step that writes.
         effect = Effect.WRITE if state.works or self._hooks else Effect.READ
         form = await host.step(self._key, effect, stay, idempotent=True)
-        return self._done(entered, cast("JsonObject", form))
+        return self._done(entered, form)
 
     async def _work(self) -> Outcome:
         return await self._shared.work(self._state, self._key, self._scope(self._last), self._last)

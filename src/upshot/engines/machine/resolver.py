@@ -141,16 +141,11 @@ class Resolver:
         if not isinstance(keywords, dict):
             message = f"{task.mark}: the input of the function {task.name!r} is no mapping"
             raise Failed("invalid_request", message)
-        try:
-            value = self._functions[task.name](**keywords)
-            value = await value if inspect.isawaitable(value) else value
-        except (Parked, Interrupted, Aborted):
-            raise
-        except Exception as error:
-            # The boundary to a user's function: what it raises is a failure of the state.
-            return Outcome.raised(error)
+        value = await _call(self._functions[task.name], **keywords)
         if value is None or isinstance(value, str | int):
             return Outcome(value)
+        if isinstance(value, Outcome):
+            return value
         if isinstance(value, _RESULTS):
             return Outcome.of(coerce_result(cast("object", value)))
         try:
@@ -191,17 +186,24 @@ class Resolver:
         return Outcome.of_agent(result)
 
 
-async def _execute(
-    agent: Executor, given: Json, context: dict[str, Json], *, run: Run, host: RunHost
-) -> Outcome:
+async def _call(function: Callable[..., Any], *arguments: object, **keywords: object) -> Any:
+    """What *function* returned; an Outcome where it raised, which is a failure of the state."""
     try:
-        made = agent.execute(given, context)
-        value = await made if inspect.isawaitable(made) else made
+        value = function(*arguments, **keywords)
+        return await value if inspect.isawaitable(value) else value
     except (Parked, Interrupted, Aborted):
         raise
     except Exception as error:
-        # The boundary to a foreign agent: what it raises is a failure of the state.
+        # The boundary to functions and agents of users.
         return Outcome.raised(error)
+
+
+async def _execute(
+    agent: Executor, given: Json, context: dict[str, Json], *, run: Run, host: RunHost
+) -> Outcome:
+    value = await _call(agent.execute, given, context)
+    if isinstance(value, Outcome):
+        return value
     result = coerce_result(value)
     if result.parent_run_id != run.id and (result.usage or result.cost is not None):
         # A run that it started in here has been counted already.

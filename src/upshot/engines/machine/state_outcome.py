@@ -110,7 +110,8 @@ class Outcome:
             return self._result
         if self._made is None:
             content = self.payload if isinstance(self.payload, str) else None
-            self._made = AgentResult[Any](output=self.payload, content=content)
+            # Without its type argument, which would cost as much again.
+            self._made = AgentResult(output=self.payload, content=content)
         return self._made
 
     @property

@@ -13,7 +13,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
-from functools import cache, cached_property
+from functools import cache
 from typing import Any, Final, Generic, NoReturn, TypeVar
 
 from msgspec.structs import replace
@@ -138,16 +138,21 @@ class CurrentStep:
         questions: How many it has asked that have no key.
     """
 
+    __slots__ = ("_attempt", "_places", "key", "questions", "run_id")
+
     def __init__(self, run_id: str, attempt: int, key: str) -> None:
         self.run_id: Final = run_id
         self.key: Final = key
         self.questions: int = 0
         self._attempt = attempt
+        self._places: ChildKeys | None = None
 
-    @cached_property
+    @property
     def places(self) -> ChildKeys:
         """Tells the children that it starts without a key apart."""
-        return ChildKeys(self._attempt, self.key)
+        if self._places is None:
+            self._places = ChildKeys(self._attempt, self.key)
+        return self._places
 
 
 current_body: ContextVar[CurrentStep | None] = ContextVar("upshot_body", default=None)
