@@ -1690,7 +1690,7 @@ export interface ModelStarted {
    */
   purpose?: string;
   /**
-   * The key of the `host.once` in whose body it is called, "" for none.
+   * The key of the step in whose body it is called, "" for none.
    * @defaultValue `""`
    */
   step?: string;
