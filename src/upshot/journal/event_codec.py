@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import logging
 import zlib
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import count
+from operator import methodcaller
 from types import UnionType
 from typing import Any, NamedTuple, Union, cast, get_args, get_origin
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from upshot.contract.base.json_values import clean_text
 from upshot.contract.base.structs import SCHEMA_VERSION, Local, Value
-from upshot.contract.codec import decode, encode
+from upshot.contract.codec import decode, decoder_of, encode
 from upshot.contract.events import DELTAS, Event
 from upshot.contract.message import Unknown
 from upshot.errors import JournalError, Misuse
@@ -43,6 +46,9 @@ _MICROSECOND = timedelta(microseconds=1)
 _VERSION = msgspec.Raw(str(SCHEMA_VERSION).encode())
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _encoder = msgspec.json.Encoder()
+# Bound once: this runs for every event.
+_set = force_setattr
+_copy: Callable[[Any], Any] = methodcaller("__copy__")
 
 
 class Damage(Value, frozen=True, kw_only=True):
@@ -102,8 +108,7 @@ class Entry(NamedTuple):
 
 def stamp_of(event: Event) -> tuple[str, int]:
     """The run and the seq of a durable event."""
-    kind = type(event)
-    if kind in _DELTAS:
+    if type(event) in _DELTAS:
         raise Misuse(f"{event.kind} is for watchers and is not stored in a journal")
     if isinstance(event, Unknown):
         run_id, seq = event.raw.get("run_id"), event.raw.get("seq")
@@ -118,6 +123,8 @@ def stamp_of(event: Event) -> tuple[str, int]:
 
 def checked_id(run_id: str) -> str:
     """*run_id*, which can be the id of a run."""
+    if type(run_id) is str and run_id.isascii():
+        return run_id
     if not isinstance(cast("object", run_id), str):
         raise Misuse(f"the id of a run is a text, got {run_id!r:.60}")
     if clean_text(run_id) is not run_id:
@@ -134,13 +141,45 @@ def to_entry(event: Event, run_id: str, seq: int, epoch: int) -> Entry:
     Raises:
         Misuse: A field holds what is not JSON, or not of the field's type.
     """
-    line = encode(event)
+    plain = _plain_entry(event, run_id, seq, epoch)
+    if plain is not None:
+        return plain
+    return _entry(event, run_id, seq, epoch, _readable(event, event))
+
+
+def _plain_entry(event: Event, run_id: str, seq: int, epoch: int) -> Entry | None:
+    """The entry of an event as upshot itself makes them, None for one of another form.
+
+    What stands in columns is taken off before encoding, so that the body is the line without its
+    head. To read the fields of the whole line and choose costs twice as much.
+    """
+    known = _HEADS.get(type(event))
+    if known is None or isinstance(event, Unknown) or type(seq) is not int:
+        return None
+    time = to_micros(moment := event.time)
+    if time is None and moment is not None:
+        return None
+    less = _copy(event)
+    _set(less, "run_id", "")
+    _set(less, "seq", 0)
+    _set(less, "time", None)
+    kind, head = known
+    line = _readable(event, less)
+    if not line.startswith(head):
+        return None
+    body = b"{%b" % line[len(head) :]
+    return Entry(run_id, seq, epoch, kind, time, None, body, summary_change(event))
+
+
+def _readable(event: Event, less: Event) -> bytes:
+    """The JSON of *less*, which is *event* or a part of it, if it is sure to be read back."""
+    line = encode(less)
     if not is_surely_readable(line):
         try:
             _decode(line)
         except Misuse as error:
             raise Misuse(f"this {event.kind} cannot be stored: {error}") from error
-    return _entry(event, run_id, seq, epoch, line)
+    return line
 
 
 def parse_line(line: bytes) -> tuple[Entry, Event]:
@@ -176,6 +215,20 @@ def _entry(event: Event, run_id: str, seq: int, epoch: int, line: bytes) -> Entr
 
 
 _COLUMNS = ("kind", "schema_version", "run_id", "seq", "time")
+
+
+def _heads() -> Iterator[tuple[type, tuple[str, bytes]]]:
+    for event in DURABLE:
+        struct = cast("type[msgspec.Struct]", event)
+        if "call_id" not in struct.__struct_fields__:
+            kind = str(struct.__struct_config__.tag)
+            head = f'{{"kind":"{kind}","schema_version":{SCHEMA_VERSION},'
+            yield event, (kind, head.encode())
+
+
+# The kind of each event without a column of its own, and how its line begins.
+_HEADS = dict(_heads())
+_HEADS_BY_KIND = dict(_HEADS.values())
 
 
 def _whole(fields: dict[str, msgspec.Raw]) -> bytes:
@@ -270,14 +323,31 @@ def line_of(entry: Entry) -> bytes:
 
 def read_event(entry: Entry) -> Event:
     """The event that was stored."""
+    less = _line_of_body(entry)
     try:
-        return _decode(line_of(entry))
+        event = _decode(line_of(entry) if less is None else less)
     except Misuse as error:
         raise JournalError(
             f"event {entry.seq} of run {entry.run_id} cannot be read: {error}",
             run_id=entry.run_id,
             seq=entry.seq - 1,
         ) from error
+    if less is not None:
+        _set(event, "run_id", entry.run_id)
+        _set(event, "seq", entry.seq)
+        _set(event, "time", from_micros(entry.time))
+    return event
+
+
+def _line_of_body(entry: Entry) -> bytes | None:
+    """The event as one JSON object without run_id, seq and time, which need not be written as JSON
+    only to be read again; None where it has another column, or none is known to be missing.
+    """
+    body = entry.body
+    head = _HEADS_BY_KIND.get(entry.kind)
+    if head is None or entry.call_id is not None or body == _EMPTY or body.startswith(_WHOLE):
+        return None
+    return head + body[1:]
 
 
 def checksum(entry: Entry) -> int:
@@ -305,7 +375,12 @@ def from_micros(micros: int | None) -> datetime | None:
 
 
 def _decode(line: bytes) -> Event:
-    return cast("Event", decode(line, cast("Any", Event)))
+    return decode(line, _event_decoder())
+
+
+@cache
+def _event_decoder() -> msgspec.json.Decoder[Event]:
+    return decoder_of(Event)
 
 
 # -- errors

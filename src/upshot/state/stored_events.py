@@ -35,8 +35,8 @@ from upshot.contract.events import (
     ToolSettled,
     ToolStarted,
 )
-from upshot.contract.message import MAIN_CHANNEL, Artifact, Message, Part, Unknown
-from upshot.contract.model_calls import ModelReplied, ModelRetried, ModelStarted
+from upshot.contract.message import MAIN_CHANNEL, Artifact, Message, Part, Text, Unknown
+from upshot.contract.model_calls import ModelReplied, ModelResponse, ModelRetried, ModelStarted
 from upshot.contract.result import OUTPUT_VAR, AgentResult
 from upshot.contract.tool_calls import (
     ToolArtifactReference,
@@ -65,17 +65,18 @@ def to_stored(state: RunState, event: Event) -> Event:
     """
     if isinstance(event, BoardChanged):
         return _by_reference(state, event)
-    nested, derive = _DERIVE.get(type(event), ("", None))
+    nested, derive = _DERIVE.get(type(event), _WHOLE)
     if derive is None or isinstance(event, Unknown):
         return event
-    derived = derive(state, event)
-    if isinstance(event, ToolStarted):
-        event = _without_call(state, event)
     whole: msgspec.Struct = getattr(event, nested) if nested else event
-    less = _left_out(whole, derived)
-    literal = (*event.literal, *_literal_of(whole, derived))
-    changes: Derived = {nested: _changed(whole, less)} if nested else less
-    return _changed(event, {**changes, "literal": literal} if literal else changes)
+    less, literal = _left_out(whole, derive(state, event))
+    if isinstance(event, ToolStarted):
+        literal += _leave_out_call(state, event, less)
+    if nested and less:
+        less = Derived({nested: _changed(whole, less)})
+    if literal:
+        less["literal"] = (*event.literal, *literal)
+    return _changed(event, less) if less else event
 
 
 def filled(state: RunState, event: Event) -> Event:
@@ -87,7 +88,7 @@ def filled(state: RunState, event: Event) -> Event:
     """
     if isinstance(event, BoardChanged):
         return _resolved(state, event)
-    nested, derive = _DERIVE.get(type(event), ("", None))
+    nested, derive = _DERIVE.get(type(event), _WHOLE)
     if derive is None or isinstance(event, Unknown):
         return event
     if isinstance(event, ToolStarted):
@@ -147,24 +148,19 @@ def result_of(state: RunState) -> AgentResult[Json] | None:
 # -- leaving out and putting back
 
 
-def _left_out(value: msgspec.Struct, derived: Derived) -> Derived:
-    """The defaults of the fields of *value* that will be derived."""
-    defaults = _defaults_of(type(value))
-    return {
-        name: defaults[name]
-        for name, known in derived.items()
-        if _is_same(getattr(value, name), known)
-    }
-
-
-def _literal_of(value: msgspec.Struct, derived: Derived) -> tuple[str, ...]:
-    """The fields that look as if they had been left out, and were not."""
-    defaults = _defaults_of(type(value))
-    return tuple(
-        name
-        for name, known in derived.items()
-        if (given := getattr(value, name)) == defaults[name] and not _is_same(given, known)
-    )
+def _left_out(value: msgspec.Struct, derived: Derived) -> tuple[Derived, tuple[str, ...]]:
+    """The defaults of the fields of *value* that will be derived, and the fields that look as if
+    they had been left out, and are not.
+    """
+    defaults, less, literal = _defaults_of(type(value)), Derived(), ()
+    for name, known in derived.items():
+        given, default = getattr(value, name), defaults[name]
+        if given is known or _is_same(given, known):
+            if given is not default:
+                less[name] = default
+        elif given == default:
+            literal += (name,)
+    return less, literal
 
 
 def _put_back(value: msgspec.Struct, derived: Derived, literal: tuple[str, ...]) -> Derived:
@@ -230,29 +226,31 @@ def _of_model_call(state: RunState, event: ModelRetried | ModelReplied) -> Deriv
 def _of_tool_started(state: RunState, event: ToolStarted) -> Derived:
     derived: Derived = {"turn": state.turn}
     if (last := _index(state).started_tools.get(event.call.name)) is not None:
-        for name in ("effect", "idempotent", "tool_version"):
-            derived[name] = getattr(last, name)
+        derived["effect"] = last.effect
+        derived["idempotent"] = last.idempotent
+        derived["tool_version"] = last.tool_version
     return derived
 
 
-def _without_call(state: RunState, event: ToolStarted) -> ToolStarted:
-    """*event* with the id alone of a call that the last reply asks for, and of its arguments
-    with what was changed.
+def _leave_out_call(state: RunState, event: ToolStarted, less: Derived) -> tuple[str, ...]:
+    """Leave the id alone of a call that the last reply asks for, and of its arguments what was
+    changed; returns the fields that are to be taken as they stand.
     """
-    asked, less = state.call_of(event.call.id), Derived()
-    if asked is not None and _is_same_call(asked, event.call):
+    asked, call, arguments = state.call_of(event.call.id), event.call, event.arguments
+    if asked is not None and (asked is call or _is_same_call(asked, call)):
         less["call"] = ToolCall(asked.id, "")
-    given = _object_of(event.call)
-    if given.keys() <= event.arguments.keys():
-        changes = {
+    given = _object_of(call)
+    if given is arguments:
+        less["arguments"] = {}
+    elif given.keys() <= arguments.keys():
+        less["arguments"] = {
             name: value
-            for name, value in event.arguments.items()
+            for name, value in arguments.items()
             if name not in given or not _is_same(value, given[name])
         }
-        less["arguments"] = changes
     else:
-        less["literal"] = ("arguments",)
-    return _changed(event, less)
+        return ("arguments",)
+    return ()
 
 
 def _with_call(state: RunState, event: ToolStarted) -> ToolStarted:
@@ -296,8 +294,11 @@ def _of_record(state: RunState, event: ToolSettled) -> Derived:
         derived["tool_name"] = call.name
         derived["arguments_given"] = call.arguments
         if (last := _index(state).settled_tools.get(call.name)) is not None:
-            for name in ("tool_version", "declared_effect", "trace", "mode", "trust"):
-                derived[name] = getattr(last, name)
+            derived["tool_version"] = last.tool_version
+            derived["declared_effect"] = last.declared_effect
+            derived["trace"] = last.trace
+            derived["mode"] = last.mode
+            derived["trust"] = last.trust
     text = _index(state).texts[given.call_id] = outcome_to_model_content(outcome)
     if started is not None:
         derived |= {
@@ -367,12 +368,33 @@ def _reference_to(state: RunState, message: Message) -> int | None:
     index = _index(state)
     if message.role is Role.ASSISTANT:
         for seq in reversed(index.replies):
-            return seq if index.replies[seq].to_message() == message else None
+            return seq if _is_of_reply(message, index.replies[seq]) else None
         return None
     seq = index.settled_at.get(message.tool_call_id or "")
     if message.role is not Role.TOOL or seq is None:
         return None
-    return seq if _message_of(state, index.records[seq], seq) == message else None
+    return seq if _is_of_record(message, index.records[seq], state, seq) else None
+
+
+def _is_of_reply(message: Message, reply: ModelResponse) -> bool:
+    """Whether *message* is that of *reply*."""
+    parts = reply.parts
+    # Usually it was made of the reply, so that to make it again tells nothing new.
+    if message.content is parts and len(parts) and type(parts[0]) is not Text:
+        is_unnamed = message.tool_call_id is None and not message.name
+        return is_unnamed and _is_bare(message, paused=reply.paused)
+    return reply.to_message() == message
+
+
+def _is_of_record(message: Message, record: ToolRecord, state: RunState, seq: int) -> bool:
+    """Whether the tool message *message* shows the outcome in *record*."""
+    is_named = message.tool_call_id == record.call_id and message.name == record.tool_name
+    return is_named and _is_bare(message) and message.content == _shown_text_of(state, record, seq)
+
+
+def _is_bare(message: Message, *, paused: bool = False) -> bool:
+    """Whether nothing was added to a message that upshot made."""
+    return message.paused == paused and not message.metadata
 
 
 def _resolved(state: RunState, event: BoardChanged) -> Event:
@@ -398,10 +420,16 @@ def _resolved(state: RunState, event: BoardChanged) -> Event:
 
 def _message_of(state: RunState, record: ToolRecord, seq: int) -> Message:
     """The message that shows the outcome of a call to the model."""
+    text = _shown_text_of(state, record, seq)
+    return Message(Role.TOOL, text, tool_call_id=record.call_id, name=record.tool_name)
+
+
+def _shown_text_of(state: RunState, record: ToolRecord, seq: int) -> str:
+    """What the model reads of the outcome of a call."""
     text = _index(state).texts.get(record.call_id) or outcome_to_model_content(record.outcome)
     if record.trust:
         text = fence(text, run_id=_run_id_at(state, seq), call_id=record.call_id)
-    return Message(Role.TOOL, text, tool_call_id=record.call_id, name=record.tool_name)
+    return text
 
 
 def _run_id_at(state: RunState, seq: int) -> str:
@@ -498,6 +526,8 @@ def channel_artifacts(board: Board, channels: Iterable[str]) -> list[Artifact]:
     return found
 
 
+# Of what nothing can be derived.
+_WHOLE: tuple[str, None] = ("", None)
 _DERIVE: dict[type, tuple[str, Callable[[RunState, Any], Derived]]] = {
     ModelStarted: ("", _of_model_started),
     ModelRetried: ("", _of_model_call),

@@ -484,12 +484,17 @@ class SqliteJournal:
 
     def _check(self, run_id: str) -> None:
         """Raise why nothing can be written to the run, if so; a new exception each time."""
+        writer = self._writer
+        is_open = not (self._closed or self._is_read_only) and self._forks == forks()
+        # Asked at every append: reasons are looked for only where there is one.
+        if is_open and writer.broken is None and run_id not in writer.failed:
+            return
         if self._closed:
             raise JournalError(f"the journal {self.path} is closed")
         self._check_process()
         if self._is_read_only:
             raise JournalError(f"the journal {self.path} may not be written: it is read-only")
-        failure = self._writer.broken or self._writer.failed.get(run_id)
+        failure = writer.broken or writer.failed.get(run_id)
         if failure is not None:
             raise JournalError(str(failure), run_id=run_id, seq=failure.seq) from failure
 
