@@ -2,7 +2,9 @@
 
 import json
 
-from upshot.contract import ReasoningDelta, TextDelta, ToolCallDelta
+import pytest
+
+from upshot.contract import ReasoningDelta, ServerToolBlock, TextDelta, ToolCallDelta
 from upshot.wire import StreamReader, read_response
 
 START = {"type": "message_start", "message": {"id": "m1", "model": "claude", "usage": {
@@ -98,6 +100,21 @@ def test_calls_that_the_providers_code_has_settled_are_no_reason():
 
 def test_a_refusal_is_a_content_filter():
     assert read(stop="refusal").finish_reason == "content_filter"
+
+
+KEPT = {"id": "container_1", "expires_at": "2026-11-22T12:00:00Z"}
+
+
+@pytest.mark.parametrize(("stop", "goes_on"), [("pause_turn", True), ("end_turn", False)])
+def test_where_code_ran_is_kept_with_a_reply_whose_turn_goes_on(stop: str, goes_on: bool):
+    whole = read({"type": "text", "text": "a"}, stop=stop, container=KEPT)
+    last = {"type": "message_delta", "delta": {"stop_reason": stop, "container": KEPT}}
+    text = block(0, {"type": "text", "text": "a"})
+    _, streamed = stream(START, *text, last, {"type": "message_stop"})
+    part = ServerToolBlock({"type": "container", **KEPT}, "anthropic")
+    for response in (whole, streamed):
+        assert response.provider_data["container"] == KEPT
+        assert (part in response.parts) is goes_on
 
 
 def test_a_paused_turn_is_not_over():

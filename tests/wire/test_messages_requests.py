@@ -7,7 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wire.talk import body_of, messages
-from upshot.contract import File, Image, Message, ModelSettings, Reasoning, Text, ToolCall, ToolSpec
+from upshot.contract import (
+    File,
+    Image,
+    Message,
+    ModelSettings,
+    Reasoning,
+    ServerToolBlock,
+    Text,
+    ToolCall,
+    ToolSpec,
+)
 from upshot.wire import read_response
 from upshot.wire.messages import MessagesEncoder
 
@@ -251,3 +261,31 @@ def test_any_conversation_makes_turns_that_alternate(said, cache):
     roles = [turn["role"] for turn in found]
     assert all(one != other for one, other in pairwise(roles))
     assert all(turn["content"] for turn in found)
+
+
+def asked_in(provider="anthropic"):
+    kept = ServerToolBlock({"type": "container", "id": "container_1"}, provider)
+    return Message("assistant", (Text("Computing."), kept), paused=True)
+
+
+def test_a_paused_turn_goes_on_in_the_container_of_its_code():
+    made = encoder(Message("user", "go"))
+    assert "container" not in body_of(made)
+    made.append(asked_in())
+    found = body_of(made)
+    assert found["container"] == "container_1"
+    assert found["messages"][-1]["content"] == [{"type": "text", "text": "Computing."}]
+    made.append(Message("tool", "1", tool_call_id="t1"))
+    assert body_of(made)["container"] == "container_1"
+
+
+def test_a_new_turn_and_another_provider_are_told_of_no_container():
+    made = encoder(Message("user", "go"), asked_in(), Message("user", "and now?"))
+    assert "container" not in body_of(made)
+    assert "container" not in body_of(encoder(asked_in(provider="openai")))
+
+
+def test_a_container_that_is_set_goes_before_that_of_the_turn():
+    made = encoder(asked_in())
+    settings = ModelSettings(extra={"container": "mine"})
+    assert body_of(made, settings=settings)["container"] == "mine"

@@ -50,8 +50,8 @@ UNFINISHED = frozenset(
 )
 """Words that mean "not finished"."""
 
-# Anthropic pauses a turn of its own tools with this, and continues when it is sent back.
-_PAUSED: Final = "pause_turn"
+PAUSED: Final = "pause_turn"
+"""Anthropic pauses a turn of its own tools with this, and continues when it is sent back."""
 
 
 def parse_finish_reason(text: str) -> FinishReason | None:
@@ -110,6 +110,7 @@ class ReplyAccumulator(msgspec.Struct):
         settled_calls: How many of them the provider has already seen answered.
         server_tools: The blocks of the provider's own tools, by type.
         searches: How many web searches the provider charges for.
+        container: Where the provider ran code: its id and until when it is kept; empty for nowhere.
         service_tier: The tier that served it, on which the price depends.
         finish_raw: The provider's word for why it stopped.
         blocked: Whether the prompt was blocked; finish_raw then says why.
@@ -133,6 +134,7 @@ class ReplyAccumulator(msgspec.Struct):
     settled_calls: int = 0
     server_tools: list[Json] = []
     searches: int = 0
+    container: JsonObject = {}
     service_tier: str = ""
     finish_raw: str = ""
     blocked: bool = False
@@ -188,7 +190,7 @@ class ReplyAccumulator(msgspec.Struct):
             usage=usage,
             cost=self.cost,
             finish_reason=FinishReason.ERROR if error is not None else finish,
-            paused=error is None and self.finish_raw == _PAUSED,
+            paused=error is None and self.finish_raw == PAUSED,
             error=error,
             rate_limit=self._rate_limit(error),
             provider_data=self._provider_data(error),
@@ -235,6 +237,7 @@ class ReplyAccumulator(msgspec.Struct):
             "usage_raw": self.usage_raw,
             "server_tools": self.server_tools,
             "web_searches": self.searches,
+            "container": self.container,
             "service_tier": self.service_tier,
         }
         # Unknown facts are missing, not empty.

@@ -2,13 +2,15 @@
 
 A reply is a list of content blocks, and is sent back as the same list: thoughts with their
 signatures, calls, and the blocks of the server's own tools in their places. The server continues a
-turn that ended with ``pause_turn`` when it is sent back as the last message.
+turn that ended with ``pause_turn`` when it is sent back as the last message. Code that was running
+goes on in its container, which the request names.
 
 Source:
     https://docs.anthropic.com/en/api/messages, .../messages-streaming,
     https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking and
     .../agents-and-tools/tool-use/web-search-tool, and recorded replies;
-    https://platform.claude.com/docs/build-with-claude/handling-stop-reasons, read November 2026.
+    https://platform.claude.com/docs/build-with-claude/handling-stop-reasons, read November 2026;
+    .../agents-and-tools/tool-use/code-execution-tool, for containers.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import re
 from base64 import b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeGuard
 
 import msgspec
 
@@ -39,7 +41,7 @@ from upshot.contract.model_calls import ReasoningDelta, TextDelta, ToolCallDelta
 from upshot.contract.settings import ModelSettings
 from upshot.contract.tool_calls import ToolCall, ToolSpec
 from upshot.contract.usage import Usage
-from upshot.wire.accumulator import ReplyAccumulator, StreamEvent, to_reported_cost
+from upshot.wire.accumulator import PAUSED, ReplyAccumulator, StreamEvent, to_reported_cost
 from upshot.wire.chat import CUSTOM_INPUT
 from upshot.wire.decoding import (
     as_count,
@@ -101,6 +103,7 @@ class MessagesStream:
             case "message_delta":
                 delta = as_object(document.get("delta"))
                 self._reply.finish_raw = as_text(delta.get("stop_reason")) or self._reply.finish_raw
+                _read_container(delta, self._reply)
                 self._merge_usage(document.get("usage"))
             case "message_stop":
                 self._reply.done = True
@@ -242,6 +245,10 @@ def _add_blocks(blocks: Iterable[_Block], reply: ReplyAccumulator) -> None:
                 results.add(as_text(block.start.get("tool_use_id")))
     # A call made by the provider's code is settled once the result of that code is there.
     reply.settled_calls = sum(1 for caller in callers if caller and caller in results)
+    if reply.container and (reply.calls or reply.finish_raw == PAUSED):
+        # The turn goes on there. It stands beside the blocks, and is kept with them.
+        raw: JsonObject = {"type": _CONTAINER, **reply.container}
+        reply.parts.append(ServerToolBlock(raw, reply.provider))
 
 
 def _to_deltas(kind: str, text: str) -> list[StreamEvent]:
@@ -253,6 +260,13 @@ def _to_deltas(kind: str, text: str) -> list[StreamEvent]:
 def _read_head(message: JsonObject, reply: ReplyAccumulator) -> None:
     reply.model = as_text(message.get("model")) or reply.model
     reply.id = as_text(message.get("id")) or reply.id
+    _read_container(message, reply)
+
+
+def _read_container(told: JsonObject, reply: ReplyAccumulator) -> None:
+    container = as_object(told.get("container"))
+    if as_text(container.get("id")):
+        reply.container = container
 
 
 def _read_usage(usage: JsonObject, reply: ReplyAccumulator) -> None:
@@ -275,6 +289,7 @@ def _read_usage(usage: JsonObject, reply: ReplyAccumulator) -> None:
     )
 
 
+_CONTAINER: Final = "container"
 _CALL_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _VERSION: Final = re.compile(r"claude-[a-z]+-(\d+)(?:[-.](\d{1,2}))?(?!\d)")
 # The surface requires max_tokens; older models accept no more than this.
@@ -305,7 +320,7 @@ class MessagesEncoder(CachingEncoder):
         provider: Whose reasoning signatures are sent back; those of others are dropped.
     """
 
-    __slots__ = ("_closed", "_early", "_open", "_provider", "_role")
+    __slots__ = ("_closed", "_container", "_early", "_open", "_provider", "_role")
 
     def __init__(self, *, provider: str = "") -> None:
         super().__init__()
@@ -314,6 +329,8 @@ class MessagesEncoder(CachingEncoder):
         self._role = ""
         self._open: list[bytes] = []
         self._early: list[str] = []
+        # That of the turn that goes on, "" for none.
+        self._container = ""
 
     def append(self, message: Message) -> None:
         """Encode *message* and keep its bytes."""
@@ -323,6 +340,7 @@ class MessagesEncoder(CachingEncoder):
             self._early.append(message.text)
             self._asked = None
             return
+        self._note_container(message)
         blocks = [encode_wire(block) for block in self._to_blocks(message)]
         role = "assistant" if message.role is Role.ASSISTANT else "user"
         # A turn without content is refused.
@@ -335,6 +353,18 @@ class MessagesEncoder(CachingEncoder):
             self._open.clear()
         self._role = role
         self._open += blocks
+
+    def _note_container(self, message: Message) -> None:
+        """Keep in which container the provider's code goes on, until the user speaks."""
+        container = self._container
+        if message.role is Role.ASSISTANT:
+            for part in message.parts:
+                if _is_container(part) and part.provider == self._provider:
+                    container = as_text(part.raw.get("id"))
+        elif message.role is not Role.TOOL:
+            container = ""
+        if container != self._container:
+            self._container, self._asked = container, None
 
     def _join(self, asked: Asked) -> bytes:
         last = self._open_turn(marked=asked.settings.cache is True) if self._open else b""
@@ -356,6 +386,8 @@ class MessagesEncoder(CachingEncoder):
             fields["system"] = marked if settings.cache is True else system
         if stream:
             fields["stream"] = True
+        if self._container:
+            fields["container"] = self._container
         fields.update(settings.extra)
         return splice(fields)
 
@@ -388,7 +420,8 @@ class MessagesEncoder(CachingEncoder):
             case ToolCall():
                 return self._to_call(part)
             case ServerToolBlock(raw=raw, provider=provider):
-                return raw if provider == self._provider else None
+                # The container is named beside the messages.
+                return raw if provider == self._provider and not _is_container(part) else None
             case Text(text=text, citations=citations) if text.strip() and citations:
                 block: dict[str, object] = {"type": "text", "text": text}
                 if part.provider == self._provider:
@@ -417,6 +450,10 @@ class MessagesEncoder(CachingEncoder):
         if part.redacted:
             return {"type": "redacted_thinking", "data": part.signature}
         return {"type": "thinking", "thinking": part.text, "signature": part.signature}
+
+
+def _is_container(part: Part) -> TypeGuard[ServerToolBlock]:
+    return type(part) is ServerToolBlock and part.raw.get("type") == _CONTAINER
 
 
 def _set_sampling(fields: dict[str, object], settings: ModelSettings) -> None:
