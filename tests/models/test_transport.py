@@ -347,6 +347,39 @@ async def test_a_connection_of_tls_has_small_buffers(serve, http_reply, certific
         await transport.aclose()
 
 
+async def test_a_connection_of_tls_through_a_proxy_has_them_too(serve, http_reply, certificate):
+    tunnels = []
+
+    async def tunnel(reader, writer):
+        line = await reader.readuntil(b"\r\n\r\n")
+        host, port = line.split()[1].split(b":")
+        inner, out = await asyncio.open_connection(host.decode(), int(port))
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        tunnels.append(asyncio.create_task(copy(inner, writer)))
+        await copy(reader, out)
+
+    async def copy(source, target):
+        while data := await source.read(2**16):
+            target.write(data)
+        target.close()
+
+    said = "ok" * 100_000
+    async with (
+        serve(http_reply(said), tls=True) as server,
+        await asyncio.start_server(tunnel, "127.0.0.1", 0) as proxy,
+    ):
+        address = f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
+        transport = AiohttpTransport(ca_file=str(certificate), proxy=address)
+        async with transport.send("POST", server.url, {}, b"", timeouts=WIDE) as answered:
+            _, _, chunks = answered
+            (pool,) = transport._pools.values()
+            (protocol,) = pool.connector._acquired
+            assert len(protocol.transport._ssl_protocol._ssl_buffer) == 2**14
+            assert b"".join([chunk async for chunk in chunks]) == said.encode()
+        await transport.aclose()
+        await asyncio.gather(*tunnels)
+
+
 async def test_a_tls_server_that_hangs_up_is_an_error_before_anything_was_sent(transport):
     async def answer(reader, writer):
         await reader.read(1)

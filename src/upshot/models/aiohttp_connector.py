@@ -50,9 +50,8 @@ class Connector(TCPConnector):
         protocol = connection.protocol
         assert isinstance(protocol, _Protocol)
         was_used, protocol.was_used = protocol.was_used, True
-        transport = connection.transport
-        if not was_used and hasattr(transport, "max_size"):
-            setattr(transport, "max_size", _READ_BYTES)  # noqa: B010  # asyncio's, not declared
+        if not was_used and isinstance(self._loop, asyncio.SelectorEventLoop):
+            _limit_buffers(connection.transport)
         return connection, was_used
 
     async def _get(self, key: ConnectionKey, traces: list[Trace]) -> Connection | None:
@@ -119,6 +118,18 @@ class _SmallTLS(SSLProtocol):
     """asyncio's TLS, with a buffer of one record for a connection."""
 
     max_size = _TLS_BUFFER_BYTES
+
+
+def _limit_buffers(transport: Any) -> None:
+    """Let asyncio read in small pieces, on a loop that reads nothing while other code runs."""
+    if hasattr(transport, "max_size"):
+        transport.max_size = _READ_BYTES
+    # In the tunnel of a proxy aiohttp has the loop begin TLS, which takes no protocol of ours.
+    tls = getattr(transport, "_ssl_protocol", None)
+    if tls is not None and len(tls._ssl_buffer) > _TLS_BUFFER_BYTES:
+        tls.max_size = _TLS_BUFFER_BYTES
+        tls._ssl_buffer = bytearray(_TLS_BUFFER_BYTES)
+        tls._ssl_buffer_view = memoryview(tls._ssl_buffer)
 
 
 def _is_stale(connection: Connection) -> bool:
