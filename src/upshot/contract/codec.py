@@ -95,7 +95,8 @@ def decode(data: bytes | str, type: Any = None) -> object:
         Misuse: The data is not JSON, or not of the expected type; the message names an unknown
             kind.
     """
-    decoder: Any = type if isinstance(type, msgspec.json.Decoder) else decoder_of(type)
+    is_decoder = isinstance(type, msgspec.json.Decoder)
+    decoder = cast("msgspec.json.Decoder[Any]", type) if is_decoder else decoder_of(type)
     try:
         try:
             return decoder.decode(data)
