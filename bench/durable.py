@@ -33,19 +33,31 @@ async def lookup(key: str) -> dict[str, str]:
     return RESULT
 
 
+@upshot.tool(effect="write")
+async def store(key: str) -> dict[str, str]:
+    """Store a key."""
+    return RESULT
+
+
 def journal() -> None:
-    """CPU and bytes of a durable step, in a short and in a long run."""
-    with tempfile.TemporaryDirectory() as folder:
-        figures = {steps: asyncio.run(_measure(folder, steps)) for steps in (SHORT, LONG)}
+    """CPU and bytes of a durable step, in a short and in a long run, of tools that read and that
+    write, since they differ in barriers.
+    """
     print("durable run, scripted model in process")
-    for steps, spent in figures.items():
-        durable, writer, plain, memory, size = (each / steps for each in spent)
-        print(
-            f"  {steps} steps: {durable * 1e3:.3f} ms CPU a step, the writer alone "
-            f"{writer * 1e3:.3f} ms: {durable / writer:.2f}x (aim <= {AIM}x); "
-            f"in one thread {plain * 1e3:.3f} ms, without a journal {memory * 1e3:.3f} ms; "
-            f"{size / 1024:.2f} KiB a step"
-        )
+    for tool in (lookup, store):
+        for steps in (SHORT, LONG):
+            with tempfile.TemporaryDirectory() as folder:
+                _show(tool, steps, asyncio.run(_measure(folder, steps, tool)))
+
+
+def _show(tool: upshot.Tool, steps: int, spent: tuple[float, ...]) -> None:
+    durable, writer, plain, memory, size = (each / steps for each in spent)
+    print(
+        f"  {steps} steps of {tool.name}: {durable * 1e3:.3f} ms CPU a step, without a journal "
+        f"{memory * 1e3:.3f} ms, the writer alone {writer * 1e3:.3f} ms: "
+        f"{(durable - memory) / writer:.2f}x of it for the log (aim <= {AIM}x); "
+        f"written in one thread {plain * 1e3:.3f} ms; {size / 1024:.2f} KiB a step"
+    )
 
 
 @dataclass(slots=True)
@@ -82,24 +94,27 @@ class TapedJournal(SqliteJournal):
         await super().durable(run_id, seq)
 
 
-async def _measure(folder: str, steps: int) -> tuple[float, float, float, float, float]:
+async def _measure(
+    folder: str, steps: int, tool: upshot.Tool
+) -> tuple[float, float, float, float, float]:
     """Median CPU seconds: durable, the writer alone, one thread, no journal; and bytes."""
-    ours = await TapedJournal.open(os.path.join(folder, f"ours-{steps}.db"))
-    assert isinstance(ours, TapedJournal)
+    taped = await TapedJournal.open(os.path.join(folder, f"taped-{steps}.db"))
+    assert isinstance(taped, TapedJournal)
+    taped.tape = tape = Tape()
+    await _run(steps, taped, tool)
+    await taped.aclose()
+    ours = await SqliteJournal.open(os.path.join(folder, f"ours-{steps}.db"))
     writer = Writer(os.path.join(folder, f"raw-{steps}.db"))
     await writer.open(create=True)
-    ours.tape = tape = Tape()
-    await _run(steps, ours)
-    ours.tape = None
     spent: list[list[float]] = [[], [], [], []]
     with closing(open_database(os.path.join(folder, f"plain-{steps}.db"))) as connection:
         for number in range(ROUNDS + 1):
             mine = tape.renamed(f"run-{number}")
             candidates: list[Callable[[], Awaitable[None]]] = [
-                lambda: _run(steps, ours),
+                lambda: _run(steps, ours, tool),
                 lambda mine=mine: _feed(writer, mine),
                 lambda mine=mine: _write_here(connection, mine),
-                lambda: _run(steps, None),
+                lambda: _run(steps, None, tool),
             ]
             for times, candidate in zip(spent, candidates, strict=True):
                 begun = time.process_time()
@@ -112,10 +127,10 @@ async def _measure(folder: str, steps: int) -> tuple[float, float, float, float,
     return durable, fed, plain, memory, tape.size_bytes
 
 
-async def _run(steps: int, log: SqliteJournal | None) -> None:
-    calls = [upshot.ToolCall(f"c{n}", "lookup", {"key": f"k{n}"}) for n in range(steps)]
+async def _run(steps: int, log: SqliteJournal | None, tool: upshot.Tool) -> None:
+    calls = [upshot.ToolCall(f"c{n}", tool.name, {"key": f"k{n}"}) for n in range(steps)]
     budget = upshot.Budget(max_turns=None)
-    agent = upshot.Agent("bench", tools=[lookup], budget=budget)
+    agent = upshot.Agent("bench", tools=[tool], budget=budget)
     model = upshot.ScriptedModel([*calls, "done"])
     result = await upshot.run(agent, "Go.", model=model, journal=log)
     assert len(result.tool_outcomes) == steps, result.error

@@ -103,6 +103,8 @@ class Entry(NamedTuple):
     change: SummaryChange | None = None
 
 
+_make = Entry._make
+
 # -- in
 
 
@@ -168,7 +170,8 @@ def _plain_entry(event: Event, run_id: str, seq: int, epoch: int) -> Entry | Non
     if not line.startswith(head):
         return None
     body = b"{%b" % line[len(head) :]
-    return Entry(run_id, seq, epoch, kind, time, None, body, summary_change(event))
+    # A third of the cost of a call by the names of its fields.
+    return _make((run_id, seq, epoch, kind, time, None, body, summary_change(event)))
 
 
 def _readable(event: Event, less: Event) -> bytes:
@@ -362,8 +365,7 @@ def to_micros(moment: datetime | None) -> int | None:
     """Microseconds since 1970; None for no moment, or one that is not given in UTC."""
     if moment is None or moment.tzinfo is not UTC:
         return None
-    past = moment - _EPOCH_START
-    return (past.days * 86_400 + past.seconds) * 1_000_000 + past.microseconds
+    return (moment - _EPOCH_START) // _MICROSECOND
 
 
 def from_micros(micros: int | None) -> datetime | None:

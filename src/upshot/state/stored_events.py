@@ -52,6 +52,8 @@ from upshot.state.run_state import LogIndex, RunState
 from upshot.state.spending import UNFINISHED, CountedCall, counted, sum_of
 
 S = TypeVar("S", bound=msgspec.Struct)
+# A call of which a started tool keeps the id alone; copied, since making one is checked.
+_UNNAMED = ToolCall("", "")
 # What a state says that a field of an event will hold, by the field's name.
 Derived = dict[str, Any]
 
@@ -238,7 +240,7 @@ def _leave_out_call(state: RunState, event: ToolStarted, less: Derived) -> tuple
     """
     asked, call, arguments = state.call_of(event.call.id), event.call, event.arguments
     if asked is not None and (asked is call or _is_same_call(asked, call)):
-        less["call"] = ToolCall(asked.id, "")
+        less["call"] = _changed(_UNNAMED, {"id": asked.id})
     given = _object_of(call)
     if given is arguments:
         less["arguments"] = {}
