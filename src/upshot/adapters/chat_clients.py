@@ -33,8 +33,6 @@ from upshot.native.framework_messages import read_call
 from upshot.native.objects import as_items, as_moment, as_object, as_text, look
 from upshot.wire.decoding import parse_json
 
-__all__ = ["from_aisuite", "from_litellm"]
-
 
 def from_aisuite(native: object) -> AgentResult[Json]:
     """Make a result of what AISuite returned or raised.

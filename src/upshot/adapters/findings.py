@@ -31,8 +31,6 @@ from upshot.native.objects import (
 from upshot.wire.decoding import encode_json, parse_json
 from upshot.wire.error_classification import classify_error, one_line
 
-__all__ = ["Findings", "find_failure", "to_error", "to_pending"]
-
 _COUNTS: Final = (
     "input_tokens",
     "output_tokens",

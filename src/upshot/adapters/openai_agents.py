@@ -34,8 +34,6 @@ from upshot.native.objects import (
 )
 from upshot.wire.decoding import encode_json
 
-__all__ = ["from_openai_agents"]
-
 _CODES: Final = {
     "InputGuardrailTripwireTriggered": ErrorCode.POLICY_DENIED,
     "MaxTurnsExceeded": ErrorCode.MAX_TURNS,

@@ -17,8 +17,6 @@ from upshot.contract.tool_calls import ToolExecutionResult, ToolFailure, ToolOut
 from upshot.native.framework_messages import read_pi_message
 from upshot.native.objects import as_count, as_items, as_moment, as_text, look
 
-__all__ = ["from_pi_agent"]
-
 
 def from_pi_agent(native: object) -> AgentResult[Json]:
     """Make a result of what pi-agent produced.

@@ -38,8 +38,6 @@ from upshot.native.objects import (
 from upshot.wire.accumulator import parse_finish_reason
 from upshot.wire.decoding import encode_json
 
-__all__ = ["from_pydantic_ai"]
-
 _CODES: Final = {
     "ConcurrencyLimitExceeded": ErrorCode.BUDGET_EXCEEDED,
     "ContentFilterError": ErrorCode.CONTENT_FILTER,

@@ -32,8 +32,6 @@ from upshot.native.framework_messages import (
 )
 from upshot.native.objects import as_amount, as_items, as_moment, as_text, look
 
-__all__ = ["from_smolagents"]
-
 _CODES: Final = {
     "AgentMaxStepsError": ErrorCode.MAX_TURNS,
     "AgentParsingError": ErrorCode.INVALID_OUTPUT,

@@ -6,7 +6,5 @@ import sys
 
 from upshot.cli import main
 
-__all__ = []
-
 if __name__ == "__main__":
     sys.exit(main())

@@ -54,20 +54,6 @@ from upshot.state.child_runs import bare_id, child_of, step_of
 from upshot.state.run_state import RunState
 from upshot.state.spending import counted, sum_of
 
-__all__ = [
-    "CUT_OFF",
-    "RUNNING",
-    "Activity",
-    "Ended",
-    "Kind",
-    "Step",
-    "Tone",
-    "ending_of_error",
-    "ending_of_reply",
-    "ending_of_tool",
-    "step_title",
-]
-
 Kind: TypeAlias = Literal["model", "tool", "step", "mark"]
 Tone: TypeAlias = Literal["good", "odd", "bad", "plain"]
 

@@ -26,8 +26,6 @@ from upshot.tools.arguments.argument_check import Checked
 from upshot.tools.catalog import resolve_tools
 from upshot.tools.definition.tool import Tool
 
-__all__ = ["Editing", "Given", "Waiting"]
-
 
 class Editing:
     """Reads new arguments of calls, against the schemas of the tools that the run's agent has."""

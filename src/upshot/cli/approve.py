@@ -37,8 +37,6 @@ from upshot.errors import Misuse
 from upshot.journal.lease_holder import LeaseHolder
 from upshot.journal.opening import open_journal
 
-__all__ = ["answer_run", "show_question"]
-
 _INDENT = "   "
 _STYLES = {Effect.READ: "green", Effect.WRITE: "yellow", Effect.DESTRUCTIVE: "red"}
 

@@ -12,8 +12,6 @@ from upshot.entry.api import fork, replay
 from upshot.entry.replay_run import Replay
 from upshot.journal.opening import open_journal
 
-__all__ = ["fork_agent_run", "replay_agent_run"]
-
 _DIFFERENT = 1
 _MAX_SHOWN = 400
 

@@ -30,24 +30,6 @@ from upshot.errors import JournalError, Misuse
 from upshot.models.aiohttp_transport import aclose_transports
 from upshot.sim.simulator import Simulator, serve_forever
 
-__all__ = [
-    "ANSWER",
-    "BASE_URL",
-    "JOURNAL",
-    "JSON",
-    "MARKDOWN",
-    "MODEL",
-    "PATH",
-    "PROGRESS",
-    "TAKE_OVER",
-    "TOOLS",
-    "Group",
-    "invoke",
-    "number_from",
-    "serve_simulator",
-    "upshot",
-]
-
 
 class Group(click.Group):
     """The commands by name; for an unknown one the nearest is suggested."""

@@ -35,8 +35,6 @@ from upshot.engines.machine.machine_engine import MachineEngine
 from upshot.engines.machine.machine_schema import machine_schema
 from upshot.errors import Misuse
 
-__all__ = ["FORMS", "check_file", "draw_file", "schema_text"]
-
 # Nothing can mend these here: the command line runs a machine without hooks.
 _SURE = ("dead_end", "no_final")
 _GUTTER = 7

@@ -24,18 +24,6 @@ from upshot.models.registry import missing_key, resolve
 from upshot.runs.plan import ResumeOptions
 from upshot.sim.simulator import Simulator
 
-__all__ = [
-    "Asked",
-    "Launch",
-    "Launching",
-    "absolute_model",
-    "load_launch",
-    "named_model",
-    "new_launch",
-    "old_launch",
-    "open_model",
-]
-
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a command line said of a run's agent; never a key."""

@@ -37,8 +37,6 @@ from upshot.contract.protocols import Journal, RunSummary
 from upshot.journal.lease_holder import LeaseHolder
 from upshot.journal.opening import open_journal
 
-__all__ = ["STATUSES", "list_runs", "runs_table", "show_run", "to_json"]
-
 _MAX_AGENT_WIDTH = 20
 _MIN_REQUEST_WIDTH = 8
 _HEADING = ("run", "status", "agent", "started (UTC)", "request")

@@ -25,20 +25,6 @@ from upshot.engines.machine.machine_engine import MachineEngine
 from upshot.errors import Misuse, need_of_extra
 from upshot.tools.definition.tool import Tool
 
-__all__ = [
-    "AGENT_FILES",
-    "AnyAgent",
-    "Target",
-    "check_path",
-    "import_file",
-    "is_machine",
-    "load_agent",
-    "load_tools",
-    "machine_agent",
-    "read_agent_file",
-    "shown",
-]
-
 AGENT_FILES = (".json", ".yaml", ".yml")
 
 _YAML = (".yaml", ".yml")

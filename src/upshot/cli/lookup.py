@@ -21,24 +21,6 @@ from upshot.errors import Misuse
 from upshot.journal.opening import SQLITE_MEMORY
 from upshot.state.stored_events import states
 
-__all__ = [
-    "DEFAULT_JOURNAL",
-    "LAST",
-    "MEMORY",
-    "check_run_id",
-    "command_line",
-    "existing_journal",
-    "find_run",
-    "left_behind",
-    "new_journal",
-    "outermost",
-    "read_activity",
-    "read_inputs",
-    "standard_input",
-    "uncollected",
-    "with_parents",
-]
-
 DEFAULT_JOURNAL = ".upshot/runs.db"
 LAST = "last"
 MEMORY = "memory:"

@@ -14,8 +14,6 @@ from upshot.errors import Misuse
 from upshot.journal.opening import open_journal
 from upshot.journal.run_list import RemovedRuns
 
-__all__ = ["prune_runs", "salvage_journal"]
-
 _MAX_SHOWN = 20
 
 

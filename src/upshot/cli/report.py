@@ -36,22 +36,6 @@ from upshot.contract.result import AgentResult
 from upshot.journal.lease_holder import LeaseHolder
 from upshot.state.child_runs import bare_id
 
-__all__ = [
-    "DIED",
-    "LEFT_BEHIND",
-    "RUNNING_OR_DIED",
-    "SUSPENDED",
-    "answer_text",
-    "error_text",
-    "pending_text",
-    "print_answer",
-    "print_result",
-    "report",
-    "status_style",
-    "status_words",
-    "trail_text",
-]
-
 DIED = "died"
 SUSPENDED = "suspended"
 RUNNING_OR_DIED = "running or died"

@@ -35,8 +35,6 @@ from upshot.runs.live_run import LiveRun
 from upshot.runs.plan import Where
 from upshot.state.child_runs import child_of
 
-__all__ = ["Shown", "TextStream", "attend", "resume_agent", "run_agent"]
-
 
 class TextStream:
     """Writes a model's text to stdout as it comes.

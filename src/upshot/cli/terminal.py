@@ -19,24 +19,6 @@ from upshot.contract.base.enums import Status
 from upshot.contract.usage import Cost, Usage
 from upshot.errors import Misuse
 
-__all__ = [
-    "EXIT_CODES",
-    "MAX_WIDTH",
-    "MISUSE",
-    "UNKNOWN",
-    "Glyphs",
-    "Terminal",
-    "clean",
-    "clean_lines",
-    "count",
-    "duration",
-    "glyphs_for",
-    "moment",
-    "money",
-    "size",
-    "tokens",
-]
-
 MISUSE = 2
 
 EXIT_CODES: dict[Status, int] = {

@@ -18,20 +18,6 @@ from upshot.cli.activity import Activity, Ended, Step, Tone
 from upshot.cli.terminal import Glyphs, Terminal, clean, count, duration, glyphs_for, money, tokens
 from upshot.contract.events import Event, RunResumed, RunStarted
 
-__all__ = [
-    "STYLES",
-    "Mode",
-    "Progress",
-    "bar",
-    "choose_mode",
-    "ending",
-    "fit",
-    "label",
-    "picture",
-    "settled_line",
-    "timeline",
-]
-
 STYLES: dict[Tone, str] = {"good": "green", "odd": "yellow", "bad": "red", "plain": ""}
 
 _TIME_WIDTH = 8

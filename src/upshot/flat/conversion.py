@@ -32,26 +32,6 @@ from upshot.wire.headers import Headers, normalize_headers, read_reset
 from upshot.wire.rate_limits import RateLimitInfo
 from upshot.wire.rate_limits import build_rate_limit_state as build_state
 
-__all__ = [
-    "FlatAgent",
-    "StructView",
-    "build_rate_limit_state",
-    "build_rate_limit_windows",
-    "extract_headers_from_error",
-    "extract_headers_from_response",
-    "extract_rate_limit_info",
-    "extract_status_code",
-    "from_agent_response",
-    "from_pi_agent",
-    "from_smolagents",
-    "is_retryable_error",
-    "to_agent_response",
-    "to_cost",
-    "to_error",
-    "to_state",
-    "to_usage",
-]
-
 
 def to_agent_response(result: ModelResponse | AgentResult[Any]) -> AgentResponse:
     """Make the flat form of *result*, in which 0 means unknown.

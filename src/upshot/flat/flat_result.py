@@ -19,8 +19,6 @@ from upshot.flat.conversion import from_agent_response, to_cost, to_error, to_st
 from upshot.flat.structures import AgentResponse, CostInfo, ErrorInfo, UsageInfo
 from upshot.wire.rate_limits import RateLimitInfo
 
-__all__ = ["AgentResult", "coerce_agent_result"]
-
 _FIELDS = frozenset(FLAT_KEYS)
 
 if TYPE_CHECKING:

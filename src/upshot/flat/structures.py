@@ -11,8 +11,6 @@ from upshot.contract.base.enums import FinishReason
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.wire.rate_limits import RateLimitInfo
 
-__all__ = ["AgentResponse", "CostInfo", "ErrorInfo", "ToolCall", "UsageInfo"]
-
 
 @dataclass
 class CostInfo:

@@ -29,8 +29,6 @@ from upshot.native.objects import (
 from upshot.wire.decoding import encode_json
 from upshot.wire.reader import read_response
 
-__all__ = ["read_completion", "read_completion_message", "with_thoughts"]
-
 
 def read_completion(native: object, *, now: float | None = None) -> ModelResponse:
     """Read a chat completion.

@@ -37,14 +37,6 @@ from upshot.native.objects import (
 from upshot.wire.accumulator import parse_finish_reason
 from upshot.wire.error_classification import classify_error
 
-__all__ = [
-    "read_call",
-    "read_pi_message",
-    "read_smolagents_message",
-    "read_smolagents_text",
-    "read_smolagents_usage",
-]
-
 # The SDKs that pi calls begin an error's text with the status, followed by the body.
 _STATUS: Final = re.compile(r"\s*([45][0-9]{2})\b[:\s]*(.*)", re.DOTALL)
 

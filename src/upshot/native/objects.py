@@ -18,20 +18,6 @@ from upshot.wire.chat import CUSTOM_INPUT
 from upshot.wire.headers import Headers, normalize_headers, to_raw_headers
 from upshot.wire.rate_limits import find_rate_limit_state
 
-__all__ = [
-    "as_amount",
-    "as_arguments",
-    "as_count",
-    "as_items",
-    "as_json",
-    "as_moment",
-    "as_object",
-    "as_text",
-    "find_headers",
-    "find_rate_limit",
-    "look",
-]
-
 _MAX_COUNT: Final = 2**63
 
 

@@ -10,8 +10,6 @@ import sys
 from upshot.errors import Misuse
 from upshot.sim.simulator import Simulator, serve_forever
 
-__all__ = ["main"]
-
 
 def main() -> int:
     """Serve until SIGINT or SIGTERM; writes the base URL as one line once it listens."""

@@ -30,8 +30,6 @@ from upshot.sim.exchange import (
 )
 from upshot.sim.token_buckets import BucketReading
 
-__all__ = ["ChatSurface", "duration_text"]
-
 _FINISH: Mapping[str, str] = {"tool_use": "tool_calls"}
 _DONE = b"data: [DONE]\n\n"
 _ERROR_CODES: Mapping[int, str] = {

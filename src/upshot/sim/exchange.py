@@ -19,27 +19,6 @@ from msgspec import Struct
 from upshot.sim.scenario import Tokens
 from upshot.sim.token_buckets import BucketReading
 
-__all__ = [
-    "Ask",
-    "Call",
-    "Counts",
-    "Ending",
-    "Envelope",
-    "Playback",
-    "Problem",
-    "Quotes",
-    "Received",
-    "Reception",
-    "Surface",
-    "Turn",
-    "content_text",
-    "count_tokens",
-    "read_json",
-    "read_result",
-    "split_text",
-    "usual_message",
-]
-
 Ending = Literal["whole", "cut", "reset", "hang"]
 
 

@@ -17,21 +17,6 @@ from upshot.contract.base.checks import check_amount
 from upshot.contract.base.structs import check_types, set_field
 from upshot.errors import Misuse
 
-__all__ = [
-    "CutFault",
-    "ErrorFault",
-    "Fault",
-    "FaultBox",
-    "HangFault",
-    "MalformedFault",
-    "PageFault",
-    "ResetFault",
-    "SlowFault",
-    "StatusFault",
-    "placed",
-    "to_fault",
-]
-
 GATEWAY_PAGE = (
     "<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n<body>\r\n"
     "<center><h1>502 Bad Gateway</h1></center>\r\n"

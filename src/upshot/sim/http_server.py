@@ -18,8 +18,6 @@ from upshot.contract.protocols import Clock
 from upshot.errors import Misuse
 from upshot.sim.exchange import SECRET_HEADERS, Playback, Received
 
-__all__ = ["BACKLOG", "CLOSE_GRACE_S", "Listener", "Observer", "Source"]
-
 # A thousand clients may connect at the same moment; the usual 128 would make them wait and retry.
 BACKLOG = 2048
 

@@ -30,8 +30,6 @@ from upshot.sim.exchange import (
 )
 from upshot.sim.token_buckets import BucketReading
 
-__all__ = ["MessagesSurface"]
-
 _FINISH: Mapping[str, str] = {
     "stop": "end_turn",
     "length": "max_tokens",

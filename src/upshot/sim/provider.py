@@ -40,8 +40,6 @@ from upshot.sim.reply_script import compile_scripts
 from upshot.sim.scenario import Latency, Reply, Scenario
 from upshot.sim.token_buckets import LimitGauge, Limits, OverLimit
 
-__all__ = ["Provider", "damaged", "replaced"]
-
 
 def replaced(fault: Fault, reception: Reception) -> Playback | None:
     """What is played in place of the reply; None where the fault needs the reply itself."""

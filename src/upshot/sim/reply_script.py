@@ -22,8 +22,6 @@ from upshot.sim.exchange import Call, Problem, Quotes, Turn
 from upshot.sim.faults import FaultBox, placed
 from upshot.sim.scenario import Reply, Scenario
 
-__all__ = ["Missing", "Quote", "Script", "compile_scripts", "fill", "parse_template"]
-
 _TEXT = r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
 _STEP = re.compile(rf"\.(?P<name>[^\W\d][\w-]*)|\[(?P<index>-?\d{{1,15}})\]|\[(?P<key>{_TEXT})\]")
 _STEPS = r"(?:\.[^\W\d][\w-]*|\[-?\d{1,15}\]|\[" + _TEXT + r"\])*"

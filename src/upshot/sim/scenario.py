@@ -38,17 +38,6 @@ from upshot.errors import Misuse, need_of_extra
 from upshot.sim.faults import Fault, StatusFault
 from upshot.sim.token_buckets import Limits
 
-__all__ = [
-    "Latency",
-    "Reply",
-    "Scenario",
-    "ScenarioSource",
-    "ScriptItem",
-    "ScriptedCall",
-    "Tokens",
-    "read_scenario",
-]
-
 
 class Latency(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How slowly replies come.

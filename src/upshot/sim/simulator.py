@@ -26,8 +26,6 @@ from upshot.sim.token_buckets import Limits
 if TYPE_CHECKING:
     from upshot.sim.http_server import Listener, Source
 
-__all__ = ["Simulator", "serve_forever"]
-
 _OK = Scenario(replies=(Reply(text="ok"),), when_spent="last")
 
 

@@ -14,8 +14,6 @@ from msgspec import Struct
 from upshot.errors import Misuse
 from upshot.sim.exchange import Playback, Received
 
-__all__ = ["Recorded", "RecordedItem", "Tape", "cut_randomly", "to_recorded"]
-
 KEY_HEADER = "x-sim-exchange"
 
 # The body is kept decoded and is framed anew, so these would lie about it.

@@ -14,8 +14,6 @@ from msgspec import Struct
 from upshot.contract.base.structs import check_types
 from upshot.errors import Misuse
 
-__all__ = ["BucketReading", "LimitGauge", "Limits", "OverLimit", "Resource", "TokenBucket"]
-
 MINUTE_S = 60.0
 
 Resource = Literal["requests", "tokens"]

@@ -26,8 +26,6 @@ from upshot.contract.tool_calls import (
 )
 from upshot.tools.secrets import Secrets
 
-__all__ = ["Attributes", "Content", "Source", "error_type_of", "source_of"]
-
 Attributes: TypeAlias = dict[str, str | int | float | bool | tuple[str, ...]]
 
 # Upshot's name of a provider and the registered one, where they differ.

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from upshot.telemetry.metrics import Instruments
 
-__all__ = ["Instrumentation", "instrument"]
-
 _active: list[Instrumentation] = []
 
 

@@ -15,8 +15,6 @@ from upshot.telemetry.attributes import Attributes, Source
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
 
-__all__ = ["Instruments"]
-
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 # The boundaries that the conventions recommend.
 _TOKENS = [4**power for power in range(14)]

@@ -39,8 +39,6 @@ from upshot.runs.plan import Plan
 from upshot.telemetry.attributes import Attributes, Content, Source, error_type_of, source_of
 from upshot.telemetry.metrics import Instruments
 
-__all__ = ["SessionTelemetry"]
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 # A run that the user or the host stopped did not fail.

@@ -15,15 +15,6 @@ from upshot.contract.base.structs import JsonObject
 from upshot.errors import Misuse
 from upshot.tools.definition.tool import EffectWord, Tool
 
-__all__ = [
-    "CrashAfterStart",
-    "FakeClock",
-    "LateReturn",
-    "ScriptedTool",
-    "TimeoutAfterEffect",
-    "ToolStep",
-]
-
 
 class FakeClock:
     """A clock for tests: waiting on it takes no time, and is written down.

@@ -34,8 +34,6 @@ from upshot.testing.suite import (
     tasks_beside,
 )
 
-__all__ = ["EngineContract", "Keep", "Person", "Probe", "Stop"]
-
 # An engine that begins more steps after a stop request goes on for ever.
 _FAR = 20
 

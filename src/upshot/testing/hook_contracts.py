@@ -21,8 +21,6 @@ from upshot.models.scripted import ScriptedModel
 from upshot.testing.suite import Role, Suite, ending
 from upshot.tools.definition.tool import Tool
 
-__all__ = ["DeciderContract", "ObserverContract"]
-
 _AT_ONCE = 5
 _DOWN = AgentError(ErrorCode.INVALID_REQUEST, "It is down.")
 _OBSERVED = tuple(name for name in vars(Observer) if not name.startswith("_"))

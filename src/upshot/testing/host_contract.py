@@ -22,8 +22,6 @@ from upshot.runs.engine_api.exceptions import Interrupted, Parked
 from upshot.state.board import Board
 from upshot.testing.suite import Role, Suite, ending, value_of
 
-__all__ = ["HostContract"]
-
 _CAPABILITIES = ("publish", "interrupts", "ask_user", "checkpoint", "report_usage")
 _AT_ONCE = 5
 

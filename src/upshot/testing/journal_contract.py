@@ -32,8 +32,6 @@ from upshot.contract.tool_calls import ToolCall
 from upshot.errors import JournalError, Misuse
 from upshot.testing.suite import Role, Suite
 
-__all__ = ["JournalContract"]
-
 _START = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 _METHODS = ("claim", "append", "durable", "events", "runs", "export", "import_", "aclose")
 _Play = Callable[[Any, Journal], Coroutine[Any, Any, None]]

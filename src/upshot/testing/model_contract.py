@@ -21,8 +21,6 @@ from upshot.contract.model_calls import (
 from upshot.contract.protocols import Model
 from upshot.testing.suite import Role, Suite, value_of
 
-__all__ = ["ModelContract"]
-
 _DELTAS = (TextDelta, ReasoningDelta, ToolCallDelta)
 # After how many turns of the loop a call is taken back: in its first waits.
 _TURNS = (1, 2, 4)

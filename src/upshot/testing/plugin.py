@@ -14,8 +14,6 @@ import pytest
 from upshot.models.scripted import ScriptedModel
 from upshot.sim.simulator import Simulator
 
-__all__ = ["NetworkUsed", "no_network", "scripted", "simulator"]
-
 _LOOPBACK = ("127.", "::1", "localhost")
 
 

@@ -22,19 +22,6 @@ from upshot.contract.result import AgentResult
 from upshot.contract.usage import Usage
 from upshot.models.aiohttp_transport import aclose_transports
 
-__all__ = [
-    "TOKENS",
-    "PlainModel",
-    "Role",
-    "Seen",
-    "Suite",
-    "Witness",
-    "ending",
-    "settle",
-    "tasks_beside",
-    "value_of",
-]
-
 # Plain values, which are given by mistake.
 _VALUES = (str, bytes, int, float, complex, dict, list, tuple, set, frozenset)
 

@@ -23,8 +23,6 @@ from upshot.testing.suite import Role, Suite
 from upshot.tools.definition.tool import Tool
 from upshot.tools.toolbox import Toolbox
 
-__all__ = ["ToolContract", "sample_of"]
-
 # So deep a schema refers to itself.
 _MAX_DEPTH = 20
 _TEXTS = {

@@ -15,8 +15,6 @@ from unittest import SkipTest
 from upshot.models.transport import Timeouts, Transport, TransportError
 from upshot.testing.suite import Role, Suite
 
-__all__ = ["TransportContract", "check_transport"]
-
 # No check runs into them, but those that are about limits.
 _WIDE = Timeouts(20, 20, 20)
 _SHORT = Timeouts(5, 0.2, 1)
