@@ -101,12 +101,9 @@ def test_what_a_python_file_has_is_drawn(command: Command, name: str, node: str)
 @pytest.mark.parametrize(
     ("target", "said"),
     [
-        (
-            "program.py",
-            "program.py:NAME; there are agent, graph, other",
-        ),
-        ("program.py:number", "must be a graph or a machine, got int"),
-        ("program.py:zz", "has no 'zz'"),
+        ("program.py", "more than one graph or machine, agent, graph, other: say which"),
+        ("program.py:number", "'number' in program.py is no graph or machine but int"),
+        ("program.py:zz", "has no graph or machine 'zz'"),
         ("nowhere.yml", "there is no file nowhere.yml"),
         ("notes.txt", "ends in .py"),
         ("bot.yml", "neither a machine"),

@@ -77,7 +77,7 @@ def test_tools_of_a_file_are_found() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "target", "sentence"),
     [
-        ("a.py", TWO, "a.py", "a.py has several agents, first, second: say which, a.py:first"),
+        ("a.py", TWO, "a.py", "a.py has more than one agent, first, second: say which, a.py:first"),
         ("a.py", TWO, "a.py:third", "a.py has no agent 'third': there are first, second"),
         ("a.py", "x = 1", "a.py:x", "'x' in a.py is no agent but int: there is none"),
         ("a.py", "x = 1", "a.py", "a.py has no agent: define one, agent = upshot.Agent(...)"),

@@ -114,9 +114,10 @@ def test_a_bad_scenario_is_told_with_file_and_place_and_what_was_expected(tmp_pa
 @pytest.mark.parametrize(
     ("name", "text", "told"),
     [
-        ("s.json", "{'a': 1}", "expected a JSON object"),
+        ("s.json", "{'a': 1}", "s.json, line 1, column 2: this is no JSON: "),
+        ("s.json", " ", "s.json: the file is empty"),
         ("s.json", "[1]", "the whole: expected `object`, got `array`"),
-        ("s.yaml", "replies:\n  - a\n b: [", "line 3, column 2: expected YAML"),
+        ("s.yaml", "replies:\n  - a\n b: [", "s.yaml, line 3, column 2: this is no YAML: "),
         ("s.yml", "just words", "the whole: expected `object`, got `str`"),
     ],
 )
@@ -125,7 +126,7 @@ def test_a_file_that_does_not_parse_says_where(tmp_path, name, text, told):
     path.write_text(text)
     with pytest.raises(Misuse) as raised:
         read_scenario(path)
-    assert f"{path}: " in str(raised.value)
+    assert str(path) in str(raised.value)
     assert told in str(raised.value)
 
 

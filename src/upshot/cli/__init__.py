@@ -1,33 +1,32 @@
 """The ``upshot`` command: arguments and printing only.
 
-Everything that a command does is a call of the public API; what is here reads arguments, finds
+Everything that a command does is a call of the public API; this package reads arguments, finds
 files and runs, and lays results out on a terminal. The parts:
 
-- ``commands`` declares each command with its options; its functions import what they need when
-  they are called, so that ``upshot --help`` loads neither the engines nor SQLite.
+- ``commands`` declares each command with its options and hands them to the function that carries
+  it out, in ``running``, ``approve``, ``listing`` or ``documents``.
 - ``lookup`` finds journals and runs by what the user typed. ``loading`` imports agents, tools and
-  machines from files; ``launch`` keeps how a run was started, so that it can be resumed by its id.
-- ``running``, ``approve``, ``answers``, ``branching`` and ``pruning`` carry commands out.
+  machines from files, and keeps how a run was started, so that it can be resumed by its id.
 - ``activity`` turns events into rows; ``timeline`` draws rows, ``report`` and ``listing`` whole
   pages, ``terminal`` holds the two streams. ``documents`` checks and draws files.
 
 The life of a run on the screen: the events of a run, live or from its log, go one by one into an
-``Activity``. It keeps the order and the texts of the rows; all else (time, usage, questions,
-answers) it asks of the ``RunState`` of the same events, which is the only fold of the log. So a
-live run and ``upshot show`` cannot disagree.
+``Activity``. It keeps the order and the texts of the rows and takes all else (time, usage,
+questions, answers) from the ``RunState`` of the same events, which is the only fold of the log. So
+a live run and ``upshot show`` cannot disagree.
 
 What always holds:
 
 - Answers go to stdout, everything else to stderr; ``--json`` prints one JSON value and no text.
 - Text from models, tools and files is cleaned of control characters before it is printed.
-- The exit code says how the run ended (see ``main``). A mistake of the user is ``Misuse`` and one
-  line, never a traceback. A reader that closes its pipe is not an error.
+- The exit code says how the run ended (see ``main``). A mistake of the user is ``Misuse`` and is
+  shown as one line, never as a traceback. A reader that closes its pipe is not an error.
 - The log never holds a key: a model is logged by its name, and the key is read again.
 
-Traps: a log does not say whether the process that works on a run still lives; ``status_words``
-asks the lease holder. An answer for a child run is in the child's log, so the parent's log does
-not show it. Ids of questions are unique within one run only, so they are always paired with the
-run that asks.
+Traps: a log does not say whether the process that works on a run is still alive;
+``status_words`` asks the lease holder. An answer for a child run is in the child's log, so the
+parent's log does not show it. Ids of questions are unique within one run only, so they are always
+paired with the run that asks.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
 
     Args:
-        arguments: What stands after ``upshot``; None takes it from ``sys.argv``.
+        arguments: What was typed after ``upshot``; None takes it from ``sys.argv``.
 
     Returns:
         The exit code: 0 completed, 1 failed or aborted, 2 misuse, 3 input_required,
-        4 interrupted, 5 canceled. A command that runs no agent gives 0 or 2.
+        4 interrupted, 5 canceled. A command that runs no agent gives 0 or 2, ``replay`` also 1.
     """
     for package in ("click", "rich"):
         if importlib.util.find_spec(package) is None:
@@ -58,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         from upshot.cli.commands import invoke
     except KeyboardInterrupt:
-        # Loading takes long enough for a Ctrl-C to come in.
+        # Loading takes long enough for Ctrl-C to be pressed meanwhile.
         return 4
 
     return invoke(sys.argv[1:] if arguments is None else list(arguments))

@@ -1,24 +1,30 @@
-"""Asks the user and resumes the run."""
+"""Takes the user's answers to a parked run, from the command line or a terminal, and goes on."""
 
 from __future__ import annotations
 
+import getpass
 import signal
 import sys
 import textwrap
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, cast
 
 import click
+import msgspec
 from rich.text import Text
 
 from upshot.cli.activity import Activity
-from upshot.cli.answers import Editing, Given, Waiting
-from upshot.cli.launch import Asked, Launching
+from upshot.cli.loading import Asked, Launching
 from upshot.cli.lookup import command_line, existing_journal, find_run, read_activity
 from upshot.cli.report import DIED, status_words
 from upshot.cli.running import Shown, resume_agent
-from upshot.cli.terminal import EXIT_CODES, Terminal, clean_lines, moment
+from upshot.cli.terminal import EXIT_CODES, Terminal, clean, clean_lines, moment
+from upshot.contract.agent import Agent
+from upshot.contract.agent_spec import AgentSpec
+from upshot.contract.base.checks import json_fault
 from upshot.contract.base.enums import Effect, Status
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.codec import encode
@@ -32,10 +38,212 @@ from upshot.contract.pending import (
     PendingApproval,
     PendingQuestion,
 )
+from upshot.engines.machine.machine_engine import MachineEngine
 from upshot.entry.resume import keep_answers
 from upshot.errors import Misuse
 from upshot.journal.lease_holder import LeaseHolder
 from upshot.journal.opening import open_journal
+from upshot.state.child_runs import bare_id
+from upshot.tools.arguments.argument_check import Checked
+from upshot.tools.catalog import resolve_tools
+from upshot.tools.definition.tool import Tool
+
+
+class Editing:
+    """Reads new arguments of calls, against the schemas of the tools that the run's agent has."""
+
+    def __init__(self, launching: Launching, terminal: Terminal, *, is_sure: bool) -> None:
+        self._launching = launching
+        self._terminal = terminal
+        self._is_sure = is_sure
+
+    def read(self, text: str, pending: PendingApproval) -> JsonObject:
+        """The arguments in *text*, for the call that waits."""
+        arguments = _parse(text)
+        tools = self._tools(pending.tool_name)
+        if not tools:
+            self._terminal.tell(
+                Text(f"not checked: the tool {pending.tool_name} is not found", "yellow")
+            )
+            return arguments
+        # Agents inside may have different tools of one name.
+        refused = ""
+        for tool in tools:
+            found = tool.check.read(arguments)
+            if isinstance(found, Checked):
+                return arguments
+            refused = f"the new arguments do not fit {tool.name}: {found.details}. {found.hint}"
+        raise Misuse(refused)
+
+    def _tools(self, name: str) -> list[Tool]:
+        try:
+            agent, options = self._launching.loaded
+        except Misuse as error:
+            if self._is_sure:
+                raise
+            self._terminal.tell(Text(str(error), "yellow"))
+            return []
+        launch = self._launching.launch
+        found = [*_tools_of(agent, options.get("tools") or ())]
+        found += _tools_in({launch.file, *launch.tools})
+        return [*dict.fromkeys(tool for tool in found if tool.name == name)]
+
+
+def _tools_of(agent: Agent[Any] | AgentSpec, named: Any) -> Iterator[Tool]:
+    """The tools of an agent, and of those that a machine gives its states to."""
+    yield from _resolved(agent.tools or (), named)
+    yield from _resolved(named, ())
+    if isinstance(agent.engine, MachineEngine):
+        for inner in agent.engine.agents:
+            yield from _resolved(inner.tools or (), named)
+
+
+def _resolved(items: Any, named: Any) -> tuple[Tool, ...]:
+    try:
+        return resolve_tools(items, named=named)
+    except Misuse:
+        # The resumed run reports it; here it only means that nothing can be checked.
+        return ()
+
+
+def _tools_in(files: set[str]) -> Iterator[Tool]:
+    """What the files define by a name of their own: agents inside are made of that."""
+    for module in list(sys.modules.values()):
+        if getattr(module, "__file__", None) in files:
+            yield from (value for value in vars(module).values() if isinstance(value, Tool))
+
+
+def _parse(text: str) -> JsonObject:
+    try:
+        found: object = msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise Misuse(f"the new arguments are no JSON: {json_fault(error)}") from error
+    if not isinstance(found, dict):
+        raise Misuse("the new arguments are no JSON object: give all of them, such as '{\"n\": 1}'")
+    return cast("JsonObject", found)
+
+
+class Waiting:
+    """What a run waits for, each with its number in that run, which no answer shifts."""
+
+    def __init__(self, activity: Activity) -> None:
+        self._numbers = activity.numbers
+        open_ = [one for one in activity.pending if _key(one) not in activity.answered]
+        numbered = {self._numbers[_key(one)]: one for one in open_}
+        self.items: dict[int, Pending] = dict(sorted(numbered.items()))
+
+    @property
+    def calls(self) -> list[PendingApproval]:
+        """Those that are calls."""
+        return [one for one in self.items.values() if isinstance(one, PendingApproval)]
+
+    def call(self, name: str) -> PendingApproval:
+        """The call that *name* names."""
+        number, found = self._find(name)
+        if isinstance(found, PendingApproval):
+            return found
+        raise Misuse(f"{_described(number, found)} is a question: give --answer {number} TEXT")
+
+    def question(self, name: str) -> Pending:
+        """The question that *name* names."""
+        number, found = self._find(name)
+        if not isinstance(found, PendingApproval):
+            return found
+        raise Misuse(
+            f"{_described(number, found)} is a call: give --approve {number}, --deny {number} or "
+            f"--edit {number} JSON"
+        )
+
+    def _find(self, name: str) -> tuple[int, Pending]:
+        for number, one in self.items.items():
+            if one.id == name:
+                return number, one
+        listed = ", ".join(self._listed([*self.items]))
+        if name.isdecimal() and int(name) in self._numbers.values():
+            number = int(name)
+            if number in self.items:
+                return number, self.items[number]
+            raise Misuse(f"{number} is answered already: what waits is {listed}")
+        begun = [n for n, one in self.items.items() if name and one.id.startswith(name)]
+        if len(begun) > 1:
+            raise Misuse(f"several that wait begin with {name}: {', '.join(self._listed(begun))}")
+        if not begun:
+            raise Misuse(f"nothing that waits is called {name}: there is {listed}")
+        return begun[0], self.items[begun[0]]
+
+    def _listed(self, numbers: Sequence[int]) -> list[str]:
+        return [_described(number, self.items[number]) for number in numbers]
+
+
+def _key(pending: Pending) -> tuple[str, str]:
+    return pending.run_id, bare_id(pending)
+
+
+def _described(number: int, pending: Pending) -> str:
+    tool = f"{pending.tool_name}, " if isinstance(pending, PendingApproval) else ""
+    return f"{number} ({clean(tool + pending.id, 60)})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """The answers on a command line; the fields are options of ``approve``."""
+
+    approve: Sequence[str] = ()
+    approve_all: bool = False
+    always: Literal["tool", "arguments"] | None = None
+    deny: Sequence[str] = ()
+    reason: str = ""
+    edit: Sequence[tuple[str, str]] = ()
+    answer: Sequence[tuple[str, str]] = ()
+    by: str = ""
+
+    def check(self) -> None:
+        """Check that no option is without effect."""
+        if self.always and not (self.approve or self.approve_all):
+            raise Misuse("--always says how far a yes holds: it needs --approve ID or --all")
+        if self.reason and not self.deny:
+            raise Misuse("--reason is what the model is told of a no: it needs --deny ID")
+
+    @property
+    def who(self) -> str:
+        """Who answers."""
+        return self.by or _user()
+
+    def read(self, waiting: Waiting, editing: Editing) -> list[AnyAnswer]:
+        """The answers, one for each that is named; empty if there are none."""
+        by, always = self.who, self.always or ""
+        given: list[AnyAnswer] = []
+        for name in self.approve:
+            given.append(Approve(waiting.call(name).id, always=always, by=by))
+        for name in self.deny:
+            given.append(Deny(waiting.call(name).id, self.reason, by=by))
+        for name, text in self.edit:
+            call = waiting.call(name)
+            given.append(Edit(call.id, editing.read(text, call), by=by))
+        for name, text in self.answer:
+            given.append(Answer(waiting.question(name).id, text, by=by))
+        answers: dict[str, AnyAnswer] = {}
+        for one in given:
+            id = one.id if isinstance(one, Answer) else one.call_id
+            if id in answers:
+                raise Misuse(f"{id} is answered twice")
+            answers[id] = one
+        if self.approve_all:
+            if not waiting.calls and not answers:
+                number = next(iter(waiting.items))
+                raise Misuse(f"--all is for calls, and no call waits: give --answer {number} TEXT")
+            for call in waiting.calls:
+                answers.setdefault(call.id, Approve(call.id, always=always, by=by))
+        return list(answers.values())
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        # A process whose user has no name.
+        return ""
+
 
 _INDENT = "   "
 _STYLES = {Effect.READ: "green", Effect.WRITE: "yellow", Effect.DESTRUCTIVE: "red"}
@@ -57,8 +265,7 @@ def show_question(number: int, pending: Pending, *, width: int) -> Iterator[Text
     else:
         is_question = isinstance(pending, PendingQuestion)
         text = pending.question if is_question else pending.description
-        head = Text.assemble((f"{number}. question", "bold"), (f"  {_plain(pending.id)}", "dim"))
-        yield head
+        yield Text.assemble((f"{number}. question", "bold"), (f"  {_plain(pending.id)}", "dim"))
         yield from _field("asks", text, width)
         if is_question and pending.choices:
             yield from _field("choices", ", ".join(pending.choices), width)
@@ -97,11 +304,11 @@ _KEYS = "[y]es, yes [a]lways, [n]o, [e]dit, [l]ater"
 
 
 async def answer_run(
+    terminal: Terminal,
+    *,
     wanted: str,
     given: Given,
     asked: Asked,
-    terminal: Terminal,
-    *,
     journal: str,
     shown: Shown,
     goes_on: bool,
@@ -109,8 +316,8 @@ async def answer_run(
 ) -> int:
     """Show what a run waits for, take answers, and go on with it.
 
-    Without answers on the command line they are asked for on a terminal; without a terminal
-    the questions are shown and that is all.
+    Without answers on the command line the user is asked on a terminal; without a terminal
+    the questions are only shown.
     """
     given.check()
     where = existing_journal(journal)
@@ -140,9 +347,9 @@ async def answer_run(
         terminal.hint(f"go on: {command_line('resume', run_id, journal=journal)}")
         return 0
     return await resume_agent(
-        run_id,
-        asked,
         terminal,
+        wanted=run_id,
+        asked=asked,
         journal=journal,
         shown=shown,
         answers=answers,
@@ -154,17 +361,13 @@ async def answer_run(
 def _nobody(activity: Activity, holder: LeaseHolder | None, journal: str) -> str:
     """Why there is nothing to answer, and what leads on where it died."""
     status = status_words(activity.status, holder)
-    verb = (
-        "was "
-        if activity.status in _BY_OTHERS
-        else "has "
-        if activity.result is not None
-        else "is "
-    )
+    no_answer = f"run {activity.run_id} waits for no answer: it"
     if status == DIED:
         again = command_line("resume", activity.run_id, journal=journal)
-        return f"run {activity.run_id} waits for no answer: it died; go on with it, {again}"
-    return f"run {activity.run_id} waits for no answer: it {verb}{status}"
+        return f"{no_answer} died; go on with it, {again}"
+    if activity.status in _BY_OTHERS:
+        return f"{no_answer} was {status}"
+    return f"{no_answer} {'is' if activity.result is None else 'has'} {status}"
 
 
 def _hints(waiting: Waiting, run_id: str, journal: str) -> Iterator[str]:
@@ -172,14 +375,12 @@ def _hints(waiting: Waiting, run_id: str, journal: str) -> Iterator[str]:
     calls = [n for n, one in waiting.items.items() if isinstance(one, PendingApproval)]
     questions = [n for n in waiting.items if n not in calls]
     if calls:
-        said = command_line("approve", run_id, "--approve", str(calls[0]), journal=journal)
-        yield f"answer: {said}"
+        words = ("approve", run_id, "--approve", str(calls[0]))
+        yield f"answer: {command_line(*words, journal=journal)}"
         yield f"    or: --deny {calls[0]}, --edit {calls[0]} JSON, --all"
     if questions:
-        said = command_line(
-            "approve", run_id, "--answer", str(questions[0]), "TEXT", journal=journal
-        )
-        yield f"answer: {said}"
+        words = ("approve", run_id, "--answer", str(questions[0]), "TEXT")
+        yield f"answer: {command_line(*words, journal=journal)}"
 
 
 def _ask(waiting: Waiting, editing: Editing, terminal: Terminal, *, by: str) -> list[AnyAnswer]:
@@ -199,7 +400,7 @@ def _ask(waiting: Waiting, editing: Editing, terminal: Terminal, *, by: str) -> 
 
 
 def _is_attended(terminal: Terminal) -> bool:
-    # It is None where it was closed.
+    # stdin is None where it was closed.
     return sys.stdin is not None and sys.stdin.isatty() and terminal.err.is_terminal
 
 

@@ -1,25 +1,26 @@
-"""Subcommands and their options."""
+"""Subcommands and their options.
+
+An option is named as the parameter of the function that carries the command out, so most commands
+hand all of theirs on.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import redirect_stdout
-from typing import Any, Literal
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import click
 
-from upshot.cli.answers import Given
-from upshot.cli.approve import answer_run
-from upshot.cli.branching import fork_agent_run, replay_agent_run
+from upshot.cli.approve import Given, answer_run
 from upshot.cli.documents import check_file, draw_file, schema_text
-from upshot.cli.launch import Asked
-from upshot.cli.listing import STATUSES, list_runs, show_run
+from upshot.cli.listing import STATUSES, list_runs, prune_runs, salvage_journal, show_run
+from upshot.cli.loading import Asked
 from upshot.cli.lookup import DEFAULT_JOURNAL, check_run_id, read_inputs, standard_input
-from upshot.cli.pruning import prune_runs, salvage_journal
-from upshot.cli.running import Shown, resume_agent, run_agent
+from upshot.cli.report import Shown
+from upshot.cli.running import fork_run, replay_run, resume_agent, run_agent
 from upshot.cli.terminal import EXIT_CODES, MISUSE, Terminal
 from upshot.contract.base.checks import nearest
 from upshot.contract.base.enums import Status
@@ -28,7 +29,9 @@ from upshot.contract.model_calls import Request
 from upshot.entry.api import run_in_own_loop
 from upshot.errors import JournalError, Misuse
 from upshot.models.aiohttp_transport import aclose_transports
-from upshot.sim.simulator import Simulator, serve_forever
+from upshot.sim.simulator import Simulator, serve_forever, until_signal
+
+F = TypeVar("F", bound=Callable[..., int])
 
 
 class Group(click.Group):
@@ -63,21 +66,10 @@ def number_from(least: int, most: int | None = None) -> Callable[[str], int]:
     return number
 
 
-# Nothing is checked of it here: it is what has a shell complete the names of files.
+# Nothing is checked of it here: it makes a shell complete the names of files.
 PATH = click.Path()
-MODEL = click.option(
-    "--model",
-    default="",
-    metavar="NAME",
-    help="provider:model; sim:FILE plays a scenario, scripted:FILE a list of replies. Default: the "
-    "agent's own.",
-)
-BASE_URL = click.option(
-    "--base-url",
-    default="",
-    metavar="URL",
-    help="Another server that speaks the provider's API.",
-)
+RUN = click.argument("wanted", metavar="RUN")
+AGENT = click.argument("target", metavar="[FILE.py:AGENT]", default="", type=PATH)
 TOOLS = click.option(
     "--tools",
     multiple=True,
@@ -99,47 +91,64 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON and noth
 ANSWER = click.option(
     "--answer", multiple=True, type=(str, str), metavar="ID TEXT", help="Answer a question."
 )
+STREAM = click.option("--stream", is_flag=True, help="Print text as it comes.")
 MARKDOWN = click.option("--markdown", is_flag=True, help="Lay the answer out on a terminal.")
 TAKE_OVER = click.option(
-    "--take-over", is_flag=True, help="Take the run also from another process that lives."
+    "--take-over", is_flag=True, help="Take the run even from another process that is alive."
 )
 PROGRESS = click.option(
     "--progress",
     type=click.Choice(["auto", "live", "lines", "none"]),
     default="auto",
-    help="Tell what is done, on stderr. Default: live on a terminal, else none.",
+    help="Report on stderr what is done. Default: live on a terminal, else none.",
 )
 
 
-async def serve_simulator(
-    scenario: str,
-    terminal: Terminal,
-    *,
-    host: str,
-    port: int,
-    limits: dict[str, int],
-    as_json: bool,
-) -> int:
-    """Serve until SIGINT or SIGTERM; the base URL is written as one line once it listens."""
+def names_agent(work: F) -> F:
+    """Add the options that say what agent a run has; with the target they come as ``asked``."""
 
-    def announce(simulator: Simulator) -> None:
-        if as_json:
-            terminal.put_json(encode({"base_url": simulator.base_url}))
-        else:
-            terminal.put(f"{simulator.base_url}\n")
-
-    loop = asyncio.get_running_loop()
-    serving = loop.create_task(
-        serve_forever(scenario or None, port, host=host, limits=limits or None, on_start=announce)
+    @click.option(
+        "--model",
+        default="",
+        metavar="NAME",
+        help="provider:model; sim:FILE plays a scenario, scripted:FILE a list of replies. "
+        "Default: the agent's own.",
     )
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, serving.cancel)
-    try:
-        await serving
-    except asyncio.CancelledError:
-        # Only a signal cancels it, and a signal is how a server is meant to end.
-        return 0
-    return 0
+    @click.option(
+        "--base-url",
+        default="",
+        metavar="URL",
+        help="Another server that speaks the provider's API.",
+    )
+    @TOOLS
+    @wraps(work)
+    def command(
+        *, target: str, model: str, base_url: str, tools: tuple[str, ...], **others: Any
+    ) -> int:
+        asked = Asked(target=target, model=model, base_url=base_url, tools=tools)
+        return work(asked=asked, **others)
+
+    return cast("F", command)
+
+
+def shows_run(work: F) -> F:
+    """Hand on the options that say how a run is shown as ``shown``."""
+
+    @wraps(work)
+    def command(
+        *,
+        as_json: bool,
+        progress: str,
+        stream: bool = False,
+        markdown: bool = False,
+        **others: Any,
+    ) -> int:
+        if stream and as_json:
+            raise click.UsageError("--stream and --json exclude each other")
+        shown = Shown(as_json=as_json, stream=stream, markdown=markdown, progress=progress)
+        return work(shown=shown, **others)
+
+    return cast("F", command)
 
 
 def invoke(arguments: Sequence[str]) -> int:
@@ -177,10 +186,8 @@ def upshot() -> None:
 
 @upshot.command(short_help="Have an agent work on a request.")
 @click.argument("target", metavar="FILE.py:AGENT", type=PATH)
-@click.argument("request", metavar="[REQUEST]", default="")
-@MODEL
-@BASE_URL
-@TOOLS
+@click.argument("text", metavar="[REQUEST]", default="")
+@names_agent
 @JOURNAL
 @click.option(
     "--input",
@@ -190,25 +197,12 @@ def upshot() -> None:
     help="A variable that the run starts with; VALUE is JSON, or else a text. May be given again.",
 )
 @click.option("--run-id", default="", metavar="ID", help="The id that the run shall have.")
-@click.option("--stream", is_flag=True, help="Print text as it comes.")
+@STREAM
 @MARKDOWN
 @JSON
 @PROGRESS
-def run(
-    *,
-    target: str,
-    request: str,
-    model: str,
-    base_url: str,
-    tools: tuple[str, ...],
-    journal: str,
-    inputs: tuple[str, ...],
-    run_id: str,
-    stream: bool,
-    markdown: bool,
-    as_json: bool,
-    progress: str,
-) -> int:
+@shows_run
+def run(*, text: str, inputs: tuple[str, ...], run_id: str, **options: Any) -> int:
     """Have an agent work on REQUEST; its answer goes to stdout.
 
     The agent is FILE.py:AGENT, FILE.py if there is only one in it, or an agent or a machine in
@@ -216,125 +210,71 @@ def run(
     may do without. The log makes the run resumable; --journal memory:
     keeps none.
     """
-    if stream and as_json:
-        raise click.UsageError("--stream and --json exclude each other")
-    asked = Asked(target=target, model=model, base_url=base_url, tools=tools)
-    shown = Shown(as_json=as_json, stream=stream, markdown=markdown, progress=progress)
     check_run_id(run_id)
-    text = standard_input() if request == "-" else request
-    asking = Request(text, inputs=read_inputs(inputs), run_id=run_id)
-    return _run(lambda terminal: run_agent(asked, asking, terminal, journal=journal, shown=shown))
+    # Read here: within the event loop Ctrl-C would not end it.
+    text = standard_input() if text == "-" else text
+    request = Request(text, inputs=read_inputs(inputs), run_id=run_id)
+    return _run(run_agent, request=request, **options)
 
 
 @upshot.command(short_help="Go on with a run that died or waits.")
-@click.argument("wanted", metavar="RUN")
-@click.argument("target", metavar="[FILE.py:AGENT]", default="", type=PATH)
-@MODEL
-@BASE_URL
-@TOOLS
+@RUN
+@AGENT
+@names_agent
 @JOURNAL
 @ANSWER
-@click.option("--stream", is_flag=True, help="Print text as it comes.")
+@STREAM
 @MARKDOWN
 @JSON
 @TAKE_OVER
 @PROGRESS
-def resume(
-    *,
-    wanted: str,
-    target: str,
-    model: str,
-    base_url: str,
-    tools: tuple[str, ...],
-    journal: str,
-    answer: tuple[tuple[str, str], ...],
-    stream: bool,
-    markdown: bool,
-    as_json: bool,
-    take_over: bool,
-    progress: str,
-) -> int:
+@shows_run
+def resume(*, answer: tuple[tuple[str, str], ...], **options: Any) -> int:
     """Go on with RUN, whose process died or which waits; finished calls are not made again.
 
     RUN is an id, a beginning of one, or last. The agent and its model are those that it was
     started with, unless others are named. Of a run that has ended, the result is printed.
     Other answers than to questions are given with approve.
     """
-    if stream and as_json:
-        raise click.UsageError("--stream and --json exclude each other")
-    asked = Asked(target=target, model=model, base_url=base_url, tools=tools)
-    shown = Shown(as_json=as_json, stream=stream, markdown=markdown, progress=progress)
     if answer:
-        given = Given(answer=answer)
-        return _run(
-            lambda terminal: answer_run(
-                wanted,
-                given,
-                asked,
-                terminal,
-                journal=journal,
-                shown=shown,
-                goes_on=True,
-                take_over=take_over,
-            )
-        )
-    return _run(
-        lambda terminal: resume_agent(
-            wanted, asked, terminal, journal=journal, shown=shown, take_over=take_over
-        )
-    )
+        return _run(answer_run, given=Given(answer=answer), goes_on=True, **options)
+    return _run(resume_agent, **options)
 
 
 @upshot.command(short_help="Begin a new run where another one stood.")
-@click.argument("wanted", metavar="RUN")
+@RUN
 @click.option(
     "--at", type=number_from(0), required=True, metavar="EVENT", help="The last event to keep."
 )
 @JOURNAL
 @JSON
-def fork(*, wanted: str, at: int, journal: str, as_json: bool) -> int:
+def fork(**options: Any) -> int:
     """Begin a new run from an event of RUN, which stays as it is; print the new run's id.
 
     RUN is an id, a beginning of one, or last.
     """
-    return _run(
-        lambda terminal: fork_agent_run(wanted, terminal, at=at, journal=journal, as_json=as_json)
-    )
+    return _run(fork_run, **options)
 
 
 @upshot.command(short_help="Try an agent against what was recorded.")
-@click.argument("wanted", metavar="RUN")
-@click.argument("target", metavar="[FILE.py:AGENT]", default="", type=PATH)
-@MODEL
-@BASE_URL
-@TOOLS
+@RUN
+@AGENT
+@names_agent
 @JOURNAL
 @JSON
-def replay(
-    *,
-    wanted: str,
-    target: str,
-    model: str,
-    base_url: str,
-    tools: tuple[str, ...],
-    journal: str,
-    as_json: bool,
-) -> int:
+def replay(**options: Any) -> int:
     """Run the agent of RUN against its record; say where it first does otherwise.
 
     The agent and its model are those that RUN was started with, unless others are named. No
     model is asked, no tool is called, and nothing is written. The exit code is 1 where there is
     a difference.
     """
-    asked = Asked(target=target, model=model, base_url=base_url, tools=tools)
-    return _run(
-        lambda terminal: replay_agent_run(wanted, asked, terminal, journal=journal, as_json=as_json)
-    )
+    return _run(replay_run, **options)
 
 
 @upshot.command()
-@click.argument("wanted", metavar="RUN")
-@click.argument("target", metavar="[FILE.py:AGENT]", default="", type=PATH)
+@RUN
+@AGENT
 @click.option("--approve", multiple=True, metavar="ID", help="Let this call run.")
 @click.option("--all", "approve_all", is_flag=True, help="Let all run that are not named.")
 @click.option(
@@ -348,83 +288,35 @@ def replay(
 @ANSWER
 @click.option("--by", default="", metavar="NAME", help="Who answers. Default: the user.")
 @click.option("--resume/--no-resume", "goes_on", default=True, help="Go on with the run.")
-@MODEL
-@BASE_URL
-@TOOLS
+@names_agent
 @JOURNAL
 @JSON
 @TAKE_OVER
 @PROGRESS
-def approve(
-    *,
-    wanted: str,
-    target: str,
-    approve: tuple[str, ...],
-    approve_all: bool,
-    always: Literal["tool", "arguments"] | None,
-    deny: tuple[str, ...],
-    reason: str,
-    edit: tuple[tuple[str, str], ...],
-    answer: tuple[tuple[str, str], ...],
-    by: str,
-    goes_on: bool,
-    model: str,
-    base_url: str,
-    tools: tuple[str, ...],
-    journal: str,
-    as_json: bool,
-    take_over: bool,
-    progress: str,
-) -> int:
+@shows_run
+def approve(**options: Any) -> int:
     """Show what RUN waits for, take answers, and go on with it.
 
     RUN is an id, a beginning of one, or last. An ID is that of a call or question, a beginning
     of it, or its number; --approve, --deny, --edit and --answer may be given again for others.
     Without answers here they are asked for on a terminal.
     """
-    given = Given(
-        approve=approve, approve_all=approve_all, always=always or "", deny=deny, reason=reason,
-        edit=edit, answer=answer, by=by,
-    )  # fmt: skip
-    asked = Asked(target=target, model=model, base_url=base_url, tools=tools)
-    shown = Shown(as_json=as_json, progress=progress)
-    return _run(
-        lambda terminal: answer_run(
-            wanted,
-            given,
-            asked,
-            terminal,
-            journal=journal,
-            shown=shown,
-            goes_on=goes_on,
-            take_over=take_over,
-        )
-    )
+    given = Given(**{field: options.pop(field) for field in Given.__dataclass_fields__})
+    return _run(answer_run, given=given, **options)
 
 
 @upshot.command(short_help="Show all of a run: facts, timeline, answer.")
-@click.argument("wanted", metavar="RUN")
+@RUN
 @JOURNAL
 @click.option("--answer/--no-answer", default=True, help="Print the answer at the end.")
 @MARKDOWN
 @JSON
-def show(
-    *,
-    wanted: str,
-    journal: str,
-    answer: bool,
-    markdown: bool,
-    as_json: bool,
-) -> int:
+def show(**options: Any) -> int:
     """Show all that the log has of RUN: facts, a timeline with bars, the answer.
 
     RUN is an id, a beginning of one, or last.
     """
-    return _run(
-        lambda terminal: show_run(
-            wanted, terminal, journal=journal, as_json=as_json, answer=answer, markdown=markdown
-        )
-    )
+    return _run(show_run, **options)
 
 
 @upshot.command()
@@ -439,13 +331,9 @@ def show(
     help="At most so many, 0 for all.",
 )
 @JSON
-def runs(*, journal: str, status: str | None, limit: int, as_json: bool) -> int:
+def runs(**options: Any) -> int:
     """List the runs of a log, newest first."""
-    return _run(
-        lambda terminal: list_runs(
-            terminal, journal=journal, status=status or "", limit=limit, as_json=as_json
-        )
-    )
+    return _run(list_runs, **options)
 
 
 @upshot.command(short_help="Remove runs from a log.")
@@ -453,55 +341,45 @@ def runs(*, journal: str, status: str | None, limit: int, as_json: bool) -> int:
 @JOURNAL
 @click.option(
     "--older-than",
+    "older_than_days",
     type=number_from(0),
     default=None,
     metavar="DAYS",
     help="All runs that ended so many days ago.",
 )
-@click.option("--dry-run", is_flag=True, help="Only tell what would be removed.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @JSON
-def prune(
-    *, wanted: tuple[str, ...], journal: str, older_than: int | None, dry_run: bool, as_json: bool
-) -> int:
+def prune(**options: Any) -> int:
     """Remove runs from a log, with all that they started and their stored outputs.
 
     RUN is an id, a beginning of one, or last. What a parent run or a fork still reads stays.
     """
-    return _run(
-        lambda terminal: prune_runs(
-            wanted,
-            terminal,
-            journal=journal,
-            older_than_days=older_than,
-            dry_run=dry_run,
-            as_json=as_json,
-        )
-    )
+    return _run(prune_runs, **options)
 
 
 @upshot.command(short_help="Save what can be read of a damaged log.")
-@click.argument("source", metavar="JOURNAL", type=PATH)
-@click.argument("target", metavar="NEW", type=PATH)
+@click.argument("journal", metavar="JOURNAL", type=PATH)
+@click.argument("new_path", metavar="NEW", type=PATH)
 @JSON
-def salvage(*, source: str, target: str, as_json: bool) -> int:
+def salvage(**options: Any) -> int:
     """Copy what can be read of a damaged JOURNAL into a NEW one; the damaged one is only read.
 
     Of each run the events before the first that is lost are kept.
     """
-    return salvage_journal(source, target, Terminal(), as_json=as_json)
+    return salvage_journal(Terminal(), **options)
 
 
-@upshot.command(short_help="Tell all that is wrong with a machine.")
+@upshot.command(short_help="Report all that is wrong with a machine.")
 @click.argument("target", metavar="FILE", type=PATH)
 @TOOLS
 @JSON
-def check(*, target: str, tools: tuple[str, ...], as_json: bool) -> int:
-    """Tell all that is wrong with a machine: what was found, and what was expected.
+def check(**options: Any) -> int:
+    """Report all that is wrong with a machine: what was found, and what was expected.
 
     FILE is a machine in YAML or JSON; an agent's file or FILE.py:AGENT is loaded. With --tools,
-    functions and agents that are missing are told too. Exit code 2 where anything is wrong.
+    missing functions and agents are reported too. Exit code 2 where anything is wrong.
     """
-    return check_file(target, Terminal(), tools=tools, as_json=as_json)
+    return check_file(Terminal(), **options)
 
 
 @upshot.command(short_help="Draw a machine or graph as Mermaid text.")
@@ -523,7 +401,7 @@ def graph(*, target: str, as_json: bool) -> int:
 
 @upshot.command(short_help="Serve a model provider that plays a scenario.")
 @click.option(
-    "--scenario", default="", type=PATH, metavar="FILE", help="Default: every answer is ok."
+    "--scenario", default=None, type=PATH, metavar="FILE", help="Default: every answer is ok."
 )
 @click.option(
     "--port", type=number_from(0, 65535), default=0, metavar="N", help="0 takes a free one."
@@ -544,29 +422,36 @@ def graph(*, target: str, as_json: bool) -> int:
     help="The same for their tokens.",
 )
 @JSON
-def sim(
-    *,
-    scenario: str,
-    port: int,
-    host: str,
-    requests_per_minute: int | None,
-    tokens_per_minute: int | None,
-    as_json: bool,
-) -> int:
+def sim(**options: Any) -> int:
     """Serve a model provider that plays a scenario; its base URL is printed first.
 
     It serves until Ctrl-C or SIGTERM.
     """
-    wished = {
-        "requests_per_minute": requests_per_minute,
-        "tokens_per_minute": tokens_per_minute,
-    }
-    limits = {name: value for name, value in wished.items() if value is not None}
-    return _run(
-        lambda terminal: serve_simulator(
-            scenario, terminal, host=host, port=port, limits=limits, as_json=as_json
-        )
+    return _run(_serve, **options)
+
+
+async def _serve(
+    terminal: Terminal,
+    *,
+    scenario: str | None,
+    port: int,
+    host: str,
+    as_json: bool,
+    **limits: int | None,
+) -> int:
+    """Serve a simulator; its base URL is written as one line once it listens."""
+
+    def announce(simulator: Simulator) -> None:
+        if as_json:
+            terminal.put_json(encode({"base_url": simulator.base_url}))
+        else:
+            terminal.put(f"{simulator.base_url}\n")
+
+    given = {name: limit for name, limit in limits.items() if limit is not None}
+    await until_signal(
+        serve_forever(scenario or None, port, host=host, limits=given or None, on_start=announce)
     )
+    return 0
 
 
 @upshot.command(short_help="Print the contract for programs in other languages.")
@@ -580,7 +465,7 @@ def schema(*, as_json: bool, **wanted: bool) -> int:
 
     With --json, TypeScript is a text in an object; a JSON Schema is JSON as it is.
     """
-    forms = [name for name, wished in wanted.items() if wished]
+    forms = [name for name, is_wanted in wanted.items() if is_wanted]
     if len(forms) != 1:
         names = "--json-schema, --typescript, --execution-result and --machine"
         raise click.UsageError(f"give one of {names}")
@@ -594,12 +479,12 @@ def schema(*, as_json: bool, **wanted: bool) -> int:
     return 0
 
 
-def _run(work: Callable[[Terminal], Coroutine[Any, Any, int]]) -> int:
-    """Do the work of a command in an event loop of its own."""
+def _run(work: Callable[..., Coroutine[Any, Any, int]], **options: Any) -> int:
+    """Carry a command out in an event loop of its own."""
     terminal = Terminal()
     # What an agent's file or its tools print must not get between the answers.
     with redirect_stdout(sys.stderr):
-        return run_in_own_loop(lambda: work(terminal), closing=aclose_transports)
+        return run_in_own_loop(lambda: work(terminal, **options), closing=aclose_transports)
 
 
 def _asked_for(arguments: Sequence[str]) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from rich.text import Text
 
@@ -16,14 +17,13 @@ from upshot.cli.loading import (
     AGENT_FILES,
     Target,
     check_path,
-    import_file,
+    choose,
     is_machine,
     load_agent,
     shown,
 )
 from upshot.cli.terminal import MISUSE, Terminal, count
 from upshot.contract.agent import Agent
-from upshot.contract.base.checks import kind_of
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.schema import contract_schema, contract_typescript, execution_result_schema
 from upshot.engines.graph.graph import Graph
@@ -41,28 +41,30 @@ _GUTTER = 7
 _LEAST_WIDTH = 20
 
 
-def check_file(
-    text: str, terminal: Terminal, *, tools: Sequence[str] = (), as_json: bool = False
-) -> int:
-    """Check the file that *text* names, and print what is wrong with it."""
-    target = Target(text)
-    check_path(target.file)
+def check_file(terminal: Terminal, *, target: str, tools: Sequence[str], as_json: bool) -> int:
+    """Check the file that *target* names, and print what is wrong with it."""
+    named = Target(target)
+    check_path(named.file)
+    file = shown(named.file)
     try:
-        faults, about = _findings(target, [Path(file).absolute() for file in tools])
+        faults, about = _findings(named, [Path(one).absolute() for one in tools])
     except Misuse as error:
         if not as_json:
             raise
-        mark, wanted = Mark(shown(target.file)), "a machine, or an agent that can be loaded"
-        faults, about = [MachineFault(mark, str(error), wanted, kind="file")], ""
-    if not as_json:
+        wanted = "a machine, or an agent that can be loaded"
+        faults, about = [MachineFault(Mark(file), str(error), wanted, kind="file")], ""
+    if as_json:
+        document = _to_json(file, faults)
+        terminal.put_json(json.dumps(document, ensure_ascii=False, indent=2))
+    else:
         for fault in faults:
             _show(fault, terminal)
-    _conclude(terminal, shown(target.file), faults, about, as_json=as_json)
+        _conclude(terminal, file, faults, about)
     return MISUSE if _fatal(faults) else 0
 
 
 def _findings(target: Target, files: Sequence[Path]) -> tuple[list[MachineFault], str]:
-    """What is wrong with the file, and what it is if that is nothing."""
+    """What is wrong with the file, and a description of it if that is nothing."""
     path = target.file
     if path.suffix not in AGENT_FILES or not is_machine(path):
         with redirect_stdout(sys.stderr):
@@ -105,20 +107,11 @@ def _about(machine: Machine) -> str:
     return f"sound: {', '.join(parts)}"
 
 
-def _conclude(
-    terminal: Terminal, file: str, faults: Sequence[MachineFault], about: str, *, as_json: bool
-) -> None:
-    if as_json:
-        terminal.put_json(json.dumps(_to_json(file, faults), ensure_ascii=False, indent=2))
-        return
-    fatal = sum(fault.severity == "fault" for fault in faults)
-    parts = [count(fatal, "fault")] if fatal else []
-    if len(faults) > fatal:
-        parts.append(count(len(faults) - fatal, "warning"))
-    told = [about] if about else []
-    if parts:
-        told.append(", ".join(parts))
-    terminal.say(Text(f"{file}: {'; '.join(told)}", style="red" if fatal else "green"))
+def _conclude(terminal: Terminal, file: str, faults: Sequence[MachineFault], about: str) -> None:
+    numbers = Counter(fault.severity for fault in faults)
+    found = ", ".join(count(numbers[word], word) for word in ("fault", "warning") if numbers[word])
+    style = "red" if numbers["fault"] else "green"
+    terminal.say(Text(f"{file}: {'; '.join(filter(None, (about, found)))}", style))
 
 
 def _to_json(file: str, faults: Sequence[MachineFault]) -> dict[str, Json]:
@@ -142,15 +135,13 @@ def _show(fault: MachineFault, terminal: Terminal) -> None:
     """A fault with the line that it stands in."""
     width = terminal.out.width
     style = "bold red" if fault.severity == "fault" else "bold yellow"
-    head = Text.assemble((str(fault.mark), "bold"), " ", (fault.severity, style))
-    terminal.say(head)
-    for line in _wrapped(f"found    {fault.found}", width):
-        terminal.say(Text(line))
-    for line in _excerpt(fault.mark, width):
-        terminal.say(Text(line, style="dim"))
-    for line in _wrapped(f"expected {fault.expected}", width):
-        terminal.say(Text(line))
-    terminal.say("")
+    terminal.say(
+        Text.assemble((str(fault.mark), "bold"), " ", (fault.severity, style)),
+        *map(Text, _wrapped(f"found    {fault.found}", width)),
+        *(Text(line, "dim") for line in _excerpt(fault.mark, width)),
+        *map(Text, _wrapped(f"expected {fault.expected}", width)),
+        "",
+    )
 
 
 def _wrapped(text: str, width: int) -> list[str]:
@@ -191,32 +182,13 @@ def draw_file(text: str) -> str:
     path = target.file
     check_path(path)
     if path.suffix == ".py":
-        return _choose(target).to_mermaid()
+        return choose(target, "graph or machine", _subject).to_mermaid()
     if path.suffix not in AGENT_FILES:
         raise Misuse(f"{shown(path)}: give a file that ends in .py, {', '.join(AGENT_FILES)}")
     if is_machine(path):
         return load_machine(path).to_mermaid()
     graph = Graph.from_data(_read(path), functions=_Anything(_function), agents=_Anything(Agent))
     return graph.to_mermaid()
-
-
-def _choose(target: Target) -> Graph | Machine:
-    named = cast("dict[str, object]", vars(import_file(target.file)))
-    path = shown(target.file)
-    if target.name:
-        if target.name not in named:
-            raise Misuse(f"{path} has no {target.name!r}")
-        found = _subject(named[target.name])
-        if found is None:
-            kind = kind_of(named[target.name])
-            raise Misuse(f"{target.name!r} in {path} must be a graph or a machine, got {kind}")
-        return found
-    subjects = {name: one for name, value in named.items() if (one := _subject(value)) is not None}
-    if len({id(one) for one in subjects.values()}) != 1:
-        there = ", ".join(sorted(subjects)) or "none"
-        are = "are" if len(subjects) > 1 else "is"
-        raise Misuse(f"{path}: say which graph or machine, {path}:NAME; there {are} {there}")
-    return next(iter(subjects.values()))
 
 
 def _subject(value: object) -> Graph | Machine | None:

@@ -1,8 +1,10 @@
-"""Shows one run, or the table of all."""
+"""Shows one run or the table of all, removes runs, and saves those of a damaged journal."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -29,11 +31,13 @@ from upshot.cli.report import (
     status_style,
     status_words,
 )
-from upshot.cli.terminal import Glyphs, Terminal, clean, glyphs_for
+from upshot.cli.terminal import Glyphs, Terminal, clean, count, glyphs_for
 from upshot.cli.timeline import ending, fit, label
+from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.enums import Status
 from upshot.contract.codec import encode
 from upshot.contract.protocols import Journal, RunSummary
+from upshot.errors import Misuse
 from upshot.journal.lease_holder import LeaseHolder
 from upshot.journal.opening import open_journal
 
@@ -138,7 +142,7 @@ STATUSES = (RUNNING, *_SHOWN_FOR, LEFT_BEHIND, *(status.value for status in Stat
 
 
 async def show_run(
-    wanted: str, terminal: Terminal, *, journal: str, as_json: bool, answer: bool, markdown: bool
+    terminal: Terminal, *, wanted: str, journal: str, as_json: bool, answer: bool, markdown: bool
 ) -> int:
     """Print all that a journal has of a run."""
     async with open_journal(existing_journal(journal), create=False) as log:
@@ -173,7 +177,7 @@ async def show_run(
 
 
 async def list_runs(
-    terminal: Terminal, *, journal: str, status: str, limit: int, as_json: bool
+    terminal: Terminal, *, journal: str, status: str | None, limit: int, as_json: bool
 ) -> int:
     """Print the runs of a journal, newest first; child runs stand below their parent run."""
     async with open_journal(existing_journal(journal), create=False) as log:
@@ -197,11 +201,11 @@ async def list_runs(
 
 
 async def _runs_shown_as(
-    log: Journal, status: str, limit: int | None, holders: Mapping[str, LeaseHolder]
+    log: Journal, status: str | None, limit: int | None, holders: Mapping[str, LeaseHolder]
 ) -> list[RunSummary]:
     """The newest runs that are shown with *status*, at most *limit*."""
-    if status in ("", *(one.value for one in Status)):
-        return [*await log.runs(status or None, limit=limit)]
+    if status is None or status in list(Status):
+        return [*await log.runs(status, limit=limit)]
     # Whether a run died, or was left behind, is not stored: what may have is looked at.
     stored = [_SHOWN_FOR.get(status, RUNNING)]
     if status == LEFT_BEHIND:
@@ -273,3 +277,54 @@ def _timeline(activity: Activity) -> list[dict[str, Any]]:
         }
         for step in activity.steps
     ]
+
+
+_MAX_SHOWN = 20
+
+
+async def prune_runs(
+    terminal: Terminal,
+    *,
+    wanted: Sequence[str],
+    journal: str,
+    older_than_days: int | None,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Remove runs, and print what was removed and what stays."""
+    if bool(wanted) == (older_than_days is not None):
+        raise Misuse("say which runs to remove: name them, or give --older-than DAYS")
+    before = None
+    if older_than_days is not None:
+        before = SYSTEM_CLOCK.now() - timedelta(days=older_than_days)
+    async with open_journal(existing_journal(journal), create=False) as log:
+        run_ids = [await find_run(log, one) for one in wanted]
+        removed = await log.remove_runs(run_ids, ended_before=before, dry_run=dry_run)
+    if as_json:
+        terminal.put_json(encode(removed))
+        return 0
+    verb = "would remove" if dry_run else "removed"
+    outputs = count(removed.artifacts, "stored output")
+    terminal.say(
+        f"{verb} {count(len(removed.run_ids), 'run')} and {outputs} ({removed.size_bytes} bytes)"
+    )
+    for run_id, reason in [*removed.kept.items()][:_MAX_SHOWN]:
+        terminal.tell(clean(f"{run_id} stays: {reason}"))
+    return 0
+
+
+def salvage_journal(terminal: Terminal, *, journal: str, new_path: str, as_json: bool) -> int:
+    """Copy what can be read of a damaged journal into a new one, and print what was lost."""
+    from upshot.journal.sqlite.salvage import salvage_file
+
+    salvaged = salvage_file(existing_journal(journal), str(Path(new_path).absolute()))
+    if as_json:
+        terminal.put_json(encode(salvaged))
+        return 0
+    terminal.say(
+        f"{new_path} has {count(salvaged.runs, 'run')} with {count(salvaged.events, 'event')} and "
+        f"{count(salvaged.artifacts, 'stored output')}"
+    )
+    for damage in salvaged.damages[:_MAX_SHOWN]:
+        terminal.tell(clean(f"run {damage.run_id} ends after event {damage.sound_to}"))
+    return 0

@@ -2,38 +2,48 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import inspect
 import json
 import re
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, chdir, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeAlias, cast
+from typing import Any, Self, TypeAlias, TypeVar, cast
 
 import msgspec
+from msgspec.structs import replace
 
+from upshot.cli.activity import Activity
 from upshot.contract.agent import Agent
 from upshot.contract.agent_spec import AgentSpec
 from upshot.contract.base.checks import did_you_mean, kind_of
+from upshot.contract.base.structs import JsonObject
+from upshot.contract.protocols import Model
+from upshot.data_files import YAML_SUFFIXES, fit, read_data_file
 from upshot.engines.machine.document import BrokenMachine
 from upshot.engines.machine.loader import load_machine
 from upshot.engines.machine.machine_engine import MachineEngine
-from upshot.errors import Misuse, need_of_extra
+from upshot.errors import Misuse
+from upshot.models.registry import missing_key, resolve
+from upshot.runs.plan import ResumeOptions
+from upshot.sim.simulator import Simulator
 from upshot.tools.definition.tool import Tool
 
-AGENT_FILES = (".json", ".yaml", ".yml")
+T = TypeVar("T")
 
-_YAML = (".yaml", ".yml")
+AGENT_FILES = (".json", *YAML_SUFFIXES)
 _FOUND: dict[type, str] = {type(None): "nothing", list: "a list", str: "a text"}
 
 
 def read_agent_file(path: Path) -> AgentSpec:
     """Read an agent from a file of the form of ``AgentSpec``."""
-    data = _parse_yaml(path) if path.suffix in _YAML else _parse_json(path)
+    data = read_data_file(path, path.name)
     if not isinstance(data, dict):
         raise Misuse(
             f"{path.name}, line 1: {_FOUND.get(type(data), 'one value')} where an agent, which has "
@@ -52,48 +62,7 @@ def read_agent_file(path: Path) -> AgentSpec:
             raise Misuse(f"{path.name}: an agent has no field {name!r}: {hint}")
     if not fields.get("id"):
         raise Misuse(f"{path.name}: the agent needs an id")
-    try:
-        return msgspec.convert({"kind": "agent_spec", **fields}, AgentSpec)
-    except msgspec.ValidationError as error:
-        what, _, place = str(error).partition(" - at ")
-        field = place.strip("`").removeprefix("$").removeprefix(".")
-        raise Misuse(
-            f"{path.name}: {field or 'the agent'}: {what[:1].lower()}{what[1:]}"
-        ) from error
-
-
-def _parse_json(path: Path) -> object:
-    try:
-        return json.loads(_read(path))
-    except json.JSONDecodeError as error:
-        place = f"line {error.lineno}, column {error.colno}"
-        raise Misuse(f"{path.name}, {place}: this is no JSON: {error.msg}") from error
-
-
-def _parse_yaml(path: Path) -> object:
-    try:
-        # Not an import statement: it is an extra without type stubs.
-        yaml = importlib.import_module("yaml")
-    except ImportError as error:
-        needed = need_of_extra("reading YAML", "machine")
-        raise Misuse(f"{path.name}: {needed}; or write it as JSON") from error
-    try:
-        return cast("object", yaml.safe_load(_read(path)))
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        # YAML counts lines from 0, messages from 1.
-        place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise Misuse(f"{path.name}{place}: this is no YAML: {problem}") from error
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise Misuse(f"{path.name} is no text in UTF-8: {error.reason}") from error
-    except OSError as error:
-        raise Misuse(f"{path.name} cannot be read: {error.strerror}") from error
+    return fit({"kind": "agent_spec", **fields}, AgentSpec, path.name)
 
 
 # Whether a text is a machine is seen in its first part; a larger one is refused when it is read.
@@ -175,7 +144,11 @@ def load_agent(target: Target, beside: Sequence[Path] = ()) -> AnyAgent:
     if path.suffix != ".py":
         known = ", ".join((".py", *AGENT_FILES))
         raise Misuse(f"{shown(path)} is no agent's file: give one that ends in {known}")
-    return _choose(import_file(path), target)
+    return choose(target, "agent", _agent, hint=": define one, agent = upshot.Agent(...)")
+
+
+def _agent(value: object) -> AnyAgent | None:
+    return cast("AnyAgent", value) if isinstance(value, Agent | AgentSpec) else None
 
 
 def load_tools(files: Sequence[Path]) -> list[Tool]:
@@ -209,34 +182,33 @@ def check_path(path: Path) -> None:
     raise Misuse(f"there is no file {shown(path)}{hint and ': ' + hint}")
 
 
-def _choose(module: ModuleType, target: Target) -> AnyAgent:
-    agents = _agents(module)
-    path, there = shown(target.file), ", ".join(sorted(agents))
+def choose(target: Target, noun: str, read: Callable[[object], T | None], *, hint: str = "") -> T:
+    """The *noun* that *target* names in its Python file, or the only one there.
+
+    Args:
+        target: Which of which file.
+        noun: What messages call it.
+        read: Gives it for a value of the file; None for any other value.
+        hint: What to do if the file has none.
+    """
+    values = cast("dict[str, object]", vars(import_file(target.file)))
+    found = {name: one for name, value in values.items() if (one := read(value)) is not None}
+    path, there = shown(target.file), ", ".join(sorted(found))
+    if target.name in found:
+        return found[target.name]
     if target.name:
-        if target.name in agents:
-            return agents[target.name]
-        what: object = vars(module).get(target.name)
         problem = (
-            f"{path} has no agent {target.name!r}"
-            if what is None
-            else f"{target.name!r} in {path} is no agent but {kind_of(what)}"
+            f"{target.name!r} in {path} is no {noun} but {kind_of(values[target.name])}"
+            if target.name in values
+            else f"{path} has no {noun} {target.name!r}"
         )
-        are = "are" if len(agents) > 1 else "is"
+        are = "are" if len(found) > 1 else "is"
         raise Misuse(f"{problem}: there {are} {there or 'none'}")
-    if not agents:
-        raise Misuse(f"{path} has no agent: define one, agent = upshot.Agent(...)")
-    if len({id(agent) for agent in agents.values()}) > 1:
-        raise Misuse(f"{path} has several agents, {there}: say which, {path}:{min(agents)}")
-    return next(iter(agents.values()))
-
-
-def _agents(module: ModuleType) -> dict[str, AnyAgent]:
-    named = cast("dict[str, object]", vars(module))
-    return {
-        name: cast("AnyAgent", value)
-        for name, value in named.items()
-        if isinstance(value, Agent | AgentSpec)
-    }
+    if not found:
+        raise Misuse(f"{path} has no {noun}{hint}")
+    if len({id(one) for one in found.values()}) > 1:
+        raise Misuse(f"{path} has more than one {noun}, {there}: say which, {path}:{min(found)}")
+    return next(iter(found.values()))
 
 
 def import_file(path: Path) -> ModuleType:
@@ -268,3 +240,196 @@ def _place(path: Path, error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == str(path)]
     return f"{shown(path)}, line {lines[-1]}" if lines else shown(path)
+
+
+class Launch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a command line said of a run's agent; never a key."""
+
+    file: str
+    agent: str = ""
+    model: str = ""
+    base_url: str = ""
+    tools: tuple[str, ...] = ()
+    folder: str = ""
+
+    def to_json(self) -> JsonObject:
+        """These facts as JSON, for the option ``launch`` of a run."""
+        return msgspec.to_builtins(self)
+
+    @classmethod
+    def of(cls, options: JsonObject) -> Self | None:
+        """Read them from the options of a ``run_started``; None where there are none."""
+        try:
+            return msgspec.convert(options.get("launch"), cls)
+        except msgspec.ValidationError:
+            return None
+
+
+_SIM = "sim:"
+_SIM_MODEL = "openai:simulated"
+
+
+@asynccontextmanager
+async def open_model(
+    name: str, agent: Agent[Any] | AgentSpec, *, base_url: str = ""
+) -> AsyncGenerator[Model | None]:
+    """Open the model that a run shall ask.
+
+    ``sim:FILE`` starts the provider simulator with that scenario in this process; it is
+    asked over HTTP like any other server.
+    """
+    own = agent.model
+    if not name and own and not isinstance(own, str):
+        if base_url:
+            raise Misuse(f"agent {agent.id!r} brings a model of its own: --base-url needs --model")
+        yield _checked(own)
+        return
+    name = name or (own if isinstance(own, str) else "")
+    if name.startswith(_SIM):
+        if base_url:
+            raise Misuse("sim: starts a server of its own: leave out --base-url")
+        async with Simulator(name.removeprefix(_SIM), keep_requests=0) as simulator:
+            yield resolve(_SIM_MODEL, base_url=simulator.base_url, api_key="simulated")
+    elif name:
+        yield _checked(resolve(name, base_url=base_url or None))
+    elif agent.engine:
+        _check_machine(agent.engine)
+        yield None
+    else:
+        raise Misuse(
+            f"agent {agent.id!r} names no model: give --model, such as --model openai:gpt-5"
+        )
+
+
+def named_model(name: str, agent: Agent[Any] | AgentSpec, *, base_url: str = "") -> Model | None:
+    """The model that a run would ask, without opening it: no key is needed, nothing is served."""
+    own = agent.model
+    name = name or (own if isinstance(own, str) else "")
+    if name.startswith(_SIM):
+        return resolve(_SIM_MODEL, api_key="simulated")
+    return resolve(name, base_url=base_url or None) if name else None
+
+
+def absolute_model(name: str) -> str:
+    """*name* with the file in it, if it names one, made absolute."""
+    for prefix in (_SIM, "scripted:"):
+        file = name.removeprefix(prefix)
+        if file != name and file and not file.startswith(("[", '"')):
+            return prefix + str(Path(file).absolute())
+    return name
+
+
+def _check_machine(engine: object) -> None:
+    """Check that each agent of a machine has a model that can be asked."""
+    if not isinstance(engine, MachineEngine):
+        return
+    for agent in engine.agents:
+        if agent.model is None:
+            raise Misuse(
+                f"agent {agent.id!r} of the machine names no model: give --model, such as "
+                "--model openai:gpt-5"
+            )
+        if isinstance(agent.model, str):
+            _checked(resolve(agent.model))
+
+
+def _checked(model: Model) -> Model:
+    variable = missing_key(model)
+    if variable is not None:
+        raise Misuse(f"there is no key for {model.name}: set {variable}")
+    return model
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a command line says of the agent; "" is what was not said."""
+
+    target: str = ""
+    model: str = ""
+    base_url: str = ""
+    tools: Sequence[str] = ()
+
+
+class Launching:
+    """The agent of a run that goes on; its files are read once, at the first use."""
+
+    def __init__(self, activity: Activity, asked: Asked) -> None:
+        self._activity = activity
+        self._asked = asked
+
+    @cached_property
+    def launch(self) -> Launch:
+        """How the run was started, with what the command line says otherwise."""
+        return old_launch(self._activity, self._asked)
+
+    @cached_property
+    def loaded(self) -> tuple[AnyAgent, ResumeOptions]:
+        """The agent, and the options that go with it."""
+        with self.folder():
+            return load_launch(self.launch)
+
+    @property
+    def lost_folder(self) -> str:
+        """The folder where the run was started, "" where it is there or was not kept."""
+        folder = self.launch.folder
+        return "" if not folder or Path(folder).is_dir() else folder
+
+    @contextmanager
+    def folder(self) -> Generator[None]:
+        """Be where the run was started: relative paths of its tools count from there."""
+        folder = self.launch.folder
+        with chdir(folder if folder and not self.lost_folder else "."):
+            yield
+
+
+def new_launch(asked: Asked) -> Launch:
+    """What a run's log keeps of a command line."""
+    target = Target(asked.target)
+    return Launch(
+        file=str(target.file),
+        agent=target.name,
+        model=absolute_model(asked.model),
+        base_url=asked.base_url,
+        tools=_absolute(asked.tools),
+        folder=str(Path.cwd()),
+    )
+
+
+def old_launch(activity: Activity, asked: Asked) -> Launch:
+    """How the run was started, with what the command line says otherwise."""
+    old = None if activity.started is None else Launch.of(activity.started.options)
+    new = new_launch(asked) if asked.target else None
+    base = old or new
+    if base is None:
+        raise Misuse(
+            f"run {activity.run_id} was not started by this command: say which agent it has, after "
+            f"its id, such as {activity.run_id} FILE.py:agent"
+        )
+    changes: dict[str, Any] = {}
+    if new is not None:
+        changes |= {"file": new.file, "agent": new.agent}
+    if asked.model:
+        # The old server need not know the new model.
+        changes |= {"model": absolute_model(asked.model), "base_url": ""}
+    if asked.base_url:
+        changes["base_url"] = asked.base_url
+    if asked.tools:
+        changes["tools"] = _absolute(asked.tools)
+    return replace(base, **changes)
+
+
+def _absolute(files: Sequence[str]) -> tuple[str, ...]:
+    return tuple(str(Path(file).absolute()) for file in files)
+
+
+def load_launch(launch: Launch) -> tuple[AnyAgent, ResumeOptions]:
+    """The agent that *launch* names, and the options that go with it."""
+    target = Target(launch.file if not launch.agent else f"{launch.file}:{launch.agent}")
+    files = [Path(file) for file in launch.tools]
+    agent = load_agent(target, files)
+    options: ResumeOptions = {"launch": launch.to_json()}
+    if isinstance(agent, AgentSpec) and agent.tools and not launch.tools:
+        raise Misuse(f"agent {agent.id!r} names tools: say which file has them, --tools FILE.py")
+    if files and not isinstance(agent.engine, MachineEngine):
+        options["tools"] = load_tools(files)
+    return agent, options

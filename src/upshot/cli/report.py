@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -14,12 +15,14 @@ from rich.text import Text
 from upshot.cli.activity import CUT_OFF, RUNNING, Activity, Tone
 from upshot.cli.lookup import MEMORY, command_line
 from upshot.cli.terminal import (
+    EXIT_CODES,
     Glyphs,
     Terminal,
     clean,
     clean_lines,
     count,
     duration,
+    figures,
     glyphs_for,
     moment,
     money,
@@ -49,6 +52,16 @@ _TONES: dict[str, Tone] = {
     Status.FAILED: "bad",
     Status.ABORTED: "bad",
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """How a command line wants a run to be shown."""
+
+    as_json: bool = False
+    stream: bool = False
+    markdown: bool = False
+    progress: str = "auto"
 
 
 def report(
@@ -245,29 +258,30 @@ _MAX_TOLD = 3
 
 def print_result(
     result: AgentResult[Any],
+    activity: Activity,
     terminal: Terminal,
     *,
     journal: str,
-    as_json: bool = False,
+    shown: Shown,
     streamed: bool = False,
-    markdown: bool = False,
-    summary: bool = True,
-    fork_at: int = 0,
-    worked_s: float | None = None,
-) -> None:
-    """Print what came of a run: its answer on stdout, the rest on stderr."""
-    if as_json:
+    summary: bool,
+) -> int:
+    """Print what came of a run, its answer on stdout and the rest on stderr; gives the exit code.
+
+    An answer that was *streamed* is not printed again.
+    """
+    if shown.as_json:
         terminal.put_json(encode(result))
     elif not streamed:
-        print_answer(
-            result.output if result.success else result.content, terminal, markdown=markdown
-        )
+        answer = result.output if result.success else result.content
+        print_answer(answer, terminal, markdown=shown.markdown)
     if result.error is not None:
         style = status_style(result.status)
         terminal.tell(*(Text(line, style) for line in _what_came(result, result.error)))
-        terminal.hint(*_what_next(result, journal, fork_at))
+        terminal.hint(*_what_next(result, journal, activity.whole_until))
     elif summary:
-        terminal.tell("", _summary(result, terminal, worked_s))
+        terminal.tell("", _summary(result, terminal, activity.length_s))
+    return EXIT_CODES[result.status]
 
 
 def print_answer(output: object, terminal: Terminal, *, markdown: bool = False) -> None:
@@ -305,14 +319,9 @@ def _what_next(result: AgentResult[Any], journal: str, fork_at: int) -> Iterator
         yield f"go on from there, as a new run: {command_line(*words, journal=journal)}"
 
 
-def _summary(result: AgentResult[Any], terminal: Terminal, worked_s: float | None) -> Text:
+def _summary(result: AgentResult[Any], terminal: Terminal, worked_s: float) -> Text:
     dot = f" {glyphs_for(terminal.err.encoding).dot} "
-    figures = (
-        duration(result.duration_ms / 1000 if worked_s is None else worked_s),
-        f"{tokens(result.usage)} tokens",
-        f"cost {money(result.cost)}",
-        count(len(result.tool_records), "tool call"),
-    )
+    spent = figures(worked_s, result.usage, result.cost, len(result.tool_records))
     return Text.assemble(
-        (str(result.status), status_style(result.status)), (dot + dot.join(figures), "dim")
+        (str(result.status), status_style(result.status)), (dot + dot.join(spent), "dim")
     )

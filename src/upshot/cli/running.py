@@ -1,33 +1,42 @@
-"""Runs and resumes an agent."""
+"""Runs an agent, resumes, forks and replays its runs."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.text import Text
 
 from upshot.cli.activity import Activity
-from upshot.cli.launch import Asked, Launching, load_launch, new_launch, open_model
-from upshot.cli.loading import AnyAgent
+from upshot.cli.loading import (
+    AnyAgent,
+    Asked,
+    Launching,
+    load_launch,
+    named_model,
+    new_launch,
+    open_model,
+)
 from upshot.cli.lookup import command_line, existing_journal, find_run, new_journal, read_activity
-from upshot.cli.report import print_result
-from upshot.cli.terminal import EXIT_CODES, Terminal
+from upshot.cli.report import Shown, print_result
+from upshot.cli.terminal import Terminal
 from upshot.cli.timeline import Mode, Progress, choose_mode
 from upshot.contract.agent_spec import AgentSpec
 from upshot.contract.base.enums import InterruptCause, Status
+from upshot.contract.codec import encode
 from upshot.contract.events import DELTAS, Event, RunStarted, StepSettled, StepStarted, ToolStarted
 from upshot.contract.model_calls import ModelReplied, ModelRetried, Request, TextDelta
 from upshot.contract.pending import AnyAnswer
 from upshot.contract.result import AgentResult
 from upshot.engines.loop import LoopEngine
-from upshot.entry.api import reopen, start
+from upshot.entry.api import fork, reopen, replay, start
+from upshot.entry.replay_run import Replay
 from upshot.entry.session_setup import has_log
 from upshot.errors import Misuse
 from upshot.journal.opening import open_journal
@@ -144,23 +153,8 @@ def _signals(live: LiveRun[Any], terminal: Terminal) -> Generator[None]:
                 signal.signal(number, handler)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Shown:
-    """How a command line wants a run to be shown."""
-
-    as_json: bool = False
-    stream: bool = False
-    markdown: bool = False
-    progress: str = "auto"
-
-
 async def run_agent(
-    asked: Asked,
-    request: Request,
-    terminal: Terminal,
-    *,
-    journal: str,
-    shown: Shown,
+    terminal: Terminal, *, asked: Asked, request: Request, journal: str, shown: Shown
 ) -> int:
     """Run an agent and print what came of it."""
     launch = new_launch(asked)
@@ -182,10 +176,10 @@ def _is_asked(agent: AnyAgent) -> bool:
 
 
 async def resume_agent(
-    wanted: str,
-    asked: Asked,
     terminal: Terminal,
     *,
+    wanted: str,
+    asked: Asked,
     journal: str,
     shown: Shown,
     answers: Sequence[AnyAnswer] = (),
@@ -200,12 +194,10 @@ async def resume_agent(
         activity = await read_activity(log, run_id)
         result = activity.result
         if result is not None and result.status is not Status.INPUT_REQUIRED:
-            print_result(
-                result, terminal, journal=journal, as_json=shown.as_json, markdown=shown.markdown,
-                summary=terminal.err.is_terminal, fork_at=activity.whole_until,
-                worked_s=activity.length_s,
-            )  # fmt: skip
-            return EXIT_CODES[result.status]
+            summary = terminal.err.is_terminal
+            return print_result(
+                result, activity, terminal, journal=journal, shown=shown, summary=summary
+            )
         launching = launching or Launching(activity, asked)
         launch = launching.launch
         stack.enter_context(launching.folder())
@@ -240,9 +232,70 @@ async def _attend(live: Any, terminal: Terminal, *, log: Where, journal: str, sh
     streamed = stream is not None and stream.wrote
     if mode != "none" and not streamed:
         terminal.tell("")
-    print_result(
-        result, terminal, journal=journal, as_json=shown.as_json, markdown=shown.markdown,
-        streamed=streamed, summary=mode != "none", fork_at=activity.whole_until,
-        worked_s=activity.length_s,
-    )  # fmt: skip
-    return EXIT_CODES[result.status]
+    return print_result(
+        result,
+        activity,
+        terminal,
+        journal=journal,
+        shown=shown,
+        streamed=streamed,
+        summary=mode != "none",
+    )
+
+
+_DIFFERENT = 1
+_MAX_SHOWN = 400
+
+
+async def fork_run(terminal: Terminal, *, wanted: str, at: int, journal: str, as_json: bool) -> int:
+    """Begin a new run where another one stood, and print its id."""
+    async with open_journal(existing_journal(journal), create=False) as log:
+        run_id = await find_run(log, wanted)
+        new_id = await fork(run_id, at=at, journal=log)
+    if as_json:
+        terminal.put_json(encode({"run_id": new_id, "forked_from": run_id, "at": at}))
+    else:
+        terminal.say(new_id)
+        terminal.hint(f"go on with it: {command_line('resume', new_id, journal=journal)}")
+    return 0
+
+
+async def replay_run(
+    terminal: Terminal, *, wanted: str, asked: Asked, journal: str, as_json: bool
+) -> int:
+    """Run an agent against what was recorded, and print where it first does otherwise."""
+    async with open_journal(existing_journal(journal), create=False) as log:
+        run_id = await find_run(log, wanted)
+        launching = Launching(await read_activity(log, run_id), asked)
+        launch = launching.launch
+        agent, options = launching.loaded
+        with launching.folder():
+            options["model"] = named_model(launch.model, agent, base_url=launch.base_url)
+            told = await replay(run_id, agent, **options, journal=log)
+    if as_json:
+        terminal.put_json(_to_json(told))
+    else:
+        terminal.say(*_lines(told))
+    return 0 if told.same else _DIFFERENT
+
+
+def _to_json(told: Replay) -> bytes:
+    said = {"run_id": told.run_id, "same": told.same, "compared": told.compared}
+    return encode({**said, "difference": told.difference})
+
+
+def _lines(told: Replay) -> list[str]:
+    difference = told.difference
+    if difference is None:
+        return [f"{told.run_id}: the same, {told.compared} facts compared"]
+    place = f"event {difference.seq}" if difference.seq else "beyond the record"
+    lines = [f"{told.run_id}: another {difference.kind} at {place}"]
+    lines += [f"  recorded  {_short(difference.recorded)}"] if difference.seq else []
+    lines.append(f"  replayed  {_short(difference.replayed)}")
+    lines += [f"  asked for {difference.asked}"] if difference.asked else []
+    return lines
+
+
+def _short(said: object) -> str:
+    text = "nothing" if said is None else json.dumps(said, ensure_ascii=False)
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."

@@ -108,6 +108,16 @@ def _harmless(text: str) -> str:
     )
 
 
+def figures(worked_s: float, usage: Usage, cost: Cost | None, tool_calls: int) -> tuple[str, ...]:
+    """What a run used: time, tokens, money, tool calls."""
+    return (
+        duration(worked_s),
+        f"{tokens(usage)} tokens",
+        f"cost {money(cost)}",
+        count(tool_calls, "tool call"),
+    )
+
+
 class Glyphs(NamedTuple):
     """One set of characters, each one column wide."""
 

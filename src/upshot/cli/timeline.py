@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.text import Span, Text
 
 from upshot.cli.activity import Activity, Ended, Step, Tone
-from upshot.cli.terminal import Glyphs, Terminal, clean, count, duration, glyphs_for, money, tokens
+from upshot.cli.terminal import Glyphs, Terminal, clean, count, duration, figures, glyphs_for
 from upshot.contract.events import Event, RunResumed, RunStarted
 
 STYLES: dict[Tone, str] = {"good": "green", "odd": "yellow", "bad": "red", "plain": ""}
@@ -292,13 +292,8 @@ def picture(
         yield _running_line(step, activity, now_s, width, spinner)
     if len(running) > _MAX_SHOWN:
         yield Text(f"   and {len(running) - _MAX_SHOWN} more", "dim")
-    figures = [
-        duration(now_s),
-        f"{tokens(activity.spent[0])} tokens",
-        f"cost {money(activity.spent[1])}",
-        count(len(activity.state.records), "tool call"),
-    ]
-    yield Text(fit(" " + f" {glyphs.dot} ".join(figures), width - 1).rstrip(), "dim")
+    spent = figures(now_s, *activity.spent, len(activity.state.records))
+    yield Text(fit(" " + f" {glyphs.dot} ".join(spent), width - 1).rstrip(), "dim")
 
 
 def _running_line(step: Step, activity: Activity, now_s: float, width: int, spinner: str) -> Text:

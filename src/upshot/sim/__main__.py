@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import signal
 import sys
 
 from upshot.errors import Misuse
-from upshot.sim.simulator import Simulator, serve_forever
+from upshot.sim.simulator import Simulator, serve_forever, until_signal
 
 
 def main() -> int:
@@ -20,24 +19,15 @@ def main() -> int:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--scenario", help="a JSON or YAML file; without it every answer is `ok`")
     arguments = parser.parse_args()
+    serving = serve_forever(
+        arguments.scenario, arguments.port, host=arguments.host, on_start=_announce
+    )
     try:
-        asyncio.run(_serve(arguments.scenario, arguments.host, arguments.port))
+        asyncio.run(until_signal(serving))
     except Misuse as error:
         sys.stderr.write(f"{error}\n")
         return 2
     return 0
-
-
-async def _serve(scenario: str | None, host: str, port: int) -> None:
-    serving = asyncio.ensure_future(serve_forever(scenario, port, host=host, on_start=_announce))
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, serving.cancel)
-    try:
-        await serving
-    except asyncio.CancelledError:
-        # Only a signal cancels it, and a signal is how a server is meant to end.
-        return
 
 
 def _announce(simulator: Simulator) -> None:

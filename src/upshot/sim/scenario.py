@@ -21,12 +21,10 @@ against another simulator of the same scenario. Texts and arguments are template
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
-import msgspec
 from msgspec import Struct
 
 from upshot.contract.base.checks import kind_of
@@ -34,7 +32,8 @@ from upshot.contract.base.structs import check_types
 from upshot.contract.error import AgentError
 from upshot.contract.model_calls import ModelResponse
 from upshot.contract.tool_calls import ToolCall
-from upshot.errors import Misuse, need_of_extra
+from upshot.data_files import fit, read_data_file
+from upshot.errors import Misuse
 from upshot.sim.faults import Fault, StatusFault
 from upshot.sim.token_buckets import Limits
 
@@ -194,68 +193,21 @@ def read_scenario(source: ScenarioSource) -> Scenario:
         return source
     if isinstance(source, (str, Path)):
         path = Path(source)
-        return _converted(_parsed_file(path), str(path))
+        return fit(read_data_file(path, f"the scenario file {path}"), Scenario, str(path))
     if isinstance(source, Mapping):
-        return _converted(source, "scenario")
+        return fit(source, Scenario, "scenario")
     if not isinstance(source, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
         raise Misuse(
             f"a script is a list of replies, a mapping, a Scenario or a file's path, not "
             f"{kind_of(source)}"
         )
     replies = tuple(_to_reply(item, f"script: item {place}") for place, item in enumerate(source))
-    return _converted({"replies": replies}, "script")
+    return fit({"replies": replies}, Scenario, "script")
 
 
 def _check_chunk_chars(value: int | None) -> None:
     if value is not None and value < 1:
         raise Misuse(f"chunk_chars must be at least 1, got {value}")
-
-
-def _converted(data: object, where: str) -> Scenario:
-    try:
-        return msgspec.convert(data, Scenario)
-    except msgspec.ValidationError as error:
-        # msgspec words it as "what - at `$.replies[0].text`"; the place is what a reader looks for.
-        what, _, place = str(error).partition(" - at ")
-        place = place.strip("`").removeprefix("$").removeprefix(".")
-        raise Misuse(f"{where}: {place or 'the whole'}: {what[:1].lower()}{what[1:]}") from error
-
-
-def _parsed_file(path: Path) -> object:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise Misuse(f"the scenario file {path} cannot be read: {reason}") from error
-    return (
-        _parsed_yaml(data, path) if path.suffix in (".yaml", ".yml") else _parsed_json(data, path)
-    )
-
-
-def _parsed_json(data: bytes, path: Path) -> object:
-    if not data.strip():
-        raise Misuse(f"{path}: expected a JSON object: the file is empty")
-    try:
-        return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Misuse(f"{path}: expected a JSON object: {error}") from error
-
-
-def _parsed_yaml(data: bytes, path: Path) -> object:
-    try:
-        # Not an import statement: it is an extra without type stubs, and JSON must work without it.
-        yaml = importlib.import_module("yaml")
-    except ImportError as error:
-        needed = need_of_extra("reading YAML", "machine")
-        raise Misuse(f"{path}: {needed}; or write it as JSON") from error
-    try:
-        return cast("object", yaml.safe_load(data))
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        # YAML counts lines from 0, messages from 1.
-        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise Misuse(f"{path}: {place}expected YAML: {problem}") from error
 
 
 def _to_reply(item: object, place: str) -> object:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import operator
+import signal
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -213,6 +215,16 @@ async def serve_forever(
             on_start(simulator)
         # A future that nobody completes: cancellation is the one way out.
         await asyncio.get_running_loop().create_future()
+
+
+async def until_signal(serving: Coroutine[Any, Any, None]) -> None:
+    """Run *serving* until SIGINT or SIGTERM, which is how a server is meant to end."""
+    task = asyncio.ensure_future(serving)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    with suppress(asyncio.CancelledError):
+        await task
 
 
 def _to_limits(limits: Limits | Mapping[str, int] | None) -> Limits | None:
