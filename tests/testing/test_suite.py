@@ -79,7 +79,7 @@ def test_each_check_has_a_sentence(suite: Any, check: str) -> None:
 
 @pytest.mark.parametrize("suite", SUITES, ids=named)
 def test_a_suite_without_make_is_told(suite: Any) -> None:
-    with pytest.raises(NotImplementedError, match=rf"{suite.__name__} gives the \w+ in make"):
+    with pytest.raises(NotImplementedError, match=rf"{suite.__name__} gives an? \w+ in make"):
         asyncio.run(getattr(suite(), FIRST[suite.__name__])())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import json
 import os
@@ -207,7 +208,8 @@ class Terminal:
         if self.out.is_terminal:
             harmless = set(clean_lines(text))
             text = "".join(c if c in harmless else _escaped(c) for c in text)
-        self.put(_showable(text, self.out.encoding) + "\n")
+        shown = text.encode(self.out.encoding, _JSON_ESCAPES).decode(self.out.encoding)
+        self.put(f"{shown}\n")
 
 
 def _console(stream: TextIO, *, stderr: bool = False) -> Console:
@@ -227,25 +229,19 @@ def _console(stream: TextIO, *, stderr: bool = False) -> Console:
     return console
 
 
-def _showable(text: str, encoding: str) -> str:
-    """JSON with what *encoding* does not have as escapes; such characters stand in strings only."""
-    try:
-        text.encode(encoding)
-    except UnicodeEncodeError:
-        return "".join(c if _has(encoding, c) else _escaped(c) for c in text)
-    return text
-
-
-def _has(encoding: str, character: str) -> bool:
-    try:
-        character.encode(encoding)
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _escaped(character: str) -> str:
     return json.dumps(character)[1:-1] if character != "\x7f" else "\\u007f"
+
+
+def _escape_missing(error: UnicodeError) -> tuple[str, int]:
+    """Write what an encoding lacks as JSON escapes; in JSON it can only be part of a string."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
+
+
+_JSON_ESCAPES = "upshot.json_escapes"
+codecs.register_error(_JSON_ESCAPES, _escape_missing)
 
 
 def _laid_out(console: Console, lines: Iterable[RenderableType]) -> Iterator[str]:

@@ -269,17 +269,7 @@ def settled_line(step: Step, width: int, glyphs: Glyphs) -> Text:
     sign = {"good": glyphs.good, "bad": glyphs.bad}.get(ended.tone, glyphs.odd)
     took = "" if step.took_s is None or step.kind == "mark" else duration(step.took_s)
     said = f"{clean(ended.word)}  {clean(ended.detail)}" if ended.word else clean(ended.detail)
-    name_width = _name_width(width)
-    left = max(1, width - name_width - _TOOK_WIDTH - 6)
-    return Text.assemble(
-        (f" {sign} ", style),
-        (fit(label(step), name_width), "bold" if step.kind == "model" else ""),
-        f" {took:>{_TOOK_WIDTH}} ",
-        " ",
-        (fit(said.strip(), left).rstrip(), style),
-        no_wrap=True,
-        overflow="crop",
-    )
+    return _progress_line((f" {sign} ", style), step, took, (said.strip(), style), width)
 
 
 def picture(
@@ -302,21 +292,24 @@ def _running_line(step: Step, activity: Activity, now_s: float, width: int, spin
         said, took = f"waits {duration(waits_s)}", ""
     else:
         said, took = _doing(step, activity), duration(now_s - step.start_s)
-    name_width = _name_width(width)
-    left = max(1, width - name_width - _TOOK_WIDTH - 7)
+    # The last column stays free: a full line would wrap while it is drawn.
+    return _progress_line((f" {spinner} ", "cyan"), step, took, (said, "dim"), width - 1)
+
+
+def _progress_line(
+    sign: tuple[str, str], step: Step, took: str, said: tuple[str, str], width: int
+) -> Text:
+    """A step in one line; on a narrow terminal its name and what is said of it share the room."""
+    name_width = max(1, min(_NAME_WIDTH, (width - _TOOK_WIDTH - 6) // 2))
+    left = max(1, width - name_width - _TOOK_WIDTH - 6)
     return Text.assemble(
-        (f" {spinner} ", "cyan"),
+        sign,
         (fit(label(step), name_width), "bold" if step.kind == "model" else ""),
-        f" {took:>{_TOOK_WIDTH}} ",
-        (" " + fit(said, left).rstrip(), "dim"),
+        f" {took:>{_TOOK_WIDTH}}  ",
+        (fit(said[0], left).rstrip(), said[1]),
         no_wrap=True,
         overflow="crop",
     )
-
-
-def _name_width(width: int) -> int:
-    """Columns for a name; on a narrow terminal names and what came of them share the room."""
-    return max(1, min(_NAME_WIDTH, (width - _TOOK_WIDTH - 7) // 2))
 
 
 def _doing(step: Step, activity: Activity) -> str:

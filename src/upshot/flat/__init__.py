@@ -7,9 +7,9 @@ a few functions. This package has those names, on top of the contract's own valu
 - ``structures``: ``AgentResponse``, ``UsageInfo``, ``CostInfo``, ``ErrorInfo`` and ``ToolCall``,
   mutable dataclasses.
 - ``conversion``: between these and the contract, for results, errors and rate limits;
-  ``StructView``, a struct that is also a dict; ``FlatAgent``, one model behind ``call(prompt)``.
-- ``flat_result``: ``AgentResult(...)`` and ``coerce_agent_result``, which accept the structures,
-  mappings and numbers wherever the contract has a struct of its own.
+  ``StructView``, a struct that is also a dict; ``FlatAgent``, one model behind ``call(prompt)``;
+  ``AgentResult(...)`` and ``coerce_agent_result``, which accept the structures, mappings and
+  numbers wherever the contract has a struct of its own.
 
 The life of a value: a model's reply or a run's result becomes an ``AgentResponse`` with
 ``to_agent_response``, flat code reads or changes it, and ``from_agent_response`` makes a result of
@@ -31,10 +31,12 @@ but a part of 0 may be unknown. And ``build_rate_limit_state`` returns a dict, n
 from upshot.contract.base.enums import FinishReason
 from upshot.contract.forms.execution_form import AgentExecutionResult
 from upshot.flat.conversion import (
+    AgentResult,
     FlatAgent,
     StructView,
     build_rate_limit_state,
     build_rate_limit_windows,
+    coerce_agent_result,
     extract_headers_from_error,
     extract_headers_from_response,
     extract_rate_limit_info,
@@ -45,7 +47,6 @@ from upshot.flat.conversion import (
     is_retryable_error,
     to_agent_response,
 )
-from upshot.flat.flat_result import AgentResult, coerce_agent_result
 from upshot.flat.structures import AgentResponse, CostInfo, ErrorInfo, ToolCall, UsageInfo
 from upshot.wire.rate_limits import (
     AnthropicRateLimits,

@@ -1,4 +1,7 @@
-"""Converts the flat structures, errors and rate limits to and from the contract; the flat agent."""
+"""Converts the flat structures, errors and rate limits to and from the contract.
+
+Also ``FlatAgent``, and ``AgentResult(...)``, which makes a result of what flat code has.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,23 @@ import dataclasses
 import math
 import re
 import time
-from typing import Any, Final, Generic, TypeVar, cast
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 import msgspec
 
 from upshot.contract.base.checks import has_own_output
-from upshot.contract.base.enums import ErrorCode, FinishReason, Resource, Role
+from upshot.contract.base.enums import ErrorCode, FinishReason, Resource, Role, Status
 from upshot.contract.base.structs import Json, JsonObject, Local
 from upshot.contract.codec import encode
 from upshot.contract.error import AgentError
-from upshot.contract.forms.flat_form import coerce_result
+from upshot.contract.forms.flat_form import coerce_result, from_contract
 from upshot.contract.message import Message
 from upshot.contract.model_calls import ModelRequest, ModelResponse
 from upshot.contract.protocols import Model
-from upshot.contract.result import AgentResult
+from upshot.contract.result import FLAT_KEYS
+from upshot.contract.result import AgentResult as Result
 from upshot.contract.tool_calls import ToolCall as Call
 from upshot.contract.usage import Cost, RateLimitState, RateLimitWindow, Usage
 from upshot.flat.structures import AgentResponse, CostInfo, ErrorInfo, ToolCall, UsageInfo
@@ -33,7 +39,7 @@ from upshot.wire.rate_limits import RateLimitInfo
 from upshot.wire.rate_limits import build_rate_limit_state as build_state
 
 
-def to_agent_response(result: ModelResponse | AgentResult[Any]) -> AgentResponse:
+def to_agent_response(result: ModelResponse | Result[Any]) -> AgentResponse:
     """Make the flat form of *result*, in which 0 means unknown.
 
     ``usage`` is always set, and ``rate_limit`` if there are headers or an error, so that code that
@@ -53,7 +59,7 @@ def to_agent_response(result: ModelResponse | AgentResult[Any]) -> AgentResponse
     )
 
 
-def from_agent_response(response: AgentResponse) -> AgentResult[Json]:
+def from_agent_response(response: AgentResponse) -> Result[Json]:
     """Make the result that *response* is the flat form of.
 
     A cache count of 0 and a usage of zeros may mean unknown, and so become None. The status follows
@@ -69,7 +75,7 @@ def from_agent_response(response: AgentResponse) -> AgentResult[Json]:
     said = Message(Role.ASSISTANT, response.content or "", tool_calls=calls)
     info, usage = response.rate_limit, response.usage
     headers: JsonObject = {**info.raw_headers} if info is not None else {}
-    return AgentResult[Json](
+    return Result[Json](
         status=status,
         output=response.content if response.output is None else response.output,
         content=response.content,
@@ -163,7 +169,7 @@ def to_cost(info: CostInfo) -> Cost:
     return Cost(**{name: part for name, part in parts.items() if part or name == "total"})
 
 
-def _calls(result: ModelResponse | AgentResult[Any]) -> tuple[Call, ...]:
+def _calls(result: ModelResponse | Result[Any]) -> tuple[Call, ...]:
     if isinstance(result, ModelResponse):
         return result.tool_calls
     spoken = [message for message in result.messages if message.role is Role.ASSISTANT]
@@ -199,7 +205,7 @@ def _to_cost(cost: Cost) -> CostInfo:
     )
 
 
-def _to_rate_limit(result: ModelResponse | AgentResult[Any]) -> RateLimitInfo | None:
+def _to_rate_limit(result: ModelResponse | Result[Any]) -> RateLimitInfo | None:
     headers = result.provider_data.get("raw_headers")
     state, error = result.rate_limit, result.error
     if state is None and error is None and not headers:
@@ -375,3 +381,107 @@ def extract_rate_limit_info(headers: Headers, *, now: float | None = None) -> Ra
     )
     first = min((found[1] for found in read if found is not None), default=None)
     return msgspec.structs.replace(info, reset_at=first)
+
+
+_FIELDS = frozenset(FLAT_KEYS)
+
+if TYPE_CHECKING:
+    # To a type checker it is a subclass with another constructor. At run time it makes
+    # results of the contract, which are equal to others and encoded like others.
+    class AgentResult(Result[Json], frozen=True):
+        """A result, made from what flat code has.
+
+        Args:
+            output: The answer as data.
+            content: The answer as text.
+            raw: The native reply, in this process only.
+            usage: Tokens, as a mapping or a structure.
+            cost: A breakdown, or the total as a number.
+            metadata: Free JSON.
+            finish_reason: Why it stopped; an unknown word becomes stop and is kept in
+                provider_data.
+            error: As a mapping, a structure or a text; None means success.
+            rate_limit: As a mapping or a structure.
+            provider_data: provider, model, request_id, raw_headers and further facts.
+            status: How it ended; None derives it from the error.
+
+        Raises:
+            Misuse: *status* and *error* contradict each other (also a ValueError), or an argument
+                has another form; the message names it.
+        """
+
+        def __init__(
+            self,
+            *,
+            output: object = None,
+            content: str | None = None,
+            raw: object = None,
+            usage: Usage | UsageInfo | Mapping[str, object] | None = None,
+            cost: Cost | CostInfo | Mapping[str, object] | Decimal | float | None = None,
+            metadata: Mapping[str, object] | None = None,
+            finish_reason: str | None = None,
+            error: AgentError | ErrorInfo | Mapping[str, object] | str | None = None,
+            rate_limit: RateLimitState | RateLimitInfo | Mapping[str, object] | None = None,
+            provider_data: Mapping[str, object] | None = None,
+            status: str | None = None,
+        ) -> None: ...
+else:
+
+    class _ResultType(type):
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, Result)
+
+    class AgentResult(metaclass=_ResultType):
+        """A result, made from what flat code has: mappings, numbers, flat structures."""
+
+        def __new__(cls, *, raw=None, status=None, **fields):
+            if unknown := fields.keys() - _FIELDS:
+                names = ", ".join(sorted(unknown))
+                raise TypeError(f"AgentResult() got an unexpected keyword argument: {names}")
+            return _make(fields, raw=raw, status=status)
+
+
+def coerce_agent_result(value: object) -> Result[Json]:
+    """Make a result of anything that an agent returned or raised.
+
+    Args:
+        value: As for ``coerce_result``; an ``AgentResponse``, and a flat contract dict with
+            ``raw`` as a further key, are accepted too.
+
+    Returns:
+        The result; a result is returned as it is. Never raises.
+    """
+    if isinstance(value, AgentResponse):
+        return from_agent_response(value)
+    fields = dict(cast("Mapping[str, object]", value)) if isinstance(value, Mapping) else {}
+    raw = fields.pop("raw", None)
+    if raw is not None and fields and _FIELDS.issuperset(fields):
+        return msgspec.structs.replace(coerce_result(fields), local=Local(raw=raw))
+    return coerce_result(cast("object", value))
+
+
+def _make(fields: dict[str, Any], *, raw: object, status: str | None) -> Result[Json]:
+    usage = fields.get("usage")
+    if isinstance(usage, UsageInfo) and fields.get("cost") is None:
+        fields["cost"] = usage.cost
+    form = {name: _plain(value) for name, value in fields.items()}
+    result = from_contract(form)
+    more: dict[str, Any] = {} if raw is None else {"local": Local(raw=raw)}
+    if status is not None:
+        more["status"] = Status(status)
+    return msgspec.structs.replace(result, **more)
+
+
+def _plain(value: object) -> object:
+    """The contract's form of *value* if it is one of the flat structures."""
+    match value:
+        case ErrorInfo():
+            return to_error(value)
+        case RateLimitInfo():
+            return to_state(value)
+        case UsageInfo():
+            return to_usage(value)
+        case CostInfo():
+            return to_cost(value)
+        case _:
+            return value

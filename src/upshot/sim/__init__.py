@@ -32,8 +32,7 @@ from upshot.sim.faults import (
     StatusFault,
 )
 from upshot.sim.scenario import Latency, Reply, Scenario, ScriptedCall, Tokens, read_scenario
-from upshot.sim.simulator import Simulator, serve_forever
-from upshot.sim.tape import Recorded
+from upshot.sim.simulator import Recorded, Simulator, serve_forever
 from upshot.sim.token_buckets import Limits
 
 __all__ = [

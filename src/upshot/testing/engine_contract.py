@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from typing import Any, cast
 from unittest import SkipTest
 
@@ -186,12 +186,12 @@ _SIGNALS = (
 )
 
 
-class EngineContract(Suite):
-    """A suite for pytest: inherit, and give a ``make`` that returns the engine.
+class EngineContract(Suite[Engine]):
+    """A suite for pytest: inherit, and give a ``make`` that returns a new engine.
 
-    The engine is given a question that it can answer with one or more calls of the run's model;
-    one that calls models by other ways asks ``self.model``. Who is asked by ``host.ask_user``
-    answers "yes"::
+    The engine is given a question that it can answer with one or more calls of the run's model; an
+    engine that calls models in other ways asks ``self.model``. The host answers "yes" to
+    ``ask_user``::
 
         class TestMyEngine(EngineContract):
             def make(self):
@@ -199,22 +199,14 @@ class EngineContract(Suite):
 
     Attributes:
         request: What is asked.
-        copes: Whether it has an answer when the model is down.
+        copes: Whether the engine has an answer when the model is down.
         model: Answers everything with a text. Set before ``make`` is called.
-        patience_s: How many seconds a check may take; a longer one is red.
     """
 
     request: str = "A question."
     copes: bool = False
     model: PlainModel
     _role: Role = Role("an engine", ("execute",))
-
-    def make(self) -> Engine | Awaitable[Engine] | AbstractAsyncContextManager[Engine]:
-        """A new engine, ready to work on ``request``.
-
-        A coroutine of it will do, and so will an async context manager.
-        """
-        raise NotImplementedError("an EngineContract gives the engine in make()")
 
     async def test_it_answers(self) -> None:
         """It returns a board, a value, or None for the board that it was given."""

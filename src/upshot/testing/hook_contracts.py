@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import Any, TypeVar
 from unittest import SkipTest
 
 from upshot.contract.agent import Agent
@@ -21,6 +19,8 @@ from upshot.models.scripted import ScriptedModel
 from upshot.testing.suite import Role, Suite, ending
 from upshot.tools.definition.tool import Tool
 
+H = TypeVar("H")
+
 _AT_ONCE = 5
 _DOWN = AgentError(ErrorCode.INVALID_REQUEST, "It is down.")
 _OBSERVED = tuple(name for name in vars(Observer) if not name.startswith("_"))
@@ -31,28 +31,61 @@ _GIVE = "give `answer` one that it accepts"
 _NEAR = 0.85
 
 
-class ObserverContract(Suite):
+class _HookContract(Suite[H]):
+    """What the suites for observers and deciders share."""
+
+    request: str = "A question."
+    answer: str = _ANSWER
+    # The option of a run that takes the hook, and the methods that a hook may have.
+    _option: str
+    _known: tuple[str, ...]
+
+    async def test_what_is_named_like_a_hook_is_one(self) -> None:
+        """A mistyped method is never called."""
+        async with self._made() as hook:
+            for name in dir(hook):
+                if name.startswith("_") or name in (*_OBSERVED, *_DECIDED):
+                    continue
+                near = nearest(name, self._known, cutoff=_NEAR)
+                is_method = near and callable(getattr(hook, name))
+                assert not is_method, f"upshot never calls its {name}: the hook is {''.join(near)}"
+
+    async def _ended(self, hook: object, **options: Any) -> AgentResult[Any]:
+        """A run that ends as *options* say, without tools."""
+        agent = Agent[Any]("contract", retry=None)
+        return await run(agent, self.request, **{self._option: [hook]}, **options)
+
+    async def _work(self, hook: object | None, **options: Any) -> AgentResult[Any]:
+        """A run with a tool that works, one that fails, and an answer."""
+        calls = [ToolCall("c1", "works", {}), ToolCall("c2", "fails", {})]
+        model = ScriptedModel([calls, *[self.answer] * 3])
+        tools = [_tool("works"), _tool("fails", ValueError("it never works"))]
+        agent = Agent[Any]("contract", model=model, tools=tools)
+        hooks = {} if hook is None else {self._option: [hook]}
+        return await run(agent, self.request, **hooks, **options)
+
+    async def _many(self, hook: object) -> list[AgentResult[Any]]:
+        """Several runs at once."""
+        return await asyncio.gather(*(self._work(hook) for _ in range(_AT_ONCE)))
+
+
+class ObserverContract(_HookContract[Observer]):
     """A suite for pytest: inherit, and give a ``make`` that returns an observer.
 
     Attributes:
-        request: What the runs are asked that it sees.
-        answer: What they answer.
-        patience_s: How many seconds a check may take; a longer one is red.
+        request: The request of the runs that it sees.
+        answer: Their answer.
     """
 
-    request: str = "A question."
-    answer: str = "An answer."
     _role: Role = Role("an observer", some_of=_OBSERVED)
-
-    def make(self) -> Observer | Awaitable[Observer] | AbstractAsyncContextManager[Observer]:
-        """The observer; a coroutine of it or an async context manager will do."""
-        raise NotImplementedError("an ObserverContract gives the observer in make()")
+    _option = "observers"
+    _known = _OBSERVED
 
     async def test_it_lets_a_run_be(self) -> None:
         """The run ends as without it, and none of its methods raises."""
-        alone = await _work(self.request, self.answer)
+        alone = await self._work(None)
         async with self._made() as observer:
-            result = await _work(self.request, self.answer, observers=[observer])
+            result = await self._work(observer)
             _silent(result)
             told, expected = _said(result), _said(alone)
             assert told == expected, f"without it the run gave {expected}, and with it {told}"
@@ -64,52 +97,39 @@ class ObserverContract(Suite):
             {"model": ScriptedModel(["One.", "Two."]), "deciders": [_Again()], "max_attempts": 2},
             {"model": ScriptedModel(["One."]), "host": _Closing()},
         )
-        for hooks in ends:
+        for options in ends:
             async with self._made() as observer:
-                agent = Agent[Any]("contract", retry=None)
-                _silent(await run(agent, self.request, observers=[observer], **hooks))
-
-    async def test_what_is_named_like_a_hook_is_one(self) -> None:
-        """A mistyped method is never called."""
-        async with self._made() as observer:
-            _well_named(observer, _OBSERVED)
+                _silent(await self._ended(observer, **options))
 
     async def test_one_of_it_sees_many_runs_at_once(self) -> None:
         """Nothing that it keeps belongs to one run only."""
         async with self._made() as observer:
-            hooks: dict[str, Any] = {"observers": [observer]}
-            works = [_work(self.request, self.answer, **hooks) for _ in range(_AT_ONCE)]
-            for result in await asyncio.gather(*works):
+            for result in await self._many(observer):
                 _silent(result)
 
 
-class DeciderContract(Suite):
+class DeciderContract(_HookContract[Decider]):
     """A suite for pytest: inherit, and give a ``make`` that returns a decider.
 
     Attributes:
-        request: What the runs are asked that it decides on.
-        answer: What they answer. One of your own it has to let pass; where it does not with the
-            one that is here, what depends on that is skipped.
-        patience_s: How many seconds a check may take; a longer one is red.
+        request: The request of the runs that it decides on.
+        answer: Their answer. One of your own must be accepted; if the decider does not accept the
+            default, the checks that depend on it are skipped.
     """
 
-    request: str = "A question."
-    answer: str = _ANSWER
     _role: Role = Role("a decider", some_of=_DECIDED)
-
-    def make(self) -> Decider | Awaitable[Decider] | AbstractAsyncContextManager[Decider]:
-        """The decider; a coroutine of it or an async context manager will do."""
-        raise NotImplementedError("a DeciderContract gives the decider in make()")
+    _option = "deciders"
+    _known = _DECIDED
 
     async def test_it_lets_a_plain_run_pass(self) -> None:
         """The run completes and is committed; a decider that raises would fail it."""
         async with self._made() as decider:
-            _passed(await _work(self.request, self.answer, deciders=[decider]), self.answer)
+            _passed(await self._work(decider), self.answer)
 
     async def test_it_asks_for_no_other_attempt_at_a_plain_run(self) -> None:
         """One attempt is enough, however many may be made."""
         async with self._made() as decider:
-            result = await _work(self.request, self.answer, deciders=[decider], max_attempts=3)
+            result = await self._work(decider, max_attempts=3)
             if result.attempts != 1 and self.answer == _ANSWER:
                 raise SkipTest(f"it had the run done {result.attempts} times; {_GIVE}")
             assert result.attempts == 1, f"it had the run done {result.attempts} times"
@@ -121,23 +141,16 @@ class DeciderContract(Suite):
             {"model": ScriptedModel([_DOWN])},
             {"model": ScriptedModel([self.answer]), "host": _Closing()},
         )
-        for hooks in ends:
+        for options in ends:
             async with self._made() as decider:
-                agent = Agent[Any]("contract", retry=None)
-                result = await run(agent, self.request, deciders=[decider], **hooks)
+                result = await self._ended(decider, **options)
             code = result.error and result.error.code
             assert code != ErrorCode.HOOK_FAILED, f"of a run without an answer {ending(result)}"
-
-    async def test_what_is_named_like_a_hook_is_one(self) -> None:
-        """A mistyped method is never called."""
-        async with self._made() as decider:
-            _well_named(decider, _DECIDED)
 
     async def test_one_of_it_decides_on_many_runs_at_once(self) -> None:
         """Nothing that it keeps belongs to one run only."""
         async with self._made() as decider:
-            works = [_work(self.request, self.answer, deciders=[decider]) for _ in range(_AT_ONCE)]
-            for result in await asyncio.gather(*works):
+            for result in await self._many(decider):
                 _passed(result, self.answer)
 
 
@@ -153,14 +166,6 @@ class _Closing:
 
     def interrupts(self) -> Interrupt:
         return Interrupt(InterruptCause.HOST_SHUTDOWN, "good night")
-
-
-async def _work(request: str, answer: str, **hooks: Any) -> AgentResult[Any]:
-    """A run with hooks: a tool that works, one that fails, an answer."""
-    calls = [ToolCall("c1", "works", {}), ToolCall("c2", "fails", {})]
-    model = ScriptedModel([calls, answer, answer, answer])
-    agent = Agent[Any]("contract", model=model, tools=[_works(), _fails()])
-    return await run(agent, request, **hooks)
 
 
 def _said(result: AgentResult[Any]) -> tuple[Any, ...]:
@@ -185,24 +190,10 @@ def _passed(result: AgentResult[Any], answer: str) -> None:
     assert is_kept, said
 
 
-def _well_named(subject: object, known: tuple[str, ...]) -> None:
-    for name in dir(subject):
-        if name.startswith("_") or name in (*_OBSERVED, *_DECIDED):
-            continue
-        near = nearest(name, known, cutoff=_NEAR)
-        is_method = near and callable(getattr(subject, name))
-        assert not is_method, f"upshot never calls its {name}: the hook is {''.join(near)}"
-
-
-def _works() -> Tool:
+def _tool(name: str, error: Exception | None = None) -> Tool:
     async def call(arguments: dict[str, Any]) -> str:
+        if error is not None:
+            raise error
         return "done"
 
-    return Tool.from_schema("works", "Works.", {"type": "object"}, call, effect="read")
-
-
-def _fails() -> Tool:
-    async def call(arguments: dict[str, Any]) -> str:
-        raise ValueError("it never works")
-
-    return Tool.from_schema("fails", "Fails.", {"type": "object"}, call, effect="read")
+    return Tool.from_schema(name, f"It {name}.", {"type": "object"}, call, effect="read")

@@ -26,12 +26,12 @@ _CAPABILITIES = ("publish", "interrupts", "ask_user", "checkpoint", "report_usag
 _AT_ONCE = 5
 
 
-class HostContract(Suite):
-    """A suite for pytest: inherit, and give a ``make`` that returns a host.
+class HostContract(Suite[object]):
+    """A suite for pytest: inherit, and give a ``make`` that returns a new host.
 
     A host is any object with some of publish, interrupts, ask_user, checkpoint and
-    report_usage, sync or async, and maybe ``once``; the check of what it does not have is
-    skipped::
+    report_usage, sync or async, and perhaps ``once``; checks of missing methods are skipped. A new
+    host requests no stop::
 
         class TestMyHost(HostContract):
             def make(self):
@@ -39,25 +39,14 @@ class HostContract(Suite):
 
             def interrupt(self, host, wish):
                 host.wish = wish
-
-    Attributes:
-        patience_s: How many seconds a check may take; a longer one is red.
     """
 
     _role: Role = Role("a host")
 
-    def make(self) -> object:
-        """A new host, without a stop request.
-
-        A coroutine of it or an async context manager will do.
-        """
-        raise NotImplementedError("a HostContract gives the host in make()")
-
     def interrupt(self, host: Any, wish: Interrupt) -> None:
-        """Have *host* request that its run stop.
+        """Make *host* request that its run stop.
 
-        Overridden where ``interrupts`` is a method, else that check is skipped; an attribute is
-        set.
+        Override it if ``interrupts`` is a method, or that check is skipped; an attribute is set.
         """
         needed = "give interrupt(self, host, wish), which makes the host request that a run stop"
         if callable(getattr(host, "interrupts", None)):

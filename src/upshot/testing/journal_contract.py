@@ -6,7 +6,7 @@ import asyncio
 import os
 import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest import SkipTest
@@ -49,7 +49,7 @@ def _with_journal(play: _Play) -> Callable[[JournalContract], Coroutine[Any, Any
     return run
 
 
-class JournalContract(Suite):
+class JournalContract(Suite[Journal]):
     """A suite for pytest: inherit, and give a ``make`` that returns a new, empty journal.
 
     ::
@@ -58,21 +58,11 @@ class JournalContract(Suite):
             def make(self):
                 return open_my_journal(...)
 
-    Attributes:
-        patience_s: How many seconds a check may take; a longer one is red.
+    A journal is closed by ``aclose``, or by its context manager if ``make`` returns one, such as
+    ``open_journal("memory:")``.
     """
 
     _role: Role = Role("a journal", _METHODS)
-
-    def make(
-        self,
-    ) -> Journal | Awaitable[Journal] | AbstractAsyncContextManager[Journal]:
-        """A new, open journal without any run, each time.
-
-        A coroutine of it will do, and so will an async context manager, such as
-        ``open_journal("memory:")``: it is then closed by that, else by ``aclose``.
-        """
-        raise NotImplementedError("a JournalContract gives the journal in make()")
 
     @_with_journal
     async def test_events_come_back_equal_and_in_order(self, journal: Journal) -> None:

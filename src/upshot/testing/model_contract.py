@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any, cast
 from unittest import SkipTest
 
@@ -26,26 +26,18 @@ _DELTAS = (TextDelta, ReasoningDelta, ToolCallDelta)
 _TURNS = (1, 2, 4)
 
 
-class ModelContract(Suite):
+class ModelContract(Suite[Model]):
     """A suite for pytest: inherit, and give a ``make`` that returns a model.
 
-    A model has ``call``, sync or async, which takes a ModelRequest; the checks of what it does not
-    have beside that are skipped: ``stream``, ``name``, and calls with a text or messages.
+    A model has ``call``, sync or async, which takes a ModelRequest; checks of what else a model may
+    have are skipped if it is missing: ``stream``, ``name``, and calls with a text or messages.
 
     Attributes:
-        prompt: A text that the model answers with a text.
-        patience_s: How many seconds a check may take; a longer one is red.
+        prompt: A text that the model answers with a text, at least once.
     """
 
     prompt: str = "Hello"
     _role: Role = Role("a model", ("call",))
-
-    def make(self) -> Model | Awaitable[Model] | AbstractAsyncContextManager[Model]:
-        """A model that answers ``prompt`` at least once.
-
-        A coroutine of it will do, and so will an async context manager.
-        """
-        raise NotImplementedError("a ModelContract gives the model in make()")
 
     async def test_its_name_says_provider_and_model(self) -> None:
         """It is "provider:name", for logs and prices."""

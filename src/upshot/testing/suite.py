@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from typing import Any, NamedTuple, cast
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import pytest
 
@@ -21,6 +26,8 @@ from upshot.contract.protocols import StreamItem
 from upshot.contract.result import AgentResult
 from upshot.contract.usage import Usage
 from upshot.models.aiohttp_transport import aclose_transports
+
+S = TypeVar("S")
 
 # Plain values, which are given by mistake.
 _VALUES = (str, bytes, int, float, complex, dict, list, tuple, set, frozenset)
@@ -47,15 +54,19 @@ class Role(NamedTuple):
         assert not lacks_all, f"{gave}: it has none of {', '.join(self.some_of)}"
 
 
-class Suite:
-    """What the contract suites share."""
+class Suite(Generic[S]):
+    """What the contract suites share.
+
+    Attributes:
+        patience_s: How many seconds a check may take; a longer one is red.
+    """
 
     pytestmark: pytest.MarkDecorator = pytest.mark.asyncio
     patience_s: float = 30.0
     _role: Role
 
-    def make(self) -> Any:
-        """What is tested."""
+    def make(self) -> S | Awaitable[S] | AbstractAsyncContextManager[S]:
+        """Return what is tested, or a coroutine or an async context manager of it."""
         raise NotImplementedError(f"{type(self).__name__} gives {self._role.noun} in make()")
 
     @asynccontextmanager

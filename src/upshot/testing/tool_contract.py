@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable
-from contextlib import AbstractAsyncContextManager
 from typing import cast
 from unittest import SkipTest
 
@@ -146,7 +144,7 @@ class _ToolRole(Role):
             raise AssertionError(f"{who} gave no upshot tool: {made}")
 
 
-class ToolContract(Suite):
+class ToolContract(Suite[Tool]):
     """A suite for pytest: inherit, and give a ``make`` that returns the tool.
 
     ::
@@ -158,20 +156,12 @@ class ToolContract(Suite):
                 return order_status
 
     Attributes:
-        arguments: Arguments with which it succeeds, several times in a row and at once; None has
-            small ones made up from its schema.
-        patience_s: How many seconds a check may take; a longer one is red.
+        arguments: Arguments with which it succeeds, several times in a row and at once; None makes
+            small ones from its schema.
     """
 
     arguments: JsonObject | None = None
     _role: Role = _ToolRole("a tool")
-
-    def make(self) -> Tool | Awaitable[Tool] | AbstractAsyncContextManager[Tool]:
-        """The tool, ready to be called.
-
-        A coroutine of it will do, and so will an async context manager.
-        """
-        raise NotImplementedError("a ToolContract gives the tool in make()")
 
     async def test_it_says_what_it_does(self) -> None:
         """A model can only choose what is described."""

@@ -8,7 +8,7 @@ import socket
 import struct
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, NamedTuple, TypeAlias
 from unittest import SkipTest
 
@@ -25,21 +25,15 @@ _BOMB_BYTES = 2**26
 _MAX_PIECE_BYTES = 2**23
 
 
-class TransportContract(Suite):
+class TransportContract(Suite[Transport]):
     """A suite for pytest: inherit, and give a ``make`` that returns a transport.
 
-    Each check has a server of its own on loopback, in a thread. What the transport raises may be
-    anything; if it is a TransportError, its phase must be true.
-
-    Attributes:
-        patience_s: How many seconds a check may take; a longer one is red.
+    Each check has a server of its own on loopback, in a thread. The transport may raise anything;
+    if it is a TransportError, its phase must be true. A transport with ``aclose`` is closed after
+    each check.
     """
 
     _role: Role = Role("a transport", ("send",))
-
-    def make(self) -> Transport | Awaitable[Transport] | AbstractAsyncContextManager[Transport]:
-        """The transport; one with ``aclose`` is closed after each check."""
-        raise NotImplementedError("a TransportContract gives the transport in make()")
 
     async def _close(self, subject: Any) -> None:
         if hasattr(subject, "aclose"):
@@ -78,17 +72,15 @@ class TransportContract(Suite):
     async def test_a_reply_that_is_cut_is_an_error(self) -> None:
         """Wherever it is cut, no part of it is given as the whole."""
         for whole in (_WHOLE, _CHUNKED):
-            with _serving(_cut(whole)) as server:
-                async with self._made() as transport:
-                    for size in range(len(whole)):
-                        await _broken(transport, f"{server.url}/{size}", f"cut after {size}")
+            async with self._against(_cut(whole)) as (transport, server):
+                for size in range(len(whole)):
+                    await _broken(transport, f"{server.url}/{size}", f"cut after {size}")
 
     async def test_nothing_is_sent_twice(self) -> None:
         """A connection that breaks after the request is an error and no second request."""
         for method in ("POST", "GET"):
-            with _serving(_reset) as server:
-                async with self._made() as transport:
-                    error = await _broken(transport, server.url, "a reset", method=method)
+            async with self._against(_reset) as (transport, server):
+                error = await _broken(transport, server.url, "a reset", method=method)
             assert len(server.asked) == 1, f"{method} was sent {len(server.asked)} times"
             assert _phase(error) != "unsent", "the request was sent, and the error denies it"
 
@@ -103,47 +95,43 @@ class TransportContract(Suite):
 
     async def test_a_connection_that_the_server_closed_is_not_used(self) -> None:
         """Also if it was closed while the event loop was blocked."""
-        with _serving(_reply_and_close) as server:
-            async with self._made() as transport:
-                for _ in range(3):
-                    assert (await _fetch(transport, server.url)).body == b"hello"
-                    # The loop must not see it: it stands still until the server has closed.
-                    server.closed.wait(20)
-                    server.closed.clear()
+        async with self._against(_reply_and_close) as (transport, server):
+            for _ in range(3):
+                assert (await _fetch(transport, server.url)).body == b"hello"
+                # The loop must not see it: it stands still until the server has closed.
+                server.closed.wait(20)
+                server.closed.clear()
 
     async def test_a_cancel_while_it_waits_closes_the_connection(self) -> None:
         """A reply that is not read is not paid for."""
-        with _serving(_silent) as server:
-            async with self._made() as transport:
-                task = asyncio.ensure_future(_fetch(transport, server.url))
-                await _until(server.received)
-                task.cancel()
-                await asyncio.wait((task,))
-                assert task.cancelled(), "the cancellation was swallowed"
-                await _until(server.closed)
+        async with self._against(_silent) as (transport, server):
+            task = asyncio.ensure_future(_fetch(transport, server.url))
+            await _until(server.received)
+            task.cancel()
+            await asyncio.wait((task,))
+            assert task.cancelled(), "the cancellation was swallowed"
+            await _until(server.closed)
 
     async def test_a_cancel_in_the_body_closes_the_connection(self) -> None:
         """So does leaving the block before the body is over."""
         first = _OK + b"content-length: 1000\r\n\r\nfirst"
         for cancels in (True, False):
-            with _serving(_begin_with(first)) as server:
-                async with self._made() as transport:
-                    begun = asyncio.Event()
-                    waiting = begun if cancels else None
-                    task = asyncio.ensure_future(_read_some(transport, server.url, waiting))
-                    if cancels:
-                        await begun.wait()
-                        task.cancel()
-                    await asyncio.wait((task,))
-                    await _until(server.closed)
+            async with self._against(_begin_with(first)) as (transport, server):
+                begun = asyncio.Event()
+                waiting = begun if cancels else None
+                task = asyncio.ensure_future(_read_some(transport, server.url, waiting))
+                if cancels:
+                    await begun.wait()
+                    task.cancel()
+                await asyncio.wait((task,))
+                await _until(server.closed)
 
     async def test_limits_end_the_request(self) -> None:
         """Silence ends at read_s, a drip of bytes at total_s."""
         drip = _OK + b"content-length: 100000\r\n\r\n"
         for name, answer in (("silence", _silent), ("a drip", _endless(drip, b".", 0.01))):
-            with _serving(answer) as server:
-                async with self._made() as transport:
-                    await _broken(transport, server.url, name, timeouts=_SHORT)
+            async with self._against(answer) as (transport, server):
+                await _broken(transport, server.url, name, timeouts=_SHORT)
 
     async def test_hostile_replies_come_to_an_end(self) -> None:
         """What is not HTTP is an error, and floods end at a limit."""
@@ -160,34 +148,38 @@ class TransportContract(Suite):
             ),
         }
         for name, answer in replies.items():
-            with _serving(answer) as server:
-                async with self._made() as transport:
-                    await _broken(transport, server.url, name, timeouts=_SHORT)
+            async with self._against(answer) as (transport, server):
+                await _broken(transport, server.url, name, timeouts=_SHORT)
 
     async def test_a_bomb_is_unpacked_piece_by_piece(self) -> None:
         """The reader can stop before it fills memory."""
         packed = gzip.compress(bytes(_BOMB_BYTES), 6)
         head = _OK + b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(packed)
-        with _serving(_reply_with(head + packed)) as server:
-            async with self._made() as transport:
-                send = transport.send("POST", server.url, {}, b"", timeouts=_WIDE)
-                async with send as (_, _, chunks):
-                    piece = await anext(aiter(chunks))
+        async with self._against(_reply_with(head + packed)) as (transport, server):
+            send = transport.send("POST", server.url, {}, b"", timeouts=_WIDE)
+            async with send as (_, _, chunks):
+                piece = await anext(aiter(chunks))
         assert len(piece) <= _MAX_PIECE_BYTES, f"the first piece has {len(piece):,} bytes"
 
     async def test_it_serves_several_event_loops(self) -> None:
         """One after another, and at the same time in threads."""
-        with _serving(_reply_with(_WHOLE)) as server:
-            async with self._made() as transport:
+        async with self._against(_reply_with(_WHOLE)) as (transport, server):
 
-                async def once() -> bytes:
-                    body = (await _fetch(transport, server.url)).body
-                    await self._close(transport)
-                    return body
+            async def once() -> bytes:
+                body = (await _fetch(transport, server.url)).body
+                await self._close(transport)
+                return body
 
-                found = [await _in_other_loop(once) for _ in "ab"]
-                found += await asyncio.gather(once(), _in_other_loop(once), _in_other_loop(once))
+            found = [await _in_other_loop(once) for _ in "ab"]
+            found += await asyncio.gather(once(), _in_other_loop(once), _in_other_loop(once))
         assert found == [b"hello"] * 5, f"five loops got {found}"
+
+    @asynccontextmanager
+    async def _against(self, answer: _Answer) -> AsyncGenerator[tuple[Transport, _Server]]:
+        """The transport, and a server that answers like that."""
+        with _serving(answer) as server:
+            async with self._made() as transport:
+                yield transport, server
 
     async def _fetch(
         self, url: str, headers: dict[str, str] | None = None, body: bytes = b""

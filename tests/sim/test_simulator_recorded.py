@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from upshot.errors import Misuse
 from upshot.sim import Recorded, Simulator
-from upshot.sim.tape import cut_randomly, to_recorded
+from upshot.sim.simulator import cut_randomly, to_recorded
 
 SURFACES = {"chat", "messages"}
 FRAMING = {"content-encoding", "content-length", "transfer-encoding", "connection", "keep-alive"}
