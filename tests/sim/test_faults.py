@@ -15,10 +15,16 @@ from upshot.sim.faults import FaultBox, to_fault
     ("make", "told"),
     [
         (lambda: StatusFault(status=200), "status must be 400 to 599, got 200"),
-        (lambda: ResetFault(times=0), "times must be at least 1"),
-        (lambda: Limits(tokens_per_minute=0), "tokens_per_minute must be at least 1"),
-        (lambda: Reply(chunk_chars=0), "chunk_chars must be at least 1"),
-        (lambda: Latency(first_byte_ms=-1), "a latency cannot be negative"),
+        (lambda: ResetFault(times=0), "times must be a whole number of at least 1"),
+        (
+            lambda: Limits(tokens_per_minute=0),
+            "tokens_per_minute must be a whole number of at least 1",
+        ),
+        (lambda: Reply(chunk_chars=0), "chunk_chars must be a whole number of at least 1"),
+        (
+            lambda: Latency(first_byte_ms=-1),
+            "first_byte_ms must be a whole number of at least 0, got -1",
+        ),
         (Scenario, "a scenario needs `replies`"),
     ],
 )
@@ -82,7 +88,7 @@ def test_a_fault_is_read_from_a_mapping():
         ({"status": 500}, "kind"),
         ({"kind": "status", "status": 200}, "status must be 400 to 599"),
         ({"kind": "cut", "after": 3}, "unknown field `after`"),
-        ({"kind": "reset", "times": 0}, "times must be at least 1"),
+        ({"kind": "reset", "times": 0}, "times must be a whole number of at least 1"),
         ("reset", "expected `object`"),
     ],
 )

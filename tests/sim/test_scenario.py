@@ -92,8 +92,8 @@ def test_a_failed_model_response_is_an_error_reply():
             "replies[0].tool_calls[0]: object missing required field `name`",
         ),
         ({"replies": ["a"], "when_spent": "stop"}, "when_spent: invalid enum value 'stop'"),
-        ({"replies": ["a"], "chunk_chars": 0}, "chunk_chars must be at least 1"),
-        ({"replies": ["a"], "latency": {"first_byte_ms": -1}}, "latency: a latency cannot be"),
+        ({"replies": ["a"], "chunk_chars": 0}, "chunk_chars must be a whole number of at least 1"),
+        ({"replies": ["a"], "latency": {"first_byte_ms": -1}}, "latency: first_byte_ms must be"),
         ({"models": {"m": []}}, "each of `models` needs at least one reply"),
         (
             {"replies": [{"faults": [{"kind": "reset", "at": 2}]}]},

@@ -6,8 +6,8 @@ wire forms itself, so that what reads them is tested by something that does not 
 Its parts: ``scenario`` (what is answered, as plain data), ``reply_script`` (which reply a request
 gets, and its templates), ``faults`` (what goes wrong), ``token_buckets`` (rate limits),
 ``provider`` (from a request to an answer), ``chat_api`` and ``messages_api`` (the two wire forms),
-``exchange`` (the values that pass between these), ``tape`` (recorded replies), and ``simulator``
-over ``http_server`` (the only module that needs aiohttp).
+``exchange`` (the values that pass between these, and what both forms share), and ``simulator``,
+with recorded replies, over ``http_server`` (the only module that needs aiohttp).
 
 A request comes in as ``Received``. Its API reads it as an ``Ask``: the model, the number of
 assistant messages, what templates may quote. The script picks the reply by that number and fills

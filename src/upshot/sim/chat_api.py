@@ -17,18 +17,18 @@ import msgspec
 from msgspec import Raw, Struct
 
 from upshot.sim.exchange import (
-    Ask,
+    Body,
     Counts,
     Envelope,
     Problem,
     Quotes,
+    Surface,
     Turn,
     content_text,
     read_json,
     read_result,
     split_text,
 )
-from upshot.sim.token_buckets import BucketReading
 
 _FINISH: Mapping[str, str] = {"tool_use": "tool_calls"}
 _DONE = b"data: [DONE]\n\n"
@@ -59,42 +59,59 @@ class _StreamOptions(Struct):
     include_usage: bool | None = False
 
 
-class _Body(Struct):
-    model: str
+class _Body(Body, kw_only=True):
     messages: list[_Message]
-    stream: bool | None = False
     stream_options: _StreamOptions | None = None
 
 
-# Only what decides the answer is decoded; contents stay raw bytes, however long the history is.
-_DECODER = msgspec.json.Decoder(_Body)
 _encode = msgspec.json.encode
 
 
-class ChatSurface:
-    """Chat Completions; see :class:`upshot.sim.exchange.Surface`."""
+class ChatSurface(Surface[_Body]):
+    """Chat Completions."""
 
-    name = "chat"
     id_prefix = "call_"
     request_id_header = "x-request-id"
+    decoder = msgspec.json.Decoder(_Body)
+    limit_header = "x-ratelimit-{figure}-{resource}"
 
-    def read(self, body: bytes, *, strict: bool) -> Ask | Problem:
-        """Understand a request body."""
-        try:
-            asked = _DECODER.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            return Problem(400, f"The request body is not valid: {error}")
-        if strict and (problem := _find_fault(asked.messages)):
-            return problem
-        options = asked.stream_options
-        return Ask(
-            model=asked.model,
-            # Not the number of user messages: one reply may be followed by many of them, or none.
-            index=sum(message.role == "assistant" for message in asked.messages),
-            stream=bool(asked.stream),
-            include_usage=options is not None and bool(options.include_usage),
-            quotes=lambda: _quotes(asked),
-        )
+    def find_fault(self, asked: _Body) -> Problem | None:
+        """Check that results follow their calls directly, in any order."""
+        # A list, not a set: the message names the unanswered calls in their order.
+        waiting: list[str] = []
+        for place, message in enumerate(asked.messages):
+            if message.role == "tool":
+                if message.tool_call_id is None or message.tool_call_id not in waiting:
+                    return Problem(
+                        400,
+                        "messages with role 'tool' must be a response to a preceding message "
+                        "with 'tool_calls'.",
+                        param=f"messages.[{place}].role",
+                    )
+                waiting.remove(message.tool_call_id)
+                continue
+            if waiting:
+                return _unanswered(waiting, place)
+            waiting = [call.id for call in message.tool_calls or ()]
+        return _unanswered(waiting, len(asked.messages)) if waiting else None
+
+    def includes_usage(self, asked: _Body) -> bool:
+        """Only if it is asked for."""
+        return asked.stream_options is not None and bool(asked.stream_options.include_usage)
+
+    def quotes(self, asked: _Body) -> Quotes:
+        """The results of the role tool, and the last message of the user."""
+        names: dict[str, str] = {}
+        results: list[tuple[str, object]] = []
+        user_text = ""
+        for message in asked.messages:
+            names.update({call.id: call.function.name for call in message.tool_calls or ()})
+            if message.role == "tool":
+                value = read_result(read_json(message.content))
+                results.append((names.get(message.tool_call_id or "", ""), value))
+            elif message.role == "user":
+                user_text = content_text(read_json(message.content))
+        return Quotes(results, user_text, asked.model)
 
     def reply(self, turn: Turn, envelope: Envelope) -> bytes:
         """The ``chat.completion`` object."""
@@ -137,7 +154,7 @@ class ChatSurface:
         """The ``{"error": ...}`` object."""
         return _encode(_error(problem))
 
-    def problem_event(self, problem: Problem, request_id: str) -> bytes:
+    def problem_event(self, problem: Problem) -> bytes:
         """The same object as the data of an event."""
         return b"data: " + _encode(_error(problem)) + b"\n\n"
 
@@ -147,14 +164,9 @@ class ChatSurface:
             b'data: {"id":"chatcmpl-broken","object":"chat.completion.chunk","choices":[{"del\n\n'
         )
 
-    def limit_headers(self, readings: Sequence[BucketReading], now: datetime) -> Mapping[str, str]:
-        """``x-ratelimit-*``, resets as durations."""
-        headers: dict[str, str] = {}
-        for reading in readings:
-            headers[f"x-ratelimit-limit-{reading.resource}"] = str(reading.limit)
-            headers[f"x-ratelimit-remaining-{reading.resource}"] = str(reading.remaining)
-            headers[f"x-ratelimit-reset-{reading.resource}"] = duration_text(reading.reset_s)
-        return headers
+    def reset_text(self, reset_s: float, now: datetime) -> str:
+        """A duration."""
+        return duration_text(reset_s)
 
     def retry_headers(self, retry_after_s: float) -> Mapping[str, str]:
         """``retry-after`` in whole seconds and ``retry-after-ms``, both rounded up."""
@@ -177,27 +189,6 @@ def duration_text(seconds: float) -> str:
     return f"{parts}{rest_ms / 1000:g}s"
 
 
-def _find_fault(messages: Sequence[_Message]) -> Problem | None:
-    """Refuse what the API refuses: calls without results, and results without calls."""
-    # A list, not a set: the message names the unanswered calls in their order.
-    waiting: list[str] = []
-    for place, message in enumerate(messages):
-        if message.role == "tool":
-            if message.tool_call_id is None or message.tool_call_id not in waiting:
-                return Problem(
-                    400,
-                    "messages with role 'tool' must be a response to a preceding message "
-                    "with 'tool_calls'.",
-                    param=f"messages.[{place}].role",
-                )
-            waiting.remove(message.tool_call_id)
-            continue
-        if waiting:
-            return _unanswered(waiting, place)
-        waiting = [call.id for call in message.tool_calls or ()]
-    return _unanswered(waiting, len(messages)) if waiting else None
-
-
 def _unanswered(call_ids: Sequence[str], place: int) -> Problem:
     return Problem(
         400,
@@ -206,21 +197,6 @@ def _unanswered(call_ids: Sequence[str], place: int) -> Problem:
         f"The following tool_call_ids did not have response messages: {', '.join(call_ids)}",
         param=f"messages.[{place}].role",
     )
-
-
-def _quotes(asked: _Body) -> Quotes:
-    names: dict[str, str] = {}
-    results: list[tuple[str, object]] = []
-    user_text = ""
-    for message in asked.messages:
-        for call in message.tool_calls or ():
-            names[call.id] = call.function.name
-        if message.role == "tool":
-            value = read_result(read_json(message.content))
-            results.append((names.get(message.tool_call_id or "", ""), value))
-        elif message.role == "user":
-            user_text = content_text(read_json(message.content))
-    return Quotes(results, user_text, asked.model)
 
 
 def _head(envelope: Envelope, kind: str) -> dict[str, object]:

@@ -7,11 +7,12 @@ API writes that as bytes, and the server plays them as a `Playback`.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import Literal, Protocol, cast
+from typing import Any, Generic, Literal, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
@@ -186,50 +187,107 @@ class Envelope(Struct, frozen=True):
     counts: Counts | None
 
 
-class Surface(Protocol):
-    """One API: how it is asked, and how it answers, fails and sends its limits."""
+class Body(Struct, kw_only=True):
+    """What both APIs have in a request."""
 
-    name: str
+    model: str
+    messages: list[Any]
+    stream: bool | None = False
+
+
+B = TypeVar("B", bound=Body)
+
+
+class Surface(ABC, Generic[B]):
+    """One API: how it is asked, and how it answers, fails and sends its limits.
+
+    Attributes:
+        id_prefix: What ids of tool calls begin with.
+        request_id_header: The header that carries the id of a request.
+        decoder: Reads a request. Only what decides the answer is decoded; contents stay raw
+            bytes, however long the history is.
+        limit_header: The form of the header for one figure of one resource.
+    """
+
     id_prefix: str
     request_id_header: str
+    decoder: msgspec.json.Decoder[B]
+    limit_header: str
 
     def read(self, body: bytes, *, strict: bool) -> Ask | Problem:
         """Understand a request; with *strict*, refuse conversations that the real API refuses."""
-        ...
+        try:
+            asked = self.decoder.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return Problem(400, f"The request body is not valid: {error}")
+        if strict and (problem := self.find_fault(asked)):
+            return problem
+        return Ask(
+            model=asked.model,
+            # Not the number of user messages: one reply may be followed by many of them, or none.
+            index=sum(message.role == "assistant" for message in asked.messages),
+            stream=bool(asked.stream),
+            include_usage=self.includes_usage(asked),
+            quotes=lambda: self.quotes(asked),
+        )
 
+    @abstractmethod
+    def find_fault(self, asked: B) -> Problem | None:
+        """Why the API refuses a conversation: calls without results, results without calls."""
+
+    @abstractmethod
+    def includes_usage(self, asked: B) -> bool:
+        """Whether a stream ends with its usage."""
+
+    @abstractmethod
+    def quotes(self, asked: B) -> Quotes:
+        """What templates may quote."""
+
+    @abstractmethod
     def reply(self, turn: Turn, envelope: Envelope) -> bytes:
         """The whole reply as JSON."""
-        ...
 
+    @abstractmethod
     def events(self, turn: Turn, envelope: Envelope, *, include_usage: bool) -> Sequence[bytes]:
         """The reply as stream events, each complete with its blank line."""
-        ...
 
+    @abstractmethod
     def problem(self, problem: Problem, request_id: str) -> bytes:
         """An error as JSON."""
-        ...
 
-    def problem_event(self, problem: Problem, request_id: str) -> bytes:
+    @abstractmethod
+    def problem_event(self, problem: Problem) -> bytes:
         """An error as a stream event."""
-        ...
 
+    @abstractmethod
     def broken_event(self) -> bytes:
         """A stream event whose JSON breaks off."""
-        ...
 
     def limit_headers(self, readings: Sequence[BucketReading], now: datetime) -> Mapping[str, str]:
-        """Headers that tell the state of the buckets."""
-        ...
+        """Headers with the state of the buckets."""
+        return {
+            self.limit_header.format(figure=figure, resource=reading.resource): text
+            for reading in readings
+            for figure, text in (
+                ("limit", str(reading.limit)),
+                ("remaining", str(reading.remaining)),
+                ("reset", self.reset_text(reading.reset_s, now)),
+            )
+        }
 
+    @abstractmethod
+    def reset_text(self, reset_s: float, now: datetime) -> str:
+        """When a bucket is full again, as a header says it."""
+
+    @abstractmethod
     def retry_headers(self, retry_after_s: float) -> Mapping[str, str]:
-        """Headers that tell when to come again."""
-        ...
+        """Headers that say when to try again."""
 
 
 class Reception(Struct, frozen=True):
     """One request at one surface, as far as every answer to it needs to know."""
 
-    surface: Surface
+    surface: Surface[Any]
     id: str
     limits: Mapping[str, str] = {}
 

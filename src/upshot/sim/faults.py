@@ -13,7 +13,7 @@ from typing import TypeAlias, cast
 import msgspec
 from msgspec import Struct
 
-from upshot.contract.base.checks import check_amount
+from upshot.contract.base.checks import check_amount, check_whole
 from upshot.contract.base.structs import check_types, set_field
 from upshot.errors import Misuse
 
@@ -32,8 +32,7 @@ class _Selected(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, t
 
     def __post_init__(self) -> None:
         check_types(self)
-        if self.times is not None and self.times < 1:
-            raise Misuse(f"times must be at least 1, or null for always, got {self.times}")
+        check_whole("times", self.times, least=1, none="always")
         for name in self.__struct_fields__:
             value = getattr(self, name)
             if isinstance(value, int | float) and not value >= 0:

@@ -18,17 +18,17 @@ import msgspec
 from msgspec import Raw, Struct
 
 from upshot.sim.exchange import (
-    Ask,
+    Body,
     Counts,
     Envelope,
     Problem,
     Quotes,
+    Surface,
     Turn,
     read_json,
     read_result,
     split_text,
 )
-from upshot.sim.token_buckets import BucketReading
 
 _FINISH: Mapping[str, str] = {
     "stop": "end_turn",
@@ -67,43 +67,64 @@ class _Message(Struct):
             return []
         return [block for block in self.content if block.type == kind]
 
+    def text(self) -> str:
+        if isinstance(self.content, str):
+            return self.content
+        return "".join(block.text for block in self.blocks("text"))
 
-class _Body(Struct):
-    model: str
+
+class _Body(Body, kw_only=True):
     messages: list[_Message]
     max_tokens: int
-    stream: bool | None = False
 
 
 _Json: TypeAlias = Mapping[str, object]
 
-_DECODER = msgspec.json.Decoder(_Body)
 _encode = msgspec.json.encode
 
 
-class MessagesSurface:
-    """Anthropic Messages; see :class:`upshot.sim.exchange.Surface`."""
+class MessagesSurface(Surface[_Body]):
+    """Anthropic Messages."""
 
-    name = "messages"
     id_prefix = "toolu_"
     request_id_header = "request-id"
+    decoder = msgspec.json.Decoder(_Body)
+    limit_header = "anthropic-ratelimit-{resource}-{figure}"
 
-    def read(self, body: bytes, *, strict: bool) -> Ask | Problem:
-        """Understand a request body."""
-        try:
-            asked = _DECODER.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            return Problem(400, f"The request body is not valid: {error}")
-        if strict and (problem := _find_fault(asked.messages)):
-            return problem
-        return Ask(
-            model=asked.model,
-            index=sum(message.role == "assistant" for message in asked.messages),
-            stream=bool(asked.stream),
-            # This API sends usage in every stream, asked or not.
-            include_usage=True,
-            quotes=lambda: _quotes(asked),
-        )
+    def find_fault(self, asked: _Body) -> Problem | None:
+        """Check that all results are in the very next message: stricter than Chat Completions."""
+        waiting: set[str] = set()
+        for place, message in enumerate(asked.messages):
+            answered = {block.tool_use_id for block in message.blocks("tool_result")}
+            if missing := sorted(waiting - answered):
+                return _unanswered(missing, place)
+            if strange := sorted(answered - waiting):
+                return Problem(
+                    400,
+                    f"messages.{place}: unexpected `tool_use_id` found in `tool_result` blocks: "
+                    f"{', '.join(strange)}. Each `tool_result` block must have a corresponding "
+                    "`tool_use` block in the previous message.",
+                )
+            waiting = {block.id for block in message.blocks("tool_use")}
+        return _unanswered(sorted(waiting), len(asked.messages)) if waiting else None
+
+    def includes_usage(self, asked: _Body) -> bool:
+        """Always, asked or not."""
+        return True
+
+    def quotes(self, asked: _Body) -> Quotes:
+        """The blocks with results, and the last text of the user."""
+        names: dict[str, str] = {}
+        results: list[tuple[str, object]] = []
+        user_text = ""
+        for message in asked.messages:
+            names.update({block.id: block.name for block in message.blocks("tool_use")})
+            for block in message.blocks("tool_result"):
+                value = read_result(read_json(block.content))
+                results.append((names.get(block.tool_use_id, ""), value))
+            if message.role == "user":
+                user_text = message.text() or user_text
+        return Quotes(results, user_text, asked.model)
 
     def reply(self, turn: Turn, envelope: Envelope) -> bytes:
         """The ``message`` object."""
@@ -133,7 +154,7 @@ class MessagesSurface:
         """The ``{"type": "error", ...}`` object."""
         return _encode({**_error(problem), "request_id": request_id})
 
-    def problem_event(self, problem: Problem, request_id: str) -> bytes:
+    def problem_event(self, problem: Problem) -> bytes:
         """An ``error`` event."""
         return _event(_error(problem))
 
@@ -141,44 +162,15 @@ class MessagesSurface:
         """A delta that breaks off in the middle of a string."""
         return b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"del\n\n'
 
-    def limit_headers(self, readings: Sequence[BucketReading], now: datetime) -> Mapping[str, str]:
-        """``anthropic-ratelimit-*``, resets as moments in UTC, rounded up to a second."""
-        # Whole seconds, rounded up: a client that comes at that moment is never too early.
-        headers: dict[str, str] = {}
-        for reading in readings:
-            prefix = f"anthropic-ratelimit-{reading.resource}"
-            headers[f"{prefix}-limit"] = str(reading.limit)
-            headers[f"{prefix}-remaining"] = str(reading.remaining)
-            headers[f"{prefix}-reset"] = _moment_text(now + timedelta(seconds=reading.reset_s))
-        return headers
+    def reset_text(self, reset_s: float, now: datetime) -> str:
+        """A moment in UTC, rounded up to a second: a client that comes then is not too early."""
+        moment = (now + timedelta(seconds=reset_s)).astimezone(UTC)
+        whole = moment.replace(microsecond=0) + timedelta(seconds=bool(moment.microsecond))
+        return f"{whole:%Y-%m-%dT%H:%M:%SZ}"
 
     def retry_headers(self, retry_after_s: float) -> Mapping[str, str]:
         """``retry-after`` in whole seconds, rounded up."""
         return {"retry-after": str(math.ceil(retry_after_s))}
-
-
-def _moment_text(moment: datetime) -> str:
-    whole = moment.astimezone(UTC).replace(microsecond=0)
-    return f"{whole + timedelta(seconds=bool(moment.microsecond)):%Y-%m-%dT%H:%M:%SZ}"
-
-
-def _find_fault(messages: Sequence[_Message]) -> Problem | None:
-    """Refuse what the API refuses: calls without results, and results without calls."""
-    waiting: set[str] = set()
-    for place, message in enumerate(messages):
-        # All results belong into the very next message, which is stricter than Chat Completions.
-        answered = {block.tool_use_id for block in message.blocks("tool_result")}
-        if missing := sorted(waiting - answered):
-            return _unanswered(missing, place)
-        if strange := sorted(answered - waiting):
-            return Problem(
-                400,
-                f"messages.{place}: unexpected `tool_use_id` found in `tool_result` blocks: "
-                f"{', '.join(strange)}. Each `tool_result` block must have a corresponding "
-                "`tool_use` block in the previous message.",
-            )
-        waiting = {block.id for block in message.blocks("tool_use")}
-    return _unanswered(sorted(waiting), len(messages)) if waiting else None
 
 
 def _unanswered(call_ids: Sequence[str], place: int) -> Problem:
@@ -188,26 +180,6 @@ def _unanswered(call_ids: Sequence[str], place: int) -> Problem:
         f"after: {', '.join(call_ids)}. Each `tool_use` block must have a corresponding "
         "`tool_result` block in the next message.",
     )
-
-
-def _quotes(asked: _Body) -> Quotes:
-    names: dict[str, str] = {}
-    results: list[tuple[str, object]] = []
-    user_text = ""
-    for message in asked.messages:
-        names.update({block.id: block.name for block in message.blocks("tool_use")})
-        for block in message.blocks("tool_result"):
-            value = read_result(read_json(block.content))
-            results.append((names.get(block.tool_use_id, ""), value))
-        if message.role == "user" and (text := _user_text(message)):
-            user_text = text
-    return Quotes(results, user_text, asked.model)
-
-
-def _user_text(message: _Message) -> str:
-    if isinstance(message.content, str):
-        return message.content
-    return "".join(block.text for block in message.blocks("text"))
 
 
 def _message(

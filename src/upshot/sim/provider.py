@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -107,7 +108,7 @@ def _error_inside(playback: Playback, fault: ErrorFault, reception: Reception) -
     problem = Problem(fault.status, fault.message or usual_message(fault.status), code=fault.code)
     if not playback.streamed:
         return replace(playback, chunks=(reception.surface.problem(problem, reception.request_id),))
-    event = reception.surface.problem_event(problem, reception.request_id)
+    event = reception.surface.problem_event(problem)
     return replace(playback, chunks=(*playback.chunks[: fault.after_events], event))
 
 
@@ -117,8 +118,8 @@ def _half(body: bytes) -> bytes:
 
 _STREAM = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
 _JSON = {"content-type": "application/json"}
-_CHAT: Surface = ChatSurface()
-_MESSAGES: Surface = MessagesSurface()
+_CHAT = ChatSurface()
+_MESSAGES = MessagesSurface()
 
 
 class _Plan(Struct, frozen=True):
@@ -172,7 +173,7 @@ class Provider:
             return reception.refusal(plan)
         return self._play(reception, ask, plan)
 
-    def _admit(self, surface: Surface, received: Received, key: str) -> Ask | Problem:
+    def _admit(self, surface: Surface[Any], received: Received, key: str) -> Ask | Problem:
         # By its end only: clients differ in what they put before it (/v1, /openai/deployments/x).
         if not received.path.endswith(("/chat/completions", "/messages")):
             return Problem(
@@ -186,7 +187,7 @@ class Provider:
             )
         return surface.read(received.raw, strict=self._strict)
 
-    def _plan(self, surface: Surface, ask: Ask, request_bytes: int) -> _Plan | Problem:
+    def _plan(self, surface: Surface[Any], ask: Ask, request_bytes: int) -> _Plan | Problem:
         script = self._scripts.get(ask.model) or self._scripts.get(None)
         if script is None:
             return Problem(

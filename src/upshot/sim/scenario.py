@@ -27,8 +27,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from msgspec import Struct
 
-from upshot.contract.base.checks import kind_of
-from upshot.contract.base.structs import check_types
+from upshot.contract.base.checks import check_whole, kind_of
 from upshot.contract.error import AgentError
 from upshot.contract.model_calls import ModelResponse
 from upshot.contract.tool_calls import ToolCall
@@ -50,9 +49,8 @@ class Latency(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     between_chunks_ms: int = 0
 
     def __post_init__(self) -> None:
-        check_types(self)
-        if self.first_byte_ms < 0 or self.between_chunks_ms < 0:
-            raise Misuse("a latency cannot be negative")
+        check_whole("first_byte_ms", self.first_byte_ms)
+        check_whole("between_chunks_ms", self.between_chunks_ms)
 
 
 class Tokens(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -76,10 +74,9 @@ class Tokens(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     reasoning_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        check_types(self)
         for name in self.__struct_fields__:
-            if (getattr(self, name) or 0) < 0:
-                raise Misuse(f"{name} must be 0 or more, got {getattr(self, name)}")
+            is_part = name.startswith("cache")
+            check_whole(name, getattr(self, name), none="" if is_part else "an estimate")
 
 
 class ScriptedCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -131,8 +128,7 @@ class Reply(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if any(fault.at is not None for fault in self.faults):
             raise Misuse("a fault inside a reply is of that reply: leave out its `at`")
-        check_types(self, "chunk_chars")
-        _check_chunk_chars(self.chunk_chars)
+        check_whole("chunk_chars", self.chunk_chars, least=1, none="the scenario's")
 
 
 class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -165,8 +161,7 @@ class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise Misuse("a scenario needs `replies` (or `models` with replies)")
         if not all(self.models.values()):
             raise Misuse("each of `models` needs at least one reply")
-        check_types(self, "chunk_chars")
-        _check_chunk_chars(self.chunk_chars)
+        check_whole("chunk_chars", self.chunk_chars, least=1)
 
 
 ScriptItem: TypeAlias = (
@@ -203,11 +198,6 @@ def read_scenario(source: ScenarioSource) -> Scenario:
         )
     replies = tuple(_to_reply(item, f"script: item {place}") for place, item in enumerate(source))
     return fit({"replies": replies}, Scenario, "script")
-
-
-def _check_chunk_chars(value: int | None) -> None:
-    if value is not None and value < 1:
-        raise Misuse(f"chunk_chars must be at least 1, got {value}")
 
 
 def _to_reply(item: object, place: str) -> object:

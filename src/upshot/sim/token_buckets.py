@@ -11,8 +11,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from upshot.contract.base.structs import check_types
-from upshot.errors import Misuse
+from upshot.contract.base.checks import check_whole
 
 MINUTE_S = 60.0
 
@@ -32,11 +31,8 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tokens_per_minute: int | None = None
 
     def __post_init__(self) -> None:
-        check_types(self)
-        for name in ("requests_per_minute", "tokens_per_minute"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise Misuse(f"{name} must be at least 1, got {value}")
+        for name in self.__struct_fields__:
+            check_whole(name, getattr(self, name), least=1, none="no limit")
 
 
 class BucketReading(Struct, frozen=True):
@@ -99,11 +95,13 @@ class LimitGauge:
     """The buckets of one simulated account."""
 
     def __init__(self, limits: Limits, *, now: float) -> None:
-        self._buckets: dict[Resource, TokenBucket] = {}
-        if limits.requests_per_minute is not None:
-            self._buckets["requests"] = TokenBucket(limits.requests_per_minute, now=now)
-        if limits.tokens_per_minute is not None:
-            self._buckets["tokens"] = TokenBucket(limits.tokens_per_minute, now=now)
+        sizes: dict[Resource, int | None] = {
+            "requests": limits.requests_per_minute,
+            "tokens": limits.tokens_per_minute,
+        }
+        self._buckets: dict[Resource, TokenBucket] = {
+            name: TokenBucket(size, now=now) for name, size in sizes.items() if size is not None
+        }
 
     def admit(self, *, tokens: int, now: float) -> OverLimit | None:
         """Take one request of *tokens* from all buckets, or from none."""
@@ -127,9 +125,8 @@ class LimitGauge:
 
     def _read(self, resource: Resource, now: float) -> BucketReading:
         bucket = self._buckets[resource]
-        return BucketReading(
-            resource, bucket.limit, math.floor(bucket.level(now)), bucket.reset_s(now)
-        )
+        remaining = math.floor(bucket.level(now))
+        return BucketReading(resource, bucket.limit, remaining, bucket.reset_s(now))
 
 
 def _wait_order(refusal: OverLimit) -> float:
