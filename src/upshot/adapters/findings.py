@@ -26,6 +26,7 @@ from upshot.native.objects import (
     as_text,
     find_headers,
     find_rate_limit,
+    find_texts,
     look,
 )
 from upshot.wire.decoding import encode_json, parse_json
@@ -208,11 +209,9 @@ def find_failure(exception: BaseException, codes: Mapping[str, ErrorCode]) -> Fi
     """
     error = to_error(exception, codes)
     headers = find_headers(exception)
-    model = as_text(look(exception, "model")) or as_text(look(exception, "model_name"))
     data: JsonObject = {
-        "provider": as_text(look(exception, "llm_provider")),
-        "model": model,
-        "request_id": as_text(look(exception, "request_id")),
+        **find_texts(exception, provider="llm_provider", model="model_name"),
+        **find_texts(exception, model="model", request_id="request_id"),
         "raw_headers": {**headers},
         "error_type_raw": error.type,
         "error_code_raw": error.provider_code,

@@ -12,7 +12,7 @@ from typing import Final
 
 from upshot.adapters.findings import Findings, find_failure, to_pending
 from upshot.contract.base.enums import DeniedReason, Effect, ErrorCode, Role
-from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.base.structs import Json
 from upshot.contract.message import Message, Reasoning
 from upshot.contract.result import AgentResult
 from upshot.contract.tool_calls import (
@@ -22,7 +22,6 @@ from upshot.contract.tool_calls import (
     ToolFailure,
     ToolOutcome,
 )
-from upshot.contract.usage import Usage
 from upshot.native.objects import (
     as_arguments,
     as_count,
@@ -30,6 +29,8 @@ from upshot.native.objects import (
     as_json,
     as_object,
     as_text,
+    find_texts,
+    find_usage,
     look,
 )
 from upshot.wire.decoding import encode_json
@@ -88,31 +89,22 @@ def _take_run(findings: Findings, run: object) -> None:
         turn.take(item)
     turn.close()
     usage = look(run, "context_wrapper", "usage")
-    findings.usage = _usage(usage, calls=as_count(look(usage, "requests")) or len(replies))
-    findings.agent_id = as_text(look(run, "last_agent", "name"))
-    data: JsonObject = {
-        "model": as_text(look(run, "last_agent", "model")),
-        "request_id": as_text(look(last, "request_id")),
-        "response_id": as_text(look(last, "response_id")),
-    }
-    known: JsonObject = {name: value for name, value in data.items() if value}
-    findings.provider_data = {**known, **findings.provider_data}
-
-
-def _usage(usage: object, *, calls: int) -> Usage:
-    taken, given = (as_count(look(usage, name)) for name in ("input_tokens", "output_tokens"))
-    if not taken and not given:
-        return Usage(api_calls=calls, unmeasured_calls=calls)
-    before, after = (look(usage, f"{side}_tokens_details") for side in ("input", "output"))
-    return Usage(
-        input_tokens=taken,
-        output_tokens=given,
-        total_tokens=as_count(look(usage, "total_tokens")),
-        cache_read_tokens=as_count(look(before, "cached_tokens")),
-        cache_write_tokens=as_count(look(before, "cache_write_tokens")),
-        reasoning_tokens=as_count(look(after, "reasoning_tokens")),
-        api_calls=calls,
+    findings.usage = find_usage(
+        usage,
+        calls=as_count(look(usage, "requests")) or len(replies),
+        input_tokens="input_tokens",
+        output_tokens="output_tokens",
+        total_tokens="total_tokens",
+        cache_read_tokens="input_tokens_details.cached_tokens",
+        cache_write_tokens="input_tokens_details.cache_write_tokens",
+        reasoning_tokens="output_tokens_details.reasoning_tokens",
     )
+    findings.agent_id = as_text(look(run, "last_agent", "name"))
+    findings.provider_data = {
+        **find_texts(run, model="last_agent.model"),
+        **find_texts(last, request_id="request_id", response_id="response_id"),
+        **findings.provider_data,
+    }
 
 
 def _input(given: object) -> list[Message]:

@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, cast
 
+import msgspec
+
 from upshot.adapters.findings import Findings, find_failure, to_pending
 from upshot.contract.base.enums import DeniedReason, Effect, ErrorCode, FinishReason, Role
-from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.base.structs import Json
 from upshot.contract.message import Message, Reasoning
 from upshot.contract.pending import Pending, PendingExternal
 from upshot.contract.result import AgentResult
@@ -33,6 +35,8 @@ from upshot.native.objects import (
     as_json,
     as_object,
     as_text,
+    find_texts,
+    find_usage,
     look,
 )
 from upshot.wire.accumulator import parse_finish_reason
@@ -49,6 +53,7 @@ _CODES: Final = {
     "UserError": ErrorCode.INVALID_REQUEST,
 }
 _TRUNCATED: Final = "OutputTokenLimitExceeded"
+_OLD_REASONING: Final = "details.reasoning_tokens"
 _REFUSED: Final = {"denied": DeniedReason.WRITE_DENIED, "interrupted": DeniedReason.CANCELLED}
 
 
@@ -127,23 +132,23 @@ def _called(value: object) -> object:
 
 
 def _usage(usage: object, *, calls: int) -> Usage:
-    taken, given = (as_count(look(usage, name)) for name in ("input_tokens", "output_tokens"))
-    if not taken and not given:
-        return Usage(api_calls=calls, unmeasured_calls=calls)
-    details = look(usage, "details")
-    reasoning = look(usage, "output_reasoning_tokens")
-    return Usage(
-        input_tokens=taken,
-        output_tokens=given,
-        cache_read_tokens=as_count(look(usage, "cache_read_tokens")),
-        cache_write_tokens=as_count(look(usage, "cache_write_tokens")),
-        # Older versions have it in the details only.
-        reasoning_tokens=as_count(reasoning or look(details, "reasoning_tokens") or reasoning),
-        input_audio_tokens=as_count(look(usage, "input_audio_tokens")),
-        output_audio_tokens=as_count(look(usage, "output_audio_tokens")),
-        api_calls=calls,
-        unmeasured_calls=as_count(look(usage, "unmeasured_requests")) or 0,
+    # Older versions have reasoning in the details only.
+    is_old = not look(usage, "output_reasoning_tokens") and look(usage, *_OLD_REASONING.split("."))
+    found = find_usage(
+        usage,
+        calls=calls,
+        input_tokens="input_tokens",
+        output_tokens="output_tokens",
+        cache_read_tokens="cache_read_tokens",
+        cache_write_tokens="cache_write_tokens",
+        reasoning_tokens=_OLD_REASONING if is_old else "output_reasoning_tokens",
+        input_audio_tokens="input_audio_tokens",
+        output_audio_tokens="output_audio_tokens",
     )
+    unmeasured = as_count(look(usage, "unmeasured_requests"))
+    if found.unmeasured_calls or not unmeasured:
+        return found
+    return msgspec.structs.replace(found, unmeasured_calls=unmeasured)
 
 
 def _cost(usage: object) -> Cost | None:
@@ -181,13 +186,13 @@ def _take_response(findings: Findings, message: object) -> None:
     content = (*thoughts, *Message(Role.ASSISTANT, text).parts) if thoughts else text
     findings.messages.append(Message(Role.ASSISTANT, content, tool_calls=tuple(calls)))
     findings.finish_reason = parse_finish_reason(as_text(look(message, "finish_reason")))
-    data: JsonObject = {
-        "provider": provider,
-        "model": as_text(look(message, "model_name")),
-        "response_id": as_text(look(message, "provider_response_id")),
-        "finish_raw": as_text(look(message, "provider_details", "finish_reason")),
-    }
-    known: JsonObject = {name: value for name, value in data.items() if value}
+    known = find_texts(
+        message,
+        provider="provider_name",
+        model="model_name",
+        response_id="provider_response_id",
+        finish_raw="provider_details.finish_reason",
+    )
     findings.provider_data = {**findings.provider_data, **known}
 
 

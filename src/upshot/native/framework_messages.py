@@ -16,7 +16,7 @@ from typing import Final, cast
 import msgspec
 
 from upshot.contract.base.enums import ErrorCode, FinishReason, Origin, Role
-from upshot.contract.base.structs import Json, JsonObject, Local
+from upshot.contract.base.structs import Json, Local
 from upshot.contract.error import AgentError
 from upshot.contract.message import Message, Part, Reasoning, Text
 from upshot.contract.model_calls import ModelResponse
@@ -32,6 +32,7 @@ from upshot.native.objects import (
     as_text,
     find_headers,
     find_rate_limit,
+    find_texts,
     look,
 )
 from upshot.wire.accumulator import parse_finish_reason
@@ -54,13 +55,10 @@ def read_pi_message(message: object) -> ModelResponse:
     provider = as_text(look(message, "provider"))
     parts = as_items(look(message, "content"))
     stop = as_text(look(message, "stopReason"))
-    data: JsonObject = {
-        "provider": provider,
-        "model": as_text(look(message, "responseModel")) or as_text(look(message, "model")),
-        "response_id": as_text(look(message, "responseId")),
-        "api": as_text(look(message, "api")),
-        "finish_raw": stop,
-    }
+    named = find_texts(
+        message, provider="provider", model="model", api="api", finish_raw="stopReason"
+    )
+    answered = find_texts(message, model="responseModel", response_id="responseId")
     usage = _usage(message)
     return ModelResponse(
         parts=tuple(_parts_of(parts, provider)),
@@ -68,7 +66,7 @@ def read_pi_message(message: object) -> ModelResponse:
         cost=_cost(look(message, "usage", "cost")) if usage else None,
         finish_reason=parse_finish_reason(stop),
         error=_error(stop, as_text(look(message, "errorMessage")), provider),
-        provider_data={name: value for name, value in data.items() if value},
+        provider_data={**named, **answered},
         local=Local(raw=message),
     )
 

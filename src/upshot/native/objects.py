@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import Enum
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from upshot.contract.base.json_values import UnserializableError, clean_text, to_free_json
 from upshot.contract.base.structs import Json, JsonObject
-from upshot.contract.usage import RateLimitState, to_money
+from upshot.contract.usage import RateLimitState, Usage, to_money
 from upshot.errors import Misuse
 from upshot.wire.chat import CUSTOM_INPUT
 from upshot.wire.headers import Headers, normalize_headers, to_raw_headers
@@ -68,6 +68,21 @@ def as_amount(value: object) -> Decimal | None:
 def as_items(value: object) -> list[object]:
     """The items of *value* if it is a list or a tuple, else none."""
     return list(cast("list[object]", value)) if isinstance(value, list | tuple) else []
+
+
+def find_texts(value: object, **paths: str) -> JsonObject:
+    """The texts at these dotted *paths* of *value*, by name, without those that are missing."""
+    found = {name: as_text(look(value, *path.split("."))) for name, path in paths.items()}
+    return {name: text for name, text in found.items() if text}
+
+
+def find_usage(value: object, *, calls: int = 1, **paths: str) -> Usage:
+    """The token counts at these dotted *paths* of *value*; unmeasured if nothing went in or out."""
+    found = {name: as_count(look(value, *path.split("."))) for name, path in paths.items()}
+    counts: dict[str, Any] = found
+    if not counts["input_tokens"] and not counts["output_tokens"]:
+        return Usage(api_calls=calls, unmeasured_calls=calls)
+    return Usage(**counts, api_calls=calls)
 
 
 def as_json(value: object) -> Json:

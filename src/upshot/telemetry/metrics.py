@@ -15,7 +15,12 @@ from upshot.telemetry.attributes import Attributes, Source
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
 
-_COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+_COUNTS = {
+    "input_tokens": "Input tokens.",
+    "output_tokens": "Output tokens.",
+    "cache_read_tokens": "Cache read tokens.",
+    "cache_write_tokens": "Cache write tokens.",
+}
 # The boundaries that the conventions recommend.
 _TOKENS = [4**power for power in range(14)]
 _SECONDS = [round(0.01 * 2**power, 2) for power in range(14)]
@@ -28,8 +33,8 @@ class Instruments:
         meter = metrics.get_meter("upshot", meter_provider=provider)
         agent = f"{prefix}.agent"
         self._counts = {
-            name: meter.create_counter(f"{agent}.{name}", "{token}", _words_of(name))
-            for name in _COUNTS
+            name: meter.create_counter(f"{agent}.{name}", "{token}", text)
+            for name, text in _COUNTS.items()
         }
         self._tokens = meter.create_counter(f"{agent}.tokens", "{token}", "All tokens.")
         self._cost = meter.create_counter(
@@ -39,17 +44,13 @@ class Instruments:
             f"{agent}.executions", "{execution}", "Runs, by status."
         )
         self._duration = meter.create_histogram(f"{agent}.duration", "ms", "Time of a run.")
-        self._remaining = {
-            noun: meter.create_gauge(
-                f"{prefix}.ratelimit.remaining_{noun}", description=f"What is left of the {noun}."
-            )
+        self._windows = {
+            name: meter.create_gauge(f"{prefix}.ratelimit.{name}", description=text.format(noun))
             for noun in ("requests", "tokens")
-        }
-        self._limits = {
-            noun: meter.create_gauge(
-                f"{prefix}.ratelimit.limit_{noun}", description=f"How many {noun} a window allows."
+            for name, text in (
+                (f"remaining_{noun}", "What is left of the {}."),
+                (f"limit_{noun}", "How many {} a window allows."),
             )
-            for noun in ("requests", "tokens")
         }
         self._usage = meter.create_histogram(
             "gen_ai.client.token.usage",
@@ -104,16 +105,10 @@ class Instruments:
                 counter.add(count, labels)
         if usage.total_tokens is not None:
             self._tokens.add(usage.total_tokens, labels)
+        attributes: Attributes = {"gen_ai.operation.name": "chat", **source.conventional()}
         for kind, count in (("input", usage.input_tokens), ("output", usage.output_tokens)):
             if count is not None:
-                self._usage.record(
-                    count,
-                    {
-                        "gen_ai.operation.name": "chat",
-                        "gen_ai.token.type": kind,
-                        **source.conventional(),
-                    },
-                )
+                self._usage.record(count, {**attributes, "gen_ai.token.type": kind})
 
     def _note_windows(self, state: RateLimitState, labels: Attributes) -> None:
         for window in state.windows:
@@ -123,11 +118,6 @@ class Instruments:
                 "window": window.name,
                 "resource": str(window.resource),
             }
-            if window.remaining is not None:
-                self._remaining[noun].set(window.remaining, attributes)
-            if window.limit is not None:
-                self._limits[noun].set(window.limit, attributes)
-
-
-def _words_of(name: str) -> str:
-    return f"{name.replace('_', ' ').capitalize()}."
+            for name, figure in (("remaining", window.remaining), ("limit", window.limit)):
+                if figure is not None:
+                    self._windows[f"{name}_{noun}"].set(figure, attributes)
