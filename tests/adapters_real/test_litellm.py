@@ -8,7 +8,7 @@ from litellm.types.utils import Choices, Message, ModelResponse, Usage
 from upshot.adapters import from_litellm
 from upshot.contract import ToolCall
 from upshot.flat import extract_headers_from_response
-from upshot.native import read_completion
+from upshot.native.completion import read_completion
 
 HEADERS = {"x-ratelimit-remaining-requests": "9", "x-request-id": "req_1"}
 

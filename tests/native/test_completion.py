@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from upshot.contract import FinishReason, ToolCall
-from upshot.native import read_completion
+from upshot.native.completion import read_completion
 
 
 def completion(*, message=None, finish="stop", **more):

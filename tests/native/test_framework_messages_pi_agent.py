@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from upshot.contract import ErrorCode, FinishReason, ToolCall
-from upshot.native import read_pi_message
+from upshot.native.framework_messages import read_pi_message
 
 USAGE = {
     "input": 100,

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from upshot.contract import FinishReason, ToolCall
-from upshot.native import read_smolagents_message
+from upshot.native.framework_messages import read_smolagents_message
 
 
 def message(*, content="Hi", tool_calls=None, raw=None, token_usage=None):

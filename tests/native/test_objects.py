@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from upshot.native import (
+from upshot.native.objects import (
     as_amount,
     as_arguments,
     as_count,

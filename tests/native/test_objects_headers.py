@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from upshot.native import find_headers, find_rate_limit
+from upshot.native.objects import find_headers, find_rate_limit
 
 LEFT = {"X-RateLimit-Remaining-Requests": "7"}
 

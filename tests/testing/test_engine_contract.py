@@ -446,7 +446,7 @@ class Meddler(ScriptEngine):
         super().__init__(script)
 
 
-WISH = "test_a_wish_to_stop_ends_it"
+WISH = "test_a_stop_request_ends_it"
 
 
 @pytest.mark.parametrize(
@@ -454,7 +454,7 @@ WISH = "test_a_wish_to_stop_ends_it"
     [
         (Unwritable, "test_it_answers", "it ended as failed, internal"),
         (NoMethod, "test_it_answers", "it has no method execute"),
-        (Secretive, "test_it_tells_what_it_used", "15 tokens were used and 0 are in the result"),
+        (Secretive, "test_it_reports_what_it_used", "15 tokens were used and 0 are in the result"),
         (Meddler, "test_a_run_ends_once_whatever_happens", "the log has 0 ends"),
         (
             Optimist,
@@ -508,7 +508,7 @@ def test_a_second_call_beside_the_log_is_seen() -> None:
             return Roundabout(self.model)
 
     with pytest.raises(AssertionError, match="it began a model call all the same"):
-        asyncio.run(Suite().test_a_wish_to_stop_ends_it())
+        asyncio.run(Suite().test_a_stop_request_ends_it())
 
 
 def test_an_engine_may_have_an_answer_when_the_model_is_down() -> None:

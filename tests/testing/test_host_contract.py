@@ -200,9 +200,9 @@ class Single(Plain):
         (Talkative, "test_it_takes_usage", "report_usage gave Usage("),
         (Foggy, "test_it_answers_a_question_or_parks", "which is not a JSON value"),
         (Lost, "test_it_answers_a_question_or_parks", "ask_user raised LookupError"),
-        (Nervous, "test_it_wishes_nothing_by_itself", "no stop was requested, and it requests"),
-        (Stubborn, "test_its_wish_to_stop_is_seen", "it should stop, and it ended as"),
-        (Silent, "test_its_wish_to_stop_is_seen", "and the engine saw"),
+        (Nervous, "test_it_requests_no_stop_by_itself", "no stop was requested, and it requests"),
+        (Stubborn, "test_its_stop_request_is_seen", "it should stop, and it ended as"),
+        (Silent, "test_its_stop_request_is_seen", "and the engine saw"),
         (Eager, "test_a_step_runs_once", "the body of one step ran 6 times"),
         (Single, "test_one_of_it_serves_many_runs_at_once", "another run"),
     ],
@@ -219,14 +219,14 @@ def test_every_check_of_the_suite_is_tried() -> None:
 
 
 def test_a_method_for_wishes_is_looked_at_where_the_suite_can_make_it_wish() -> None:
-    assert_skipped(HostContract, "test_its_wish_to_stop_is_seen", Plain, "give interrupt(self")
+    assert_skipped(HostContract, "test_its_stop_request_is_seen", Plain, "give interrupt(self")
 
 
-def test_a_wish_that_cannot_be_set_is_looked_at_where_the_suite_can_make_it() -> None:
+def test_a_stop_request_that_cannot_be_set_is_tried_where_the_suite_can_make_it() -> None:
     class Fixed(Plain):
         interrupts = property(lambda self: None)  # type: ignore[assignment]
 
-    assert_skipped(HostContract, "test_its_wish_to_stop_is_seen", Fixed, "give interrupt(self")
+    assert_skipped(HostContract, "test_its_stop_request_is_seen", Fixed, "give interrupt(self")
 
 
 @pytest.mark.parametrize(
@@ -236,8 +236,8 @@ def test_a_wish_that_cannot_be_set_is_looked_at_where_the_suite_can_make_it() ->
         ("test_it_takes_checkpoints", "checkpoint"),
         ("test_it_takes_usage", "report_usage"),
         ("test_it_answers_a_question_or_parks", "ask_user"),
-        ("test_it_wishes_nothing_by_itself", "interrupts"),
-        ("test_its_wish_to_stop_is_seen", "interrupts"),
+        ("test_it_requests_no_stop_by_itself", "interrupts"),
+        ("test_its_stop_request_is_seen", "interrupts"),
     ],
 )
 def test_what_a_host_does_not_have_is_skipped(check: str, name: str) -> None:

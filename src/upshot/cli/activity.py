@@ -60,7 +60,7 @@ Tone: TypeAlias = Literal["good", "odd", "bad", "plain"]
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What came of a step."""
+    """How a step ended."""
 
     word: str = ""
     tone: Tone = "plain"
@@ -90,14 +90,14 @@ class Step:
 
     @property
     def took_s(self) -> float | None:
-        """How long it took, None where that is not known."""
+        """How long it took; None if that is unknown."""
         if self.end_s is None or self.lost:
             return None
         return max(0.0, self.end_s - self.start_s)
 
 
 def ending_of_tool(outcome: ToolOutcome) -> Ended:
-    """The words for what came of a tool call."""
+    """The words for the outcome of a tool call."""
     match outcome:
         case ToolExecutionResult(was_coerced=coerced):
             return Ended("result", "good", "arguments coerced" if coerced else "")
@@ -115,7 +115,7 @@ def ending_of_tool(outcome: ToolOutcome) -> Ended:
 
 
 def ending_of_reply(response: ModelResponse) -> Ended:
-    """The words for what came of a model call."""
+    """The words for the outcome of a model call."""
     if response.error is not None:
         return ending_of_error(response.error)
     if response.tool_calls:
@@ -166,9 +166,9 @@ CUT_OFF = Ended("cut off", "odd")
 
 
 class Activity:
-    """What a run did, as rows for the user; any prefix of its events will do.
+    """What a run did, as rows for the user, made from its events or any prefix of them.
 
-    Rows, texts and the reply under way are kept here; all else is asked of the run's state.
+    It keeps rows, texts and the reply under way; all else comes from the run's state.
     Time is active time: the hours between two sessions, in which no process worked on the run,
     are left out of every figure.
     """
@@ -252,7 +252,7 @@ class Activity:
         return max(0.0, self.length_s + since.total_seconds())
 
     def add(self, event: Event, state: RunState | None = None) -> None:
-        """Take the next event; a kind that says nothing here is passed over."""
+        """Take the next event; kinds without a row here are ignored."""
         if not isinstance(event, RunEvent):
             return
         if state is None:
@@ -266,7 +266,7 @@ class Activity:
             apply(self, event, self.length_s)
 
     def name_run(self, run_id: str, name: str) -> None:
-        """Call the step of a child run *name*, also where it comes later."""
+        """Call the step of a child run *name*, even if it begins later."""
         self._names[run_id] = name
         for step in self.steps:
             if step.name == step_of(run_id):
@@ -276,7 +276,7 @@ class Activity:
         return id in self.state.answers or id in self.state.answered
 
     def _said(self, id: str) -> str:
-        """The answer to what was asked by *id*, and who gave it where that is known."""
+        """The answer to the question *id*, and who gave it, if that is known."""
         answer = self.state.answers.get(id)
         if answer is None:
             return clean(str(self.state.answers_given[id]), 60)
@@ -341,7 +341,7 @@ class Activity:
     def _run_settled(self, event: RunSettled, at_s: float) -> None:
         self.result = event.result
         for pending in event.result.pending:
-            # Those of child runs are told here only.
+            # Questions of child runs are only listed here.
             self._number(pending)
         for key in list(self._open):
             self._end(key, at_s, CUT_OFF)

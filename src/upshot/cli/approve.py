@@ -66,7 +66,7 @@ class Editing:
                 Text(f"not checked: the tool {pending.tool_name} is not found", "yellow")
             )
             return arguments
-        # Agents inside may have different tools of one name.
+        # The agents of a machine may have different tools of one name.
         refused = ""
         for tool in tools:
             found = tool.check.read(arguments)
@@ -90,7 +90,7 @@ class Editing:
 
 
 def _tools_of(agent: Agent[Any] | AgentSpec, named: Any) -> Iterator[Tool]:
-    """The tools of an agent, and of those that a machine gives its states to."""
+    """The tools of an agent, and of the agents of its machine."""
     yield from _resolved(agent.tools or (), named)
     yield from _resolved(named, ())
     if isinstance(agent.engine, MachineEngine):
@@ -102,12 +102,12 @@ def _resolved(items: Any, named: Any) -> tuple[Tool, ...]:
     try:
         return resolve_tools(items, named=named)
     except Misuse:
-        # The resumed run reports it; here it only means that nothing can be checked.
+        # The resumed run reports it; here it only means that nothing is checked.
         return ()
 
 
 def _tools_in(files: set[str]) -> Iterator[Tool]:
-    """What the files define by a name of their own: agents inside are made of that."""
+    """The tools that the files define, which agents of a machine may have."""
     for module in list(sys.modules.values()):
         if getattr(module, "__file__", None) in files:
             yield from (value for value in vars(module).values() if isinstance(value, Tool))
@@ -124,7 +124,7 @@ def _parse(text: str) -> JsonObject:
 
 
 class Waiting:
-    """What a run waits for, each with its number in that run, which no answer shifts."""
+    """What a run waits for, each with its number in the run, which never changes."""
 
     def __init__(self, activity: Activity) -> None:
         self._numbers = activity.numbers
@@ -134,18 +134,18 @@ class Waiting:
 
     @property
     def calls(self) -> list[PendingApproval]:
-        """Those that are calls."""
+        """The calls among them."""
         return [one for one in self.items.values() if isinstance(one, PendingApproval)]
 
     def call(self, name: str) -> PendingApproval:
-        """The call that *name* names."""
+        """The call with the number or id *name*."""
         number, found = self._find(name)
         if isinstance(found, PendingApproval):
             return found
         raise Misuse(f"{_described(number, found)} is a question: give --answer {number} TEXT")
 
     def question(self, name: str) -> Pending:
-        """The question that *name* names."""
+        """The question with the number or id *name*."""
         number, found = self._find(name)
         if not isinstance(found, PendingApproval):
             return found
@@ -250,7 +250,7 @@ _STYLES = {Effect.READ: "green", Effect.WRITE: "yellow", Effect.DESTRUCTIVE: "re
 
 
 def show_question(number: int, pending: Pending, *, width: int) -> Iterator[Text]:
-    """The lines that show what is asked, whole: the user must not approve what was cut off."""
+    """The lines that show a question in full: the user must not approve what was cut off."""
     if isinstance(pending, PendingApproval):
         yield Text.assemble(
             (f"{number}. {_plain(pending.tool_name)}", "bold"),
@@ -359,7 +359,7 @@ async def answer_run(
 
 
 def _nobody(activity: Activity, holder: LeaseHolder | None, journal: str) -> str:
-    """Why there is nothing to answer, and what leads on where it died."""
+    """Why there is nothing to answer, and how to go on if it died."""
     status = status_words(activity.status, holder)
     no_answer = f"run {activity.run_id} waits for no answer: it"
     if status == DIED:

@@ -196,7 +196,7 @@ def upshot() -> None:
     metavar="NAME=VALUE",
     help="A variable that the run starts with; VALUE is JSON, or else a text. May be given again.",
 )
-@click.option("--run-id", default="", metavar="ID", help="The id that the run shall have.")
+@click.option("--run-id", default="", metavar="ID", help="The id of the run.")
 @STREAM
 @MARKDOWN
 @JSON
@@ -207,8 +207,7 @@ def run(*, text: str, inputs: tuple[str, ...], run_id: str, **options: Any) -> i
 
     The agent is FILE.py:AGENT, FILE.py if there is only one in it, or an agent or a machine in
     JSON or YAML. REQUEST - reads it from stdin; a machine, or an agent with an engine of its own,
-    may do without. The log makes the run resumable; --journal memory:
-    keeps none.
+    needs none. The log makes the run resumable; --journal memory: keeps none.
     """
     check_run_id(run_id)
     # Read here: within the event loop Ctrl-C would not end it.
@@ -256,7 +255,7 @@ def fork(**options: Any) -> int:
     return _run(fork_run, **options)
 
 
-@upshot.command(short_help="Try an agent against what was recorded.")
+@upshot.command(short_help="Try an agent against the record of a run.")
 @RUN
 @AGENT
 @names_agent
@@ -278,10 +277,13 @@ def replay(**options: Any) -> int:
 @click.option("--approve", multiple=True, metavar="ID", help="Let this call run.")
 @click.option("--all", "approve_all", is_flag=True, help="Let all run that are not named.")
 @click.option(
-    "--always", type=click.Choice(["tool", "arguments"]), default=None, help="How far a yes holds."
+    "--always",
+    type=click.Choice(["tool", "arguments"]),
+    default=None,
+    help="How far an approval holds.",
 )
 @click.option("--deny", multiple=True, metavar="ID", help="Do not run this call.")
-@click.option("--reason", default="", metavar="TEXT", help="What the model is told of a no.")
+@click.option("--reason", default="", metavar="TEXT", help="The reason of a denial, for the model.")
 @click.option(
     "--edit", multiple=True, type=(str, str), metavar="ID JSON", help="Run it with these arguments."
 )

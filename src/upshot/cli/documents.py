@@ -35,7 +35,7 @@ from upshot.engines.machine.machine_engine import MachineEngine
 from upshot.engines.machine.machine_schema import machine_schema
 from upshot.errors import Misuse
 
-# Nothing can mend these here: the command line runs a machine without hooks.
+# These are certain here: the command line runs a machine without hooks.
 _SURE = ("dead_end", "no_final")
 _GUTTER = 7
 _LEAST_WIDTH = 20
@@ -132,7 +132,7 @@ def _to_json(file: str, faults: Sequence[MachineFault]) -> dict[str, Json]:
 
 
 def _show(fault: MachineFault, terminal: Terminal) -> None:
-    """A fault with the line that it stands in."""
+    """Print a fault with its line of the file."""
     width = terminal.out.width
     style = "bold red" if fault.severity == "fault" else "bold yellow"
     terminal.say(
@@ -208,7 +208,7 @@ def _subject(value: object) -> Graph | Machine | None:
 
 def _read(path: Path) -> Mapping[str, Any]:
     faults: list[MachineFault] = []
-    # JSON is YAML too, and this reader is not to be blown up.
+    # JSON is YAML too, and this reader limits what aliases can expand to.
     text = path.read_bytes().decode("utf-8-sig", "replace")
     piece = read_yaml(text, faults, file=shown(path))
     if faults:
@@ -220,7 +220,7 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 
 class _Anything(Mapping[str, T]):
-    """Whatever is asked for is there: a drawing needs names only."""
+    """A mapping that has every name: a drawing needs names only."""
 
     def __init__(self, make: Callable[[str], T]) -> None:
         self._make = make
@@ -235,7 +235,7 @@ class _Anything(Mapping[str, T]):
         return iter(())
 
     def __len__(self) -> int:
-        # Never empty, whatever it is asked.
+        # It must not count as empty.
         return 1
 
 

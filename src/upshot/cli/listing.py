@@ -45,7 +45,7 @@ _MAX_AGENT_WIDTH = 20
 _MIN_REQUEST_WIDTH = 8
 _HEADING = ("run", "status", "agent", "started (UTC)", "request")
 _REQUEST = 4
-# What goes first where there is no room.
+# The columns that are left out first.
 _LEAST_NEEDED = (3, 2, _REQUEST)
 
 
@@ -57,7 +57,7 @@ def runs_table(
     holders: Mapping[str, LeaseHolder] | None = None,
     left: Container[str] = (),
 ) -> Iterator[Text]:
-    """Lay runs out as rows: id, status, agent, start and what was asked."""
+    """Lay runs out as rows: id, status, agent, start and request."""
     if not runs:
         return
     placed = list(_placed(runs))
@@ -75,7 +75,7 @@ def runs_table(
 
 
 def _placed(runs: Sequence[RunSummary]) -> Iterator[tuple[RunSummary, int]]:
-    """The runs with how deep they are inside others, each below the one that started it."""
+    """The runs with their depth, each below its parent run."""
     ids = {run.run_id for run in runs}
     below: dict[str, list[RunSummary]] = {}
     for run in runs:
@@ -91,13 +91,13 @@ def _placed(runs: Sequence[RunSummary]) -> Iterator[tuple[RunSummary, int]]:
 
 
 def _state(run: RunSummary, holder: LeaseHolder | None, left: Container[str]) -> str:
-    """A run's status; a process that works on one that was left behind says more of it."""
+    """A run's status; if a process works on a run that was left behind, the process is named."""
     is_held = holder is not None and holder.state in ("lives", "stopped")
     return LEFT_BEHIND if run.run_id in left and not is_held else status_words(run.status, holder)
 
 
 def _fitting(widths: list[int], width: int | None) -> list[int]:
-    """The columns for which there is room; the width of the request is set to what is left."""
+    """The columns for which there is room; the request gets the remaining width."""
     shown = list(range(len(widths)))
     if width is None:
         return shown
@@ -136,7 +136,7 @@ def _row(
     return line
 
 
-# What a run's stored status is where it is shown by another word.
+# The stored status of runs that are shown with another word.
 _SHOWN_FOR = {SUSPENDED: RUNNING, DIED: RUNNING, RUNNING_OR_DIED: RUNNING}
 STATUSES = (RUNNING, *_SHOWN_FOR, LEFT_BEHIND, *(status.value for status in Status))
 
@@ -179,7 +179,7 @@ async def show_run(
 async def list_runs(
     terminal: Terminal, *, journal: str, status: str | None, limit: int, as_json: bool
 ) -> int:
-    """Print the runs of a journal, newest first; child runs stand below their parent run."""
+    """Print the runs of a journal, newest first, child runs below their parent run."""
     async with open_journal(existing_journal(journal), create=False) as log:
         holders = await log.holders()
         runs = await _runs_shown_as(log, status, limit + 1 if limit else None, holders)
@@ -206,7 +206,7 @@ async def _runs_shown_as(
     """The newest runs that are shown with *status*, at most *limit*."""
     if status is None or status in list(Status):
         return [*await log.runs(status, limit=limit)]
-    # Whether a run died, or was left behind, is not stored: what may have is looked at.
+    # Whether a run died or was left behind is not stored: each candidate is checked.
     stored = [_SHOWN_FOR.get(status, RUNNING)]
     if status == LEFT_BEHIND:
         stored.append(Status.INPUT_REQUIRED.value)
@@ -220,23 +220,23 @@ async def _runs_shown_as(
 
 
 def _is_shown_as(status: str, words: str) -> bool:
-    """Whether *words*, which may name a process too, tell of *status*."""
+    """Whether *words*, which may also name a process, mean *status*."""
     is_maybe = status == RUNNING and words == RUNNING_OR_DIED
     return words == status or words.startswith(f"{status} (") or is_maybe
 
 
 async def _with_open_parents(log: Journal, runs: Sequence[RunSummary]) -> list[RunSummary]:
-    """The open ones of *runs* and all above them, which say which runs were left behind."""
+    """The open ones of *runs* and their parent runs, which show what was left behind."""
     return await with_parents(log, [run for run in runs if not run.ended])
 
 
 def to_json(activity: Activity) -> bytes:
     """A run as one JSON object.
 
-    Of a run that settled it is its AgentResult, and beside its fields ``request``, ``answered``
-    (what was answered of what is pending, by id) and ``timeline``. A run that
-    is under way or whose process died has the same fields as far as they are known, the
-    status "running" and the kind "unsettled_run".
+    For a run that settled it is its AgentResult with three more fields: ``request``, ``answered``
+    (the answers so far to what is pending, by id) and ``timeline``. A run that is under way, or
+    whose process died, has those of these fields that are known, the status "running" and the
+    kind "unsettled_run".
     """
     known: dict[str, Any]
     if activity.result is not None:

@@ -65,7 +65,7 @@ def read_agent_file(path: Path) -> AgentSpec:
     return fit({"kind": "agent_spec", **fields}, AgentSpec, path.name)
 
 
-# Whether a text is a machine is seen in its first part; a larger one is refused when it is read.
+# The first part shows whether a text is a machine; a larger file is refused when it is read.
 _LOOKED_AT = 200_000
 _YAML_KEY = re.compile(r"""^["']?(?:states["']?\s*:|spec["']?\s*:\s*["']?upshot\.machine/)""", re.M)
 
@@ -131,7 +131,7 @@ class Target:
         self.name: str = "" if whole else name
 
 
-def load_agent(target: Target, beside: Sequence[Path] = ()) -> AnyAgent:
+def load_agent(target: Target, modules: Sequence[Path] = ()) -> AnyAgent:
     """Read the agent that *target* names; a machine is an agent with an engine."""
     path = target.file
     check_path(path)
@@ -139,7 +139,7 @@ def load_agent(target: Target, beside: Sequence[Path] = ()) -> AnyAgent:
         if target.name:
             raise Misuse(f"{shown(path)} holds one agent: leave out {':' + target.name!r}")
         if is_machine(path):
-            return machine_agent(path, [import_file(file) for file in beside])
+            return machine_agent(path, [import_file(file) for file in modules])
         return read_agent_file(path)
     if path.suffix != ".py":
         known = ", ".join((".py", *AGENT_FILES))
@@ -177,8 +177,8 @@ def check_path(path: Path) -> None:
     if path.is_dir():
         raise Misuse(f"{shown(path)} is a folder: give a file in it, such as agent.py:agent")
     folder = path.parent
-    beside = [p.name for p in folder.iterdir()] if folder.is_dir() else []
-    hint = did_you_mean(path.name, beside)
+    others = [p.name for p in folder.iterdir()] if folder.is_dir() else []
+    hint = did_you_mean(path.name, others)
     raise Misuse(f"there is no file {shown(path)}{hint and ': ' + hint}")
 
 
@@ -243,7 +243,7 @@ def _place(path: Path, error: BaseException) -> str:
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a command line said of a run's agent; never a key."""
+    """What a command line said about a run's agent; never a key."""
 
     file: str
     agent: str = ""
@@ -273,7 +273,7 @@ _SIM_MODEL = "openai:simulated"
 async def open_model(
     name: str, agent: Agent[Any] | AgentSpec, *, base_url: str = ""
 ) -> AsyncGenerator[Model | None]:
-    """Open the model that a run shall ask.
+    """Open the model of a run.
 
     ``sim:FILE`` starts the provider simulator with that scenario in this process; it is
     asked over HTTP like any other server.
@@ -302,7 +302,7 @@ async def open_model(
 
 
 def named_model(name: str, agent: Agent[Any] | AgentSpec, *, base_url: str = "") -> Model | None:
-    """The model that a run would ask, without opening it: no key is needed, nothing is served."""
+    """The model of a run, not opened: no key is needed and nothing is served."""
     own = agent.model
     name = name or (own if isinstance(own, str) else "")
     if name.startswith(_SIM):
@@ -342,7 +342,7 @@ def _checked(model: Model) -> Model:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What a command line says of the agent; "" is what was not said."""
+    """What a command line says about the agent; "" for what it does not say."""
 
     target: str = ""
     model: str = ""
@@ -359,7 +359,7 @@ class Launching:
 
     @cached_property
     def launch(self) -> Launch:
-        """How the run was started, with what the command line says otherwise."""
+        """How the run was started, with the changes of the command line."""
         return old_launch(self._activity, self._asked)
 
     @cached_property
@@ -370,13 +370,13 @@ class Launching:
 
     @property
     def lost_folder(self) -> str:
-        """The folder where the run was started, "" where it is there or was not kept."""
+        """The folder where the run was started, if it is gone; "" if it is there or unknown."""
         folder = self.launch.folder
         return "" if not folder or Path(folder).is_dir() else folder
 
     @contextmanager
     def folder(self) -> Generator[None]:
-        """Be where the run was started: relative paths of its tools count from there."""
+        """Change to the folder where the run was started, for relative paths of its tools."""
         folder = self.launch.folder
         with chdir(folder if folder and not self.lost_folder else "."):
             yield
@@ -396,7 +396,7 @@ def new_launch(asked: Asked) -> Launch:
 
 
 def old_launch(activity: Activity, asked: Asked) -> Launch:
-    """How the run was started, with what the command line says otherwise."""
+    """How the run was started, with the changes of the command line."""
     old = None if activity.started is None else Launch.of(activity.started.options)
     new = new_launch(asked) if asked.target else None
     base = old or new

@@ -24,12 +24,12 @@ from upshot.state.stored_events import states
 DEFAULT_JOURNAL = ".upshot/runs.db"
 LAST = "last"
 MEMORY = "memory:"
-# Among so many of the newest runs the one that may have been meant is looked for.
+# A similar id is looked for among this many of the newest runs.
 _MAX_NAMED = 1_000
 
 
 def new_journal(where: str) -> str:
-    """Where a run may write its log."""
+    """The place where a run may write its log."""
     if _is_no_path(where):
         return where
     if where == SQLITE_MEMORY:
@@ -55,7 +55,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def existing_journal(where: str) -> str:
-    """Where a log is that shall be read."""
+    """The place of a log that is to be read."""
     if where == MEMORY:
         raise Misuse("memory: keeps nothing: give the file of a journal, --journal FILE")
     if _is_no_path(where):
@@ -98,7 +98,7 @@ async def find_run(journal: Journal, wanted: str) -> str:
 
 
 async def with_parents(journal: Journal, runs: Iterable[RunSummary]) -> list[RunSummary]:
-    """The runs, and after them those above them that they do not include."""
+    """The runs, followed by their parent runs that are missing among them."""
     known = {run.run_id: run for run in runs}
     missing = {run.parent_run_id for run in known.values()} - known.keys() - {""}
     while missing:
@@ -144,8 +144,8 @@ async def read_activity(journal: Journal, run_id: str) -> Activity:
 
 @contextmanager
 def uncollected() -> Generator[None]:
-    """Keep the garbage collector away: all that is read stays, and it would look for a third of
-    the time."""
+    """Turn the garbage collector off: everything read is kept, and it would take a third of the
+    time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -174,9 +174,9 @@ _RUN_ID = re.compile(r"\w[\w.:/-]{0,199}")
 
 
 def check_run_id(run_id: str) -> None:
-    """Check that a run can be named so on a command line afterwards; "" is none chosen."""
+    """Check that a command line can name a run like that; "" means that no id was chosen."""
     if run_id == LAST:
-        raise click.UsageError(f"--run-id {LAST}: that is how the last run is called")
+        raise click.UsageError(f"--run-id {LAST}: that is what the last run is called")
     if run_id and not _RUN_ID.fullmatch(run_id):
         raise click.UsageError(
             f"--run-id {run_id!r}: give letters, digits and any of . _ - : / after the first, "

@@ -42,7 +42,7 @@ from upshot.state.child_runs import bare_id
 DIED = "died"
 SUSPENDED = "suspended"
 RUNNING_OR_DIED = "running or died"
-# Of a run that is open while the one round it, which would have taken its result, has ended.
+# An open child run whose parent run, which would have taken its result, has ended.
 LEFT_BEHIND = "left behind"
 
 _LABEL_WIDTH = 12
@@ -74,7 +74,7 @@ def report(
     is_left: bool = False,
     outer_id: str = "",
 ) -> Iterator[Text]:
-    """Lay out all that is known of a run, but for its answer."""
+    """Lay out all that is known of a run, except its answer."""
     yield _title(activity, holder)
     for name, text, style in _facts(activity, journal, holder, is_left=is_left, outer_id=outer_id):
         yield _line(name, text, style, width)
@@ -101,7 +101,7 @@ def status_style(status: str) -> str:
 
 
 def answer_text(output: object) -> str:
-    """An answer as text: a string as it is, None as nothing, any other value as indented JSON."""
+    """An answer as text: a string unchanged, None as "", any other value as indented JSON."""
     if output is None or isinstance(output, str):
         return output or ""
     return msgspec.json.format(encode(output), indent=2).decode()
@@ -117,19 +117,19 @@ def error_text(error: AgentError, status: str = "") -> str:
 
 
 def trail_text(error: AgentError) -> str:
-    """Whose exception an error was and where it was raised, "" where that is not known."""
-    told = error.details
-    who, file = told.get("raised_by"), told.get("file")
-    # Without a function it is a place in a document, which the message has.
-    function = told.get("function")
-    place = f" at {file}:{told.get('line')}, in {function}" if file and function else ""
+    """Whose exception an error was and where it was raised; "" if that is unknown."""
+    details = error.details
+    who, file = details.get("raised_by"), details.get("file")
+    # Without a function it is a place in a document, which is in the message.
+    function = details.get("function")
+    place = f" at {file}:{details.get('line')}, in {function}" if file and function else ""
     whose = f"raised by {who}" if who else "raised" if place else ""
     kind = f"{error.type} " if whose and error.type else ""
     return clean(f"{kind}{whose}{place}", _MAX_TEXT_CHARS)
 
 
 def pending_text(pending: Pending) -> str:
-    """What is waited for, in one line."""
+    """What a run waits for, in one line."""
     match pending:
         case PendingApproval(call_id=call_id, tool_name=tool, arguments=arguments):
             return clean(f"approval of {tool} {encode(arguments).decode()} ({call_id})")
@@ -167,7 +167,7 @@ def _facts(
     yield "cost", money(activity.spent[1]), ""
     if activity.state.records:
         yield "tool calls", _outcomes(activity), ""
-    # What is waited for says more than that something is.
+    # What it waits for says more than the error that it waits.
     if result is not None and result.error is not None and not activity.pending:
         yield "error", error_text(result.error, result.status), "red"
     for pending in activity.pending:
@@ -190,7 +190,7 @@ def _facts(
 
 
 def _onward(activity: Activity, holder: LeaseHolder | None, outer_id: str) -> tuple[str, ...]:
-    """The words of the command that leads on; none where the run has ended, or is at work."""
+    """The words of the command with which it goes on; none if it has ended or is running."""
     status, run_id = activity.status, activity.run_id
     if status == Status.INPUT_REQUIRED:
         waits = any((one.run_id, bare_id(one)) not in activity.answered for one in activity.pending)
@@ -203,7 +203,7 @@ def _onward(activity: Activity, holder: LeaseHolder | None, outer_id: str) -> tu
 
 
 def _line(name: str, text: str, style: str, width: int) -> Text:
-    """One fact; what is too long for its line goes on below, indented."""
+    """One fact; a long one continues on the next line, indented."""
     rows = textwrap.wrap(
         text, max(20, width - _LABEL_WIDTH), break_long_words=False, break_on_hyphens=False
     )
@@ -238,7 +238,7 @@ def _tokens(activity: Activity) -> str:
 
 def _outcomes(activity: Activity) -> str:
     """How many calls there were, and how many of each outcome."""
-    # By the rows, which stand in the order of settling, as the timeline has them.
+    # By the rows, which are in the order of settling, as in the timeline.
     rows = (step.ended for step in activity.ended if step.kind == "tool")
     words = Counter(ended.word for ended in rows if ended is not None and ended != CUT_OFF)
     # "2 results", but "2 denied: validation".
@@ -285,7 +285,7 @@ def print_result(
 
 
 def print_answer(output: object, terminal: Terminal, *, markdown: bool = False) -> None:
-    """Print an answer on stdout; nothing where there is none."""
+    """Print an answer on stdout, if there is one."""
     text = answer_text(output)
     if markdown and terminal.out.is_terminal:
         terminal.say(Markdown(clean_lines(text)))
@@ -294,7 +294,7 @@ def print_answer(output: object, terminal: Terminal, *, markdown: bool = False) 
 
 
 def _what_came(result: AgentResult[Any], error: AgentError) -> Iterator[str]:
-    """The status and the error, each word once; what is waited for where that is all."""
+    """The status and the error, each word once; for a parked run only what it waits for."""
     for pending in result.pending[:_MAX_TOLD]:
         yield f"waits for {pending_text(pending)}"
     if len(result.pending) > _MAX_TOLD:
@@ -307,7 +307,7 @@ def _what_came(result: AgentResult[Any], error: AgentError) -> Iterator[str]:
 
 
 def _what_next(result: AgentResult[Any], journal: str, fork_at: int) -> Iterator[str]:
-    """The commands that lead on from here; none where no log was kept."""
+    """The commands for what can be done next; none if no log was kept."""
     if journal == MEMORY:
         return
     if result.status is Status.INPUT_REQUIRED:

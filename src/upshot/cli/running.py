@@ -48,7 +48,7 @@ from upshot.state.child_runs import child_of
 class TextStream:
     """Writes a model's text to stdout as it comes.
 
-    Other output on the same terminal stands on lines of its own.
+    Other output on the same terminal begins on a new line.
     """
 
     def __init__(self, terminal: Terminal) -> None:
@@ -57,13 +57,13 @@ class TextStream:
         self._at_line_start = True
 
     def take(self, event: Event) -> None:
-        """Write the text of a delta; the end of a reply and what is done ends its line."""
+        """Write the text of a delta; the end of a reply, or other output, ends its line."""
         if isinstance(event, TextDelta) and event.text:
             self._terminal.put(event.text)
             self.wrote = True
             self._at_line_start = event.text.endswith("\n")
         elif isinstance(event, ModelReplied | ModelRetried | ToolStarted) or (
-            # The next message must not stand behind half a line of text.
+            # The next message must not follow half a line of text.
             self._terminal.is_one_screen and not isinstance(event, DELTAS)
         ):
             self.end_line()
@@ -156,7 +156,7 @@ def _signals(live: LiveRun[Any], terminal: Terminal) -> Generator[None]:
 async def run_agent(
     terminal: Terminal, *, asked: Asked, request: Request, journal: str, shown: Shown
 ) -> int:
-    """Run an agent and print what came of it."""
+    """Run an agent and print its result."""
     launch = new_launch(asked)
     agent, options = load_launch(launch)
     if _is_asked(agent) and not request.to_message().text.strip():
@@ -171,7 +171,7 @@ async def run_agent(
 
 
 def _is_asked(agent: AnyAgent) -> bool:
-    """Whether *agent* puts the request to a model; other engines may need none."""
+    """Whether *agent* sends the request to a model; other engines may need no request."""
     return isinstance(agent, AgentSpec) or isinstance(agent.engine, LoopEngine | None)
 
 
@@ -186,7 +186,7 @@ async def resume_agent(
     launching: Launching | None = None,
     take_over: bool = False,
 ) -> int:
-    """Go on with a run and print what came of it; of one that has ended, just print that."""
+    """Go on with a run and print its result; if it has ended, only print that."""
     async with AsyncExitStack() as stack:
         opening = open_journal(existing_journal(journal), create=False)
         log = await stack.enter_async_context(opening)
@@ -271,25 +271,25 @@ async def replay_run(
         agent, options = launching.loaded
         with launching.folder():
             options["model"] = named_model(launch.model, agent, base_url=launch.base_url)
-            told = await replay(run_id, agent, **options, journal=log)
+            replayed = await replay(run_id, agent, **options, journal=log)
     if as_json:
-        terminal.put_json(_to_json(told))
+        terminal.put_json(_to_json(replayed))
     else:
-        terminal.say(*_lines(told))
-    return 0 if told.same else _DIFFERENT
+        terminal.say(*_lines(replayed))
+    return 0 if replayed.same else _DIFFERENT
 
 
-def _to_json(told: Replay) -> bytes:
-    said = {"run_id": told.run_id, "same": told.same, "compared": told.compared}
-    return encode({**said, "difference": told.difference})
+def _to_json(replayed: Replay) -> bytes:
+    said = {"run_id": replayed.run_id, "same": replayed.same, "compared": replayed.compared}
+    return encode({**said, "difference": replayed.difference})
 
 
-def _lines(told: Replay) -> list[str]:
-    difference = told.difference
+def _lines(replayed: Replay) -> list[str]:
+    difference = replayed.difference
     if difference is None:
-        return [f"{told.run_id}: the same, {told.compared} facts compared"]
+        return [f"{replayed.run_id}: the same, {replayed.compared} facts compared"]
     place = f"event {difference.seq}" if difference.seq else "beyond the record"
-    lines = [f"{told.run_id}: another {difference.kind} at {place}"]
+    lines = [f"{replayed.run_id}: another {difference.kind} at {place}"]
     lines += [f"  recorded  {_short(difference.recorded)}"] if difference.seq else []
     lines.append(f"  replayed  {_short(difference.replayed)}")
     lines += [f"  asked for {difference.asked}"] if difference.asked else []

@@ -65,7 +65,7 @@ def count(number: int, noun: str, plural: str = "") -> str:
 
 
 def tokens(usage: Usage) -> str:
-    """All tokens in one figure; ``unknown`` where no call told any, a bound where one did not."""
+    """All tokens: ``unknown`` if no call reported any, a lower bound if one did not."""
     if usage.total_tokens is None:
         return UNKNOWN
     return f"{'at least ' if usage.unmeasured_calls else ''}{usage.total_tokens:,}"
@@ -154,9 +154,9 @@ MAX_WIDTH = 120
 class Terminal:
     """The two streams of a command.
 
-    What is on a terminal gets colours, unless NO_COLOR is set; a pipe gets plain text. A
-    reader who has gone is no error: what would follow is dropped. Where stdout cannot be
-    written for another reason, such as a full disk, that is misuse.
+    A terminal gets colours, unless NO_COLOR is set; a pipe gets plain text. A reader that has
+    closed its pipe is not an error: further output is dropped. If stdout cannot be written for
+    another reason, such as a full disk, that is misuse.
     """
 
     def __init__(self, *, out: TextIO | None = None, err: TextIO | None = None) -> None:
@@ -195,15 +195,15 @@ class Terminal:
         _write(self.err, lambda: _laid_out(self.err, lines))
 
     def hint(self, *lines: str) -> None:
-        """Write to stderr what can be typed: no line is broken, or it could not be copied."""
+        """Write commands to stderr; no line is broken, so that they can be copied."""
         _write(self.err, lambda: (f"{clean_lines(line)}\n" for line in lines))
 
     def put(self, text: str) -> None:
-        """Write *text* to stdout at once, as it is; harmless where that is a terminal."""
+        """Write *text* to stdout at once, unchanged; on a terminal without control characters."""
         _write(self.out, lambda: [clean_lines(text) if self.out.is_terminal else text])
 
     def put_json(self, data: str | bytes) -> None:
-        """Write JSON and a line break to stdout, whole: what cannot be shown there is escaped."""
+        """Write JSON and a line break to stdout; characters that it cannot show are escaped."""
         text = data if isinstance(data, str) else data.decode()
         if self.out.is_terminal:
             harmless = set(clean_lines(text))

@@ -31,7 +31,7 @@ _TIMES = 2
 
 
 def timeline(activity: Activity, *, width: int, glyphs: Glyphs) -> Iterator[Text]:
-    """Draw the steps of a run, with a line more where there is more to say of one."""
+    """Draw the steps of a run, one row each, and another line for a long detail."""
     if not activity.steps:
         return
     names = max(*map(cell_len, map(label, activity.steps)), len("step"))
@@ -46,10 +46,10 @@ def timeline(activity: Activity, *, width: int, glyphs: Glyphs) -> Iterator[Text
 
 
 def bar(step: Step, *, length_s: float, width: int, glyphs: Glyphs) -> str:
-    """A line of *width* characters with a bar where *step* lies in *length_s* seconds.
+    """A line of *width* characters with a bar for the time of *step* within *length_s* seconds.
 
-    A step is at least one character wide, whatever its length; what was waited after it
-    is drawn lighter.
+    A step is at least one character wide, whatever its length; the wait after it is
+    drawn lighter.
     """
     first = min(width - 1, int(_share(step.start_s, length_s) * width))
     if step.kind == "mark":
@@ -69,7 +69,7 @@ def label(step: Step) -> str:
 
 
 def ending(step: Step) -> Ended:
-    """What came of a step, also where nothing is known of it."""
+    """How a step ended, or that this is not known."""
     if step.ended is not None:
         return step.ended
     return Ended("no outcome", "odd", "its process ended") if step.lost else Ended("under way")
@@ -113,7 +113,7 @@ class _Row:
 
     @property
     def detail_indent(self) -> int:
-        """Where what is said below a row begins."""
+        """The column where the detail below a row begins."""
         times = (self._widths.at, self._widths.took)
         return sum(width + 1 for width in times if width) + 2
 
@@ -173,10 +173,10 @@ _REFRESH_S = 0.1
 _SPINNER = "|/-\\"
 
 
-def choose_mode(wished: str, terminal: Terminal, *, streaming: bool) -> Mode:
+def choose_mode(wanted: str, terminal: Terminal, *, streaming: bool) -> Mode:
     """How progress is shown."""
     moves = terminal.err.is_terminal and not terminal.err.is_dumb_terminal
-    match wished:
+    match wanted:
         case "none":
             return "none"
         case "lines":
@@ -275,7 +275,7 @@ def settled_line(step: Step, width: int, glyphs: Glyphs) -> Text:
 def picture(
     activity: Activity, *, now_s: float, width: int, glyphs: Glyphs, frame: int = 0
 ) -> Iterator[Text]:
-    """What the run does at this moment, and what it has used."""
+    """What the run is doing now, and what it has used."""
     spinner = _SPINNER[frame % len(_SPINNER)]
     running = activity.running
     for step in running[:_MAX_SHOWN]:
@@ -299,7 +299,7 @@ def _running_line(step: Step, activity: Activity, now_s: float, width: int, spin
 def _progress_line(
     sign: tuple[str, str], step: Step, took: str, said: tuple[str, str], width: int
 ) -> Text:
-    """A step in one line; on a narrow terminal its name and what is said of it share the room."""
+    """A step in one line; on a narrow terminal its name and its text share the width."""
     name_width = max(1, min(_NAME_WIDTH, (width - _TOOK_WIDTH - 6) // 2))
     left = max(1, width - name_width - _TOOK_WIDTH - 6)
     return Text.assemble(

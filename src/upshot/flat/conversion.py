@@ -38,6 +38,11 @@ from upshot.wire.headers import Headers, normalize_headers, read_reset
 from upshot.wire.rate_limits import RateLimitInfo
 from upshot.wire.rate_limits import build_rate_limit_state as build_state
 
+_COUNTS: Final = (
+    "input_tokens", "output_tokens", "total_tokens", "cache_read_tokens", "cache_write_tokens"
+)  # fmt: skip
+_PARTS: Final = ("input", "output", "cache_read", "cache_write")
+
 
 def to_agent_response(result: ModelResponse | Result[Any]) -> AgentResponse:
     """Make the flat form of *result*, in which 0 means unknown.
@@ -185,24 +190,13 @@ def _to_call(call: Call) -> ToolCall:
 
 
 def _to_usage(usage: Usage, cost: Cost | None) -> UsageInfo:
-    return UsageInfo(
-        input_tokens=usage.input_tokens or 0,
-        output_tokens=usage.output_tokens or 0,
-        total_tokens=usage.total_tokens or 0,
-        cache_read_tokens=usage.cache_read_tokens or 0,
-        cache_write_tokens=usage.cache_write_tokens or 0,
-        cost=None if cost is None else _to_cost(cost),
-    )
+    counts: dict[str, int] = {name: getattr(usage, name) or 0 for name in _COUNTS}
+    return UsageInfo(**counts, cost=None if cost is None else _to_cost(cost))
 
 
 def _to_cost(cost: Cost) -> CostInfo:
-    return CostInfo(
-        input=float(cost.input or 0),
-        output=float(cost.output or 0),
-        cache_read=float(cost.cache_read or 0),
-        cache_write=float(cost.cache_write or 0),
-        total=float(cost),
-    )
+    parts = {name: float(getattr(cost, name) or 0) for name in _PARTS}
+    return CostInfo(**parts, total=float(cost))
 
 
 def _to_rate_limit(result: ModelResponse | Result[Any]) -> RateLimitInfo | None:

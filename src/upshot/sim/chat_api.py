@@ -117,7 +117,7 @@ class ChatSurface(Surface[_Body]):
         """The ``chat.completion`` object."""
         message: dict[str, object] = {
             "role": "assistant",
-            # The API sends null beside calls or a refusal, but an empty text as an empty text.
+            # The API sends null next to calls or a refusal, but an empty text as an empty text.
             "content": turn.text or (None if turn.calls or turn.refusal else ""),
             "refusal": turn.refusal or None,
         }
@@ -247,7 +247,7 @@ def _error_type(problem: Problem) -> str:
 
 @lru_cache(maxsize=256)
 def _choices(turn: Turn) -> tuple[bytes, ...]:
-    """The choice of every chunk; kept, since it depends on nothing but what is said."""
+    """The choice of every chunk; cached, since it depends on the turn only."""
     deltas: list[Mapping[str, object]] = [
         {
             "role": "assistant",

@@ -24,7 +24,7 @@ Ending = Literal["whole", "cut", "reset", "hang"]
 
 
 class Playback(Struct, frozen=True, kw_only=True):
-    """One HTTP reply, or what becomes of it."""
+    """One HTTP reply, and how it goes wrong if it does."""
 
     status: int = 200
     headers: Mapping[str, str] = {}
@@ -63,7 +63,7 @@ class Problem(Struct, frozen=True):
 
 
 def usual_message(status: int) -> str:
-    """What providers say with *status* where the scenario does not."""
+    """The message that providers send with *status*, if the scenario has none."""
     return _USUAL.get(status, _USUAL[400] if status < 500 else _USUAL[500])
 
 
@@ -90,7 +90,7 @@ class Received:
 
     @cached_property
     def body(self) -> object:
-        """The body read as JSON at first use; None where it is none."""
+        """The body read as JSON at first use; None if it is not JSON."""
         return read_json(self.raw)
 
 
@@ -113,7 +113,7 @@ class Ask(Struct, frozen=True):
 
 
 def read_json(data: bytes | str | msgspec.Raw) -> object:
-    """Read JSON leniently: None where it is none, or nested beyond reason."""
+    """Read JSON leniently: None if it is not JSON, or too deeply nested."""
     try:
         return cast("object", msgspec.json.decode(data))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -153,7 +153,7 @@ class Call(Struct, frozen=True):
 
 
 class Turn(Struct, frozen=True):
-    """What the model says in one reply; hashable, so that its encoded form can be kept."""
+    """What the model says in one reply; hashable, so that its encoded form can be cached."""
 
     text: str
     reasoning: str
@@ -285,7 +285,7 @@ class Surface(ABC, Generic[B]):
 
 
 class Reception(Struct, frozen=True):
-    """One request at one surface, as far as every answer to it needs to know."""
+    """One request at one surface, with what every answer to it needs."""
 
     surface: Surface[Any]
     id: str
@@ -302,7 +302,7 @@ class Reception(Struct, frozen=True):
         return {self.surface.request_id_header: self.request_id, **self.limits}
 
     def with_headers(self, limits: Mapping[str, str]) -> Reception:
-        """The same with the limit headers known."""
+        """The same request with its limit headers."""
         return Reception(self.surface, self.id, limits)
 
     def refusal(self, problem: Problem) -> Playback:
@@ -322,21 +322,24 @@ def split_text(text: str, size: int) -> list[str]:
     return [text[start : start + size] for start in range(0, len(text), size)]
 
 
-def count_tokens(turn: Turn, request_bytes: int, told: Tokens | None) -> Counts:
-    """Estimate what the scenario does not tell: about four bytes or characters make a token."""
-    told = told or Tokens()
+def count_tokens(turn: Turn, request_bytes: int, given: Tokens | None) -> Counts:
+    """Estimate what the scenario does not say: about four bytes or characters make a token."""
+    given = given or Tokens()
     said = (turn.text, turn.refusal, *(call.name + call.arguments for call in turn.calls))
-    reasoning = _told(told.reasoning_tokens, len(turn.reasoning))
+    reasoning = _or_estimate(given.reasoning_tokens, len(turn.reasoning))
     # The parts are given, the whole may be estimated: it is never smaller than its parts.
-    cached = told.cache_read_tokens + told.cache_write_tokens
+    cached = given.cache_read_tokens + given.cache_write_tokens
     return Counts(
-        input=max(_told(told.input_tokens, request_bytes), cached),
-        output=max(_told(told.output_tokens, sum(map(len, said)) + len(turn.reasoning)), reasoning),
-        cache_read=told.cache_read_tokens,
-        cache_write=told.cache_write_tokens,
+        input=max(_or_estimate(given.input_tokens, request_bytes), cached),
+        output=max(
+            _or_estimate(given.output_tokens, sum(map(len, said)) + len(turn.reasoning)),
+            reasoning,
+        ),
+        cache_read=given.cache_read_tokens,
+        cache_write=given.cache_write_tokens,
         reasoning=reasoning,
     )
 
 
-def _told(count: int | None, characters: int) -> int:
+def _or_estimate(count: int | None, characters: int) -> int:
     return math.ceil(characters / 4) if count is None else count

@@ -39,7 +39,7 @@ class _Selected(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, t
                 raise Misuse(f"{name} must be 0 or more, got {value}")
 
     def chooses(self, reply: int) -> bool:
-        """Whether it may happen to the reply with that index."""
+        """Whether it may happen to the reply with this index."""
         return self.at is None or (
             reply in self.at if isinstance(self.at, tuple) else reply == self.at
         )
@@ -82,10 +82,10 @@ def _settle_headers(fault: StatusFault) -> None:
 
 
 class PageFault(_Selected, frozen=True, kw_only=True, tag="page"):
-    """A gateway's HTML page where JSON was due.
+    """A gateway's HTML page in place of JSON.
 
     Attributes:
-        status: HTTP status; a proxy that is badly set up sends even 200.
+        status: HTTP status; a badly configured proxy even sends 200.
         body: The page.
     """
 
@@ -115,7 +115,7 @@ class CutFault(_Selected, frozen=True, kw_only=True, tag="cut"):
 
 
 class MalformedFault(_Selected, frozen=True, kw_only=True, tag="malformed"):
-    """JSON that is none: half of the body, or one broken event in a stream that then goes on.
+    """Broken JSON: half of the body, or one broken event in a stream that then goes on.
 
     Attributes:
         after_events: Stream events sent before the broken one.
@@ -168,7 +168,7 @@ Fault: TypeAlias = (
 
 
 def to_fault(given: object) -> Fault:
-    """Take a fault as it is, or read one from a mapping."""
+    """Return a fault unchanged, or read one from a mapping."""
     if isinstance(given, Fault):
         return given
     try:
@@ -178,7 +178,7 @@ def to_fault(given: object) -> Fault:
 
 
 class FaultBox:
-    """Faults with what is left of them in this process."""
+    """Faults, and how often each may still happen in this process."""
 
     def __init__(self, faults: Iterable[Fault] = ()) -> None:
         self._faults = tuple(faults)
@@ -198,5 +198,5 @@ class FaultBox:
 
 
 def placed(faults: Sequence[Fault], reply: int) -> list[Fault]:
-    """The faults of one scripted reply, each chosen for that reply only."""
+    """The faults of one scripted reply, each limited to that reply."""
     return [msgspec.structs.replace(fault, at=reply) for fault in faults]

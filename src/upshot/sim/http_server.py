@@ -81,7 +81,7 @@ class Listener:
             name: value for name, value in headers.items() if name not in SECRET_HEADERS
         }
         received = Received(request.method, request.path, open_headers, raw)
-        # Told before it is answered, so that a test sees requests that are never answered too.
+        # Reported before the answer, so that a test also sees requests that are never answered.
         self._observer(received)
         return await self._play(request, self._source.answer(received, key=key))
 

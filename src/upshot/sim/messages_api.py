@@ -253,7 +253,7 @@ def _event(data: Mapping[str, object]) -> bytes:
 
 @lru_cache(maxsize=256)
 def _block_events(turn: Turn) -> tuple[bytes, ...]:
-    """All events between start and end; kept, since they depend on nothing but what is said."""
+    """All events between start and end; cached, since they depend on the turn only."""
     events: list[bytes] = []
     for index, (opening, deltas) in enumerate(_streamed_blocks(turn)):
         events.append(

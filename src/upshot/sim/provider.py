@@ -43,7 +43,7 @@ from upshot.sim.token_buckets import LimitGauge, Limits, OverLimit
 
 
 def replaced(fault: Fault, reception: Reception) -> Playback | None:
-    """What is played in place of the reply; None where the fault needs the reply itself."""
+    """What is played in place of the reply; None if the fault needs the reply itself."""
     match fault:
         case StatusFault():
             return reception.refusal(_status_problem(fault))
@@ -63,7 +63,7 @@ def replaced(fault: Fault, reception: Reception) -> Playback | None:
 
 
 def damaged(playback: Playback, fault: Fault, reception: Reception) -> Playback:
-    """What becomes of the reply; unchanged by faults that do not touch its body."""
+    """The reply after *fault*; unchanged by faults that do not touch its body."""
     match fault:
         case CutFault():
             return _cut(playback, fault.after_events)
@@ -133,7 +133,7 @@ class _Plan(Struct, frozen=True):
 
 
 class Provider:
-    """A simulated account at a provider: scripts, buckets, and what is left of the faults."""
+    """A simulated account at a provider: its scripts, buckets and remaining faults."""
 
     def __init__(
         self,

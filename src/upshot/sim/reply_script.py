@@ -3,8 +3,8 @@
 A template is text with ``{{ path }}`` in it. A path begins at ``results``, ``all`` or
 ``request`` and goes on with ``.name``, ``["any name"]`` and ``[index]``. With
 ``| default(value)``, where the value is a literal, a path may lead nowhere. A literal
-``{{`` is written ``{{ "{{" }}``. There is nothing else: a scenario repeats what tools really
-returned, and cannot compute.
+``{{`` is written ``{{ "{{" }}``. That is all: a scenario repeats what tools really returned, and
+cannot compute.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _EXPECTED = 'a path such as results.NAME or request.text, perhaps with | default
 
 
 class Missing(LookupError):
-    """A path of a template leads nowhere; the message names it and what was found."""
+    """A path of a template leads nowhere; the message names the path and the value found."""
 
 
 class Quote(Struct, frozen=True):
@@ -151,7 +151,7 @@ def _cell(value: object) -> str:
 
 
 def _lack(value: object, step: str | int) -> str:
-    """Why *step* leads nowhere in *value*; "" where it leads somewhere."""
+    """Why *step* leads nowhere in *value*; "" if it leads somewhere."""
     if isinstance(value, Mapping):
         names = sorted(cast("Mapping[str, object]", value))
         if isinstance(step, int):
@@ -187,7 +187,7 @@ class Script:
         )
 
     def position(self, index: int) -> int | Problem:
-        """Which reply a request with *index* assistant messages gets, or that none is left."""
+        """The place of the reply after *index* assistant messages, or that none is left."""
         total = len(self._replies)
         if index < total:
             return index
@@ -207,7 +207,7 @@ class Script:
     def turn(
         self, position: int, quotes: Callable[[], Quotes], *, index: int, id_prefix: str
     ) -> Turn | Problem:
-        """What the model says, or what the request lacks to fill it in."""
+        """The turn of the model, or what the request lacks to fill it in."""
         # Not where replies repeat: ids of calls hold the index, and must differ from turn to turn.
         kept = self._kept.get((position, id_prefix)) if index == position else None
         if kept is not None:
@@ -282,7 +282,7 @@ def _filled(text: str, quotes: Quotes, place: str) -> str:
 
 
 def _arguments(given: object, quotes: Quotes, place: str) -> str:
-    """The arguments of a call as text; a text is sent as it is, to play broken JSON."""
+    """The arguments of a call as text; a text is sent unchanged, to play broken JSON."""
 
     def filled(text: str, where: str) -> object:
         try:

@@ -54,7 +54,7 @@ class Latency(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Tokens(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Token counts of one reply; what is None is estimated.
+    """Token counts of one reply; None means estimated.
 
     Attributes:
         input_tokens: All prompt tokens, cached ones included; estimated as a quarter of the
@@ -85,8 +85,8 @@ class ScriptedCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     Attributes:
         name: The tool.
         arguments: An object whose strings, at any depth, are templates (a string that is exactly
-            one expression becomes the quoted JSON value); or a text template that is sent as it is,
-            so that broken JSON can be sent too.
+            one expression becomes the quoted JSON value); or a text template that is sent
+            unchanged, so that broken JSON can be sent too.
         id: Its id; "" for one made from the place of the reply and of the call.
     """
 
@@ -100,12 +100,12 @@ class Reply(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     Attributes:
         text: A template; "" for no text.
-        reasoning: A template for what it thought; "" for none.
+        reasoning: A template for its thoughts; "" for none.
         refusal: A template for why it refuses; "" if it does not.
-        tool_calls: What it asks to be done.
+        tool_calls: The tool calls that it requests.
         finish_reason: stop, length, tool_use or content_filter (said in each API's own word), any
-            other word as it is; "" for the fitting one.
-        usage: Token counts; None is all estimated.
+            other word unchanged; "" for the one that fits the reply.
+        usage: Token counts; None estimates all of them.
         omit_usage: True sends no usage at all, as some servers do.
         latency: None is the scenario's.
         chunk_chars: Characters a stream event carries; None is the scenario's.

@@ -53,7 +53,7 @@ class Simulator:
         api_key: The only key that is let in (others get 401); None lets everyone in.
         strict: Whether conversations that the real APIs refuse get their 400: calls without
             results, results without calls.
-        keep_requests: How many of the latest requests ``requests`` holds; 0 for a server that shall
+        keep_requests: How many of the latest requests ``requests`` holds; 0 for a server that must
             not grow, None for all.
         clock: Time of buckets, dates and latencies; None is the system's.
 
@@ -216,7 +216,7 @@ async def serve_forever(
     async with simulator:
         if on_start is not None:
             on_start(simulator)
-        # A future that nobody completes: cancellation is the one way out.
+        # A future that is never completed: only a cancel ends it.
         await asyncio.get_running_loop().create_future()
 
 

@@ -1,6 +1,6 @@
 """Rate limits as providers keep them: one token bucket a resource.
 
-A bucket holds as much as its limit, starts full and fills evenly, so what is told in the headers
+A bucket holds as much as its limit, starts full and fills evenly, so what the headers say
 (limit, remaining, seconds until full) is what really decides the next request.
 """
 
@@ -120,7 +120,7 @@ class LimitGauge:
         return None
 
     def readings(self, now: float) -> list[BucketReading]:
-        """What the headers tell at *now*, one reading a bucket."""
+        """The state of every bucket at *now*, for the headers."""
         return [self._read(resource, now) for resource in self._buckets]
 
     def _read(self, resource: Resource, now: float) -> BucketReading:

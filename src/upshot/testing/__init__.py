@@ -9,7 +9,7 @@ closes it again. The parts:
 - ``engine_contract``, ``host_contract``, ``hook_contracts`` (observers and deciders),
   ``journal_contract``, ``model_contract``, ``tool_contract`` and ``transport_contract`` are the
   suites, one for each seam.
-- ``doubles`` stand in for parts of a test: ``ScriptedTool``, ``FakeClock``, and tools that fail at
+- ``doubles`` has stand-ins for tests: ``ScriptedTool``, ``FakeClock``, and tools that fail at
   a chosen moment. ``ScriptedModel`` is in ``upshot.models``. They need no pytest.
 - ``plugin`` has the fixtures for pytest; it is loaded as a pytest plugin.
 
@@ -17,7 +17,7 @@ What always holds:
 
 - A suite tests behaviour that callers rely on, through the same calls as a run; it never looks at
   private attributes.
-- A failed assertion says what the subject did and what was expected, so that its author needs not
+- A failed assertion says what the subject did and what was expected, so that its author need not
   read the suite. A part of the contract that is optional is skipped with a reason.
 - The suites pass for every implementation that ships with upshot.
 

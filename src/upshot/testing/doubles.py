@@ -1,4 +1,4 @@
-"""FakeClock and ScriptedTool."""
+"""FakeClock, and ScriptedTool with the faults that it can play."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from upshot.tools.definition.tool import EffectWord, Tool
 
 
 class FakeClock:
-    """A clock for tests: waiting on it takes no time, and is written down.
+    """A clock for tests: waiting on it takes no time and is recorded.
 
     Args:
         start: The first moment, aware; None is 2030-01-01 in UTC.
@@ -40,7 +40,7 @@ class FakeClock:
         return self._passed_s
 
     def advance(self, delay_s: float) -> None:
-        """Let *delay_s* seconds pass, without anybody waiting for them."""
+        """Let *delay_s* seconds pass, without a wait."""
         self._passed_s += delay_s
 
     async def sleep(self, delay_s: float) -> None:
@@ -55,7 +55,7 @@ _ANY_ARGUMENTS: JsonObject = {"type": "object"}
 
 @dataclass(frozen=True, slots=True)
 class TimeoutAfterEffect:
-    """The effect takes place, and no answer comes before the call is given up."""
+    """The effect takes place, but the call times out before there is an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +71,11 @@ class CrashAfterStart:
 
 @dataclass(frozen=True, slots=True)
 class LateReturn:
-    """The call goes on when it is given up, and returns after all.
+    """The call ignores its cancellation and returns later.
 
     Attributes:
         value: What it returns.
-        delay_s: After how many seconds, real ones.
+        delay_s: After how many real seconds.
     """
 
     value: object = None
@@ -139,7 +139,7 @@ class ScriptedTool:
         """Check that the whole script was played.
 
         Raises:
-            AssertionError: Something of it is left.
+            AssertionError: Items are left.
         """
         left = len(self._script) - len(self.calls)
         assert left <= 0, f"{self.tool.name} has {left} of {len(self._script)} items left"
@@ -185,5 +185,5 @@ async def _outlast(delay_s: float) -> None:
         try:
             await asyncio.sleep(left)
         except asyncio.CancelledError:
-            # The fault is just this: a body that does not listen.
+            # This is the fault: a body that ignores its cancellation.
             continue

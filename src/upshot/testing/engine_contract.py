@@ -34,7 +34,7 @@ from upshot.testing.suite import (
     tasks_beside,
 )
 
-# An engine that begins more steps after a stop request goes on for ever.
+# An engine that begins more steps than this after a stop request will never stop.
 _FAR = 20
 
 
@@ -47,14 +47,14 @@ class Person:
 
 
 class Stop(Person):
-    """A host that wants the run to stop, and watches what is begun all the same.
+    """A host that wants the run to stop, and watches what is begun afterwards.
 
     Steps are what the log has: model calls, tool calls, keyed steps and child runs. What is
-    begun within one, or beside one, belongs to it.
+    begun within one, or at the same time, belongs to it.
     """
 
     def __init__(self, model: PlainModel, *, late: bool) -> None:
-        self.wish: Interrupt = Interrupt(InterruptCause.HOST_SHUTDOWN, "good night")
+        self.request: Interrupt = Interrupt(InterruptCause.HOST_SHUTDOWN, "good night")
         self.was_told_first: bool = False
         self.second: str = ""
         self._model = model
@@ -68,7 +68,7 @@ class Stop(Person):
         if self._late and not has_begun:
             return None
         self.was_told_first = self.was_told_first or not has_begun
-        return self.wish
+        return self.request
 
     def publish(self, event: object) -> None:
         """Count what begins and ends."""
@@ -89,11 +89,11 @@ class Stop(Person):
                 pass
 
     def runs_away(self) -> bool:
-        """Whether so many steps were begun that it will not look any more."""
+        """Whether so many steps were begun that the engine will not stop."""
         return self._begun > _FAR
 
     def settle(self) -> None:
-        """Take in what was asked of the model beside the log."""
+        """Count a model call that the log does not have."""
         if not self._begun and self._model.later_calls:
             self.second = "a model call"
 
@@ -138,12 +138,12 @@ class Probe:
 
     @property
     def parks(self) -> bool:
-        """Whether what is raised is what a question raises that is not answered now."""
+        """Whether it raises what a question raises that is not answered now."""
         return isinstance(self._signal, Parked)
 
 
 class _Shown:
-    """What an engine is given, as it is."""
+    """Passes on what an engine is given."""
 
     def __init__(self, shown: Any, probe: Probe) -> None:
         object.__setattr__(self, "_shown", shown)
@@ -157,7 +157,7 @@ class _Shown:
 
 
 class _Asking(_Shown):
-    """A host as it is, but that a question may park the run."""
+    """A host whose questions may park the run."""
 
     async def ask_user(self, *question: Any, **how: Any) -> Any:
         if self._probe.parks:
@@ -166,7 +166,7 @@ class _Asking(_Shown):
 
 
 class _Raising(_Shown):
-    """A run as it is, but that models and children end it."""
+    """A run that is ended by a model call or a child run."""
 
     async def call_model(self, *_: Any, **__: Any) -> Any:
         raise self._probe.end()
@@ -213,17 +213,17 @@ class EngineContract(Suite[Engine]):
         result = (await self._play()).result
         assert result.status is Status.COMPLETED, ending(result)
         if result.output is None and not result.content:
-            raise SkipTest("it gives no answer, which is no duty: what it does stands on its board")
+            raise SkipTest("it gives no answer, which is allowed: its work is on its board")
 
-    async def test_it_tells_what_it_used(self) -> None:
-        """All tokens of all model calls are in the result."""
+    async def test_it_reports_what_it_used(self) -> None:
+        """The result has the tokens of all model calls."""
         result = (await self._play()).result
-        told, used = result.usage.total_tokens or 0, TOKENS * self.model.calls
-        if told and not used:
+        reported, used = result.usage.total_tokens or 0, TOKENS * self.model.calls
+        if reported and not used:
             raise SkipTest(
-                f"it asked no model of the suite; the {told} tokens that it reports are its own"
+                f"it asked no model of the suite; the {reported} tokens that it reports are its own"
             )
-        assert told == used, f"{used} tokens were used and {told} are in the result"
+        assert reported == used, f"{used} tokens were used and {reported} are in the result"
 
     async def test_a_run_ends_once_whatever_happens(self) -> None:
         """One end for observers and one last event, after answers, errors and cancels."""
@@ -243,12 +243,12 @@ class EngineContract(Suite[Engine]):
         if self.copes:
             assert result.status is Status.COMPLETED, f"it copes, and {ending(result)}"
             return
-        told = (result.status, result.error and result.error.code)
+        actual = (result.status, result.error and result.error.code)
         expected = (Status.FAILED, ErrorCode.SERVER_ERROR)
-        assert told == expected, f"the model failed with server_error, and {ending(result)}"
+        assert actual == expected, f"the model failed with server_error, and {ending(result)}"
 
     async def test_a_cancel_ends_it(self) -> None:
-        """While a model is silent, a cancel ends the run; the engine does not swallow it."""
+        """A cancel ends the run while a model is silent; the engine does not swallow it."""
         result = (await self._play(PlainModel(answers=False), cancel=True)).result
         if not self.model.calls:
             raise SkipTest("it asked no model that could be silent")
@@ -260,7 +260,7 @@ class EngineContract(Suite[Engine]):
             f"it swallowed its cancellation, and ended with {raised!r}"
         )
 
-    async def test_a_wish_to_stop_ends_it(self) -> None:
+    async def test_a_stop_request_ends_it(self) -> None:
         """It looks at ``host.interrupts()``, and raises Interrupted before a second step."""
         for late in (False, True):
             async with self._engine() as engine:
@@ -279,16 +279,16 @@ class EngineContract(Suite[Engine]):
                 result = (await self._watch(probe)).result
             if probe.has_raised:
                 was_tried = True
-                told = (result.status, result.error and result.error.code)
+                actual = (result.status, result.error and result.error.code)
                 name = type(signal).__name__
-                assert told == (status, code), f"{name} was raised, and {ending(result)}"
+                assert actual == (status, code), f"{name} was raised, and {ending(result)}"
         if not was_tried:
             raise SkipTest(
                 "it awaits no run.call_model, run.child or host.ask_user, which could raise them"
             )
 
     async def test_it_resumes_or_says_that_it_cannot(self) -> None:
-        """From its own checkpoints it goes on; from a point that it does not know it never does."""
+        """It goes on from its own checkpoints, and never from a point that it does not know."""
         kept = Keep()
         await self._play(host=kept)
         unknown = Checkpoint("run-0123456789abcdef", "a step that no engine has")
@@ -402,14 +402,19 @@ def _stopped(result: AgentResult[Any], host: Stop, *, late: bool) -> None:
     An engine without a second step need not have looked: its answer is as good as its end.
     """
     when = "when its first step had begun" if late else "before it started"
-    wished = f"the stop request came {when}"
+    came = f"the stop request came {when}"
     if result.status is Status.INTERRUPTED:
-        told, wish = (result.cause, result.detail), (host.wish.cause, host.wish.detail)
-        assert told == wish, f"the stop request was {wish}, and it was interrupted with {told}"
+        actual, wanted = (
+            (result.cause, result.detail),
+            (host.request.cause, host.request.detail),
+        )
+        assert actual == wanted, (
+            f"the stop request was {wanted}, and it was interrupted with {actual}"
+        )
     else:
-        ignored = f"{wished}; it began {host.second} all the same, and {ending(result)}"
+        ignored = f"{came}; it began {host.second} all the same, and {ending(result)}"
         assert not host.second, ignored
-        assert result.status is Status.COMPLETED, f"{wished}, and {ending(result)}"
+        assert result.status is Status.COMPLETED, f"{came}, and {ending(result)}"
         assert not host.was_told_first, f"it got the stop request, and {ending(result)}"
 
 

@@ -87,8 +87,8 @@ class ObserverContract(_HookContract[Observer]):
         async with self._made() as observer:
             result = await self._work(observer)
             _silent(result)
-            told, expected = _said(result), _said(alone)
-            assert told == expected, f"without it the run gave {expected}, and with it {told}"
+            actual, expected = _said(result), _said(alone)
+            assert actual == expected, f"without it the run gave {expected}, and with it {actual}"
 
     async def test_it_sees_every_end(self) -> None:
         """A run that fails, is done again or is interrupted is seen like any other."""

@@ -37,27 +37,27 @@ class HostContract(Suite[object]):
             def make(self):
                 return MyHost()
 
-            def interrupt(self, host, wish):
-                host.wish = wish
+            def interrupt(self, host, request):
+                host.request = request
     """
 
     _role: Role = Role("a host")
 
-    def interrupt(self, host: Any, wish: Interrupt) -> None:
+    def interrupt(self, host: Any, request: Interrupt) -> None:
         """Make *host* request that its run stop.
 
         Override it if ``interrupts`` is a method, or that check is skipped; an attribute is set.
         """
-        needed = "give interrupt(self, host, wish), which makes the host request that a run stop"
+        needed = "give interrupt(self, host, request), which makes the host request that a run stop"
         if callable(getattr(host, "interrupts", None)):
             raise SkipTest(needed)
         try:
-            host.interrupts = wish
+            host.interrupts = request
         except AttributeError as error:
             raise SkipTest(needed) from error
 
     async def test_a_run_under_it_comes_to_its_end(self) -> None:
-        """Whatever an engine passes it, nothing in it raises."""
+        """None of its methods raises, whatever an engine passes."""
         async with self._made() as host:
             _sound(await _under(host))
 
@@ -70,7 +70,7 @@ class HostContract(Suite[object]):
                 assert is_fine, f"its {name} is {found!r:.60} and no method"
 
     async def test_it_takes_every_event(self) -> None:
-        """Deltas and durable events, one after another, and gives nothing back."""
+        """It takes deltas and durable events and returns nothing."""
         facts = (
             StepStarted(key="one", seq=1),
             TextDelta(text="a piece", seq=1, part=1),
@@ -85,7 +85,7 @@ class HostContract(Suite[object]):
         await self._give("checkpoint", point, point)
 
     async def test_it_takes_usage(self) -> None:
-        """Also one of which nothing is known."""
+        """Even usage of which nothing is known."""
         measured = Usage(input_tokens=10, output_tokens=5, api_calls=1)
         await self._give("report_usage", measured, Usage())
 
@@ -105,24 +105,24 @@ class HostContract(Suite[object]):
                 kept = None
             assert kept == answer, f"ask_user gave {answer!r:.60}, which is not a JSON value"
 
-    async def test_it_wishes_nothing_by_itself(self) -> None:
-        """A run stops only where that was requested."""
+    async def test_it_requests_no_stop_by_itself(self) -> None:
+        """A run stops only if that was requested."""
         async with self._able("interrupts", even_none=True) as host:
-            wish = await _wish_of(host)
-            assert not wish, f"no stop was requested, and it requests {wish!r}"
+            request = await _request_of(host)
+            assert not request, f"no stop was requested, and it requests {request!r}"
 
-    async def test_its_wish_to_stop_is_seen(self) -> None:
+    async def test_its_stop_request_is_seen(self) -> None:
         """The engine sees it at the next safe point, with cause and detail."""
-        wish = Interrupt(InterruptCause.USER_INPUT, "wait for me")
+        request = Interrupt(InterruptCause.USER_INPUT, "wait for me")
         async with self._able("interrupts", even_none=True) as host:
-            self.interrupt(host, wish)
+            self.interrupt(host, request)
             result = await _under(host)
         assert result.status is Status.INTERRUPTED, f"it should stop, and {ending(result)}"
-        told, expected = (result.cause, result.detail), (wish.cause, wish.detail)
-        assert told == expected, f"it was to request {expected}, and the engine saw {told}"
+        actual, expected = (result.cause, result.detail), (request.cause, request.detail)
+        assert actual == expected, f"it was to request {expected}, and the engine saw {actual}"
 
     async def test_a_step_runs_once(self) -> None:
-        """At the same time and afterwards: one body, and its value for all."""
+        """Calls at the same time and later run one body and get its value."""
 
         async def under_it(_: Any, host: Any, __: Any) -> None:
             await _step_once(host)
@@ -177,13 +177,13 @@ async def _step_once(host: Any) -> None:
 
 
 async def _under(host: object) -> AgentResult[Any]:
-    """A run that passes its host everything there is."""
+    """A run that uses every method of its host."""
 
     async def script(run: Any, host: Any, board: Any) -> str:
         await host.publish(TextDelta(text="a piece"))
-        wish = await host.interrupts()
-        if wish:
-            raise Interrupted(wish.cause, wish.detail)
+        request = await host.interrupts()
+        if request:
+            raise Interrupted(request.cause, request.detail)
         await host.checkpoint(Checkpoint(run.id, "one", board.snapshot()))
         await host.report_usage(ModelResponse(usage=Usage(input_tokens=10, api_calls=1)))
         await host.once("step", Effect.READ, lambda: 1)
@@ -192,7 +192,7 @@ async def _under(host: object) -> AgentResult[Any]:
     return await run(Agent("contract", engine=ScriptEngine(script)), "?", host=host)
 
 
-async def _wish_of(host: Any) -> object:
+async def _request_of(host: Any) -> object:
     asked = host.interrupts
     return await value_of(asked() if callable(asked) else asked)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest import SkipTest
@@ -66,28 +66,28 @@ class JournalContract(Suite[Journal]):
 
     @_with_journal
     async def test_events_come_back_equal_and_in_order(self, journal: Journal) -> None:
-        """What was appended is what is read."""
-        told = _tell(journal, "run-1", 5)
+        """Reading gives what was appended."""
+        appended = _append(journal, "run-1", 5)
         await journal.durable("run-1", 5)
-        _same(await _read(journal, "run-1"), told)
+        _same(await _read(journal, "run-1"), appended)
 
     @_with_journal
-    async def test_events_are_read_before_anybody_asked_for_safety(self, journal: Journal) -> None:
+    async def test_events_are_read_before_they_are_safe(self, journal: Journal) -> None:
         """Reading sees what is still queued."""
-        told = _tell(journal, "run-1", 3)
-        _same(await _read(journal, "run-1"), told)
+        appended = _append(journal, "run-1", 3)
+        _same(await _read(journal, "run-1"), appended)
 
     @_with_journal
     async def test_reading_begins_after_the_seq_that_is_named(self, journal: Journal) -> None:
-        """``after`` leaves out what is known."""
-        told = _tell(journal, "run-1", 5)
-        _same(await _read(journal, "run-1", after=3), told[3:])
+        """``after`` leaves out earlier events."""
+        appended = _append(journal, "run-1", 5)
+        _same(await _read(journal, "run-1", after=3), appended[3:])
         _same(await _read(journal, "run-1", after=5), [])
 
     @_with_journal
     async def test_a_long_run_is_read_whole(self, journal: Journal) -> None:
         """Reading in pieces shows no seam."""
-        _tell(journal, "run-1", 500)
+        _append(journal, "run-1", 500)
         seqs = [event.seq for event in await _read(journal, "run-1")]
         assert seqs == list(range(1, 501)), f"of 500 events {len(seqs)} were read, or not in order"
 
@@ -99,24 +99,24 @@ class JournalContract(Suite[Journal]):
     @_with_journal
     async def test_runs_do_not_mix(self, journal: Journal) -> None:
         """Each run has its own log."""
-        first, second = _tell(journal, "run-1", 3), _tell(journal, "run-2", 4)
+        first, second = _append(journal, "run-1", 3), _append(journal, "run-2", 4)
         _same(await _read(journal, "run-1"), first)
         _same(await _read(journal, "run-2"), second)
 
     @_with_journal
     async def test_a_gap_is_refused(self, journal: Journal) -> None:
         """The next seq is one more than the last."""
-        _tell(journal, "run-1", 2)
+        _append(journal, "run-1", 2)
         with pytest.raises(JournalError):
             journal.append(_step("run-1", 4))
 
     @_with_journal
     async def test_a_repeated_seq_is_refused(self, journal: Journal) -> None:
         """No event replaces another."""
-        told = _tell(journal, "run-1", 2)
+        appended = _append(journal, "run-1", 2)
         with pytest.raises(JournalError):
             journal.append(_step("run-1", 2))
-        _same(await _read(journal, "run-1"), told)
+        _same(await _read(journal, "run-1"), appended)
 
     @_with_journal
     async def test_a_delta_is_refused(self, journal: Journal) -> None:
@@ -150,7 +150,7 @@ class JournalContract(Suite[Journal]):
 
     @_with_journal
     async def test_an_old_epoch_can_no_longer_append(self, journal: Journal) -> None:
-        """Who lost a run cannot write to it."""
+        """A holder that lost a run cannot write to it."""
         old = await journal.claim("run-1")
         journal.append(_started("run-1"), epoch=old)
         new = await journal.claim("run-1")
@@ -189,26 +189,26 @@ class JournalContract(Suite[Journal]):
     @_with_journal
     async def test_many_may_wait_for_one_event(self, journal: Journal) -> None:
         """Barriers do not disturb one another."""
-        _tell(journal, "run-1", 3)
+        _append(journal, "run-1", 3)
         await asyncio.gather(*(journal.durable("run-1", seq) for seq in (1, 3, 2, 3)))
 
     @_with_journal
     async def test_an_event_that_nobody_appended_is_never_safe(self, journal: Journal) -> None:
-        """Waiting for it is an error and no endless wait."""
-        _tell(journal, "run-1", 2)
+        """Waiting for it is an error, not an endless wait."""
+        _append(journal, "run-1", 2)
         with pytest.raises(JournalError):
             await journal.durable("run-1", 3)
 
     @_with_journal
     async def test_the_list_of_runs_says_what_each_is(self, journal: Journal) -> None:
         """A summary is kept with the events."""
-        _tell(journal, "run-1", 3)
+        _append(journal, "run-1", 3)
         runs = await journal.runs()
-        assert len(runs) == 1, f"of one run it lists {len(runs)}"
+        assert len(runs) == 1, f"it lists {len(runs)} runs for one"
         run = runs[0]
-        told = (run.run_id, run.agent_id, run.events, run.status, run.ended, run.request)
+        listed = (run.run_id, run.agent_id, run.events, run.status, run.ended, run.request)
         expected = ("run-1", "agent", 3, "running", False, "a question")
-        assert told == expected, f"it lists {told} for {expected}"
+        assert listed == expected, f"it lists {listed} for {expected}"
         assert not run.parent_run_id, f"a root run is listed as one of {run.parent_run_id!r}"
         times = (run.started_at, run.updated_at)
         expected_times = (_START, _START + timedelta(seconds=2))
@@ -225,8 +225,8 @@ class JournalContract(Suite[Journal]):
     @_with_journal
     async def test_the_list_of_runs_follows_their_status(self, journal: Journal) -> None:
         """A settled run has the status of its result."""
-        _tell(journal, "run-1", 2)
-        _tell(journal, "run-2", 2)
+        _append(journal, "run-1", 2)
+        _append(journal, "run-2", 2)
         journal.append(_settled("run-2", 3))
         await journal.durable("run-2", 3)
         assert await _listed(journal, "completed") == ["run-2"], "run-2 alone is completed"
@@ -242,7 +242,7 @@ class JournalContract(Suite[Journal]):
 
     @_with_journal
     async def test_the_list_of_runs_comes_in_pages(self, journal: Journal) -> None:
-        """A page goes on after the last run of the page before, also among runs of one moment."""
+        """A page goes on after the last run of the page before, even among runs of one moment."""
         for number in range(5):
             journal.append(_started(f"run-{number}", _START + timedelta(days=number // 2)))
         listed = [run.run_id for run in await journal.runs()]
@@ -281,12 +281,12 @@ class JournalContract(Suite[Journal]):
         remove = _removal_of(journal)
         journal.append(_started("run-1"))
         journal.append(_started("run-2", parent_run_id="run-1"))
-        told = _tell(journal, "run-3", 3)
+        appended = _append(journal, "run-3", 3)
         removed = await remove(["run-1"])
-        assert set(removed.run_ids) == {"run-1", "run-2"}, f"it told {removed.run_ids}"
+        assert set(removed.run_ids) == {"run-1", "run-2"}, f"it reported {removed.run_ids}"
         assert await _listed(journal) == ["run-3"], "run-3 alone is left"
         _same(await _read(journal, "run-2"), [])
-        _same(await _read(journal, "run-3"), told)
+        _same(await _read(journal, "run-3"), appended)
         again = _started("run-1")
         journal.append(again)
         _same(await _read(journal, "run-1"), [again])
@@ -314,7 +314,9 @@ class JournalContract(Suite[Journal]):
             if run_id != "open":
                 journal.append(_settled(run_id, 2, _START + timedelta(days=day)))
         removed = await remove(ended_before=_START + timedelta(days=1))
-        assert removed.run_ids == ("old",), f"only 'old' ended before; it told {removed.run_ids}"
+        assert removed.run_ids == ("old",), (
+            f"only 'old' ended before; it reported {removed.run_ids}"
+        )
         left = set(await _listed(journal))
         assert left == {"new", "open"}, f"'new' and 'open' should be left; it lists {sorted(left)}"
 
@@ -326,40 +328,36 @@ class JournalContract(Suite[Journal]):
 
     async def test_what_was_exported_is_imported_equal(self) -> None:
         """Out and in is identity."""
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "run.jsonl")
-            told, runs = await self._export(path)
+        with _export_file() as path:
+            appended, runs = await self._export(path)
             async with self._empty() as other:
                 run_id = await other.import_(path)
                 assert run_id == "run-1", f"import_() gave {run_id!r} for run-1"
-                _same(await _read(other, "run-1"), told)
+                _same(await _read(other, "run-1"), appended)
                 found = list(await other.runs())
                 assert found == runs, f"the import lists {found}; the export came from {runs}"
 
     @_with_journal
     async def test_an_import_never_changes_a_run(self, journal: Journal) -> None:
         """A run id that is there already is refused."""
-        told = _tell(journal, "run-1", 4)
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "run.jsonl")
+        appended = _append(journal, "run-1", 4)
+        with _export_file() as path:
             await journal.export("run-1", path)
             with pytest.raises(JournalError):
                 await journal.import_(path)
-        _same(await _read(journal, "run-1"), told)
+        _same(await _read(journal, "run-1"), appended)
 
     @_with_journal
     async def test_an_export_of_nothing_is_misuse(self, journal: Journal) -> None:
         """No file is made for a run that is not there."""
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "run.jsonl")
+        with _export_file() as path:
             with pytest.raises(Misuse):
                 await journal.export("run-unknown", path)
-            assert os.listdir(folder) == [], "a file was made for an unknown run"
+            assert os.listdir(os.path.dirname(path)) == [], "a file was made for an unknown run"
 
     async def test_a_damaged_import_takes_nothing(self) -> None:
         """All or nothing, and the line is named."""
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "run.jsonl")
+        with _export_file() as path:
             await self._export(path)
             with open(path, "rb") as file:
                 lines = file.readlines()
@@ -373,7 +371,7 @@ class JournalContract(Suite[Journal]):
 
     @_with_journal
     async def test_a_closed_journal_takes_nothing(self, journal: Journal) -> None:
-        """After the close every append is an error, and closing again is none."""
+        """After the close every append is an error; closing again is not."""
         await journal.aclose()
         with pytest.raises(JournalError):
             journal.append(_started("run-1"))
@@ -392,17 +390,24 @@ class JournalContract(Suite[Journal]):
     async def _export(self, path: str) -> tuple[list[Event], list[RunSummary]]:
         """Write a run to *path*; its journal is closed then, for a place may be one journal."""
         async with self._empty() as journal:
-            told = _tell(journal, "run-1", 4)
+            appended = _append(journal, "run-1", 4)
             count = await journal.export("run-1", path)
             assert count == 4, f"export() gave {count!r} for 4 events"
-            return told, list(await journal.runs())
+            return appended, list(await journal.runs())
 
 
-def _tell(journal: Journal, run_id: str, count: int) -> list[Event]:
-    told = [_started(run_id), *(_step(run_id, seq) for seq in range(2, count + 1))]
-    for event in told:
+@contextmanager
+def _export_file() -> Generator[str]:
+    """A path in a folder of its own, where there is no file yet."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield os.path.join(folder, "run.jsonl")
+
+
+def _append(journal: Journal, run_id: str, count: int) -> list[Event]:
+    appended = [_started(run_id), *(_step(run_id, seq) for seq in range(2, count + 1))]
+    for event in appended:
         journal.append(event)
-    return told
+    return appended
 
 
 def _removal_of(journal: Journal) -> Callable[..., Awaitable[Any]]:
@@ -455,9 +460,9 @@ async def _listed(journal: Journal, status: str | None = None) -> list[str]:
     return [run.run_id for run in await journal.runs(status)]
 
 
-def _same(read: list[Any], told: list[Event]) -> None:
+def _same(read: list[Any], appended: list[Event]) -> None:
     kinds = [getattr(event, "kind", type(event).__name__) for event in read]
-    expected = [event.kind for event in told]
+    expected = [event.kind for event in appended]
     assert kinds == expected, f"it gave the events {kinds} for {expected}"
-    for event, appended in zip(read, told, strict=True):
-        assert event == appended, f"it gave {event!r} for {appended!r}"
+    for event, wanted in zip(read, appended, strict=True):
+        assert event == wanted, f"it gave {event!r} for {wanted!r}"

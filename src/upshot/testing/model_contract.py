@@ -70,16 +70,16 @@ class ModelContract(Suite[Model]):
         assert items and isinstance(items[-1], ModelResponse), f"the stream gave {kinds}"
         *deltas, last = items
         assert all(isinstance(item, _DELTAS) for item in deltas), f"the stream gave {kinds}"
-        told = "".join(item.text for item in deltas if isinstance(item, TextDelta))
+        deltas_say = "".join(item.text for item in deltas if isinstance(item, TextDelta))
         text = _good(last).content
-        assert told == text, f"its deltas say {told!r}, and its response says {text!r}"
+        assert deltas_say == text, f"its deltas say {deltas_say!r}, and its response says {text!r}"
 
     async def test_a_cancel_is_not_swallowed(self) -> None:
-        """Who takes the call back while it waits gets no answer."""
+        """A cancelled call gives no answer."""
         await self._cancel(lambda model: _call(model, self._request))
 
     async def test_a_cancel_of_a_stream_is_not_swallowed(self) -> None:
-        """Who stops reading while it waits gets nothing more."""
+        """A cancelled reader gets nothing more."""
 
         async def read(model: Model) -> None:
             async for _ in _stream(model, self._request):
@@ -127,8 +127,8 @@ class ModelContract(Suite[Model]):
                     task.result()
                     continue
                 await asyncio.wait((task,))
-                told = task.cancelled() or task.exception() or "an answer"
-                assert task.cancelled(), f"it was cancelled, and there came {told!r}"
+                came = task.cancelled() or task.exception() or "an answer"
+                assert task.cancelled(), f"it was cancelled, and it gave {came!r}"
 
 
 async def _call(model: Model, request: ModelInput) -> ModelResponse:

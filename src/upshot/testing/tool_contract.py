@@ -37,9 +37,9 @@ _TEXTS = {
 
 
 def sample_of(schema: JsonObject) -> JsonObject:
-    """An object that fits *schema* as far as its plain words say: what is required, small values.
+    """A small object that fits *schema*: its required names, with values of their types and limits.
 
-    Patterns and conditions are not looked at.
+    Patterns and conditions are ignored.
     """
     made = _made(schema, schema, 0)
     return made if isinstance(made, dict) else {}
@@ -166,8 +166,8 @@ class ToolContract(Suite[Tool]):
     async def test_it_says_what_it_does(self) -> None:
         """A model can only choose what is described."""
         async with self._made() as tool:
-            told, name = tool.description, tool.name
-        if not told.strip():
+            description, name = tool.description, tool.name
+        if not description.strip():
             raise SkipTest(f"the tool {name} has no description: a model sees only its name")
 
     async def test_its_schema_is_one(self) -> None:
@@ -187,8 +187,8 @@ class ToolContract(Suite[Tool]):
         for _ in range(2):
             async with self._made() as tool:
                 versions.append(tool.version)
-        told = " and ".join(versions)
-        assert len(set(versions)) == 1, f"make() gave the versions {told}: name or schema differ"
+        shown = " and ".join(versions)
+        assert len(set(versions)) == 1, f"make() gave the versions {shown}: name or schema differ"
 
     async def test_its_arguments_give_a_result(self) -> None:
         """The example succeeds."""

@@ -62,7 +62,7 @@ class TransportContract(Suite[Transport]):
             assert len(server.asked) == 1, f"a {status} was followed or tried again"
 
     async def test_it_unpacks_the_body(self) -> None:
-        """Whoever reads gets the decoded body."""
+        """The reader gets the decoded body."""
         packed = gzip.compress(b"clear text")
         head = _OK + b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(packed)
         with _serving(_reply_with(head + packed)) as server:
@@ -94,7 +94,7 @@ class TransportContract(Suite[Transport]):
         assert _phase(error) in (None, "unsent"), "nothing was sent, and the error denies it"
 
     async def test_a_connection_that_the_server_closed_is_not_used(self) -> None:
-        """Also if it was closed while the event loop was blocked."""
+        """Even if it was closed while the event loop was blocked."""
         async with self._against(_reply_and_close) as (transport, server):
             for _ in range(3):
                 assert (await _fetch(transport, server.url)).body == b"hello"
@@ -251,7 +251,7 @@ async def _broken(
 
 
 async def _read_some(transport: Transport, url: str, begun: asyncio.Event | None) -> None:
-    """Read one piece; then leave, or tell *begun* and wait for the next."""
+    """Read one piece; then leave, or set *begun* and wait for the next."""
     async with transport.send("POST", url, {}, b"", timeouts=_WIDE) as (_, _, chunks):
         pieces = aiter(chunks)
         await anext(pieces)
