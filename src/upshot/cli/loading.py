@@ -360,7 +360,26 @@ class Launching:
     @cached_property
     def launch(self) -> Launch:
         """How the run was started, with the changes of the command line."""
-        return old_launch(self._activity, self._asked)
+        asked, started, run_id = self._asked, self._activity.started, self._activity.run_id
+        old = None if started is None else Launch.of(started.options)
+        new = new_launch(asked) if asked.target else None
+        base = old or new
+        if base is None:
+            raise Misuse(
+                f"run {run_id} was not started by this command: say which agent it has, after "
+                f"its id, such as {run_id} FILE.py:agent"
+            )
+        changes: dict[str, Any] = {}
+        if new is not None:
+            changes |= {"file": new.file, "agent": new.agent}
+        if asked.model:
+            # The old server need not know the new model.
+            changes |= {"model": absolute_model(asked.model), "base_url": ""}
+        if asked.base_url:
+            changes["base_url"] = asked.base_url
+        if asked.tools:
+            changes["tools"] = _absolute(asked.tools)
+        return replace(base, **changes)
 
     @cached_property
     def loaded(self) -> tuple[AnyAgent, ResumeOptions]:
@@ -393,29 +412,6 @@ def new_launch(asked: Asked) -> Launch:
         tools=_absolute(asked.tools),
         folder=str(Path.cwd()),
     )
-
-
-def old_launch(activity: Activity, asked: Asked) -> Launch:
-    """How the run was started, with the changes of the command line."""
-    old = None if activity.started is None else Launch.of(activity.started.options)
-    new = new_launch(asked) if asked.target else None
-    base = old or new
-    if base is None:
-        raise Misuse(
-            f"run {activity.run_id} was not started by this command: say which agent it has, after "
-            f"its id, such as {activity.run_id} FILE.py:agent"
-        )
-    changes: dict[str, Any] = {}
-    if new is not None:
-        changes |= {"file": new.file, "agent": new.agent}
-    if asked.model:
-        # The old server need not know the new model.
-        changes |= {"model": absolute_model(asked.model), "base_url": ""}
-    if asked.base_url:
-        changes["base_url"] = asked.base_url
-    if asked.tools:
-        changes["tools"] = _absolute(asked.tools)
-    return replace(base, **changes)
 
 
 def _absolute(files: Sequence[str]) -> tuple[str, ...]:

@@ -175,18 +175,11 @@ _SPINNER = "|/-\\"
 
 def choose_mode(wanted: str, terminal: Terminal, *, streaming: bool) -> Mode:
     """How progress is shown."""
-    moves = terminal.err.is_terminal and not terminal.err.is_dumb_terminal
-    match wanted:
-        case "none":
-            return "none"
-        case "lines":
-            return "lines"
-        case "live":
-            return "live" if moves and not streaming else "lines"
-        case _ if not terminal.err.is_terminal:
-            return "none"
-        case _:
-            return "live" if moves and not streaming else "lines"
+    is_screen = terminal.err.is_terminal
+    if wanted == "none" or (wanted == "auto" and not is_screen):
+        return "none"
+    can_redraw = is_screen and not terminal.err.is_dumb_terminal and not streaming
+    return "live" if wanted != "lines" and can_redraw else "lines"
 
 
 class Progress:

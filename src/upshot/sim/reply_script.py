@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 from msgspec import UNSET, Struct
@@ -131,12 +131,10 @@ def fill(template: str, quotes: Quotes, *, as_text: bool = True) -> object:
 
 def _shown(value: object) -> str:
     """A value in a text: a list of objects is a Markdown table, anything else compact JSON."""
-    if isinstance(value, str):
-        return value
     rows = cast("list[object]", value) if isinstance(value, list) else []
     named = [cast("dict[str, object]", row) for row in rows if isinstance(row, dict)]
     if not named or len(named) < len(rows):
-        return msgspec.json.encode(value).decode()
+        return _as_text(cast("object", value))
     # A dict keeps the order of first appearance, which a set would lose.
     names = list(dict.fromkeys(name for row in named for name in row))
     cells = [[_cell(row.get(name)) for name in names] for row in named]
@@ -144,8 +142,13 @@ def _shown(value: object) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def _as_text(value: object) -> str:
+    """A text unchanged, which may be broken JSON; anything else as JSON."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
 def _cell(value: object) -> str:
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    text = _as_text(value)
     # A bar or a line break would end the cell.
     return "" if value is None else text.replace("|", "\\|").replace("\n", " ")
 
@@ -216,25 +219,22 @@ class Script:
         place = f"{self._place}[{position}]"
         offered = Quotes([], "", "") if is_plain else quotes()
         try:
-            turn = Turn(
-                text=_filled(reply.text, offered, f"{place}.text"),
-                reasoning=_filled(reply.reasoning, offered, f"{place}.reasoning"),
-                refusal=_filled(reply.refusal, offered, f"{place}.refusal"),
-                calls=tuple(
-                    Call(
-                        call.id or f"{id_prefix}{index:04d}_{number}",
-                        call.name,
-                        _arguments(
-                            call.arguments, offered, f"{place}.tool_calls[{number}].arguments"
-                        ),
-                    )
-                    for number, call in enumerate(reply.tool_calls)
-                ),
-                finish=reply.finish_reason or ("tool_use" if reply.tool_calls else "stop"),
-                chunk_chars=reply.chunk_chars or self._scenario.chunk_chars,
-            )
+            said = _filled(reply, offered, place)
         except Missing as error:
             return Problem(400, str(error), param="messages")
+        arguments = [_as_text(one["arguments"]) for one in said["tool_calls"]]
+        calls = (
+            Call(call.id or f"{id_prefix}{index:04d}_{number}", call.name, arguments[number])
+            for number, call in enumerate(reply.tool_calls)
+        )
+        turn = Turn(
+            text=_shown(said["text"]),
+            reasoning=_shown(said["reasoning"]),
+            refusal=_shown(said["refusal"]),
+            calls=tuple(calls),
+            finish=reply.finish_reason or ("tool_use" if reply.tool_calls else "stop"),
+            chunk_chars=reply.chunk_chars or self._scenario.chunk_chars,
+        )
         if is_plain and index == position:
             self._kept[position, id_prefix] = turn
         return turn
@@ -267,22 +267,19 @@ def _is_plain(reply: Reply, place: str) -> bool:
             raise Misuse(f"{where}: {error}") from error
         has_quote = has_quote or any(isinstance(part, Quote) for part in parts)
 
-    for name in ("text", "reasoning", "refusal"):
-        check(getattr(reply, name), f"{place}.{name}")
-    for number, call in enumerate(reply.tool_calls):
-        _change_texts(call.arguments, f"{place}.tool_calls[{number}].arguments", check)
+    _change_texts(_templates(reply), place, check)
     return not has_quote
 
 
-def _filled(text: str, quotes: Quotes, place: str) -> str:
-    try:
-        return str(fill(text, quotes))
-    except Missing as error:
-        raise Missing(f"{place}: {error}") from error
+def _templates(reply: Reply) -> dict[str, object]:
+    """The templates of *reply*, in the form in which messages name their places."""
+    calls = [{"arguments": call.arguments} for call in reply.tool_calls]
+    texts = {name: getattr(reply, name) for name in ("text", "reasoning", "refusal")}
+    return {**texts, "tool_calls": calls}
 
 
-def _arguments(given: object, quotes: Quotes, place: str) -> str:
-    """The arguments of a call as text; a text is sent unchanged, to play broken JSON."""
+def _filled(reply: Reply, quotes: Quotes, place: str) -> dict[str, Any]:
+    """The templates of *reply*, each filled in; a template of one quote becomes its value."""
 
     def filled(text: str, where: str) -> object:
         try:
@@ -290,8 +287,7 @@ def _arguments(given: object, quotes: Quotes, place: str) -> str:
         except Missing as error:
             raise Missing(f"{where}: {error}") from error
 
-    arguments = _change_texts(given, place, filled)
-    return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+    return cast("dict[str, Any]", _change_texts(_templates(reply), place, filled))
 
 
 def _change_texts(value: object, place: str, change: Callable[[str, str], object]) -> object:

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from upshot.contract.base.checks import check_amount
 from upshot.contract.base.structs import JsonObject
@@ -163,7 +163,8 @@ class ScriptedTool:
             case BaseException() as error:
                 raise error
             case step if callable(step):
-                return self._apply(arguments, _call(step, arguments))
+                made = cast("Callable[[JsonObject], object]", step)(arguments)
+                return self._apply(arguments, made)
             case value:
                 return self._apply(arguments, value)
         return None
@@ -171,10 +172,6 @@ class ScriptedTool:
     def _apply(self, arguments: JsonObject, value: object) -> object:
         self.applied.append(arguments)
         return value
-
-
-def _call(step: Callable[[JsonObject], object], arguments: JsonObject) -> object:
-    return step(arguments)
 
 
 async def _outlast(delay_s: float) -> None:

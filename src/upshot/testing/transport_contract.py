@@ -9,7 +9,7 @@ import struct
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 from unittest import SkipTest
 
 from upshot.models.transport import Timeouts, Transport, TransportError
@@ -42,7 +42,7 @@ class TransportContract(Suite[Transport]):
     async def test_it_sends_the_request_as_it_is(self) -> None:
         """Method, path, headers and body arrive, once."""
         body = bytes(range(256)) * 8192
-        with _serving(_reply_with(_WHOLE)) as server:
+        with _serving(_answer_with(_WHOLE)) as server:
             await self._fetch(f"{server.url}/v1?a=b", {"Authorization": "Bearer k"}, body)
         (asked,) = server.asked
         assert asked.head.startswith(b"POST /v1?a=b HTTP/1.1\r\n"), asked.head[:60]
@@ -55,7 +55,7 @@ class TransportContract(Suite[Transport]):
             b"HTTP/1.1 %d X\r\nlocation: /next\r\nx-a: 1\r\nX-A: 2\r\ncontent-length: 2\r\n\r\nno"
         )
         for status in (404, 429, 500, 307):
-            with _serving(_reply_with(head % status)) as server:
+            with _serving(_answer_with(head % status)) as server:
                 got = await self._fetch(server.url)
             assert (got.status, got.body) == (status, b"no"), f"{status} became {got}"
             assert [value for name, value in got.headers if name.lower() == "x-a"] == ["1", "2"]
@@ -65,7 +65,7 @@ class TransportContract(Suite[Transport]):
         """The reader gets the decoded body."""
         packed = gzip.compress(b"clear text")
         head = _OK + b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(packed)
-        with _serving(_reply_with(head + packed)) as server:
+        with _serving(_answer_with(head + packed)) as server:
             got = await self._fetch(server.url)
         assert got.body == b"clear text", got.body[:60]
 
@@ -95,7 +95,7 @@ class TransportContract(Suite[Transport]):
 
     async def test_a_connection_that_the_server_closed_is_not_used(self) -> None:
         """Even if it was closed while the event loop was blocked."""
-        async with self._against(_reply_and_close) as (transport, server):
+        async with self._against(_answer_with(_WHOLE, then="close")) as (transport, server):
             for _ in range(3):
                 assert (await _fetch(transport, server.url)).body == b"hello"
                 # The loop must not see it: it stands still until the server has closed.
@@ -104,7 +104,7 @@ class TransportContract(Suite[Transport]):
 
     async def test_a_cancel_while_it_waits_closes_the_connection(self) -> None:
         """A reply that is not read is not paid for."""
-        async with self._against(_silent) as (transport, server):
+        async with self._against(_answer_with(b"", then="wait")) as (transport, server):
             task = asyncio.ensure_future(_fetch(transport, server.url))
             await _until(server.received)
             task.cancel()
@@ -116,7 +116,7 @@ class TransportContract(Suite[Transport]):
         """So does leaving the block before the body is over."""
         first = _OK + b"content-length: 1000\r\n\r\nfirst"
         for cancels in (True, False):
-            async with self._against(_begin_with(first)) as (transport, server):
+            async with self._against(_answer_with(first, then="wait")) as (transport, server):
                 begun = asyncio.Event()
                 waiting = begun if cancels else None
                 task = asyncio.ensure_future(_read_some(transport, server.url, waiting))
@@ -128,8 +128,11 @@ class TransportContract(Suite[Transport]):
 
     async def test_limits_end_the_request(self) -> None:
         """Silence ends at read_s, a drip of bytes at total_s."""
-        drip = _OK + b"content-length: 100000\r\n\r\n"
-        for name, answer in (("silence", _silent), ("a drip", _endless(drip, b".", 0.01))):
+        replies = {
+            "silence": _answer_with(b"", then="wait"),
+            "a drip": _endless(_OK + b"content-length: 100000\r\n\r\n", b".", 0.01),
+        }
+        for name, answer in replies.items():
             async with self._against(answer) as (transport, server):
                 await _broken(transport, server.url, name, timeouts=_SHORT)
 
@@ -137,13 +140,13 @@ class TransportContract(Suite[Transport]):
         """What is not HTTP is an error, and floods end at a limit."""
         chunk = _OK + b"transfer-encoding: chunked\r\n\r\n"
         replies: dict[str, _Answer] = {
-            "garbage": _reply_with(b"garbage\r\n\r\n"),
-            "a bad chunk": _begin_with(chunk + b"2\r\nhi\r\nzz\r\n"),
+            "garbage": _answer_with(b"garbage\r\n\r\n"),
+            "a bad chunk": _answer_with(chunk + b"2\r\nhi\r\nzz\r\n", then="wait"),
             "an endless header": _endless(_OK + b"x: ", b"a" * 65536, 0),
             "endless headers": _endless(_OK, b"x: a\r\n" * 8192, 0),
             "endless interim replies": _endless(b"", b"HTTP/1.1 100 C\r\n\r\n" * 4096, 0),
             "an endless chunk extension": _endless(chunk + b"5;", b"a" * 65536, 0),
-            "bytes that are not gzip": _reply_with(
+            "bytes that are not gzip": _answer_with(
                 _OK + b"content-encoding: gzip\r\ncontent-length: 5\r\n\r\nhello"
             ),
         }
@@ -155,7 +158,7 @@ class TransportContract(Suite[Transport]):
         """The reader can stop before it fills memory."""
         packed = gzip.compress(bytes(_BOMB_BYTES), 6)
         head = _OK + b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(packed)
-        async with self._against(_reply_with(head + packed)) as (transport, server):
+        async with self._against(_answer_with(head + packed)) as (transport, server):
             send = transport.send("POST", server.url, {}, b"", timeouts=_WIDE)
             async with send as (_, _, chunks):
                 piece = await anext(aiter(chunks))
@@ -163,7 +166,7 @@ class TransportContract(Suite[Transport]):
 
     async def test_it_serves_several_event_loops(self) -> None:
         """One after another, and at the same time in threads."""
-        async with self._against(_reply_with(_WHOLE)) as (transport, server):
+        async with self._against(_answer_with(_WHOLE)) as (transport, server):
 
             async def once() -> bytes:
                 body = (await _fetch(transport, server.url)).body
@@ -380,20 +383,15 @@ async def _read_request(reader: asyncio.StreamReader, early: bytes) -> _Asked:
     return _Asked(head, await reader.readexactly(int(sizes[0][15:]) if sizes else 0))
 
 
-def _reply_with(data: bytes) -> _Answer:
+def _answer_with(data: bytes, *, then: Literal["listen", "close", "wait"] = "listen") -> _Answer:
+    """Send *data*; then listen for the next request, close, or wait for ever."""
+
     async def answer(asked: _Asked, writer: asyncio.StreamWriter) -> bool:
         writer.write(data)
         await writer.drain()
-        return True
-
-    return answer
-
-
-def _begin_with(data: bytes) -> _Answer:
-    async def answer(asked: _Asked, writer: asyncio.StreamWriter) -> bool:
-        writer.write(data)
-        await asyncio.Event().wait()
-        return False
+        if then == "wait":
+            await asyncio.Event().wait()
+        return then == "listen"
 
     return answer
 
@@ -419,19 +417,8 @@ def _cut(whole: bytes) -> _Answer:
     return answer
 
 
-async def _reply_and_close(asked: _Asked, writer: asyncio.StreamWriter) -> bool:
-    writer.write(_WHOLE)
-    await writer.drain()
-    return False
-
-
 async def _reset(asked: _Asked, writer: asyncio.StreamWriter) -> bool:
     no_linger = struct.pack("ii", 1, 0)
     writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, no_linger)
     writer.transport.abort()
-    return False
-
-
-async def _silent(asked: _Asked, writer: asyncio.StreamWriter) -> bool:
-    await asyncio.Event().wait()
     return False
