@@ -38,7 +38,7 @@ def spawn(*arguments: str, folder: Path, **more: Any) -> subprocess.Popen[bytes]
     """The command as a process of its own, with pipes."""
     return watched(
         subprocess.Popen(
-            [sys.executable, "-W", "error", "-m", "upshot.cli", *arguments],
+            [sys.executable, "-W", "error", "-m", "upshot", *arguments],
             cwd=folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -191,7 +191,7 @@ def test_a_reader_who_leaves_is_no_error(folder: Path) -> None:
 def test_an_output_that_cannot_be_written_is_told_in_one_sentence(folder: Path) -> None:
     (folder / "go.txt").touch()
     assert said_in(folder, *RUN, *JOURNAL)[0] == 0
-    show = [sys.executable, "-m", "upshot.cli", "show", "run-1", *JOURNAL]
+    show = [sys.executable, "-m", "upshot", "show", "run-1", *JOURNAL]
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
             show, cwd=folder, stdout=full, stderr=subprocess.PIPE, timeout=60, check=False
@@ -205,7 +205,7 @@ def on_a_terminal(folder: Path, *arguments: str, **environment: str) -> tuple[in
     ours, theirs = pty.openpty()
     process = watched(
         subprocess.Popen(
-            [sys.executable, "-m", "upshot.cli", *arguments],
+            [sys.executable, "-m", "upshot", *arguments],
             cwd=folder,
             stdin=theirs,
             stdout=theirs,
@@ -300,7 +300,7 @@ def test_ctrl_c_at_a_prompt_leaves_and_nothing_is_answered(folder: Path) -> None
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
 def test_a_closed_stream_is_no_crash(closed: str, folder: Path) -> None:
-    command = f'exec "$0" -m upshot.cli run agent.py - --model scripted:[] {closed}'
+    command = f'exec "$0" -m upshot run agent.py - --model scripted:[] {closed}'
     done = subprocess.run(
         ["sh", "-c", command, sys.executable],
         cwd=folder,

@@ -82,7 +82,7 @@ def test_the_demonstration_shows_every_outcome_and_how_to_see_it_again(
     *_, again = out.splitlines()
     words = shlex.split(again)[1:]
     assert words[0] == "show"
-    shown = [sys.executable, "-m", "upshot.cli", *words]
+    shown = [sys.executable, "-m", "upshot", *words]
     done = subprocess.run(
         shown, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
     )
@@ -104,7 +104,7 @@ def test_a_killed_demonstration_is_resumed_without_repeating_a_call(
     before = asyncio.run(read(tmp_path, run_id))
     assert not any(isinstance(event, upshot.RunSettled) for event in before)
     assert calls_of(before)
-    resume = [sys.executable, "-m", "upshot.cli", "resume", run_id, "--journal"]
+    resume = [sys.executable, "-m", "upshot", "resume", run_id, "--journal"]
     done = subprocess.run(
         [*resume, JOURNAL, "--json"], cwd=tmp_path, capture_output=True, check=True, timeout=60
     )

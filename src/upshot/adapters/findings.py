@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -13,7 +13,7 @@ from upshot.contract.base.enums import Effect, ErrorCode, FinishReason, Origin, 
 from upshot.contract.base.structs import Json, JsonObject, Local
 from upshot.contract.error import AgentError, RunWarning, is_retryable
 from upshot.contract.forms.flat_form import coerce_result
-from upshot.contract.message import Message
+from upshot.contract.message import Message, Reasoning
 from upshot.contract.model_calls import ModelResponse
 from upshot.contract.pending import Pending, PendingApproval
 from upshot.contract.result import AgentResult
@@ -105,6 +105,11 @@ class Findings:
         self.error = response.error
         self.rate_limit = response.rate_limit or self.rate_limit
         self.provider_data = {**self.provider_data, **response.provider_data}
+
+    def say(self, text: str, thoughts: Sequence[Reasoning], calls: Sequence[ToolCall]) -> None:
+        """Take a message of the model, with its thoughts before the text."""
+        content = (*thoughts, *Message(Role.ASSISTANT, text).parts) if thoughts else text
+        self.messages.append(Message(Role.ASSISTANT, content, tool_calls=tuple(calls)))
 
     def to_result(self) -> AgentResult[Json]:
         """Make the result, with unknown facts listed in its metadata."""

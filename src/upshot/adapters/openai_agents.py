@@ -152,11 +152,7 @@ class _Turn:
         """End the collected message, if there is one."""
         text = "".join(self._texts)
         if text or self._thoughts or self._calls:
-            said = Message(Role.ASSISTANT, text)
-            content = (*self._thoughts, *said.parts) if self._thoughts else text
-            self._findings.messages.append(
-                Message(Role.ASSISTANT, content, tool_calls=tuple(self._calls))
-            )
+            self._findings.say(text, self._thoughts, self._calls)
         self._texts, self._thoughts, self._calls = [], [], []
 
     def _take_output(self, item: object, raw: object) -> None:

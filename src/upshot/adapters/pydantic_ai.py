@@ -182,9 +182,7 @@ def _take_response(findings: Findings, message: object) -> None:
                 calls.append(_call(part))
             case _:
                 pass
-    text = "".join(texts)
-    content = (*thoughts, *Message(Role.ASSISTANT, text).parts) if thoughts else text
-    findings.messages.append(Message(Role.ASSISTANT, content, tool_calls=tuple(calls)))
+    findings.say("".join(texts), thoughts, calls)
     findings.finish_reason = parse_finish_reason(as_text(look(message, "finish_reason")))
     known = find_texts(
         message,

@@ -134,8 +134,7 @@ def _take_action(findings: Findings, step: object) -> None:
     answers = [call for call in calls if call.name == _FINAL]
     calls = [call for call in calls if call.name != _FINAL]
     if text or calls or answers:
-        said = Message(Role.ASSISTANT, text or _answer(answers), tool_calls=tuple(calls))
-        findings.messages.append(said)
+        findings.say(text or _answer(answers), (), calls)
     _take_outcomes(findings, step, calls)
     if not text and not calls and look(step, "action_output") is not None and not answers:
         # The last answer of a run at its limit comes without a message.
