@@ -155,7 +155,7 @@ def invoke(arguments: Sequence[str]) -> int:
     """Run the command; wrong input becomes one sentence on stderr.
 
     Args:
-        arguments: What stands after ``upshot``.
+        arguments: What was typed after ``upshot``.
 
     Returns:
         The exit code.

@@ -76,15 +76,11 @@ async def find_run(journal: Journal, wanted: str) -> str:
         newest = await journal.runs(parent_run_id="", limit=1) or await journal.runs(limit=1)
         if newest:
             return newest[0].run_id
-    begun = (
-        []
-        if not wanted
-        else [
-            run.run_id
-            for prefix in (wanted, f"run-{wanted}")
-            for run in await journal.runs(prefix=prefix, limit=_MAX_NAMED)
-        ]
-    )
+    begun = [
+        run.run_id
+        for prefix in ((wanted, f"run-{wanted}") if wanted else ())
+        for run in await journal.runs(prefix=prefix, limit=_MAX_NAMED)
+    ]
     if len(begun) == 1:
         return begun[0]
     if begun:

@@ -72,7 +72,7 @@ class ChatSurface(Surface[_Body]):
 
     id_prefix = "call_"
     request_id_header = "x-request-id"
-    decoder = msgspec.json.Decoder(_Body)
+    decoder: msgspec.json.Decoder[_Body] = msgspec.json.Decoder(_Body)
     limit_header = "x-ratelimit-{figure}-{resource}"
 
     def find_fault(self, asked: _Body) -> Problem | None:
@@ -255,11 +255,9 @@ def _choices(turn: Turn) -> tuple[bytes, ...]:
             "refusal": None,
         }
     ]
-    deltas += [
-        {"reasoning_content": piece} for piece in split_text(turn.reasoning, turn.chunk_chars)
-    ]
-    deltas += [{"content": piece} for piece in split_text(turn.text, turn.chunk_chars)]
-    deltas += [{"refusal": piece} for piece in split_text(turn.refusal, turn.chunk_chars)]
+    texts = {"reasoning_content": turn.reasoning, "content": turn.text, "refusal": turn.refusal}
+    for name, text in texts.items():
+        deltas += [{name: piece} for piece in split_text(text, turn.chunk_chars)]
     for number, call in enumerate(turn.calls):
         deltas.append({"tool_calls": [{"index": number, **_call_object(call.id, call.name, "")}]})
         deltas += [

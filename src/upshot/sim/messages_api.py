@@ -88,7 +88,7 @@ class MessagesSurface(Surface[_Body]):
 
     id_prefix = "toolu_"
     request_id_header = "request-id"
-    decoder = msgspec.json.Decoder(_Body)
+    decoder: msgspec.json.Decoder[_Body] = msgspec.json.Decoder(_Body)
     limit_header = "anthropic-ratelimit-{resource}-{figure}"
 
     def find_fault(self, asked: _Body) -> Problem | None:
