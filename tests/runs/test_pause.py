@@ -135,7 +135,7 @@ async def test_a_wish_ends_the_wait_and_not_the_work() -> None:
 
     async def work() -> str:
         asyncio.get_running_loop().call_soon(scope.end_soon, "interrupt")
-        await scope.patience.sleep(60)
+        await scope.interruptible_clock.sleep(60)
         return "done"
 
     assert await scope.drive(work()) == ("done", None)

@@ -28,17 +28,14 @@ reports Anthropic's input without the cached part; smolagents puts the output of
 in one text; and some exceptions carry a part of the run, which is kept.
 """
 
-from upshot.adapters.chat_clients import from_aisuite, from_litellm
-from upshot.adapters.openai_agents import from_openai_agents
-from upshot.adapters.pi_agent import from_pi_agent
-from upshot.adapters.pydantic_ai import from_pydantic_ai
-from upshot.adapters.smolagents import from_smolagents
+from upshot.lazy import lazy_imports
 
-__all__ = [
-    "from_aisuite",
-    "from_litellm",
-    "from_openai_agents",
-    "from_pi_agent",
-    "from_pydantic_ai",
-    "from_smolagents",
-]
+with lazy_imports(globals()):
+    from upshot.adapters.chat_clients import (
+        from_aisuite as from_aisuite,
+        from_litellm as from_litellm,
+    )
+    from upshot.adapters.openai_agents import from_openai_agents as from_openai_agents
+    from upshot.adapters.pi_agent import from_pi_agent as from_pi_agent
+    from upshot.adapters.pydantic_ai import from_pydantic_ai as from_pydantic_ai
+    from upshot.adapters.smolagents import from_smolagents as from_smolagents

@@ -28,64 +28,41 @@ Traps: ``ToolCall`` here is the flat structure, not the contract's. ``Cost.total
 but a part of 0 may be unknown. And ``build_rate_limit_state`` returns a dict, not a struct.
 """
 
-from upshot.contract.base.enums import FinishReason
-from upshot.contract.forms.execution_form import AgentExecutionResult
-from upshot.flat.conversion import (
-    AgentResult,
-    FlatAgent,
-    StructView,
-    build_rate_limit_state,
-    build_rate_limit_windows,
-    coerce_agent_result,
-    extract_headers_from_error,
-    extract_headers_from_response,
-    extract_rate_limit_info,
-    extract_status_code,
-    from_agent_response,
-    from_pi_agent,
-    from_smolagents,
-    is_retryable_error,
-    to_agent_response,
-)
-from upshot.flat.structures import AgentResponse, CostInfo, ErrorInfo, ToolCall, UsageInfo
-from upshot.wire.rate_limits import (
-    AnthropicRateLimits,
-    CerebrasRateLimits,
-    OpenAIRateLimits,
-    RateLimitInfo,
-    extract_anthropic_rate_limits,
-    extract_cerebras_rate_limits,
-    extract_openai_rate_limits,
-)
+from upshot.lazy import lazy_imports
 
-__all__ = [
-    "AgentExecutionResult",
-    "AgentResponse",
-    "AgentResult",
-    "AnthropicRateLimits",
-    "CerebrasRateLimits",
-    "CostInfo",
-    "ErrorInfo",
-    "FinishReason",
-    "FlatAgent",
-    "OpenAIRateLimits",
-    "RateLimitInfo",
-    "StructView",
-    "ToolCall",
-    "UsageInfo",
-    "build_rate_limit_state",
-    "build_rate_limit_windows",
-    "coerce_agent_result",
-    "extract_anthropic_rate_limits",
-    "extract_cerebras_rate_limits",
-    "extract_headers_from_error",
-    "extract_headers_from_response",
-    "extract_openai_rate_limits",
-    "extract_rate_limit_info",
-    "extract_status_code",
-    "from_agent_response",
-    "from_pi_agent",
-    "from_smolagents",
-    "is_retryable_error",
-    "to_agent_response",
-]
+with lazy_imports(globals()):
+    from upshot.contract.base.enums import FinishReason as FinishReason
+    from upshot.contract.forms.execution_form import AgentExecutionResult as AgentExecutionResult
+    from upshot.flat.conversion import (
+        AgentResult as AgentResult,
+        FlatAgent as FlatAgent,
+        StructView as StructView,
+        build_rate_limit_state as build_rate_limit_state,
+        build_rate_limit_windows as build_rate_limit_windows,
+        coerce_agent_result as coerce_agent_result,
+        extract_headers_from_error as extract_headers_from_error,
+        extract_headers_from_response as extract_headers_from_response,
+        extract_rate_limit_info as extract_rate_limit_info,
+        extract_status_code as extract_status_code,
+        from_agent_response as from_agent_response,
+        from_pi_agent as from_pi_agent,
+        from_smolagents as from_smolagents,
+        is_retryable_error as is_retryable_error,
+        to_agent_response as to_agent_response,
+    )
+    from upshot.flat.structures import (
+        AgentResponse as AgentResponse,
+        CostInfo as CostInfo,
+        ErrorInfo as ErrorInfo,
+        ToolCall as ToolCall,
+        UsageInfo as UsageInfo,
+    )
+    from upshot.wire.rate_limits import (
+        AnthropicRateLimits as AnthropicRateLimits,
+        CerebrasRateLimits as CerebrasRateLimits,
+        OpenAIRateLimits as OpenAIRateLimits,
+        RateLimitInfo as RateLimitInfo,
+        extract_anthropic_rate_limits as extract_anthropic_rate_limits,
+        extract_cerebras_rate_limits as extract_cerebras_rate_limits,
+        extract_openai_rate_limits as extract_openai_rate_limits,
+    )

@@ -16,5 +16,3 @@ JSON form becomes its ``str``. Rate limits are read by ``upshot.wire.rate_limits
 Traps: LiteLLM copies a provider's limits to headers with OpenAI's names; and pi counts cached
 tokens besides the input, except for Google's models, whose input includes them.
 """
-
-__all__: list[str] = []

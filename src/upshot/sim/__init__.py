@@ -19,41 +19,32 @@ was killed goes on against another simulator of the same scenario. The trap: a r
 counting assistant messages, so a client that shortens its history gets an earlier reply again.
 """
 
-from upshot.sim.exchange import Received
-from upshot.sim.faults import (
-    CutFault,
-    ErrorFault,
-    Fault,
-    HangFault,
-    MalformedFault,
-    PageFault,
-    ResetFault,
-    SlowFault,
-    StatusFault,
-)
-from upshot.sim.scenario import Latency, Reply, Scenario, ScriptedCall, Tokens, read_scenario
-from upshot.sim.simulator import Recorded, Simulator, serve_forever
-from upshot.sim.token_buckets import Limits
+from upshot.lazy import lazy_imports
 
-__all__ = [
-    "CutFault",
-    "ErrorFault",
-    "Fault",
-    "HangFault",
-    "Latency",
-    "Limits",
-    "MalformedFault",
-    "PageFault",
-    "Received",
-    "Recorded",
-    "Reply",
-    "ResetFault",
-    "Scenario",
-    "ScriptedCall",
-    "Simulator",
-    "SlowFault",
-    "StatusFault",
-    "Tokens",
-    "read_scenario",
-    "serve_forever",
-]
+with lazy_imports(globals()):
+    from upshot.sim.exchange import Received as Received
+    from upshot.sim.faults import (
+        CutFault as CutFault,
+        ErrorFault as ErrorFault,
+        Fault as Fault,
+        HangFault as HangFault,
+        MalformedFault as MalformedFault,
+        PageFault as PageFault,
+        ResetFault as ResetFault,
+        SlowFault as SlowFault,
+        StatusFault as StatusFault,
+    )
+    from upshot.sim.scenario import (
+        Latency as Latency,
+        Reply as Reply,
+        Scenario as Scenario,
+        ScriptedCall as ScriptedCall,
+        Tokens as Tokens,
+        read_scenario as read_scenario,
+    )
+    from upshot.sim.simulator import (
+        Recorded as Recorded,
+        Simulator as Simulator,
+        serve_forever as serve_forever,
+    )
+    from upshot.sim.token_buckets import Limits as Limits
