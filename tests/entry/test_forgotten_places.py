@@ -196,7 +196,7 @@ ROLES = {
     "ModelContract": ("models", {"call", "name", "stream"}),
     "TransportContract": ("models", {"send"}),
 }
-# Two that ask through another library, which tests do without: see tests/models/clients.
+# Two that ask through another library, which tests do without: tests/models/test_library_models*.
 OTHERWISE = {"AISuiteModel", "LibraryModel", "LiteLLMModel"}
 
 

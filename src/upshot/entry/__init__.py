@@ -9,8 +9,8 @@ needs; the run itself is in ``upshot.runs``. Nothing below imports it. The parts
 - ``planning`` makes the ``Plan`` of a run: every name resolved, every default filled in. What does
   not depend on the call is found out once an agent (``AgentSetup``) and kept with it.
 - ``session_setup`` opens the journal, takes the run's lease (``run_lease``) and makes the session.
-- ``resume`` reads a log for what a resumed run needs: state, history, answers of the user.
-- ``fork`` copies a log up to an event; ``replay_run`` runs an agent against a log and compares.
+- ``resume`` reads a log for what a resumed run needs: state, history, answers of the user; a fork
+  copies a log up to an event. ``replay_run`` runs an agent against a log and compares.
 - ``handoff_loop`` follows hand-offs from agent to agent.
 
 The life of a call: check the options, make the plan, open the journal, take the lease, run the

@@ -238,7 +238,7 @@ async def fork(run_id: str, *, at: int, journal: Where) -> str:
         Misuse: There is no such run or event, or the run has ended there.
         JournalError: The journal cannot be opened, read or written.
     """
-    from upshot.entry.fork import fork_run
+    from upshot.entry.resume import fork_run
 
     return await fork_run(run_id, at=at, journal=journal)
 

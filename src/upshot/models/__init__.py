@@ -12,8 +12,8 @@ response; a model raises only for mistakes of the caller. The parts:
   how far a request got. ``aiohttp_transport`` is the default, ``aiohttp_connector`` its
   connections.
 - ``retry`` calls a model again after errors that may pass; ``fallback`` asks the next model.
-- ``prices`` finds what a call cost. ``scripted`` plays a script, without any network. ``clients``
-  holds the models that another library asks.
+- ``prices`` finds what a call cost. ``scripted`` plays a script, without any network.
+  ``library_models`` asks models through LiteLLM and AISuite.
 
 One call goes: ``retry`` -> ``HttpModel.call`` -> the endpoint's headers, with the key as it is
 now -> the encoder of the conversation, which encodes only what was added since the last call ->

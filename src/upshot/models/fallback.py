@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Iterable, Sequence
-from functools import reduce
+from contextlib import aclosing
+from functools import partial, reduce
 from operator import add
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from upshot.contract.protocols import Model, StreamItem
 from upshot.contract.usage import Cost, Usage
 from upshot.errors import Misuse
 from upshot.models.registry import missing_key, name_of, resolve
-from upshot.models.retry import UNANSWERED, reply_of
+from upshot.models.retry import UNANSWERED, read_stream, reply_or_raise
 
 FALLBACK_CODES: Final = frozenset(
     {
@@ -100,22 +101,13 @@ class Fallback:
         begun = False
         for model in self.models:
             response = UNANSWERED
-            items: AsyncIterator[StreamItem] | None = None
-            try:
-                items = _items_of(model, asked)
+            async with aclosing(read_stream(partial(_items_of, model, asked))) as items:
                 async for item in items:
                     if isinstance(item, ModelResponse):
                         response = item
                     else:
                         begun = True
                         yield item
-            except Exception as error:
-                response = _told(error)
-            finally:
-                # Left in the middle, it would hold its connection until it is collected.
-                close = getattr(items, "aclose", None)
-                if close is not None:
-                    await close()
             replies.append(response)
             if begun or not self._goes_on(response):
                 break
@@ -199,12 +191,4 @@ async def _reply(model: Model, request: ModelRequest) -> ModelResponse:
         made: Any = model.call(request)
         return await made if inspect.isawaitable(made) else made
     except Exception as error:
-        return _told(error)
-
-
-def _told(error: Exception) -> ModelResponse:
-    """The reply that *error* stands for."""
-    told = reply_of(error)
-    if told is None:
-        raise error
-    return told
+        return reply_or_raise(error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 from upshot.contract.base.checks import did_you_mean, nearest
 from upshot.contract.base.structs import JsonObject
@@ -90,15 +90,18 @@ def resolve(
     if provider is None:
         if limits is not None:
             raise Misuse(f"{provider_name} reads its replies itself: leave limits= out")
-        return _open_library(
-            f"{provider_name}:{model}",
-            base_url=base_url,
-            api_key=api_key,
-            headers=headers,
-            transport=transport,
-            timeouts=timeouts,
-            prices=prices,
+        if transport is not None:
+            raise Misuse(f"{provider_name} brings its own transport: leave transport= out")
+        if provider_name == "aisuite" and (callable(api_key) or headers or timeouts is not None):
+            raise Misuse("aisuite takes no headers, no timeouts, and only a string as api_key")
+        more: dict[str, Any] = {"headers": headers, "timeouts": timeouts}
+        return _library(provider_name)(
+            model,
             settings=_to_settings(settings),
+            api_key=api_key,
+            base_url=base_url,
+            prices=prices,
+            **(more if provider_name == "litellm" else {}),
         )
     return HttpModel(
         model,
@@ -118,38 +121,11 @@ def missing_key(model: Model) -> str | None:
     return None if ask is None else ask()
 
 
-def _open_library(
-    name: str,
-    *,
-    base_url: str | None,
-    api_key: ApiKey | None,
-    headers: Mapping[str, str] | None,
-    transport: Transport | None,
-    timeouts: Timeouts | None,
-    prices: Prices | Mapping[str, Price] | None,
-    settings: ModelSettings,
-) -> Model:
-    """A model that is asked through another library; its module is imported only here."""
-    library, _, model = name.partition(":")
-    if transport is not None:
-        raise Misuse(f"{library} brings its own transport: leave transport= out")
-    if library == "litellm":
-        from upshot.models.clients.litellm_model import LiteLLMModel
+def _library(name: str) -> Callable[..., Model]:
+    """The class of models that are asked through a library; its module is imported only here."""
+    from upshot.models import library_models
 
-        return LiteLLMModel(
-            model,
-            settings=settings,
-            api_key=api_key,
-            base_url=base_url,
-            headers=headers,
-            timeouts=timeouts,
-            prices=prices,
-        )
-    if callable(api_key) or headers or timeouts is not None:
-        raise Misuse(f"{library} takes no headers, no timeouts, and only a string as api_key")
-    from upshot.models.clients.aisuite_model import AISuiteModel
-
-    return AISuiteModel(model, settings=settings, api_key=api_key, base_url=base_url, prices=prices)
+    return library_models.LiteLLMModel if name == "litellm" else library_models.AISuiteModel
 
 
 def _find(name: str) -> Provider | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from typing import TypeAlias
 
 from msgspec.structs import replace
@@ -67,6 +68,33 @@ UNANSWERED = ModelResponse(
 """The response of a stream that ended without one."""
 
 
+async def read_stream(
+    attempt: Callable[[], AsyncIterator[StreamItem]],
+) -> AsyncGenerator[StreamItem]:
+    """What a model's stream gives; an exception of its client becomes the response."""
+    items: AsyncIterator[StreamItem] | None = None
+    try:
+        items = attempt()
+        async for item in items:
+            yield item
+    except Exception as error:
+        # A user's model may let an exception of its client pass: it becomes a value here.
+        yield reply_or_raise(error)
+    finally:
+        # Left in the middle, it would hold its connection until it is collected.
+        close = getattr(items, "aclose", None)
+        if close is not None:
+            await close()
+
+
+def reply_or_raise(error: Exception) -> ModelResponse:
+    """The response of a model call that raised *error*; raises it where that is a bug, or ours."""
+    response = reply_of(error)
+    if response is None:
+        raise error
+    return response
+
+
 async def call_with_retry(
     attempt: Callable[[], Awaitable[ModelResponse]],
     retry: Retry | None,
@@ -119,26 +147,13 @@ async def stream_with_retry(
     while True:
         response = UNANSWERED
         begun = False
-        items: AsyncIterator[StreamItem] | None = None
-        try:
-            items = attempt()
+        async with aclosing(read_stream(attempt)) as items:
             async for item in items:
                 if isinstance(item, ModelResponse):
                     response = item
                 else:
                     begun = True
                     yield item
-        except Exception as error:
-            # A user's model may let an exception of its client pass: it becomes a value here.
-            told = reply_of(error)
-            if told is None:
-                raise
-            response = told
-        finally:
-            # Left in the middle, it would hold its connection until it is collected.
-            close = getattr(items, "aclose", None)
-            if close is not None:
-                await close()
         if begun or not await tries.wait_after(response):
             yield _tell_wait(response)
             return

@@ -23,13 +23,13 @@ from upshot.contract.model_calls import (
     ModelResponse,
     ReasoningDelta,
     TextDelta,
-    ToolCallDelta,
 )
 from upshot.contract.protocols import StreamItem
 from upshot.contract.tool_calls import ToolCall
 from upshot.contract.usage import RateLimitState, Usage
 from upshot.errors import Misuse
 from upshot.wire.decoding import with_output
+from upshot.wire.encoding import to_delta
 
 Reply: TypeAlias = str | ToolCall | Sequence[ToolCall] | ModelResponse | AgentError
 """A text, one call, several calls, a whole response, or a failure."""
@@ -125,7 +125,7 @@ class ScriptedModel:
         for word in _WORDS.findall(response.content or ""):
             yield TextDelta(text=word)
         for index, call in enumerate(response.tool_calls):
-            yield _to_delta(index, call)
+            yield to_delta(index, call)
         yield response
 
     def go_on_after(
@@ -248,13 +248,6 @@ def _limited(error: AgentError) -> RateLimitState | None:
         return None
     wait_s = error.retry_after_s
     return RateLimitState(limited=True, retry_after=None if wait_s is None else math.ceil(wait_s))
-
-
-def _to_delta(index: int, call: ToolCall) -> ToolCallDelta:
-    arguments = call.arguments
-    if not isinstance(arguments, str):
-        arguments = msgspec.json.encode(arguments).decode()
-    return ToolCallDelta(index=index, call_id=call.id, name=call.name, arguments=arguments)
 
 
 _FORMS = (

@@ -47,16 +47,19 @@ from upshot.wire.decoding import (
     as_text,
     encode_json,
     first_count,
+    first_sample,
     parse_json,
 )
 from upshot.wire.encoding import (
     SCHEMA_PROMPT,
     Asked,
-    CachingEncoder,
+    RequestEncoder,
+    arguments_text,
     encode_wire,
     is_strict_schema,
     join_system,
     schema_name,
+    sent,
     splice,
     to_data_url,
     to_effort,
@@ -64,6 +67,7 @@ from upshot.wire.encoding import (
     to_own_part,
     to_wire_id,
     to_wire_name,
+    without_none,
 )
 
 CUSTOM_INPUT = "input"
@@ -75,7 +79,7 @@ _REASONING_FIELDS = ("reasoning_content", "reasoning")
 
 def read_chat(document: JsonObject, reply: ReplyAccumulator) -> None:
     """Read a whole reply into *reply*."""
-    choice = _first_choice(document)
+    choice = first_sample(document, "choices")
     _read_frame(document, choice, reply)
     if not choice and reply.error is None:
         reply.fail_unreadable("the reply has no choices")
@@ -105,7 +109,7 @@ class ChatStream:
 
     def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
         """Take one chunk and give the deltas in it."""
-        choice = _first_choice(document)
+        choice = first_sample(document, "choices")
         _read_frame(document, choice, self._reply)
         if name == "error" and self._reply.error is None:
             self._reply.fail(document)
@@ -213,14 +217,6 @@ class _PartialCall(msgspec.Struct):
             arguments = {CUSTOM_INPUT: text}
         owner = provider if self.signature else ""
         return ToolCall(self.id or fallback_id, self.name, arguments, self.signature, owner)
-
-
-def _first_choice(document: JsonObject) -> JsonObject:
-    """The choice with index 0 or without an index; the others are further samples."""
-    for choice in as_list(document.get("choices")):
-        if isinstance(choice, dict) and not choice.get("index"):
-            return choice
-    return {}
 
 
 def _read_frame(document: JsonObject, choice: JsonObject, reply: ReplyAccumulator) -> None:
@@ -447,7 +443,7 @@ def find_dialect(provider: str) -> ChatDialect:
 _CHOICES: Final = frozenset({"auto", "none", "required"})
 
 
-class ChatEncoder(CachingEncoder):
+class ChatEncoder(RequestEncoder):
     """A conversation in the form of Chat Completions.
 
     Args:
@@ -499,7 +495,7 @@ class ChatEncoder(CachingEncoder):
             "stop": settings.stop,
             self._dialect.seed: settings.seed,
         }
-        fields.update({name: value for name, value in told.items() if value is not None})
+        fields.update(without_none(told))
         if settings.reasoning is not None:
             fields.update(_to_reasoning_fields(settings.reasoning, self._dialect))
 
@@ -569,23 +565,17 @@ class ChatEncoder(CachingEncoder):
                 signatures = [part.signature for part in thoughts if part.signature]
                 item["reasoning_details"] = [parse_json(signature) for signature in signatures]
             case "parts":
-                parts = [
-                    _to_said_part(part)
-                    for part in message.parts
-                    if part in thoughts or isinstance(part, Text)
-                ]
-                item["content"] = [part for part in parts if part is not None]
+                said = [p for p in message.parts if p in thoughts or isinstance(p, Text)]
+                item["content"] = sent(map(_to_said_part, said))
             case _:
                 pass
 
     def _to_call(self, call: ToolCall) -> dict[str, object]:
-        arguments = call.arguments
-        if not isinstance(arguments, str):
-            arguments = encode_wire(arguments).decode()
+        function = {"name": to_wire_name(call.name), "arguments": arguments_text(call)}
         item: dict[str, object] = {
             "id": self._wire_id(call.id),
             "type": "function",
-            "function": {"name": to_wire_name(call.name), "arguments": arguments or "{}"},
+            "function": function,
         }
         if call.signature is not None and call.provider == self._provider:
             item["extra_content"] = {"google": {"thought_signature": call.signature}}
@@ -632,8 +622,7 @@ def _to_content(message: Message) -> str | list[object]:
         return message.content
     if all(isinstance(part, (Text, Reasoning)) for part in message.content):
         return message.text
-    items = (_to_part(part) for part in message.content)
-    return [item for item in items if item is not None]
+    return sent(map(_to_part, message.content))
 
 
 def _to_part(part: Part) -> object:

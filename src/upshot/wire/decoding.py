@@ -91,6 +91,14 @@ def as_list(value: Json) -> list[Json]:
     return value if isinstance(value, list) else []
 
 
+def first_sample(document: JsonObject, name: str) -> JsonObject:
+    """The object with index 0 or without an index under *name*; others are further samples."""
+    for sample in as_list(document.get(name)):
+        if isinstance(sample, dict) and not sample.get("index"):
+            return sample
+    return {}
+
+
 def as_text(value: object) -> str:
     """*value* if it is a string, else an empty one."""
     return value if isinstance(value, str) else ""

@@ -1,14 +1,16 @@
-"""What the request encoders share: their protocol and base, ids, media, and schemas."""
+"""What the request encoders share: their base, ids, media, and schemas."""
 
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from base64 import b64encode
-from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TypeVar
 
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.message import Message
+from upshot.contract.model_calls import ToolCallDelta
 from upshot.contract.settings import ModelSettings
 from upshot.contract.tool_calls import ToolCall, ToolSpec
 from upshot.wire.decoding import (
@@ -20,6 +22,7 @@ from upshot.wire.decoding import (
     replace_surrogates,
 )
 
+T = TypeVar("T")
 SCHEMA_PROMPT = "Reply only with JSON that follows this JSON Schema, with nothing around it:\n"
 """The instructions for a model whose provider does not accept a schema."""
 
@@ -39,17 +42,27 @@ class Asked(NamedTuple):
     stream: bool
 
 
-class RequestEncoder(Protocol):
-    """A conversation in one provider's form: each message is encoded once, its bytes are kept."""
+class RequestEncoder(ABC):
+    """A conversation in one provider's form: each message is encoded once, its bytes are kept.
+
+    So are the fields beside the messages, which are encoded again only if they change.
+    """
+
+    __slots__ = ("_asked", "_count", "_rest")
+
+    def __init__(self) -> None:
+        self._count: int = 0
+        self._asked: Asked | None = None
+        self._rest = b""
 
     @property
     def count(self) -> int:
         """How many messages have been appended."""
-        ...
+        return self._count
 
+    @abstractmethod
     def append(self, message: Message) -> None:
         """Encode *message* and keep its bytes."""
-        ...
 
     def body(
         self,
@@ -63,8 +76,6 @@ class RequestEncoder(Protocol):
     ) -> bytes:
         """Make the body of one request from the kept messages.
 
-        The other fields are kept too, and encoded again only if they change.
-
         Args:
             model: The provider's name of the model.
             system: Instructions, apart from the messages.
@@ -73,35 +84,6 @@ class RequestEncoder(Protocol):
             settings: Settings of the call.
             stream: Whether the reply should be streamed.
         """
-        ...
-
-
-class CachingEncoder:
-    """The base of all encoders: keeps the fields beside the messages while they stay the same."""
-
-    __slots__ = ("_asked", "_count", "_rest")
-
-    def __init__(self) -> None:
-        self._count: int = 0
-        self._asked: Asked | None = None
-        self._rest = b""
-
-    @property
-    def count(self) -> int:
-        """How many messages were encoded."""
-        return self._count
-
-    def body(
-        self,
-        *,
-        model: str,
-        system: str | None,
-        tools: tuple[ToolSpec, ...],
-        output_schema: JsonObject | None,
-        settings: ModelSettings,
-        stream: bool,
-    ) -> bytes:
-        """Make the body of one request; see :class:`RequestEncoder`."""
         asked = Asked(model, system, tools, output_schema, settings, stream)
         # Turns mostly differ in their messages alone. ``extra`` is the caller's dict: it may have
         # been changed in place, and then still compares equal to itself.
@@ -112,13 +94,13 @@ class CachingEncoder:
             self._asked = asked
         return self._join(asked)
 
+    @abstractmethod
     def _encode_rest(self, asked: Asked) -> bytes:
         """Encode what comes after the messages."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _join(self, asked: Asked) -> bytes:
         """Join the messages and the rest."""
-        raise NotImplementedError
 
 
 def encode_wire(value: object) -> bytes:
@@ -151,6 +133,37 @@ def arguments_of(call: ToolCall, *, stray_key: str) -> bytes:
         return encode_wire(call.arguments)
     value = parse_json(call.arguments) if call.arguments else {}
     return encode_wire(value if isinstance(value, dict) else {stray_key: call.arguments})
+
+
+def arguments_text(call: ToolCall) -> str:
+    """The arguments of *call* as JSON text."""
+    if isinstance(call.arguments, str):
+        return call.arguments or "{}"
+    return encode_wire(call.arguments).decode()
+
+
+def to_delta(index: int, call: ToolCall) -> ToolCallDelta:
+    """A call that came whole as the delta of a stream."""
+    arguments = call.arguments
+    if not isinstance(arguments, str):
+        arguments = encode_wire(arguments).decode()
+    return ToolCallDelta(index=index, call_id=call.id, name=call.name, arguments=arguments)
+
+
+def without_none(fields: Mapping[str, object]) -> dict[str, object]:
+    """*fields* without those that are None."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def sent(items: Iterable[T | None]) -> list[T]:
+    """The items that are sent: parts that a surface has no form for are None."""
+    return [item for item in items if item is not None]
+
+
+def version_in(model: str, pattern: re.Pattern[str]) -> tuple[int, int]:
+    """The version in a model's name, (0, 0) if there is none."""
+    found = pattern.search(model)
+    return (int(found[1]), int(found[2] or 0)) if found else (0, 0)
 
 
 def to_data_url(data: bytes, media_type: str) -> str:

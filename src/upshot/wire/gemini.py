@@ -45,15 +45,26 @@ from upshot.contract.tool_calls import ToolCall, ToolSpec
 from upshot.contract.usage import Usage
 from upshot.wire.accumulator import ReplyAccumulator, StreamEvent, parse_finish_reason
 from upshot.wire.chat import CUSTOM_INPUT
-from upshot.wire.decoding import as_count, as_list, as_object, as_text, encode_json, parse_object
+from upshot.wire.decoding import (
+    as_count,
+    as_list,
+    as_object,
+    as_text,
+    encode_json,
+    first_sample,
+    parse_object,
+)
 from upshot.wire.encoding import (
     SCHEMA_PROMPT,
     Asked,
-    CachingEncoder,
+    RequestEncoder,
     arguments_of,
     encode_wire,
     join_system,
+    sent,
     splice,
+    version_in,
+    without_none,
 )
 
 AUDIO: Final = ("AUDIO", 4)
@@ -228,7 +239,7 @@ class GenerateStream:
 
     def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
         """Take one chunk and give the deltas in it."""
-        candidate = _first_candidate(document)
+        candidate = first_sample(document, "candidates")
         _read_frame(document, candidate, self._reply)
         if name == "error" and self._reply.error is None:
             self._reply.fail(document)
@@ -354,15 +365,6 @@ class _Call:
         return ToolCall(self.id or fallback_id, self.name, self.arguments.value, signature, owner)
 
 
-def _first_candidate(document: JsonObject) -> JsonObject:
-    """The candidate with index 0 or without an index; the others are further samples."""
-    for item in as_list(document.get("candidates")):
-        candidate = as_object(item)
-        if not candidate.get("index"):
-            return candidate
-    return {}
-
-
 def _read_frame(document: JsonObject, candidate: JsonObject, reply: ReplyAccumulator) -> None:
     """Read what surrounds the parts: model, usage, finish reason, blocks and errors."""
     reply.model = as_text(document.get("modelVersion")) or reply.model
@@ -450,7 +452,7 @@ _OWN_PARTS: Final = frozenset(
 )
 
 
-class GenerateEncoder(CachingEncoder):
+class GenerateEncoder(RequestEncoder):
     """A conversation in the form of generateContent.
 
     Turns of one role that follow one another, such as several tool results, are one turn on the
@@ -497,13 +499,14 @@ class GenerateEncoder(CachingEncoder):
             self._add(role, part)
 
     def _join(self, asked: Asked) -> bytes:
-        pieces = self._signed() if _version(asked.model) >= _LEVELS_FROM else [self._turns]
+        is_signed = version_in(asked.model, _VERSION) >= _LEVELS_FROM
+        pieces = self._signed() if is_signed else [self._turns]
         end = b"]}]," if self._turns else b"],"
         return b"".join((b'{"contents":[', *pieces, end, self._rest))
 
     def _encode_rest(self, asked: Asked) -> bytes:
         model, system, tools, output_schema, settings, _ = asked
-        version = _version(model)
+        version = version_in(model, _VERSION)
         config = _to_config(settings, model, version)
         fields: dict[str, object] = {"generationConfig": config}
         system = join_system(system, *self._early)
@@ -549,9 +552,7 @@ class GenerateEncoder(CachingEncoder):
         if message.role is Role.TOOL:
             yield from self._to_result(message)
             return
-        for part in message.parts:
-            if (item := self._to_own_part(part)) is not None:
-                yield item
+        yield from sent(map(self._to_own_part, message.parts))
 
     def _to_own_part(self, part: Part) -> dict[str, object] | None:
         """One part of a turn, with what is sent to this provider only."""
@@ -622,12 +623,6 @@ def _set_tools(
     fields["toolConfig"] = {"functionCallingConfig": calling}
 
 
-def _version(model: str) -> tuple[int, int]:
-    """The version in a model's name, (0, 0) if there is none."""
-    found = _VERSION.search(model)
-    return (int(found[1]), int(found[2] or 0)) if found else (0, 0)
-
-
 def _to_config(settings: ModelSettings, model: str, version: tuple[int, int]) -> dict[str, object]:
     told = {
         "temperature": settings.temperature,
@@ -636,7 +631,7 @@ def _to_config(settings: ModelSettings, model: str, version: tuple[int, int]) ->
         "stopSequences": settings.stop,
         "seed": settings.seed,
     }
-    config: dict[str, object] = {name: v for name, v in told.items() if v is not None}
+    config = without_none(told)
     # Older models do not think, and refuse the setting.
     if settings.reasoning is not None and not (0, 0) < version < _THINKS_FROM:
         config["thinkingConfig"] = _to_thinking(settings.reasoning, model, version)

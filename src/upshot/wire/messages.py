@@ -54,15 +54,18 @@ from upshot.wire.decoding import (
 from upshot.wire.encoding import (
     SCHEMA_PROMPT,
     Asked,
-    CachingEncoder,
+    RequestEncoder,
     arguments_of,
     encode_wire,
     is_strict_schema,
     join_system,
+    sent,
     splice,
     to_own_part,
     to_wire_id,
     to_wire_name,
+    version_in,
+    without_none,
 )
 
 
@@ -310,7 +313,7 @@ _THOUGHTS: Final = (b'{"type":"thinking"', b'{"type":"redacted_thinking"')
 _MARK: Final = b',"cache_control":{"type":"ephemeral"}}'
 
 
-class MessagesEncoder(CachingEncoder):
+class MessagesEncoder(RequestEncoder):
     """A conversation in the form of Messages.
 
     Turns of one role that follow one another, such as several tool results, are one turn on the
@@ -404,13 +407,12 @@ class MessagesEncoder(CachingEncoder):
             result: dict[str, object] = {
                 "type": "tool_result",
                 "tool_use_id": to_wire_id(message.tool_call_id or "", _CALL_ID),
-                "content": content if isinstance(content, str) else _to_parts(content),
+                "content": content if isinstance(content, str) else sent(map(_to_block, content)),
             }
             return [result]
         if message.role is not Role.ASSISTANT:
-            return _to_parts(message.parts)
-        blocks = (self._to_reply_block(part) for part in message.parts)
-        return [block for block in blocks if block is not None]
+            return sent(map(_to_block, message.parts))
+        return sent(map(self._to_reply_block, message.parts))
 
     def _to_reply_block(self, part: Part) -> object:
         """One block of an earlier reply, None for what is not sent."""
@@ -463,7 +465,7 @@ def _set_sampling(fields: dict[str, object], settings: ModelSettings) -> None:
         "top_p": settings.top_p,
         "stop_sequences": settings.stop,
     }
-    fields.update({name: value for name, value in told.items() if value is not None})
+    fields.update(without_none(told))
 
 
 def _set_tools(
@@ -492,8 +494,9 @@ def _set_thinking(fields: dict[str, object], settings: ModelSettings, model: str
     """Request thinking, and set max_tokens, which must leave room for it."""
     reasoning = settings.reasoning
     room = next(size for pattern, size in _MAX_TOKENS if pattern.search(model))
+    is_adaptive = version_in(model, _VERSION) >= _ADAPTIVE_FROM
     budget = 0
-    if isinstance(reasoning, str) and reasoning != "none" and _version(model) >= _ADAPTIVE_FROM:
+    if isinstance(reasoning, str) and reasoning != "none" and is_adaptive:
         fields["thinking"] = {"type": "adaptive"}
         fields["output_config"] = {"effort": _EFFORTS.get(reasoning, reasoning)}
     elif reasoning in (0, "none"):
@@ -512,18 +515,12 @@ def _set_schema(
     fields: dict[str, object], schema: JsonObject, system: str | None, model: str
 ) -> str | None:
     """Request an answer that follows *schema*, and return the instructions to send."""
-    if _version(model) < _SCHEMA_FROM or not is_strict_schema(schema):
+    if version_in(model, _VERSION) < _SCHEMA_FROM or not is_strict_schema(schema):
         return join_system(system, SCHEMA_PROMPT + encode_wire(schema).decode())
     config = fields.get("output_config")
     form = {"format": {"type": "json_schema", "schema": schema}}
     fields["output_config"] = {**config, **form} if isinstance(config, dict) else form
     return system
-
-
-def _version(model: str) -> tuple[int, int]:
-    """The version in a model's name, (0, 0) if there is none."""
-    found = _VERSION.search(model)
-    return (int(found[1]), int(found[2] or 0)) if found else (0, 0)
 
 
 def _to_tool(tool: ToolSpec) -> dict[str, object]:
@@ -534,11 +531,6 @@ def _to_tool(tool: ToolSpec) -> dict[str, object]:
     if tool.strict is not None:
         item["strict"] = tool.strict
     return item
-
-
-def _to_parts(parts: tuple[Part, ...]) -> list[object]:
-    blocks = (_to_block(part) for part in parts)
-    return [block for block in blocks if block is not None]
 
 
 def _to_block(part: Part) -> object:

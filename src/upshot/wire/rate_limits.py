@@ -13,13 +13,12 @@ Source:
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from math import ceil, inf
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -32,7 +31,6 @@ from upshot.wire.headers import (
     normalize_headers,
     parse_datetime,
     parse_integer,
-    parse_reset,
     read_reset,
     read_retry_after,
     to_columns,
@@ -271,6 +269,7 @@ def _length_s(period: list[str]) -> int | None:
     return None if length is None or count is None else length * count
 
 
+_Limits = TypeVar("_Limits", bound=msgspec.Struct)
 _BUCKETS = {"day": 86400, "hour": 3600, "minute": 60}
 
 
@@ -332,7 +331,7 @@ class RateLimitInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         """Whole seconds to wait: ``retry_after``, else until ``reset_at``; None without both."""
         if self.retry_after is not None or self.reset_at is None:
             return self.retry_after
-        return max(0, math.ceil(self.reset_at - (time.time() if now is None else now)))
+        return max(0, ceil(self.reset_at - (time.time() if now is None else now)))
 
 
 class CerebrasRateLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -441,7 +440,7 @@ class AnthropicRateLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaul
             return None
         if reset.tzinfo is None:
             reset = reset.replace(tzinfo=UTC)
-        return max(0, math.ceil((reset - (now or datetime.now(UTC))).total_seconds()))
+        return max(0, ceil((reset - (now or datetime.now(UTC))).total_seconds()))
 
 
 class OpenAIRateLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -482,29 +481,12 @@ def extract_cerebras_rate_limits(
         headers: Any header container, or None.
         now: When they were received, in unix seconds; None takes this moment.
     """
-    fields = normalize_headers(headers)
-    values: dict[str, int | None] = {}
-    for resource in ("requests", "tokens"):
-        for bucket in _BUCKETS:
-            for part in ("limit", "remaining"):
-                values[f"{part}_{resource}_{bucket}"] = _count(
-                    fields, f"x-ratelimit-{part}-{resource}-{bucket}"
-                )
-            reset = fields.get(f"x-ratelimit-reset-{resource}-{bucket}")
-            values[f"reset_{resource}_{bucket}_seconds"] = _seconds(reset, now)
-    return CerebrasRateLimits(**values)
+    return _read_fields(CerebrasRateLimits, "x-ratelimit-", headers, now=now)
 
 
 def extract_anthropic_rate_limits(headers: Headers) -> AnthropicRateLimits:
     """Read Anthropic's headers; a field is None where its header is absent or unreadable."""
-    fields = normalize_headers(headers)
-    read: dict[str, int | datetime | None] = {}
-    for resource in ("requests", "tokens", "input-tokens", "output-tokens"):
-        stem, name = f"anthropic-ratelimit-{resource}", resource.replace("-", "_")
-        for part in ("limit", "remaining"):
-            read[f"{name}_{part}"] = _count(fields, f"{stem}-{part}")
-        read[f"{name}_reset"] = parse_datetime(fields.get(f"{stem}-reset", ""))
-    return msgspec.convert(read, AnthropicRateLimits)
+    return _read_fields(AnthropicRateLimits, "anthropic-ratelimit-", headers, reset=parse_datetime)
 
 
 def extract_openai_rate_limits(headers: Headers, *, now: float | None = None) -> OpenAIRateLimits:
@@ -514,18 +496,33 @@ def extract_openai_rate_limits(headers: Headers, *, now: float | None = None) ->
         headers: Any header container, or None.
         now: When they were received, in unix seconds; None takes this moment.
     """
+    return _read_fields(OpenAIRateLimits, "x-ratelimit-", headers, now=now)
+
+
+def _read_fields(
+    kind: type[_Limits],
+    prefix: str,
+    headers: Headers,
+    *,
+    now: float | None = None,
+    reset: Callable[[str], object] = str,
+) -> _Limits:
+    """Read the fields of *kind* from the headers that have their names behind *prefix*.
+
+    *reset* reads when something is full again; ``..._seconds`` is the wait until then.
+    """
     fields = normalize_headers(headers)
-    requests, tokens = (fields.get(f"x-ratelimit-reset-{name}") for name in ("requests", "tokens"))
-    return OpenAIRateLimits(
-        limit_requests=_count(fields, "x-ratelimit-limit-requests"),
-        limit_tokens=_count(fields, "x-ratelimit-limit-tokens"),
-        remaining_requests=_count(fields, "x-ratelimit-remaining-requests"),
-        remaining_tokens=_count(fields, "x-ratelimit-remaining-tokens"),
-        reset_requests=requests,
-        reset_requests_seconds=_seconds(requests, now),
-        reset_tokens=tokens,
-        reset_tokens_seconds=_seconds(tokens, now),
-    )
+    values: dict[str, Any] = {}
+    for name in kind.__struct_fields__:
+        text = fields.get(prefix + name.removesuffix("_seconds").replace("_", "-"))
+        if text is None:
+            continue
+        if name.endswith("_seconds"):
+            wait = read_reset(text, now=time.time() if now is None else now)
+            values[name] = None if wait is None else ceil(wait[0])
+        else:
+            values[name] = reset(text) if "reset" in name else parse_integer(text)
+    return kind(**values)
 
 
 def _tightest(windows: tuple[RateLimitWindow, ...], word: str) -> RateLimitWindow | None:
@@ -534,16 +531,6 @@ def _tightest(windows: tuple[RateLimitWindow, ...], word: str) -> RateLimitWindo
     kin = plain or [window for window in windows if word in window.resource.split("_")]
     return min(
         kin,
-        key=lambda window: math.inf if window.remaining is None else window.remaining,
+        key=lambda window: inf if window.remaining is None else window.remaining,
         default=None,
     )
-
-
-def _count(fields: Mapping[str, str], name: str) -> int | None:
-    text = fields.get(name)
-    return None if text is None else parse_integer(text)
-
-
-def _seconds(text: str | None, now: float | None) -> int | None:
-    wait = None if text is None else parse_reset(text, now=time.time() if now is None else now)
-    return None if wait is None else math.ceil(wait)

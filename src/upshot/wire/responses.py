@@ -39,11 +39,13 @@ from upshot.wire.decoding import as_count, as_list, as_object, as_text
 from upshot.wire.encoding import (
     SCHEMA_PROMPT,
     Asked,
-    CachingEncoder,
+    RequestEncoder,
+    arguments_text,
     encode_wire,
     is_strict_schema,
     join_system,
     schema_name,
+    sent,
     splice,
     to_data_url,
     to_effort,
@@ -51,6 +53,7 @@ from upshot.wire.encoding import (
     to_own_part,
     to_wire_id,
     to_wire_name,
+    without_none,
 )
 
 # Event -> what grows, and in an item of which type. The output of the provider's own tools is not
@@ -414,7 +417,7 @@ _THINKING: Final = re.compile(
 )
 
 
-class ResponsesEncoder(CachingEncoder):
+class ResponsesEncoder(RequestEncoder):
     """A conversation in the form of Responses.
 
     It is sent whole each time, and the server is asked to store nothing. The surface has no field
@@ -555,7 +558,7 @@ def _set_sampling(fields: dict[str, object], settings: ModelSettings, model: str
         "top_p": settings.top_p,
         "max_output_tokens": settings.max_tokens,
     }
-    fields.update({name: value for name, value in told.items() if value is not None})
+    fields.update(without_none(told))
     effort = None if settings.reasoning is None else to_effort(settings.reasoning)
     if effort is not None:
         fields["reasoning"] = {"effort": effort}
@@ -578,14 +581,11 @@ def _to_tool(tool: ToolSpec) -> dict[str, object]:
 
 
 def _to_call_item(call: ToolCall) -> object:
-    arguments = call.arguments
-    if not isinstance(arguments, str):
-        arguments = encode_wire(arguments).decode()
     return {
         "type": "function_call",
         "call_id": to_wire_id(call.id, _CALL_ID),
         "name": to_wire_name(call.name),
-        "arguments": arguments or "{}",
+        "arguments": arguments_text(call),
     }
 
 
@@ -593,8 +593,7 @@ def _to_content(message: Message) -> str | list[object]:
     """The content of a message that is not the model's."""
     if all(isinstance(part, (Text, Reasoning)) for part in message.parts):
         return message.text
-    items = (_to_part(part) for part in message.parts)
-    return [item for item in items if item is not None]
+    return sent(map(_to_part, message.parts))
 
 
 def _to_part(part: Part) -> object:

@@ -20,7 +20,7 @@ from upshot.contract import (
 )
 from upshot.errors import Misuse
 from upshot.models import Price, Prices, Timeouts, missing_key, resolve
-from upshot.models.clients.litellm_model import LiteLLMModel
+from upshot.models.library_models import LiteLLMModel
 
 
 class RateLimitError(Exception):

@@ -9,7 +9,7 @@ from tests.models.completion import USAGE, Stream, chunk, completion, to_object
 from upshot.contract import Message, ModelRequest, TextDelta, ToolCallDelta, ToolSpec
 from upshot.errors import Misuse
 from upshot.models import Price, missing_key, resolve
-from upshot.models.clients.aisuite_model import AISuiteModel
+from upshot.models.library_models import AISuiteModel
 
 
 class LLMError(Exception):

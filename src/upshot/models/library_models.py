@@ -1,0 +1,587 @@
+"""Models asked through the client libraries LiteLLM and AISuite.
+
+Use them to reach a provider that only such a library knows. Where upshot knows the provider, its
+own ``HttpModel`` is the better choice: it needs no library and says more about errors.
+
+A call goes: the request is encoded as OpenAI Chat Completions -> the library is called, without
+its own retries -> its reply, an object or a dict, is read by ``upshot.wire`` like one of the API.
+
+What always holds: a library is imported at the first call, in a thread, since that may take
+seconds; an exception of the library is a value in the response, by the status that it carries.
+A library reports usage and prices in its own way, which is corrected here.
+
+Source:
+    litellm 1.83 and 1.106 (``acompletion``, ``_hidden_params``), and aisuite 0.2
+    (``Client.chat.completions.acreate``), read in 2026.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from importlib import import_module
+from importlib.util import find_spec
+from inspect import isawaitable
+from typing import Any, Final, cast
+
+from msgspec.structs import replace
+
+from upshot.clock import SYSTEM_CLOCK
+from upshot.contract.base.enums import ErrorCode, FinishReason, Origin
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.error import AgentError
+from upshot.contract.message import Message, Reasoning
+from upshot.contract.model_calls import ModelInput, ModelRequest, ModelResponse, TextDelta
+from upshot.contract.protocols import Clock, StreamItem
+from upshot.contract.settings import ModelSettings
+from upshot.contract.usage import Cost, RateLimitState, Usage
+from upshot.errors import Misuse, UpshotError, need_of_extra
+from upshot.models.http_model import ApiKey, Renamed, close_reader
+from upshot.models.prices import Prices
+from upshot.models.transport import Timeouts
+from upshot.native.completion import read_completion, with_thoughts
+from upshot.native.objects import as_json, find_headers, find_rate_limit, look
+from upshot.wire.chat import PLAIN, ChatDialect, ChatEncoder
+from upshot.wire.decoding import as_list, as_object, as_text, encode_json, parse_json, with_output
+from upshot.wire.encoding import to_delta
+from upshot.wire.error_classification import classify_error
+from upshot.wire.pricing import Price
+from upshot.wire.reader import StreamReader
+
+
+class LibraryModel(ABC):
+    """What models of other libraries share: one request, its reply or stream, its failure."""
+
+    def __init__(
+        self,
+        library: str,
+        model: str,
+        *,
+        dialect: ChatDialect,
+        settings: ModelSettings | None = None,
+        prices: Prices | Mapping[str, Price] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._library = library
+        self._model = model
+        self._dialect = dialect
+        self._settings = settings or ModelSettings()
+        self._has_own_prices = prices is not None
+        self._prices = Prices.of(prices)
+        self._clock = clock
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._model!r})"
+
+    @property
+    def name(self) -> str:
+        """The library's name, ":" and the model's."""
+        return f"{self._library}:{self._model}"
+
+    @property
+    def priced(self) -> bool:
+        """Whether the cost of its calls is known, so that a limit on it can be kept."""
+        return self._prices.find(self.name) is not None
+
+    async def call(self, request: ModelInput) -> ModelResponse:
+        """Ask once."""
+        asked = ModelRequest.of(request)
+        renamed = Renamed(asked.tools)
+        started_s = self._clock.monotonic()
+        upstream = ""
+        try:
+            upstream = await self._upstream()
+            native = await self._ask(self._arguments(asked, upstream, stream=False))
+            response = renamed(self._read(native, upstream))
+        except UpshotError:
+            raise
+        # The boundary between foreign code, which raises, and models, which never do for what a
+        # provider does; a cancellation is no Exception.
+        except Exception as exception:
+            response = self._fail(exception, upstream)
+        return self._settle(response, asked, upstream, started_s)
+
+    async def stream(self, request: ModelInput) -> AsyncGenerator[StreamItem]:
+        """Ask once and yield deltas as they come; the last item is the whole ModelResponse."""
+        asked = ModelRequest.of(request)
+        renamed = Renamed(asked.tools)
+        started_s = self._clock.monotonic()
+        upstream, reader, native = "", None, None
+        thoughts: list[Json] = []
+        finished = False
+        try:
+            upstream = await self._upstream()
+            native = await self._ask(self._arguments(asked, upstream, stream=True))
+            reader = StreamReader("chat", provider=upstream, headers=find_headers(native))
+            async for chunk in cast("AsyncIterator[object]", native):
+                document = as_json(chunk)
+                finished = finished or _is_last(document)
+                thoughts += self._thoughts_in(document)
+                for delta in reader.feed(b"data: " + encode_json(document) + b"\n\n"):
+                    yield renamed(delta)
+            # A library ends the iteration of a stream that was cut like any other.
+            if finished:
+                reader.feed(b"data: [DONE]\n\n")
+            response = renamed(self._complete(close_reader(reader), upstream, thoughts))
+        except UpshotError:
+            raise
+        # As in call.
+        except Exception as exception:
+            failed = self._fail(exception, upstream)
+            response = failed if reader is None else _break_off(reader, failed)
+        finally:
+            await _close(native)
+        yield self._settle(response, asked, upstream, started_s)
+
+    @abstractmethod
+    async def _ask(self, arguments: JsonObject) -> object:
+        """Make the request; a completion, or for a stream an async iterator of chunks."""
+
+    async def _upstream(self) -> str:
+        """The provider behind the library, whose thoughts and signatures go back to it."""
+        return self._model.partition(":")[0]
+
+    def _read(self, native: object, upstream: str) -> ModelResponse:
+        """Read a whole reply."""
+        response = read_completion(native)
+        owned = (
+            replace(part, provider=upstream)
+            if isinstance(part, Reasoning) and not part.provider
+            else part
+            for part in response.parts
+        )
+        return replace(response, parts=tuple(owned))
+
+    def _thoughts_in(self, document: Json) -> list[Json]:
+        """Pieces of thoughts in a chunk of a stream that the wire does not know."""
+        del document
+        return []
+
+    def _complete(
+        self, response: ModelResponse, upstream: str, thoughts: list[Json]
+    ) -> ModelResponse:
+        """Complete what was read of a stream that ended."""
+        del upstream, thoughts
+        return response
+
+    def _correct(self, response: ModelResponse) -> ModelResponse:
+        """Correct what the library reports otherwise than the contract, in a successful reply."""
+        return response
+
+    def _rewrite(
+        self, arguments: JsonObject, messages: Sequence[Message], upstream: str
+    ) -> JsonObject:
+        """The arguments of the request as the library wants them."""
+        del messages, upstream
+        return arguments
+
+    def _arguments(self, request: ModelRequest, upstream: str, *, stream: bool) -> JsonObject:
+        encoder = ChatEncoder(provider=upstream, dialect=self._dialect)
+        for message in request.messages:
+            encoder.append(message)
+        body = encoder.body(
+            model=self._model,
+            system=request.system,
+            tools=request.tools,
+            output_schema=request.output_schema,
+            settings=self._settings.merge(request.settings),
+            stream=stream,
+        )
+        return self._rewrite(as_object(parse_json(body)), request.messages, upstream)
+
+    def _fail(self, exception: Exception, upstream: str) -> ModelResponse:
+        error = classify_error(exception=exception, provider=upstream)
+        headers = find_headers(exception)
+        data: JsonObject = {"provider": upstream, "error_message": error.message}
+        if headers:
+            data["raw_headers"] = {**headers}
+        return ModelResponse(
+            error=error,
+            finish_reason=FinishReason.ERROR,
+            usage=Usage(api_calls=1, unmeasured_calls=1),
+            rate_limit=_rate_limit(error, headers),
+            provider_data=data,
+        )
+
+    def _settle(
+        self, response: ModelResponse, request: ModelRequest, upstream: str, started_s: float
+    ) -> ModelResponse:
+        if response.success:
+            response = self._correct(response)
+        model = self._model.removeprefix(f"{upstream}:").removeprefix(f"{upstream}/")
+        known: JsonObject = {"provider": upstream, "model": model}
+        data = {**known, **response.provider_data}
+        response = replace(
+            response,
+            cost=self._cost_of(response),
+            provider_data={**data, "library": self._library},
+            duration_ms=round((self._clock.monotonic() - started_s) * 1000),
+        )
+        return with_output(response, request)
+
+    def _cost_of(self, response: ModelResponse) -> Cost | None:
+        told = response.cost
+        if told is not None and (not told.estimated or not self._has_own_prices):
+            return told
+        unpriced = replace(response, cost=None)
+        return self._prices.cost_of(unpriced, self.name, at=self._clock.now()) or told
+
+
+def require_library(module: str, *, extra: str) -> None:
+    """Check that *module* is installed, without importing it."""
+    if find_spec(module) is None:
+        raise Misuse(need_of_extra(module, extra))
+
+
+def to_deltas(response: ModelResponse) -> list[StreamItem]:
+    """A whole reply as a stream would give it, for what cannot stream."""
+    texts = [TextDelta(text=response.content)] if response.content else []
+    calls = [to_delta(index, call) for index, call in enumerate(response.tool_calls)]
+    return [*texts, *calls, response]
+
+
+def _is_last(document: Json) -> bool:
+    choices = as_list(as_object(document).get("choices"))
+    return any(as_object(choice).get("finish_reason") for choice in choices)
+
+
+def _break_off(reader: StreamReader, failed: ModelResponse) -> ModelResponse:
+    """What was read before a stream failed, with the failure."""
+    response = reader.close()
+    return replace(
+        response,
+        error=failed.error,
+        finish_reason=FinishReason.ERROR,
+        rate_limit=failed.rate_limit or response.rate_limit,
+        provider_data={**response.provider_data, **failed.provider_data},
+    )
+
+
+def _rate_limit(error: AgentError, headers: Mapping[str, str]) -> RateLimitState | None:
+    limited = error.code == ErrorCode.RATE_LIMIT
+    return find_rate_limit(headers, limited=limited, retry_after_s=error.retry_after_s)
+
+
+async def _close(native: object) -> None:
+    """Let go of a stream, wherever it was left."""
+    close: Callable[[], Awaitable[None]] | None = getattr(native, "aclose", None)
+    if close is None:
+        return
+    try:
+        await close()
+    # Foreign code again: what came of the call is known, whatever letting go does.
+    except Exception:
+        return
+
+
+# -- LiteLLM
+
+_LITELLM: Final = "litellm"
+_KEY_TEXT: Final = re.compile(r"api[ _-]?key|credential", re.IGNORECASE)
+# LiteLLM translates what a provider wants otherwise, and keeps signatures in the ids of calls.
+_LITELLM_DIALECT: Final = ChatDialect(
+    reasoning_back="content", call_id=re.compile(r".+", re.DOTALL)
+)
+
+
+class LiteLLMModel(LibraryModel):
+    """A model that LiteLLM asks: ``LiteLLMModel("anthropic/claude-sonnet-4-5")``.
+
+    LiteLLM's own retries are off, for Retry stands above. Its estimate of the cost is taken over
+    as such, with source "litellm", unless *prices* has a price or the provider reports one.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        settings: ModelSettings | None = None,
+        api_key: ApiKey | None = None,
+        base_url: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeouts: Timeouts | None = None,
+        prices: Prices | Mapping[str, Price] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        module: object = None,
+    ) -> None:
+        super().__init__(
+            _LITELLM, model, dialect=_LITELLM_DIALECT, settings=settings, prices=prices, clock=clock
+        )
+        if module is None:
+            require_library(_LITELLM, extra=_LITELLM)
+        self._key = api_key
+        self._given: dict[str, object] = {
+            "api_base": base_url,
+            "extra_headers": dict(headers) if headers else None,
+            "timeout": None if timeouts is None else timeouts.total_s,
+        }
+        self._module = module
+
+    @property
+    def priced(self) -> bool:
+        """Whether the cost of its calls is known; imports LiteLLM where only that can tell."""
+        if super().priced:
+            return True
+        info = as_object(_call(self._imported(), "get_model_info", self._model))
+        return info.get("input_cost_per_token") is not None
+
+    def missing_key(self) -> str | None:
+        """The environment variable without which it cannot be called now, None if it can."""
+        if self._key is not None:
+            return None
+        told = _call(self._imported(), "validate_environment", self._model)
+        missing = as_list(as_object(told).get("missing_keys"))
+        return next((as_text(name) for name in missing if "KEY" in as_text(name)), None)
+
+    async def _ask(self, arguments: JsonObject) -> object:
+        module = await self._open()
+        key = self._key() if callable(self._key) else self._key
+        key = await key if isawaitable(key) else key
+        told = {**self._given, "api_key": key}
+        given = {name: value for name, value in told.items() if value is not None}
+        # Its own retries would multiply with those of Retry.
+        return await module.acompletion(**{"max_retries": 0, **given, **arguments})
+
+    async def _upstream(self) -> str:
+        found = _call(await self._open(), "get_llm_provider", self._model)
+        if isinstance(found, tuple):
+            return as_text(cast("tuple[object, ...]", found)[1])
+        return self._model.partition("/")[0] if "/" in self._model else ""
+
+    def _fail(self, exception: Exception, upstream: str) -> ModelResponse:
+        response = super()._fail(exception, upstream)
+        error = response.error
+        if error is None or not _KEY_TEXT.search(error.message):
+            return response
+        variable = self.missing_key()
+        if variable is None:
+            return response
+        # LiteLLM calls a key that is not there an error of the server, which would be retried.
+        keyless = AgentError(
+            ErrorCode.AUTH_ERROR,
+            f"{self.name} wants an API key: set {variable} or pass api_key=",
+            type=error.type,
+            origin=Origin.CALLER,
+            details={"provider": upstream, "variable": variable},
+        )
+        return replace(response, error=keyless, usage=Usage())
+
+    def _thoughts_in(self, document: Json) -> list[Json]:
+        choices = as_list(as_object(document).get("choices"))
+        delta = as_object(as_object(choices[0]).get("delta")) if choices else {}
+        return as_list(delta.get("thinking_blocks"))
+
+    def _complete(
+        self, response: ModelResponse, upstream: str, thoughts: list[Json]
+    ) -> ModelResponse:
+        cost = response.cost
+        if cost is not None:
+            # What stands in a stream is LiteLLM's own estimate.
+            cost = replace(cost, estimated=True, source=_LITELLM)
+        joined = _join_thoughts(map(as_object, thoughts), upstream)
+        return replace(response, cost=cost, parts=with_thoughts(response, joined))
+
+    def _rewrite(
+        self, arguments: JsonObject, messages: Sequence[Message], upstream: str
+    ) -> JsonObject:
+        # The instructions, if any, stand before what the messages were made to.
+        items = as_list(arguments["messages"])[-len(messages) :]
+        for item, message in zip(items, messages, strict=False):
+            blocks: list[Json] = [
+                _to_block(part)
+                for part in message.parts
+                if isinstance(part, Reasoning) and part.signature and part.provider == upstream
+            ]
+            if blocks:
+                as_object(item)["thinking_blocks"] = blocks
+        return arguments
+
+    async def _open(self) -> Any:
+        if self._module is None:
+            await asyncio.to_thread(self._imported)
+        return self._module
+
+    def _imported(self) -> object:
+        if self._module is None:
+            fresh = _LITELLM not in sys.modules
+            self._module = import_module(_LITELLM)
+            if fresh:
+                # It prints advice to stdout beside each exception, where results are written to.
+                vars(self._module)["suppress_debug_info"] = True
+        return self._module
+
+
+def _call(module: object, name: str, model: str) -> Json:
+    """What a function of LiteLLM says of *model*, None where it does not know the model."""
+    function = look(module, name)
+    if not callable(function):
+        return None
+    try:
+        return cast("Json", function(model=model))
+    # Foreign code: it raises classes of its own for what is not in its tables.
+    except Exception:
+        return None
+
+
+def _to_block(thought: Reasoning) -> JsonObject:
+    """A thought as LiteLLM hands it on to Anthropic."""
+    if thought.redacted:
+        return {"type": "redacted_thinking", "data": thought.signature}
+    return {"type": "thinking", "thinking": thought.text, "signature": thought.signature}
+
+
+def _join_thoughts(pieces: Iterable[JsonObject], provider: str) -> tuple[Reasoning, ...]:
+    """Thoughts from their pieces; a signature ends one."""
+    thoughts: list[Reasoning] = []
+    texts: list[str] = []
+    for piece in pieces:
+        if data := as_text(piece.get("data")):
+            thoughts.append(Reasoning(signature=data, provider=provider, redacted=True))
+            continue
+        texts.append(as_text(piece.get("thinking")))
+        if signature := as_text(piece.get("signature")):
+            thought = Reasoning(text="".join(texts), signature=signature, provider=provider)
+            thoughts.append(thought)
+            texts = []
+    if any(texts):
+        thoughts.append(Reasoning(text="".join(texts), provider=provider))
+    return tuple(thoughts)
+
+
+# -- AISuite
+
+_AISUITE: Final = "aisuite"
+_NO_STREAM: Final = "does not support streaming"
+# Of AISuite's providers, those whose prompt_tokens are Anthropic's: without the cache.
+_WITHOUT_CACHE: Final = frozenset({"anthropic"})
+# Those that take no response_format: the schema stands in the instructions alone.
+_OWN_FORM: Final = frozenset({"anthropic", "aws", "cohere", "google", "watsonx"})
+# Those whose configuration goes to an SDK that retries unless it is configured not to.
+_RETRYING: Final = frozenset(
+    {
+        "anthropic",
+        "cerebras",
+        "deepseek",
+        "edenai",
+        "groq",
+        "inception",
+        "openai",
+        "openrouter",
+        "requesty",
+        "sambanova",
+        "tongyi",
+    }
+)
+_WITHOUT_SCHEMA: Final = ChatDialect(schema=False)
+_TOLD_ELSEWHERE: Final = ("finish_reason", "rate_limit", "cost")
+_COUNTS: Final = (
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+)
+
+
+class AISuiteModel(LibraryModel):
+    """A model that AISuite asks: ``AISuiteModel("openai:gpt-4o")``.
+
+    AISuite hands on neither headers nor what a provider says of a cache that is written, and no
+    cost. What it does not tell is None, and ``provider_data["unknown"]`` names it. A provider
+    that it cannot stream is called, and gives its reply as one piece.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        settings: ModelSettings | None = None,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        prices: Prices | Mapping[str, Price] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        client: object = None,
+        module: object = None,
+    ) -> None:
+        self._provider = model.partition(":")[0]
+        dialect = _WITHOUT_SCHEMA if self._provider in _OWN_FORM else PLAIN
+        super().__init__(
+            _AISUITE, model, dialect=dialect, settings=settings, prices=prices, clock=clock
+        )
+        if client is None and module is None:
+            require_library(_AISUITE, extra=_AISUITE)
+        self._client: Any = client
+        self._module: Any = module
+        if not self._provider or ":" not in model:
+            raise Misuse(f'{model!r} names no model: write "aisuite:provider:model"')
+        # The SDKs' own retries would multiply with those of Retry.
+        retries = 0 if self._provider in _RETRYING else None
+        given = {"api_key": api_key, "base_url": base_url, "max_retries": retries}
+        self._config = {name: value for name, value in given.items() if value is not None}
+
+    async def stream(self, request: ModelInput) -> AsyncGenerator[StreamItem]:
+        """Stream, or call where AISuite cannot stream the provider; see ``LibraryModel``."""
+        items = super().stream(request)
+        try:
+            async for item in items:
+                if isinstance(item, ModelResponse) and _cannot_stream(item):
+                    for delta in to_deltas(await self.call(request)):
+                        yield delta
+                    return
+                yield item
+        finally:
+            await items.aclose()
+
+    async def _ask(self, arguments: JsonObject) -> object:
+        if self._client is None:
+            self._client = await asyncio.to_thread(self._open_client)
+        return await self._client.chat.completions.acreate(**arguments)
+
+    def _open_client(self) -> object:
+        module = self._module or import_module(_AISUITE)
+        return module.Client({self._provider: self._config} if self._config else {})
+
+    def _rewrite(
+        self, arguments: JsonObject, messages: Sequence[Message], upstream: str
+    ) -> JsonObject:
+        del messages
+        if upstream != "openai":
+            # What a provider does not take, AISuite hands on to its SDK, which raises.
+            arguments.pop("stream_options", None)
+        if upstream in _OWN_FORM:
+            arguments.pop("response_format", None)
+        for tool in as_list(arguments.get("tools")):
+            # It looks for both without asking whether they are there.
+            function = as_object(as_object(tool).get("function"))
+            function.setdefault("description", "")
+            function.setdefault("parameters", {"type": "object", "properties": {}})
+        return arguments
+
+    def _correct(self, response: ModelResponse) -> ModelResponse:
+        usage = response.usage
+        if self._provider in _WITHOUT_CACHE and usage.input_tokens is not None:
+            taken = usage.input_tokens + (usage.cache_read_tokens or 0)
+            usage = replace(usage, input_tokens=taken, total_tokens=None)
+        told = replace(response, usage=usage)
+        told = replace(told, cost=self._cost_of(told))
+        unknown: list[Json] = [
+            *(name for name in _TOLD_ELSEWHERE if getattr(told, name) is None),
+            *(name for name in _COUNTS if getattr(usage, name) is None),
+        ]
+        return replace(told, provider_data={**told.provider_data, "unknown": unknown})
+
+
+def _cannot_stream(response: ModelResponse) -> bool:
+    error = response.error
+    return error is not None and error.status_code is None and _NO_STREAM in error.message
