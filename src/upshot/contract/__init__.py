@@ -11,7 +11,7 @@
 - ``codec`` encodes and decodes every value; ``schema`` publishes the JSON Schema and TypeScript.
 - ``base`` has what the structs are made of, ``forms`` other forms of the values.
 
-The life of a value: whoever makes it may pass lists, words as strings and naive types; its
+The life of a value: its maker may pass lists, words as strings and naive types; its
 ``__post_init__`` converts or refuses them once. From then on it is immutable and is shared freely
 between tasks and with the log. ``encode`` writes it without fields that have their default, and
 ``decode`` reads what any version wrote: it ignores unknown fields, and keeps an unknown part or

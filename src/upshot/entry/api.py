@@ -1,6 +1,4 @@
-"""run, run_sync, start, resume, reopen, fork, replay.
-
-The doors to a run: ``run``, ``run_sync``, ``start``, ``resume``, ``fork`` and ``replay``.
+"""The API: ``run``, ``run_sync``, ``start``, ``resume``, ``reopen``, ``fork`` and ``replay``.
 
 They resolve names, open the log and start a session; nothing below imports them. What
 they need is loaded at the first run, so that importing them costs next to nothing.
@@ -38,8 +36,8 @@ if TYPE_CHECKING:
 
 
 @cache
-def _way_in():  # what it gives has types of its own
-    """What begins a run; looked for once, for an import costs a good part of a short run."""
+def _run_functions():  # what it gives has types of its own
+    """The functions that begin a run; an import for each would be a good part of a short run."""
     from upshot.entry.session_setup import run_child, run_whole
 
     return run_whole, run_child
@@ -51,21 +49,21 @@ async def run(
     """Have *agent* work on *request* until there is a result.
 
     Args:
-        agent: Who works on it; a spec's names are found in the options ``tools`` and ``engine``.
+        agent: The agent; the names in a spec are found in the options ``tools`` and ``engine``.
         request: What is asked.
         options: See ``RunOptions``.
 
     Returns:
-        What came of it; everything that a model, a tool, a provider, the user or a limit
-        does is in it, and none of that is raised. To whom it was handed over is its
-        ``handoff``, which the caller follows, or ``run_with_handoffs`` does.
+        The result. Everything that a model, a tool, a provider, the user or a limit does is in
+        it, and none of that is raised. If the agent handed over, ``handoff`` names the next one;
+        the caller follows it, or ``run_with_handoffs`` does.
 
     Raises:
         Misuse: An argument is wrong; nothing was begun.
         JournalError: The journal cannot be opened.
         asyncio.CancelledError: The caller was cancelled; the run was finalised first.
     """
-    run_whole, run_child = _way_in()
+    run_whole, run_child = _run_functions()
     return await run_whole(agent, request, options, child=run_child)
 
 
@@ -107,8 +105,8 @@ def start(
         options: See ``RunOptions``.
 
     Returns:
-        An async context manager of the run in flight; ``await live.result()`` gives what comes
-        of it. Entering it raises what ``run`` raises.
+        An async context manager of the live run; ``await live.result()`` gives its result.
+        Entering it raises what ``run`` raises.
 
     Raises:
         Misuse: An argument is wrong, nothing was begun; or it is used otherwise than entered.
@@ -152,26 +150,27 @@ async def resume(
     """Go on with a run that is parked, or whose process died.
 
     Finished calls are not made again. A run that has ended gives its result, and nothing
-    is written. A run that another living process on this machine works on is left to it, and so
-    are answers for one that this process works on; without answers, the latest to go on has it.
+    is written. A run that another living process on this machine works on is left to that
+    process, and answers for a run that this process works on are refused; without answers, the
+    latest caller takes the run over.
 
     Args:
         run_id: The run.
-        agent: Who worked on it; a change since then is told as a warning. For a run of
-            ``run_with_handoffs`` the same agents as there: from whichever of its runs, it goes on
-            until the user answers. With one agent alone, a hand-off to one that it does not hold
-            in ``handoffs`` is not followed, which a warning tells.
+        agent: The agent of the run; a warning says if it has changed since then. For a run of
+            ``run_with_handoffs`` the same agents as there: from any of its runs, it goes on
+            until an agent answers. With one agent alone, a hand-off to an agent that is not in
+            its ``handoffs`` is not followed, and a warning says so.
         journal: Where its log is.
         answers: The user's answers, for its child runs too; the others stay pending. An id that
             several runs use is ``<run_id>/<id>``.
-        take_over: Take the run also from who works on it, in this process or in another living
-            one, which then fails at its next write to the log; what it does until then is done
-            twice.
+        take_over: Take the run also from a session that works on it, in this process or in
+            another living one. That session fails at its next write to the log; what it does
+            until then is done twice.
         options: See ``ResumeOptions``; attributes, artifacts, budget and max_attempts are taken
             from the log where they are not given.
 
     Returns:
-        What came of the whole run.
+        The result of the whole run.
 
     Raises:
         Misuse: There is no such run, or an argument is wrong.
@@ -201,11 +200,11 @@ def reopen(
         agent: Who works on it, as for ``resume``.
         journal: Where its log is: a path or an open journal.
         answers: The user's answers.
-        take_over: Take the run also from who works on it, as for ``resume``.
+        take_over: Take the run also from a session that works on it, as for ``resume``.
         options: See ``ResumeOptions``.
 
     Returns:
-        An async context manager of the run in flight.
+        An async context manager of the live run.
 
     Raises:
         Misuse: There is no such run, it has ended, or an argument is wrong.
@@ -252,22 +251,22 @@ async def replay(
 ) -> Replay:
     """Run *agent* against what was recorded of a run, and say where it first does otherwise.
 
-    Where it does the same, a tool that was called and has changed or is gone is a difference too,
-    and so is what the agent itself would have asked its model with.
+    If it does the same, a called tool that has changed or is gone is still a difference, and so
+    is a model request that the agent itself would have made differently.
 
     Nothing outside is touched: replies of models, outcomes of tools, answers of the user, keyed
-    steps and child runs come from the record, and what is not there is not done. Neither
+    steps and child runs come from the record, and what is not recorded is not done. Neither
     observers, committers, approvers nor the host are called, and nothing is written; deciders,
-    instructions and the engine are what is tried.
+    instructions and the engine are run.
 
     Args:
         run_id: A run, ended or not.
-        agent: Who worked on it, or who shall be compared.
+        agent: The agent of the run, or one to compare with it.
         journal: Where its log is.
-        options: See ``ResumeOptions``; those that belong to the world outside do nothing.
+        options: See ``ResumeOptions``; those for the outside world do nothing.
 
     Returns:
-        The first difference, None where there is none, and what the replayed run ended with.
+        The first difference, None if there is none, and the result of the replayed run.
 
     Raises:
         Misuse: There is no such run, or an argument is wrong.
@@ -286,7 +285,7 @@ async def run_with_handoffs(
     max_depth: float = 8,
     **options: Unpack[RunOptions],
 ) -> AgentResult[Any]:
-    """Run agents on *request*, each until it hands over, the last until it answers.
+    """Run agents on *request*; each works until it hands over, the last one until it answers.
 
     A receiver gets the request, the note and, unless its Handoff says ``history=False``, the
     messages so far. Each is a run of its own; tokens, money and time of a budget among the
@@ -296,14 +295,14 @@ async def run_with_handoffs(
         agents: Those that may work on it; agents that are themselves items of ``handoffs``
             need not be listed.
         request: What is asked; only the first run takes its run_id.
-        start: Who begins, by id or itself; None is the first of *agents*.
+        start: The agent that begins, or its id; None is the first of *agents*.
         max_depth: How often it may be handed over.
         options: As for ``run``; they hold for every agent.
 
     Returns:
         The result of the last agent, with usage and cost of all, and their ids in order as
-        ``state["path"]``. Handed over too often, or to one that had it before: failed,
-        budget_exceeded.
+        ``state["path"]``. If it was handed over too often, or to an agent that had it before, the
+        status is failed with code budget_exceeded.
 
     Raises:
         Misuse: An argument is wrong, or a hand-off leads to an agent that is not known.

@@ -1,9 +1,8 @@
-"""Runs agents that hand a request on until one answers.
+"""Runs agents that hand a request over until one of them answers.
 
-The relay: agents that hand one request on until one of them has the answer.
-
-Each is a run of its own. Its log says what came before it, so that the relay goes on from any of
-its runs; the next one's id is made from that of the one before, so that it is found again.
+Each agent works in a run of its own. The run's log says what came before it, so that the chain can
+be resumed from any of its runs; the id of the next run is made from that of the one before, so
+that it is found again.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ class AgentRegistry:
                     )
 
 
-WAY_OPTION = "relay"
+CHAIN_OPTION = "relay"
 """Where run_started keeps it among the options."""
 
 
@@ -130,9 +129,9 @@ class HandoffChain(msgspec.Struct, kw_only=True):
         return ""
 
 
-def way_in(started: RunStarted) -> HandoffChain | None:
+def chain_of(started: RunStarted) -> HandoffChain | None:
     """What the log of a run says of it; None where the run is of no relay."""
-    noted = started.options.get(WAY_OPTION)
+    noted = started.options.get(CHAIN_OPTION)
     return None if noted is None else msgspec.convert(noted, HandoffChain)
 
 
@@ -167,18 +166,18 @@ async def relay(
     """Run agents on *request* until one of them does not hand over."""
     check_amount("max_depth", max_depth, unit="handoffs")
     check_options(options)
-    way = HandoffChain(max_depth=max_depth, budget=options.get("budget"))
-    return await _Relay(AgentRegistry(agents, start), request, way, options, child).go()
+    chain = HandoffChain(max_depth=max_depth, budget=options.get("budget"))
+    return await _Relay(AgentRegistry(agents, start), request, chain, options, child).go()
 
 
 class _Relay:
-    """One request on its way from agent to agent."""
+    """One request that is handed from agent to agent."""
 
     def __init__(
         self,
         known: AgentRegistry,
         request: Request | str,
-        way: HandoffChain,
+        chain: HandoffChain,
         options: RunOptions,
         child: Child,
     ) -> None:
@@ -186,7 +185,7 @@ class _Relay:
         self.take_over: bool = False
         self._known = known
         self._request = request
-        self._way = way
+        self._chain = chain
         self._options = options
         self._child = child
 
@@ -208,18 +207,18 @@ class _Relay:
         journal: Journal | None = None,
     ) -> AgentResult[Any]:
         """Run the agents that come after *agent*, the first of which may have begun already."""
-        way = self._way
+        chain = self._chain
         while True:
-            way.add(agent.id, result)
+            chain.add(agent.id, result)
             event = result.handoff
             if event is None or not result.success:
-                return way.sum_up(result)
-            fault = way.fault(event.to_agent_id)
+                return chain.sum_up(result)
+            fault = chain.fault(event.to_agent_id)
             if fault:
-                return way.sum_up(_too_deep(result, fault, way.max_depth, len(way.path)))
+                return chain.sum_up(_too_deep(result, fault, chain.max_depth, len(chain.path)))
             receiver = self._known.find(event)
             if receiver is None:
-                return way.sum_up(_unknown(result, event, journal))
+                return chain.sum_up(_unknown(result, event, journal))
             if journal is None:
                 produced = _produced(result)
             else:
@@ -230,8 +229,8 @@ class _Relay:
             result = await self._next(agent, handed, journal)
 
     async def _begin(self, agent: Agent[Any], handed: Sequence[Message]) -> AgentResult[Any]:
-        self._way.handed = len(handed)
-        noted = cast("JsonObject", msgspec.to_builtins(self._way))
+        self._chain.handed = len(handed)
+        noted = cast("JsonObject", msgspec.to_builtins(self._chain))
         run_it = begin(
             agent,
             self._request,
@@ -239,7 +238,7 @@ class _Relay:
             watch=False,
             child=self._child,
             handoff_messages=handed,
-            extra_logged={WAY_OPTION: noted},
+            extra_logged={CHAIN_OPTION: noted},
         )
         async with run_it as live:
             return await live.finish()
@@ -283,21 +282,21 @@ class _Relay:
         """What a run was handed, and what it produced, by its log."""
         past = await read_past(run_id, journal, secrets=secrets_of(self._options))
         seeded = past.board.seeded()
-        way = None if past.started is None else way_in(past.started)
-        count = 0 if way is None else way.handed
+        chain = None if past.started is None else chain_of(past.started)
+        count = 0 if chain is None else chain.handed
         return seeded[len(seeded) - count :], past.board.messages()[len(seeded) :]
 
     def _prepare_next(self, result: AgentResult[Any]) -> None:
         """A run of its own: another id, no checkpoint, and what is left of the budget."""
-        # The other way round than a child's, whose key may be any word.
-        request, run_id = self._request, child_id(WAY_OPTION, result.run_id)
+        # In the reverse order of a child's id, whose key may be any word.
+        request, run_id = self._request, child_id(CHAIN_OPTION, result.run_id)
         if isinstance(request, Request):
             self._request = replace(request, run_id=run_id)
         else:
             self._request = Request(request, run_id=run_id)
         options = {name: one for name, one in self._options.items() if name != "resume_from"}
-        if self._way.budget is not None:
-            options["budget"] = self._way.budget
+        if self._chain.budget is not None:
+            options["budget"] = self._chain.budget
         self._options = cast("RunOptions", options)
 
 
@@ -316,17 +315,17 @@ async def resume_any(
     check_options(options, also=RESUME_NAMES)
     async with open_journal(journal, create=False) as opened:
         started = await _started(run_id, opened)
-        way = None if started is None else way_in(started)
+        chain = None if started is None else chain_of(started)
         agent = _own_of(agents, run_id, started, options)
-        if started is None or way is None:
+        if started is None or chain is None:
             more: Any = {"watch": False, "child": child, "take_over": take_over}
             going = go_on(run_id, agent, opened, answers, options, **more)
             async with going as live:
                 return live if isinstance(live, AgentResult) else await live.finish()
         listed = () if isinstance(agents, Agent | AgentSpec) else tuple(agents)
         known = AgentRegistry([one for one in listed if one.id != agent.id], agent, is_whole=False)
-        relay_ = _Relay(known, started.request, way, _options_of(started, options, opened), child)
-        way.budget = options.get("budget") or way.budget
+        relay_ = _Relay(known, started.request, chain, _options_of(started, options, opened), child)
+        chain.budget = options.get("budget") or chain.budget
         relay_.answers, relay_.take_over = answers, take_over
         return await relay_.go_on(run_id, opened)
 

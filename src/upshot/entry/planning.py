@@ -53,7 +53,7 @@ _NOTHING = Request("")
 
 
 class AgentSetup(msgspec.Struct, eq=False):
-    """What a run need not find out again, for an agent is frozen."""
+    """What is the same for every run of an agent, since an agent is frozen."""
 
     output: OutputType
     handoffs: tuple[Handoff, ...]
@@ -110,7 +110,7 @@ def without_call(plan: Plan) -> Plan:
 
 
 def is_usual_call(options: RunOptions) -> bool:
-    """Whether the call says nothing of how it is to be made."""
+    """Whether the call gives no option that changes the plan."""
     return options.keys() <= _OPTIONS_OF_NO_EFFECT
 
 
@@ -286,7 +286,7 @@ async def plan_again(
     request = replace(started.request, run_id=run_id)
     plan = await plan_run(agent, request, cast("RunOptions", options), journal, child=child)
     if plan.policy is None and POLICY_OPTION in logged:
-        # Who goes on without a word on it has not taken its rules away.
+        # To resume without a policy is not to remove it.
         plan = replace(plan, policy=convert(logged[POLICY_OPTION], Policy))
     marks = started.options.get(MARKS_OPTION)
     return replace(plan, secret_marks=marks) if plan.secrets and isinstance(marks, str) else plan

@@ -53,7 +53,7 @@ from upshot.state.child_runs import FORKED_FROM, bare_id, child_id, origins_of
 from upshot.state.run_state import RunState
 from upshot.state.stored_events import read_event, result_of
 
-# Among so many of the newest runs the one that may have been meant is looked for.
+# The nearest id is looked for among this many of the newest runs.
 _MAX_NAMED = 1_000
 
 
@@ -90,7 +90,7 @@ async def read_children(past: RunState, journal: Journal) -> None:
             continue
         child = RunState()
         await read_on(child, run_id, journal)
-        # One that stayed behind in the run that this one was forked from is run anew.
+        # A child run that had not ended when its parent was forked is run anew.
         if child.started is not None and child.started.parent_run_id not in origins:
             await read_children(child, journal)
             past.children_found[run_id] = spent_in(child)
@@ -101,7 +101,7 @@ async def history_of(
 ) -> Sequence[Message]:
     """The messages that a run begins with, as its options say.
 
-    A call that nobody made, such as one that still waits for approval, is shown as cancelled: no
+    A call that was not made, such as one that still waits for approval, is shown as cancelled: no
     provider takes a conversation in which a call has no outcome.
     """
     history = options.get("history") or ()
@@ -228,7 +228,7 @@ async def keep_answers(run_id: str, answers: Sequence[AnyAnswer], *, journal: Wh
         # First without a lease: a process that works on the run keeps it if the answer is refused.
         await _sort_parked(answers, run_id, opened)
         async with taken(run_id, opened, take_over=False) as hold:
-            # Who had the run until now may have gone on with it meanwhile.
+            # The holder until now may have gone on with the run meanwhile.
             given = await _sort_parked(answers, run_id, opened)
             own = given.pop(run_id, [])
             for gone in await hand_down(given, opened):
@@ -392,7 +392,7 @@ async def _waits_inside(past: RunState, run_id: str, journal: Journal) -> list[_
             continue
         inner = RunState()
         await read_on(inner, child, journal)
-        # One that stayed behind in the run that this one was forked from is run anew.
+        # A child run that had not ended when its parent was forked is run anew.
         if inner.started is None or inner.ended or inner.started.parent_run_id in origins:
             continue
         waits += _waits_of(inner, child, run_id)

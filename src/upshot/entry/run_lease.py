@@ -1,7 +1,7 @@
 """Holds the log of a run for as long as this process works on it.
 
-A journal's file says which process has a run, and the epoch who had it last. Neither tells apart
-two sessions in one process that want the same run; a table of the sessions at work here does.
+A journal's file says which process holds a run, and its epoch which holder was the last. Neither
+distinguishes two sessions in one process that want the same run; a table of the sessions does.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class RunLease:
 async def taken(
     run_id: str, journal: Journal, *, take_over: bool, is_owned: bool = False, leaves: bool = True
 ) -> AsyncGenerator[RunLease]:
-    """Take a run, and let it go in the end, however that comes.
+    """Take a run, and release it in the end, whatever happens.
 
     A journal that more than one process may have open has ``claim_free``, which leaves a run to
     another living one, and ``release``.
@@ -81,7 +81,7 @@ async def taken(
                 release(run_id, hold.epoch)
     finally:
         with _lock:
-            # Who took it over since keeps it.
+            # A session that took it over since keeps it.
             if _holds.get(place) is hold:
                 del _holds[place]
 

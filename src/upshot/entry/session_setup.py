@@ -46,7 +46,7 @@ async def left_behind(past: RunState, run_id: str, journal: Journal) -> tuple[Ru
         outer, outer_id = RunState(), inner.started.parent_run_id
         await read_on(outer, outer_id, journal)
         if inner_id not in outer.children:
-            # Somebody named it for the parent, or its log is elsewhere.
+            # The caller named it as the parent, or its log is elsewhere.
             return ()
         if outer.ended:
             message = (
@@ -94,7 +94,7 @@ async def begin(
 async def run_whole(
     agent: Agent[Any] | AgentSpec, request: Request | str, options: RunOptions, *, child: Child
 ) -> AgentResult[Any]:
-    """Open what a new run needs, live it to its end, and close it all."""
+    """Open what a new run needs, run it to its end, and close it all."""
     outer = current_run.get()
     if outer is not None and outer.context.recording is not None:
         child = outer.context.plan.child or child
@@ -194,10 +194,10 @@ async def go_on(
             own = tuple(given.pop(run_id, ()))
             plan = await plan_again(past, run_id, agent, {**options}, opened, child=child)
             takes = take_over or is_known
-            # Of two that answer at once the first must not be thrown out by the second; who only
-            # goes on takes over, as every later claim does.
+            # Of two callers that answer at once the second must not take over from the first; a
+            # caller without answers takes over, as every later claim does.
             async with taken(run_id, opened, take_over=takes, leaves=bool(answers)) as hold:
-                # Who had the run until now may have gone on with it meanwhile.
+                # The holder until now may have gone on with the run meanwhile.
                 await read_on(past, run_id, opened, secrets=hidden)
                 if not past.ended:
                     await check_onward(past, plan)
@@ -281,7 +281,7 @@ def _known(run_id: str) -> str:
 def typed(result: AgentResult[Json], agent: Agent[Any]) -> AgentResult[Any]:
     """*result*, read from JSON, with its output as the type that *agent* asks for."""
     if not result.success or (result.output is None and result.handoff is not None):
-        # Who hands over gives no answer.
+        # An agent that hands over gives no answer.
         return result
     try:
         output = OutputType.of(agent.output_type).build(result.output)

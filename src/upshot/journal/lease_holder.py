@@ -1,7 +1,7 @@
 """Which process works on a run, and whether it still does.
 
-A lease would have to expire before a killed run could go on. On one machine it can be told at
-once that a process has ended; elsewhere only the epoch protects the log.
+A lease that expires would make a killed run wait. On one machine it is known at once that a
+process has ended; on others only the epoch protects the log.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from upshot.contract.base.structs import Value
 from upshot.errors import JournalError
 
 NOBODY = ""
-"""What is stored of a run that was let go before it settled."""
+"""What is stored for a run that was released before it settled."""
 
 _PROC = "/proc"
 _ENDED_STATES = ("Z", "X")
@@ -151,7 +151,7 @@ def _is_there(pid: int) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
-        # Somebody else's.
+        # It belongs to another user.
         return True
     return True
 

@@ -107,7 +107,7 @@ class MemoryJournal:
     Attributes:
         artifacts: The store of large outputs.
         is_safe_at_append: True: what is in memory is as safe as it will ever be. False in a
-            subclass with a ``claim`` or ``durable`` of its own, which wants to be asked.
+            subclass with a ``claim`` or ``durable`` of its own, which has to be called.
     """
 
     is_safe_at_append: bool = True
@@ -131,7 +131,7 @@ class MemoryJournal:
         return not self._closed
 
     async def claim(self, run_id: str, *, cut: bool = False) -> int:
-        """Take the run: returns the new epoch; appends with an older one fail from now on.
+        """Claim the run: returns the new epoch; appends with an older one fail from now on.
 
         Args:
             run_id: The run; it need not have any event.
@@ -165,7 +165,7 @@ class MemoryJournal:
         return log.epoch
 
     def is_begun(self, run_id: str) -> bool:
-        """Whether a run that ``begin`` took is worked on: not settled, released or taken since."""
+        """Whether a run that ``begin`` claimed has not been settled, released or claimed since."""
         log = self._logs.get(run_id)
         if log is None or log.loop is None or not log.loop.is_running():
             return False
@@ -241,7 +241,7 @@ class MemoryJournal:
             place += 1
 
     async def holders(self) -> dict[str, LeaseHolder]:
-        """The processes that took runs; none is noted, for no other process has this journal."""
+        """The processes that hold runs: always empty, since no other process has this journal."""
         self._open()
         return {}
 
@@ -350,7 +350,7 @@ class MemoryJournal:
             else:
                 run_id = line.entry.run_id
                 log.events.append(line.event)
-        # Looked at only now, for others may have come while the file was read.
+        # Checked only now: the run may have been created while the file was read.
         known = self._open().get(run_id)
         if known is not None and known.events:
             raise already_there(run_id)

@@ -103,7 +103,7 @@ async def _share(name: str, *, create: bool) -> AsyncGenerator[_Opened]:
         place.users -= 1
         if not place.users:
             await _close(place)
-        # Somebody may have come while it was being closed.
+        # Another caller may have opened it while it was being closed.
         if not place.users and places.get(name) is place:
             del places[name]
 

@@ -85,7 +85,7 @@ def choose_removal(
     forks: Mapping[str, Collection[str]],
     at_work: Collection[str],
 ) -> tuple[list[str], dict[str, str]]:
-    """Which runs go: those named, or all that ended before a date; with all that they started."""
+    """Choose the runs to remove: those named, or that ended before a date; with child runs."""
     family = _Family(runs, forks=forks, at_work=at_work)
     if ended_before is not None:
         return _choose_ended(family, ended_before)

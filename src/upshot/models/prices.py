@@ -155,7 +155,7 @@ class PriceTable:
             return None
         snapshot = read()
         if snapshot is not self._snapshot:
-            # Whoever uses the package may let it fetch newer prices.
+            # The program may have told the package to fetch newer prices.
             self._snapshot, self._date = snapshot, _date_of(snapshot, at.date())
             self._kept.clear()
         minute = int(at.timestamp()) // _MINUTE_S

@@ -119,8 +119,8 @@ class Taking:
     def hand_over(self, claim: Lease) -> list[Entry]:
         """What was kept, as the first entries under the new epoch; nothing where it is refused.
 
-        ``durable`` is not told who waits. So whatever was taken before the claim has the run is
-        in its log, and only where another holder had it in between is there no place for it.
+        ``durable`` does not know which holder waits. So all that was appended before the claim
+        succeeded goes into the log, unless another holder had the run in between.
         """
         if not self.kept:
             return []

@@ -94,7 +94,7 @@ class _Pages:
         salts = log[16:24]
         step = _FRAME_BYTES + self.size
         for start in range(_LOG_HEADER_BYTES, len(log) - step + 1, step):
-            # Frames of an earlier round have other salts.
+            # Frames from before the last checkpoint have other salts.
             if log[start + 8 : start + 16] == salts:
                 number = int.from_bytes(log[start : start + 4])
                 self._newer[number] = log[start + _FRAME_BYTES : start + step]

@@ -144,7 +144,7 @@ class SqliteJournal:
         """Take the run: returns the new epoch; appends with an older one fail from now on.
 
         What was appended before it returns is in the log; a claim that fails changes nothing,
-        and what one took that was cancelled is let go.
+        and what a cancelled claim took is released.
         Damage at the end of its log is cut off, logged as a warning and returned by ``damage``.
         Another process that works on the run is not looked at: see ``claim_free``.
 
@@ -162,8 +162,8 @@ class SqliteJournal:
     async def claim_free(self, run_id: str) -> int:
         """Take the run as ``claim`` does, but not from another living process on this machine.
 
-        A process that was killed is gone at once. One on another machine cannot be told from
-        one that is gone; the run is taken, and its appends fail from now on.
+        A killed process is known to be gone at once. Of one on another machine that is not known,
+        so the run is taken, and that process's appends fail from now on.
 
         Raises:
             JournalError: Another process works on the run, sound events stand after a damaged
@@ -226,12 +226,12 @@ class SqliteJournal:
                 self._hold(run_id, claim, entries)
         finally:
             del self._takings[run_id]
-            # Only here is known under which epoch they count.
+            # Only now their epoch is known.
             for entry in entries:
                 self._writer.put(entry)
             taking.ended.set()
         if isinstance(claim, Lease) and entries:
-            # Who had the run may have settled it.
+            # The holder before may have settled the run.
             self.post(lambda connection: hold_run(connection, run_id, claim.epoch), 0)
         return claim
 
@@ -241,8 +241,8 @@ class SqliteJournal:
         self._writer.written[run_id] = claim.last_seq
         last_seq = entries[-1].seq if entries else claim.last_seq
         hold, before = _Hold(claim.epoch, last_seq, taken=True), self._holds.get(run_id)
-        # Nobody else had the run in between. So what was appended under the epochs before is known
-        # to be there, without a look into the file.
+        # No other holder had the run in between. So what was appended under earlier epochs is
+        # there, without a look into the file.
         if before and (before.epoch + 1, before.last_seq) == (claim.epoch, last_seq):
             hold.ends = {**before.ends, before.epoch: last_seq}
         self._holds[run_id] = hold

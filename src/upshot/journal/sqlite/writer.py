@@ -35,7 +35,7 @@ _BEGIN_RUN = "INSERT INTO runs (run_id) VALUES (?)"
 _INSERT = """INSERT INTO events (id, epoch, kind, time, call_id, body, crc)
     SELECT ?, ?, ?, ?, ?, ?, ? FROM runs WHERE run_no = ? AND run_id = ? AND epoch = ?"""
 _LISTED = "UPDATE runs SET last_seq = ? WHERE run_no = ?"
-# Who settles a run does not work on it any more.
+# The holder that settles a run no longer works on it.
 _CHANGE = f"""UPDATE runs SET status = ?1, agent_id = coalesce(?2, agent_id),
     request = coalesce(?3, request), parent_run_id = coalesce(?4, parent_run_id),
     context_id = coalesce(?5, context_id), started_at = coalesce(?6, started_at),
@@ -119,7 +119,7 @@ class Batch:
             raise
 
     def settle_jobs(self) -> None:
-        """Tell every job what came of it; after the commit."""
+        """Give every job its outcome; after the commit."""
         for job, result, error in self._settled:
             job.done(result, error)
 
@@ -496,6 +496,6 @@ def _wake(waiters: list[asyncio.Future[None]]) -> None:
 
 
 def _forget(result: None, error: Exception | None) -> None:
-    """Nobody waits for what was posted."""
+    """Log the failure of what was posted; no caller waits for it."""
     if error is not None:
         logger.error("a journal could not store something: %s", error)
