@@ -72,18 +72,9 @@ _NAMED_FORMS: dict[str, _Form] = {
         "type": "string",
         "format": "date",
     },
-    "Base64": {
-        "description": "Bytes as base64.",
-        "type": "string",
-        "contentEncoding": "base64",
-    },
+    "Base64": {"description": "Bytes as base64.", "type": "string", "contentEncoding": "base64"},
 }
-_MSGSPEC_FORMS = {
-    "decimal": "Money",
-    "date-time": "Moment",
-    "date": "Day",
-    "base64": "Base64",
-}
+_MSGSPEC_FORMS = {"decimal": "Money", "date-time": "Moment", "date": "Day", "base64": "Base64"}
 _ATTRIBUTE = re.compile(r"(?P<name>\w+): (?P<text>.*)")
 _CONSTANTS = {"None": "null", "True": "true", "False": "false"}
 _CONSTANT = re.compile(rf"\b({'|'.join(_CONSTANTS)})\b")

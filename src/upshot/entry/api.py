@@ -243,11 +243,7 @@ async def fork(run_id: str, *, at: int, journal: Where) -> str:
 
 
 async def replay(
-    run_id: str,
-    agent: Agent[Any] | AgentSpec,
-    *,
-    journal: Where,
-    **options: Unpack[ResumeOptions],
+    run_id: str, agent: Agent[Any] | AgentSpec, *, journal: Where, **options: Unpack[ResumeOptions]
 ) -> Replay:
     """Run *agent* against what was recorded of a run, and say where it first does otherwise.
 
@@ -320,9 +316,7 @@ _CLOSE_S = 2.0
 
 
 def run_in_own_loop(
-    work: Callable[[], Coroutine[Any, Any, T]],
-    *,
-    closing: Callable[[], Coroutine[Any, Any, None]],
+    work: Callable[[], Coroutine[Any, Any, T]], *, closing: Callable[[], Coroutine[Any, Any, None]]
 ) -> T:
     """Run *work* in a new event loop and close it.
 

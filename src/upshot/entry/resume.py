@@ -300,12 +300,7 @@ async def _write(
     marks = "" if past.started is None else marks_for(secrets, past.started)
     redaction = Redaction(secrets, name=marks or name_marks()) if secrets else None
     recorder = Recorder(
-        run_id,
-        clock=SYSTEM_CLOCK,
-        state=past,
-        journal=journal,
-        epoch=epoch,
-        redaction=redaction,
+        run_id, clock=SYSTEM_CLOCK, state=past, journal=journal, epoch=epoch, redaction=redaction
     )
     recorder.attempt = past.attempt
     for answer in answers:

@@ -212,11 +212,7 @@ class ArtifactKeeper(ABC):
 
     @abstractmethod
     async def _prune(
-        self,
-        choose: Callable[[Iterable[Kept]], list[Kept]],
-        run_id: str,
-        *,
-        left_behind: bool,
+        self, choose: Callable[[Iterable[Kept]], list[Kept]], run_id: str, *, left_behind: bool
     ) -> list[Kept]:
         """Delete those that *choose* gives."""
 
@@ -254,11 +250,7 @@ class MemoryArtifactStore(ArtifactKeeper):
         self._size_bytes += len(artifact.data)
 
     async def _prune(
-        self,
-        choose: Callable[[Iterable[Kept]], list[Kept]],
-        run_id: str,
-        *,
-        left_behind: bool,
+        self, choose: Callable[[Iterable[Kept]], list[Kept]], run_id: str, *, left_behind: bool
     ) -> list[Kept]:
         gone = choose(_row(one) for one in self._kept.values() if run_id in ("", one.run_id))
         self.drop(one.id for one in gone)

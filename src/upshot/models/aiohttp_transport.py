@@ -78,13 +78,7 @@ class AiohttpTransport:
         weakref.finalize(self, _close_all, self._pools)
 
     def send(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        body: bytes,
-        *,
-        timeouts: Timeouts,
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, *, timeouts: Timeouts
     ) -> AbstractAsyncContextManager[Answered]:
         """Send a request; see ``Transport``."""
         proxy = self._proxy or (_proxy_of(url) if self._trust_env else None)

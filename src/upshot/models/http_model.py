@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Iterable,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from inspect import isawaitable
 from typing import Final, TypeAlias, TypeVar, cast

@@ -15,12 +15,7 @@ from upshot.wire.pricing import Billing, Price, price_usage, read_billing
 
 if TYPE_CHECKING:
     from genai_prices.data_snapshot import DataSnapshot
-    from genai_prices.types import (
-        ModelInfo,
-        ModelPrice,
-        Provider,
-        TieredPrices,
-    )
+    from genai_prices.types import ModelInfo, ModelPrice, Provider, TieredPrices
 
 
 Service: TypeAlias = tuple[tuple[str, str], ...]

@@ -47,10 +47,7 @@ class Provider(msgspec.Struct, frozen=True):
 
 _ALL = (
     Provider(
-        "openai",
-        "https://api.openai.com/v1",
-        "OPENAI_API_KEY",
-        other_surfaces=("responses",),
+        "openai", "https://api.openai.com/v1", "OPENAI_API_KEY", other_surfaces=("responses",)
     ),
     Provider(
         "anthropic",
@@ -91,10 +88,7 @@ _ALL = (
     ),
     Provider("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
     Provider(
-        "deepseek",
-        "https://api.deepseek.com/v1",
-        "DEEPSEEK_API_KEY",
-        other_surfaces=("responses",),
+        "deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", other_surfaces=("responses",)
     ),
     Provider("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
     Provider("huggingface", "https://router.huggingface.co/v1", "HF_TOKEN"),

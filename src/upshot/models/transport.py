@@ -60,13 +60,7 @@ class Transport(Protocol):
     """Sends one request; anything with this method will do."""
 
     def send(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        body: bytes,
-        *,
-        timeouts: Timeouts,
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, *, timeouts: Timeouts
     ) -> AbstractAsyncContextManager[Answered]:
         """Send a request and give its reply.
 
@@ -183,9 +177,7 @@ def to_transport_error(
     return TransportError(reason, phase=phase, kind=kind, limit=limit, reused=reused)
 
 
-def _kind_of(
-    causes: tuple[BaseException, ...],
-) -> tuple[FailureKind, str, LimitName | None] | None:
+def _kind_of(causes: tuple[BaseException, ...]) -> tuple[FailureKind, str, LimitName | None] | None:
     names = {each.__name__ for cause in causes for each in type(cause).__mro__}
     said = _words_of(causes[-1])
     if any(part in name for part in _PROXY_NAMES for name in names):

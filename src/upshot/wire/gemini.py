@@ -465,15 +465,7 @@ class GenerateEncoder(RequestEncoder):
             "vertex" in it is sent no ids of calls.
     """
 
-    __slots__ = (
-        "_called",
-        "_early",
-        "_names",
-        "_provider",
-        "_role",
-        "_turns",
-        "_unsigned",
-    )
+    __slots__ = ("_called", "_early", "_names", "_provider", "_role", "_turns", "_unsigned")
 
     def __init__(self, *, provider: str = "") -> None:
         super().__init__()

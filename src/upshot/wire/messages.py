@@ -43,14 +43,7 @@ from upshot.contract.tool_calls import ToolCall, ToolSpec
 from upshot.contract.usage import Usage
 from upshot.wire.accumulator import PAUSED, ReplyAccumulator, StreamEvent, to_reported_cost
 from upshot.wire.chat import CUSTOM_INPUT
-from upshot.wire.decoding import (
-    as_count,
-    as_list,
-    as_object,
-    as_text,
-    encode_json,
-    parse_object,
-)
+from upshot.wire.decoding import as_count, as_list, as_object, as_text, encode_json, parse_object
 from upshot.wire.encoding import (
     SCHEMA_PROMPT,
     Asked,

@@ -530,7 +530,5 @@ def _tightest(windows: tuple[RateLimitWindow, ...], word: str) -> RateLimitWindo
     plain = [window for window in windows if window.name == word]
     kin = plain or [window for window in windows if word in window.resource.split("_")]
     return min(
-        kin,
-        key=lambda window: inf if window.remaining is None else window.remaining,
-        default=None,
+        kin, key=lambda window: inf if window.remaining is None else window.remaining, default=None
     )

@@ -11,14 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from upshot.errors import JournalError
-from upshot.journal.event_codec import (
-    Damage,
-    Entry,
-    damage_error,
-    epoch_error,
-    logger,
-    read_event,
-)
+from upshot.journal.event_codec import Damage, Entry, damage_error, epoch_error, logger, read_event
 from upshot.journal.lease_holder import NOBODY, LeaseHolder, read_holder, this_process
 from upshot.journal.sqlite.queries import keys_of, number_of, read_entries, scan_run
 from upshot.state.summary import RUNNING, SUMMARY_KINDS, summary_change

@@ -9,14 +9,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from upshot.contract.protocols import RunSummary
 from upshot.errors import JournalError
 from upshot.journal.artifact_store import StoredArtifact
-from upshot.journal.event_codec import (
-    Damage,
-    Entry,
-    checksum,
-    damage_error,
-    from_micros,
-    line_of,
-)
+from upshot.journal.event_codec import Damage, Entry, checksum, damage_error, from_micros, line_of
 from upshot.journal.export_file import ExportedRun, read_lines, write_lines
 from upshot.journal.run_list import RunQuery, already_there, no_such_page
 from upshot.journal.sqlite.sqlite_artifacts import insert_artifact, read_artifacts

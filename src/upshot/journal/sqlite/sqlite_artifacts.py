@@ -82,11 +82,7 @@ class SqliteArtifactStore(ArtifactKeeper):
         return await self._database.read(find)
 
     async def _prune(
-        self,
-        choose: Callable[[Iterable[Kept]], list[Kept]],
-        run_id: str,
-        *,
-        left_behind: bool,
+        self, choose: Callable[[Iterable[Kept]], list[Kept]], run_id: str, *, left_behind: bool
     ) -> list[Kept]:
         gone: list[Kept] = []
 

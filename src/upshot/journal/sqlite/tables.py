@@ -368,11 +368,7 @@ def _open_counts(path: str, *, create: bool) -> Database:
     file = keep_open(path)
     try:
         connection = sqlite3.connect(
-            path,
-            timeout=_BUSY_S,
-            isolation_level=None,
-            check_same_thread=False,
-            factory=Database,
+            path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False, factory=Database
         )
     except BaseException:
         let_go(file)

@@ -14,14 +14,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from upshot.errors import JournalError
-from upshot.journal.event_codec import (
-    Entry,
-    checksum,
-    epoch_error,
-    gap_error,
-    logger,
-    to_micros,
-)
+from upshot.journal.event_codec import Entry, checksum, epoch_error, gap_error, logger, to_micros
 from upshot.journal.sqlite.tables import SEQ_BITS, Database, open_database
 from upshot.state.summary import RUNNING
 
@@ -401,9 +394,7 @@ class Writer:
             self._calls.put(None)
 
     def _run(
-        self,
-        open: Callable[[], Database],
-        opened: Callable[[None, Exception | None], None],
+        self, open: Callable[[], Database], opened: Callable[[None, Exception | None], None]
     ) -> None:
         try:
             connection = open()
