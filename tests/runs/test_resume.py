@@ -30,6 +30,7 @@ from upshot import (
     Status,
     ToolCall,
     ToolContext,
+    encode,
     resume,
     run,
     tool,
@@ -588,3 +589,23 @@ async def test_a_partial_answer_keeps_the_rest_pending() -> None:
     result = await resume("run-1", world.agent(), journal=journal, answers=[Approve("w")])
     assert (result.status, world.done) == (Status.COMPLETED, ["y", "x"])
     assert len(result.attempt_log) == 1
+
+
+async def test_each_further_park_adds_as_much_to_the_log_as_the_one_before() -> None:
+    @tool(effect="write", approval=True)
+    async def pay(n: int) -> str:
+        return "paid"
+
+    async def size_after(count: int) -> int:
+        calls = [measured(None, ToolCall(f"c{n}", "pay", {"n": n})) for n in range(count)]
+        agent = Agent("a", model=ScriptedModel([*calls, measured("Done.")]), tools=[pay])
+        journal = MemoryJournal()
+        result = await run(agent, "Go.", journal=journal)
+        while result.pending:
+            answers = [Approve(result.pending[0].id)]
+            result = await resume(result.run_id, agent, journal=journal, answers=answers)
+        assert result.success
+        return sum([len(encode(one)) async for one in journal.events(result.run_id)])
+
+    five, ten, twenty = [await size_after(count) for count in (5, 10, 20)]
+    assert twenty - ten < 2.2 * (ten - five)
