@@ -222,3 +222,16 @@ def test_a_spec_says_what_was_left_out() -> None:
     assert whole.spec().omitted == said
     assert decode(encode(whole), AgentSpec).omitted == said
     assert Agent("a", instructions="Help.", output_type=str, tools=["look"]).spec().omitted == ()
+
+
+def test_a_spec_says_that_it_lacks_what_a_hand_off_had_besides_its_id() -> None:
+    guarded = [
+        Handoff("b", filter=lambda info, board: False),
+        Handoff("b", on_invoke=lambda info, event: None),
+        Handoff("b", history=False),
+        Handoff("b", "For bills."),
+        Handoff("b", tool_name="give"),
+    ]
+    for handoff in guarded:
+        assert Agent("a", handoffs=[handoff]).spec().omitted == ("handoffs",)
+    assert Agent("a", handoffs=["b", Handoff("c"), Agent("d")]).spec().omitted == ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -19,9 +19,12 @@ from upshot import (
     Retry,
     RunSettled,
     Status,
+    StepSettled,
+    StepStarted,
     TextDelta,
     ToolCall,
     ToolContext,
+    Usage,
     Warned,
     run,
     start,
@@ -294,3 +297,43 @@ async def test_who_stopped_reading_may_go_on_later() -> None:
                 break
         rest = [event.kind async for event in live]
     assert rest[-1] == "run_settled"
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        StepStarted(key=cast("Any", 5)),
+        StepSettled(key=cast("Any", 5)),
+        Warned(warning=cast("Any", "x")),
+    ],
+)
+async def test_an_event_that_could_not_be_read_back_is_refused_with_a_warning(event: Any) -> None:
+    journal = MemoryJournal()
+
+    async def work(run: Any, host: Any, board: Any) -> str:
+        await host.publish(event)
+        return "fine"
+
+    result = await run(Agent("a", engine=Do(work)), "?", journal=journal)
+    assert (result.output, [one.code for one in result.warnings]) == ("fine", ["event_refused"])
+    logged = [one for one in await log_of(journal, result.run_id) if type(one) is type(event)]
+    assert [one.warning for one in logged if isinstance(one, Warned)] == [
+        one for one in result.warnings if isinstance(event, Warned)
+    ]
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        Usage(input_tokens=cast("Any", "x")),
+        Usage(input_tokens=cast("Any", 1.5)),
+        ModelResponse(finish_reason=cast("Any", 5)),
+        ModelResponse(rate_limit=cast("Any", 5)),
+    ],
+)
+async def test_a_report_of_usage_that_could_not_be_read_back_is_misuse(usage: Any) -> None:
+    async def work(run: Any, host: Any, board: Any) -> None:
+        with pytest.raises(Misuse, match="expected"):
+            host.report_usage(usage)
+
+    assert (await run(Agent("a", engine=Do(work)), "?")).success

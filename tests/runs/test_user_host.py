@@ -385,3 +385,12 @@ async def test_a_session_tells_only_what_it_used_itself() -> None:
     result = await resume(parked.run_id, agent, journal=journal, host=second, answers=answers)
     assert (first.tokens(), second.tokens()) == ([10], [10, 10])
     assert result.usage.api_calls == 3
+
+
+@pytest.mark.parametrize("given", [asyncio.Queue(), asyncio.Event(), 5, [1], object()])
+async def test_what_is_no_request_to_stop_is_a_warning(given: Any) -> None:
+    for host in (SimpleNamespace(interrupts=given), SimpleNamespace(interrupts=lambda: given)):
+        result = await run(Agent("a", model=ScriptedModel(["Hi."])), "?", host=host)
+        assert result.content == "Hi."
+        (warning,) = result.warnings
+        assert (warning.code, "no request to stop" in warning.message) == ("host_failed", True)

@@ -153,6 +153,11 @@ class Agent(Generic[T], metaclass=ArgumentsMeta):
         wanted: object = self.output_type
         if not (wanted is None or wanted is str or isinstance(wanted, dict)):
             yield "output_type"
+        if any(
+            isinstance(one, Handoff) and one != Handoff(one.to_agent_id) for one in self.handoffs
+        ):
+            # Its filter may be a guard; the spec has ids only.
+            yield "handoffs"
         if self.observers:
             yield "observers"
         if self.deciders:

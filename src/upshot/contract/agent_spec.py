@@ -7,7 +7,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
-from upshot.contract.base.structs import ArgumentsMeta, JsonObject, Root, RunEvent, Value, freeze
+from upshot.contract.base.structs import (
+    ArgumentsMeta,
+    JsonObject,
+    Root,
+    RunEvent,
+    Value,
+    check_types,
+    freeze,
+)
 from upshot.contract.settings import Budget, ModelSettings, Retry
 from upshot.errors import Misuse
 
@@ -24,6 +32,9 @@ class AgentCapabilities(Value, frozen=True, kw_only=True):
     streaming: bool = False
     push_notifications: bool = False
     state_transition_history: bool = False
+
+    def __post_init__(self) -> None:
+        check_types(self)
 
 
 class Skill(Value, frozen=True, kw_only=True):
@@ -49,6 +60,7 @@ class Skill(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         freeze(self, "tags", "examples", "input_modes", "output_modes")
+        check_types(self)
 
 
 class AgentCard(Root, frozen=True, kw_only=True):
@@ -72,6 +84,7 @@ class AgentCard(Root, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         freeze(self, "skills", "default_input_modes", "default_output_modes")
+        check_types(self)
 
 
 class RunInfo(Value, frozen=True):
@@ -188,7 +201,8 @@ class AgentSpec(Root, frozen=True, kw_only=True):
         settings: Settings of its model calls.
         retry: How failed model calls are retried; None means never.
         omitted: Fields of the agent that cannot be stored and were left out: any of
-            instructions, output_type, observers and deciders. A spec that omits more than
+            instructions, output_type, handoffs (where one has more than an id), observers and
+            deciders. A spec that omits more than
             observers does not run; to run it without those fields, set this to ().
     """
 

@@ -22,6 +22,7 @@ from upshot.contract.base.structs import (
     Json,
     JsonObject,
     Tagged,
+    check_types,
     freeze,
     set_field,
     written,
@@ -59,9 +60,11 @@ class Text(Tagged, frozen=True, kw_only=False):
     def __post_init__(self) -> None:
         # Tested here to save the call: nearly every text is ASCII.
         if not (type(self.text) is str and self.text.isascii()):
+            check_types(self, "text")
             clean_fields(self, "text")
         if self.citations:
             freeze(self, "citations")
+            check_types(self, "citations")
 
 
 class Image(Tagged, frozen=True, kw_only=True):
@@ -78,6 +81,9 @@ class Image(Tagged, frozen=True, kw_only=True):
     data: bytes | None = None
     media_type: str = ""
     detail: str = ""
+
+    def __post_init__(self) -> None:
+        check_types(self)
 
 
 class File(Tagged, frozen=True, kw_only=True):
@@ -105,6 +111,9 @@ class File(Tagged, frozen=True, kw_only=True):
     lines: int | None = None
     summary: str = ""
 
+    def __post_init__(self) -> None:
+        check_types(self)
+
 
 class Audio(Tagged, frozen=True, kw_only=True):
     """Sound, by address, by its bytes, or by the provider's id.
@@ -122,6 +131,9 @@ class Audio(Tagged, frozen=True, kw_only=True):
     media_type: str = ""
     id: str = ""
     transcript: str = ""
+
+    def __post_init__(self) -> None:
+        check_types(self)
 
 
 class Data(Tagged, frozen=True, kw_only=False):
@@ -170,6 +182,9 @@ class ServerToolBlock(Tagged, frozen=True, kw_only=False):
 
     raw: JsonObject = {}
     provider: str = ""
+
+    def __post_init__(self) -> None:
+        check_types(self)
 
 
 class _UnknownMeta(msgspec.StructMeta):
@@ -495,3 +510,4 @@ class Artifact(_Bundle, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         freeze(self, "parts")
+        check_types(self, "name")

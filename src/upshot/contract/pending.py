@@ -75,6 +75,7 @@ class PendingQuestion(Tagged, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         freeze(self, "choices")
         settle_moments(self, "asked_at", "expires_at")
+        check_types(self)
 
 
 class PendingExternal(Tagged, frozen=True, kw_only=True):
@@ -96,6 +97,7 @@ class PendingExternal(Tagged, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         settle_moments(self, "asked_at", "expires_at")
+        check_types(self)
 
 
 Pending: TypeAlias = PendingApproval | PendingQuestion | PendingExternal

@@ -14,6 +14,7 @@ from upshot.contract.base.structs import (
     Moment,
     Root,
     Value,
+    check_types,
     set_field,
     settle_moments,
     written,
@@ -70,6 +71,7 @@ class Checkpoint(_Point, frozen=True, kw_only=True):
         settle_moments(self, "timestamp", "original_started_at")
         if not isinstance(self.board, BoardSnapshot):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
             set_field(self, "board", _snapshot_of(self.board))
+        check_types(self)
 
 
 def _snapshot_of(board: object) -> BoardSnapshot:
@@ -101,6 +103,7 @@ class FinalizeDecision(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         clean_fields(self, "reason", "feedback")
+        check_types(self)
 
     @staticmethod
     def accept(reason: str = "", *, state: JsonObject | None = None) -> FinalizeDecision:

@@ -14,7 +14,7 @@ import msgspec
 
 from upshot.contract.base.enums import Effect, ErrorCode, InterruptCause, Origin
 from upshot.contract.base.json_values import UnserializableError, to_free_json
-from upshot.contract.base.structs import Json
+from upshot.contract.base.structs import Json, check_types
 from upshot.contract.error import AgentError, RunWarning
 from upshot.contract.events import (
     ApprovalAnswered,
@@ -71,8 +71,11 @@ def interrupt_of(asked: object) -> Interrupt:
     """What somebody's host gave for the wish that a run stop, in our words.
 
     Args:
-        asked: An Interrupt or an Interrupted; a text, which is the cause; a mapping or any other
-            object with ``cause`` and ``detail``, of which both may be missing.
+        asked: An Interrupt or an Interrupted; a text, which is the cause; True, for no cause; a
+            mapping, or an object with ``cause`` or ``detail``.
+
+    Raises:
+        TypeError: It is anything else, such as an event or a queue.
     """
     if isinstance(asked, Interrupt):
         return asked
@@ -80,6 +83,11 @@ def interrupt_of(asked: object) -> Interrupt:
         return asked.interrupt
     if isinstance(asked, str):
         return Interrupt(asked)
+    if not (asked is True or isinstance(asked, Mapping)) and not (
+        hasattr(asked, "cause") or hasattr(asked, "detail")
+    ):
+        kind = type(asked).__name__
+        raise TypeError(f"{kind} is no request to stop: give an Interrupt, a text or True")
     return Interrupt(InterruptCause(_text_of(asked, "cause")), _text_of(asked, "detail"))
 
 
@@ -222,11 +230,22 @@ class RunHost:
         elif isinstance(event, _TOLD):
             self._recorder.show(msgspec.structs.replace(event, part=0))
         elif type(event) in _KNOWN:
-            # A copy, for it is stamped, and the engine may publish the same one twice.
-            self._recorder.emit(msgspec.structs.replace(event, part=0))
+            self._publish_known(event)
         else:
             self._refuse(event)
         return _Done()
+
+    def _publish_known(self, event: Event) -> None:
+        """Log a durable event, unless a field of it has another type and could not be read."""
+        try:
+            check_types(event)
+        except Misuse as error:
+            self._recorder.warn(
+                RunWarning(code="event_refused", message=str(error), origin=Origin.ENGINE)
+            )
+            return
+        # A copy, for it is stamped, and the engine may publish the same one twice.
+        self._recorder.emit(msgspec.structs.replace(event, part=0))
 
     def _refuse(self, event: object) -> None:
         """Tell that what was published is no event, once for each kind of it."""
@@ -412,12 +431,14 @@ class RunHost:
             Nothing to wait for; it may be awaited or not.
 
         Raises:
-            Misuse: It is neither.
+            Misuse: It is neither, or a field of it has the wrong type.
         """
         if isinstance(delta, Usage):
             delta = ModelResponse(usage=delta)
         elif not isinstance(delta, ModelResponse):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
             raise Misuse(f"report_usage got a {type(delta).__name__}: give a Usage")
+        check_types(delta)
+        check_types(delta.usage)
         if self._log_usage(delta):
             self._count_usage(delta)
             self._recorder.report(delta)
