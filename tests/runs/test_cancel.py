@@ -527,3 +527,13 @@ async def test_a_tool_call_is_ended_from_another_thread_and_in_a_handler_of_a_si
     assert (result.content, found) == ("Well then.", [*(True for _ in ids), False])
     assert [outcome.code for outcome in result.tool_outcomes] == ["cancelled"] * len(ids)
     assert not live.cancel_call("c-1")
+
+
+async def test_a_canceled_run_has_finished_as_aborted() -> None:
+    async def work(run: Any, host: Any, board: Any) -> None:
+        live.cancel()
+        await asyncio.sleep(1)
+
+    async with start(Agent("a", engine=Do(work)), "?") as live:
+        result = await live.finish()
+    assert (result.status, result.finish_reason) == ("canceled", "aborted")

@@ -300,3 +300,14 @@ async def test_all_twelve_have_the_prefix_asked_for() -> None:
 async def test_money_in_another_currency_is_not_added_to_dollars(sight: Sight) -> None:
     await run(agent(measured("Hi", cost=Cost(total=Decimal(1), currency="EUR"))), "?")
     assert sight.total("flatagents.agent.cost") is None
+
+
+async def test_a_window_of_images_is_not_recorded_as_tokens(sight: Sight) -> None:
+    windows = tuple(
+        RateLimitWindow(name=name, resource=name, limit=5, remaining=1)
+        for name in ("input_images", "input_tokens")
+    )
+    reply = ModelResponse(content="Hi", rate_limit=RateLimitState(windows=windows))
+    await run(agent(reply), "?")
+    tokens = sight.points("flatagents.ratelimit.remaining_tokens")
+    assert by_window(tokens) == {"input_tokens": 1}

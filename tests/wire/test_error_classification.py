@@ -274,3 +274,20 @@ def test_any_error_document_gives_an_error(status, document, headers):
 @given(st.binary())
 def test_any_body_gives_an_error(body):
     assert classify_error(status=500, body=body).code in set(ErrorCode)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "The service is overloaded, try again later",
+        "Service Unavailable",
+        "service temporarily unavailable",
+        "the service is down",
+        "server is at capacity",
+        "Overloaded",
+    ],
+)
+def test_a_plain_exception_that_says_the_service_is_down_may_pass(said):
+    error = classify_error(exception=Exception(said))
+    assert (error.code, error.retryable) == ("server_error", True)
+    assert classify_error(exception=Exception("two overloads of down()")).code == "internal"

@@ -112,3 +112,23 @@ def test_extractors_take_any_headers(headers):
     assert not extract_cerebras_rate_limits(headers).is_limited()
     assert not extract_anthropic_rate_limits(headers).is_limited()
     assert not extract_openai_rate_limits(headers).is_limited()
+
+
+@pytest.mark.parametrize(
+    ("remaining", "wait"), [((0, 5), 60), ((5, 0), 6), ((0, 0), 60), ((5, 5), 6), ((None, None), 6)]
+)
+def test_the_wait_is_the_longest_of_those_used_up_else_the_shortest(remaining, wait):
+    found = OpenAIRateLimits(
+        remaining_requests=remaining[0],
+        reset_requests_seconds=60,
+        remaining_tokens=remaining[1],
+        reset_tokens_seconds=6,
+    )
+    assert found.get_seconds_until_reset() == wait
+    found = AnthropicRateLimits(
+        requests_remaining=remaining[0],
+        requests_reset=NOON.replace(minute=1),
+        output_tokens_remaining=remaining[1],
+        output_tokens_reset=NOON.replace(second=6),
+    )
+    assert found.get_seconds_until_reset(now=NOON) == wait

@@ -331,3 +331,14 @@ def test_any_reply_is_read(body):
 @given(st.lists((typed | absurd).map(to_event)).map(b"".join), sizes)
 def test_any_split_gives_the_same_response(body, sizes):
     check_splitting("responses", body, sizes)
+
+
+def test_a_reply_that_the_provider_canceled_is_no_success():
+    text = {"type": "output_text", "text": "par"}
+    said = {"type": "message", "role": "assistant", "content": [text]}
+    body = {"id": "r", "status": "cancelled", "model": "m", "output": [said]}
+    found = read_response(
+        "responses", status=200, headers={}, body=json.dumps(body).encode(), provider="openai"
+    )
+    assert (found.status, found.finish_reason) == ("failed", "aborted")
+    assert (found.content, found.error.code) == ("par", "canceled")

@@ -12,7 +12,14 @@ import msgspec
 
 from upshot.contract.agent_spec import HandoffEvent
 from upshot.contract.base.checks import has_own_output
-from upshot.contract.base.enums import CauseField, FinishReason, InterruptCause, Status, word
+from upshot.contract.base.enums import (
+    CauseField,
+    ErrorCode,
+    FinishReason,
+    InterruptCause,
+    Status,
+    word,
+)
 from upshot.contract.base.json_values import to_json
 from upshot.contract.base.structs import (
     Json,
@@ -64,7 +71,16 @@ def to_flat_form(result: AgentResult[Any]) -> JsonObject:
     for key in _FLAT_FACTS:
         if value := getattr(result, key):
             form[key] = plain(value)
+    if (limits := limited_by(result.error, result.rate_limit)) is not None:
+        form["rate_limit"] = plain(limits)
     return form
+
+
+def limited_by(error: AgentError | None, limits: RateLimitState | None) -> RateLimitState | None:
+    """*limits*, limited where *error* says rate_limit; there are 429s that bring no headers."""
+    if error is None or error.code != ErrorCode.RATE_LIMIT:
+        return limits
+    return msgspec.structs.replace(limits or RateLimitState(), limited=True)
 
 
 def plain(value: object) -> Json:

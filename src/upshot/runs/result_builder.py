@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import force_setattr
 
-from upshot.contract.base.enums import ErrorCode, Origin, Status
+from upshot.contract.base.enums import ErrorCode, FinishReason, Origin, Status
 from upshot.contract.base.structs import Local
 from upshot.contract.error import AgentError, RunWarning
 from upshot.contract.message import Artifact, Part, Text
@@ -104,6 +104,8 @@ def build_result(context: RunContext, ending: Ending) -> AgentResult[Any]:
     if plan.request.metadata:
         force_setattr(result, "metadata", dict(plan.request.metadata))
     _add_done(result, context, ending)
+    if ending.status is Status.CANCELED:
+        force_setattr(result, "finish_reason", FinishReason.ABORTED)
     return result if context.redaction is None else context.redaction.show_result(result)
 
 

@@ -113,6 +113,9 @@ class Instruments:
     def _note_windows(self, state: RateLimitState, labels: Attributes) -> None:
         for window in state.windows:
             noun = "requests" if window.resource == Resource.REQUESTS else "tokens"
+            if noun not in window.resource:
+                # There is no instrument for it, and images are no tokens.
+                continue
             attributes: Attributes = {
                 **labels,
                 "window": window.name,

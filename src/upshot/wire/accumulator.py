@@ -52,6 +52,7 @@ UNFINISHED = frozenset(
 
 PAUSED: Final = "pause_turn"
 """Anthropic pauses a turn of its own tools with this, and continues when it is sent back."""
+_ABORTED = FinishReason.ABORTED
 
 
 def parse_finish_reason(text: str) -> FinishReason | None:
@@ -189,7 +190,7 @@ class ReplyAccumulator(msgspec.Struct):
             refusal="".join(self.refusal) or None,
             usage=usage,
             cost=self.cost,
-            finish_reason=FinishReason.ERROR if error is not None else finish,
+            finish_reason=finish if error is None or finish is _ABORTED else FinishReason.ERROR,
             paused=error is None and self.finish_raw == PAUSED,
             error=error,
             rate_limit=self._rate_limit(error),
@@ -206,6 +207,9 @@ class ReplyAccumulator(msgspec.Struct):
         return settle_finish(reason, calls=self.calls > self.settled_calls)
 
     def _error_of_finish(self, finish: FinishReason | None) -> AgentError | None:
+        if finish is _ABORTED:
+            said = "the provider canceled the reply"
+            return AgentError(ErrorCode.CANCELED, said, type=self.finish_raw, origin=Origin.MODEL)
         if finish is not FinishReason.ERROR:
             return None
         malformed = "malformed" in self.finish_raw.lower()

@@ -204,6 +204,12 @@ _RATE_TEXT: Final = _phrases(
 
 _TIMEOUT_TEXT: Final = _phrases(r"timed[ -]?out", r"\btime-?out\b", r"deadline exceeded")
 
+_SERVER_TEXT: Final = _phrases(
+    r"\b(?:temporarily|service|server|api|model|engine) (?:is )?(?:currently |temporarily )?"
+    r"(?:unavailable|overloaded|down|at capacity)\b",
+    r"^overloaded\b",
+)
+
 # A number is a status only beside a word that makes it one: "512 tokens" is none.
 _STATUS_TEXT: Final = re.compile(
     r"(?:\bstatus(?:[ _-]?code)?|\berror(?:[ _-]?code)?|\bcode|\bhttp(?:/[0-9.]+)?)"
@@ -632,7 +638,9 @@ def _is_invalid(facts: FailureFacts, status: int | None) -> bool:
 
 
 def _is_server(facts: FailureFacts, status: int | None) -> bool:
-    return status is not None and status >= 500
+    if status is not None:
+        return status >= 500
+    return bool(facts.exceptions) and bool(_SERVER_TEXT.search(facts.text))
 
 
 _TESTS: Final[tuple[tuple[str, Callable[[FailureFacts, int | None], bool]], ...]] = (

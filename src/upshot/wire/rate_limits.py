@@ -434,13 +434,18 @@ class AnthropicRateLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaul
         return min((reset for reset in resets if reset is not None), default=None)
 
     def get_seconds_until_reset(self, *, now: datetime | None = None) -> int | None:
-        """Whole seconds until the earliest reset, rounded up, 0 where it has passed."""
-        reset = self.get_next_reset()
-        if reset is None:
-            return None
-        if reset.tzinfo is None:
-            reset = reset.replace(tzinfo=UTC)
-        return max(0, ceil((reset - (now or datetime.now(UTC))).total_seconds()))
+        """Whole seconds to wait, rounded up: until the last reset of those that are used up, else
+        until the earliest one; 0 if it has passed, None if none is known.
+        """
+        moment = now or datetime.now(UTC)
+        waits: list[tuple[int | None, int | None]] = []
+        for name in ("requests", "tokens", "input_tokens", "output_tokens"):
+            reset: datetime | None = getattr(self, f"{name}_reset")
+            if reset is not None and reset.tzinfo is None:
+                reset = reset.replace(tzinfo=UTC)
+            wait = None if reset is None else max(0, ceil((reset - moment).total_seconds()))
+            waits.append((getattr(self, f"{name}_remaining"), wait))
+        return _wait_of(waits)
 
 
 class OpenAIRateLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -467,9 +472,20 @@ class OpenAIRateLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
         return self.remaining_requests == 0 or self.remaining_tokens == 0
 
     def get_seconds_until_reset(self) -> int | None:
-        """The shorter of the two waits, None where neither is known."""
-        waits = (self.reset_requests_seconds, self.reset_tokens_seconds)
-        return min((wait for wait in waits if wait is not None), default=None)
+        """The longest wait of those that are used up, else the shortest; None if none is known."""
+        return _wait_of(
+            (
+                (self.remaining_requests, self.reset_requests_seconds),
+                (self.remaining_tokens, self.reset_tokens_seconds),
+            )
+        )
+
+
+def _wait_of(waits: Iterable[tuple[int | None, int | None]]) -> int | None:
+    """The wait that follows from what remains of each limit and when that is full again."""
+    known = [(remaining, wait) for remaining, wait in waits if wait is not None]
+    exhausted = [wait for remaining, wait in known if remaining == 0]
+    return max(exhausted) if exhausted else min((wait for _, wait in known), default=None)
 
 
 def extract_cerebras_rate_limits(

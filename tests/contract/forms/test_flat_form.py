@@ -4,10 +4,12 @@ import json
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from hypothesis import given
 
 from tests.contract.strategies import results
 from upshot.contract import (
+    AgentError,
     AgentResult,
     Cost,
     Effect,
@@ -16,6 +18,8 @@ from upshot.contract import (
     RateLimitWindow,
     Text,
     Usage,
+    coerce_result,
+    from_contract,
     to_contract,
 )
 from upshot.contract.result import FLAT_KEYS, plain
@@ -71,3 +75,28 @@ def test_plain_makes_builtins_of_anything_in_a_result() -> None:
         "read",
         None,
     ]
+
+
+LIMIT = AgentError("rate_limit", "Too many.", status_code=429)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"error": {"code": "rate_limit", "message": "Too many."}},
+        {"error": {"code": "rate_limit", "message": "m"}, "rate_limit": {"limited": False}},
+        {"success": False, "more": 1, "error": {"code": "rate_limit", "message": "m"}},
+        LIMIT,
+    ],
+)
+def test_an_error_that_says_rate_limit_makes_the_result_limited(told: Any) -> None:
+    result = coerce_result(told)
+    assert result.rate_limit is not None
+    assert result.rate_limit.limited
+
+
+def test_the_flat_form_of_a_rate_limit_error_is_limited() -> None:
+    form = to_contract(AgentResult[Any](status="failed", error=LIMIT))
+    assert form["rate_limit"] == {"limited": True}
+    read = from_contract({"error": {"code": "timeout", "message": "m"}})
+    assert read.rate_limit is None

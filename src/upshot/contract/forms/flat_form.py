@@ -17,7 +17,7 @@ from upshot.contract.codec import decode, encode
 from upshot.contract.error import AgentError, RunWarning, is_retryable
 from upshot.contract.forms.execution_form import read_execution_facts
 from upshot.contract.model_calls import ModelResponse
-from upshot.contract.result import FLAT_KEYS, AgentResult, to_flat_form
+from upshot.contract.result import FLAT_KEYS, AgentResult, limited_by, to_flat_form
 from upshot.contract.usage import Cost, RateLimitState, Usage, complete_rate_limit
 from upshot.errors import Misuse, RunFailed
 
@@ -86,7 +86,7 @@ def from_contract(data: Mapping[str, object], *, now: float | None = None) -> Ag
         usage=_read(Usage, form, "usage") or Usage(),
         cost=_read_cost(form),
         error=error,
-        rate_limit=None if limits is None else complete_rate_limit(limits, now=now),
+        rate_limit=_limits_of(limits, error, now=now),
         metadata=_read_object(form, "metadata"),
         warnings=_lossy_warnings(lossy),
         **_read_finish(form),
@@ -114,7 +114,7 @@ def coerce_result(anything: object, *, now: float | None = None) -> AgentResult[
         case ModelResponse():
             return result_of_response(anything)
         case AgentError():
-            return AgentResult[Json](status=_status_of(anything), error=anything)
+            return _result_of_error(anything, None)
         case RunFailed():
             return coerce_result(anything.result)
         case BaseException():
@@ -173,6 +173,7 @@ def _read_execution(data: Mapping[str, object]) -> AgentResult[Json] | None:
         status=Status(words[0]) if words else _status_of(error),
         content=clean_text(content) if isinstance(content, str) else None,
         error=error,
+        rate_limit=_limits_of(None, error),
         **read_execution_facts(data),
     )
 
@@ -254,6 +255,14 @@ def _read_cost(form: Mapping[str, object]) -> Cost | None:
     return _read(Cost, form, "cost")
 
 
+def _limits_of(
+    limits: RateLimitState | None, error: AgentError | None, *, now: float | None = None
+) -> RateLimitState | None:
+    """*limits* with what follows from them; limited too where the error says rate_limit."""
+    limits = limited_by(error, limits)
+    return None if limits is None else complete_rate_limit(limits, now=now)
+
+
 def _read_finish(form: Mapping[str, object]) -> dict[str, Any]:
     data = _read_object(form, "provider_data")
     raw = _read(str, form, "finish_reason")
@@ -295,7 +304,12 @@ def _result_of_value(value: object) -> AgentResult[Json]:
 
 
 def _result_of_error(error: AgentError, raw: object) -> AgentResult[Json]:
-    return AgentResult[Json](status=_status_of(error), error=error, local=Local(raw=raw))
+    return AgentResult[Json](
+        status=_status_of(error),
+        error=error,
+        rate_limit=_limits_of(None, error),
+        local=None if raw is None else Local(raw=raw),
+    )
 
 
 def _error_of_exception(exception: BaseException) -> AgentError:
