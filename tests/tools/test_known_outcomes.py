@@ -1,5 +1,9 @@
 """Outcomes that are known already are handed back instead of making their calls."""
 
+import json
+
+import pytest
+
 from upshot.contract import (
     Event,
     PendingApproval,
@@ -10,6 +14,7 @@ from upshot.contract import (
     ToolRecord,
     ToolSettled,
     ToolStarted,
+    outcome_to_model_content,
 )
 from upshot.tools import Toolbox, tool
 from upshot.tools.call_resumption import EarlierCalls
@@ -80,3 +85,22 @@ async def test_a_record_that_is_replayed_makes_no_call_and_tells_its_events_agai
     box.known_outcomes = None
     (again,) = await box.dispatch([ToolCall("c3", "put", {"a": 1})])
     assert isinstance(again, ToolDenied)
+
+
+@pytest.mark.parametrize(
+    ("found", "said", "retryable"),
+    [
+        ("applied", "It was checked: the call has taken effect: do not make it again.", False),
+        ("none", "It was checked: the call has not taken effect.", True),
+        (None, "whether it took effect is unknown.", False),
+    ],
+)
+async def test_the_model_reads_what_verify_found(found, said, retryable):
+    start = ToolStarted(call=call(1), arguments={"a": 1}, effect="write")  # type: ignore[arg-type]
+    known = KnownOutcomes(lambda _: None, earlier=EarlierCalls({"c1": start}))
+    checked = put.but(idempotent=False, verify=lambda asked: found)
+    (outcome,) = await Toolbox([checked], known_outcomes=known).dispatch([call(1)])
+    read = json.loads(outcome_to_model_content(outcome))
+    assert read["error"].endswith(said)
+    assert read["retryable"] is retryable
+    assert ("unknown" in read["error"]) is (found is None)

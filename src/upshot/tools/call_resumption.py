@@ -29,6 +29,7 @@ from upshot.errors import Misuse
 from upshot.tools.call_state import CallState
 from upshot.tools.definition.tool import Tool
 from upshot.tools.execution.repeat_rules import (
+    DOUBT,
     INTERRUPTED,
     effect_after,
     may_repeat_interrupted,
@@ -241,7 +242,7 @@ def give_up(state: ToolboxState, call: CallState, started: ToolStarted) -> None:
     call.take_tool(tool)
     call.arguments, call.started_at = started.arguments, started.time
     effect = Effect.UNKNOWN if tool is None else effect_after(tool, done=False)
-    doubt = "; whether it took effect is unknown" if effect is Effect.UNKNOWN else ""
+    doubt = DOUBT if effect is Effect.UNKNOWN else ""
     call.outcome = ToolFailure(
         call.call_id,
         call.tool_name,

@@ -24,7 +24,7 @@ class Keep:
 
 @pytest.mark.parametrize(
     ("causes", "committed"),
-    [(("user_cancel",), False), (("other", "user_cancel"), False), (("other",), True), ((), False)],
+    [(("user_cancel",), False), (("other", "user_cancel"), False), (("other",), True), ((), True)],
 )
 async def test_a_named_cause_is_discarded(causes: tuple[str, ...], *, committed: bool) -> None:
     agent: Agent[str] = Agent("a", engine=raising(Interrupted("user_cancel")))

@@ -21,6 +21,8 @@ from upshot import (
     Parked,
     PendingQuestion,
     Request,
+    RunFailed,
+    ScriptedModel,
     Status,
     run,
     start,
@@ -153,3 +155,18 @@ def test_a_verdict_that_is_an_error_wants_no_revision() -> None:
 
 async def test_the_defaults_commit_what_completed() -> None:
     assert (await run(Agent("a", engine=Do(answering)), "?")).committed
+
+
+class Broken:
+    def before_finalize(self, info: Any, request: Any, result: Any) -> None:
+        raise KeyError("boom")
+
+
+async def test_what_a_decider_raised_is_the_cause_of_the_failure() -> None:
+    agent: Agent[str] = Agent("a", model=ScriptedModel(["Hi."]))
+    result = await run(agent, "Go.", deciders=[Broken()])
+    assert isinstance(result.raw, KeyError)
+    with pytest.raises(RunFailed) as caught:
+        result.unwrap()
+    assert caught.value.__cause__ is result.raw
+    assert result.last_board is not None

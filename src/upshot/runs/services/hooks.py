@@ -12,7 +12,7 @@ import msgspec
 from upshot.contract.agent_spec import HANDOFF_FINALIZE_REASON, RunInfo
 from upshot.contract.base.enums import ErrorCode, Origin, Status
 from upshot.contract.base.json_values import to_free_json
-from upshot.contract.base.structs import JsonObject
+from upshot.contract.base.structs import JsonObject, Local
 from upshot.contract.error import AgentError, RunWarning
 from upshot.contract.events import Decided
 from upshot.contract.model_calls import ModelRequest, Request
@@ -31,7 +31,7 @@ class DiscardOnInterruptCauses(Decider):
 
     Args:
         reason: Kept as ``state["finalize_reason"]``.
-        causes: Such as "user_cancel" or a word of your own; none is every cause.
+        causes: Such as "user_cancel" or a word of your own; without any, nothing is discarded.
 
     Raises:
         Misuse: A cause is no text, such as a list of them.
@@ -53,7 +53,7 @@ class DiscardOnInterruptCauses(Decider):
         """Discard where the cause is one of those; no word otherwise."""
         if result.status is not Status.INTERRUPTED:
             return None
-        if self._causes and str(result.cause) not in self._causes:
+        if str(result.cause) not in self._causes:
             return None
         return FinalizeDecision.discard(self._reason)
 
@@ -75,6 +75,7 @@ class Verdict:
         feedback: Of the deciders that want a revision, joined.
         state: Their facts, merged in order.
         error: Set where a decider raised; the run then fails closed.
+        exception: What it raised, for the result's ``raw``.
         was_cut: Whether that was because the run's end did not wait for it.
     """
 
@@ -83,6 +84,7 @@ class Verdict:
     why: str = ""
     feedback: str = ""
     error: AgentError | None = None
+    exception: Exception | None = None
     was_cut: bool = False
 
     def __init__(self) -> None:
@@ -199,6 +201,7 @@ async def before_finalize(context: RunContext, request: Request, result: AnyResu
         except Exception as error:
             # Deciders fail closed: nothing is committed on the word of a broken one.
             verdict.error = _fault(context, f"{name}.before_finalize", error)
+            verdict.exception = error
             verdict.was_cut = isinstance(error, TimeoutError)
             return verdict
         verdict.add(decision)
@@ -328,7 +331,10 @@ def with_verdict(
         else:
             status, error = stopped.status, stopped.error or error
     if error is not None:
-        result = msgspec.structs.replace(result, status=status, error=error)
+        local = {} if result.local is None else result.local.values
+        if verdict.exception is not None:
+            local = {**local, "raw": verdict.exception}
+        result = msgspec.structs.replace(result, status=status, error=error, local=Local.of(local))
     return msgspec.structs.replace(result, state=dict(state)) if state != result.state else result
 
 

@@ -19,6 +19,8 @@ from upshot.tools.definition.tool import Tool
 
 CANCELLED = ErrorCode("cancelled")
 INTERRUPTED = ErrorCode.INTERRUPTED
+DOUBT = "; whether it took effect is unknown"
+"""Stands in the error of a call until a ``verify`` hook has said more."""
 # What was cut off is final only because nobody knew what it had done; a tool's own word stays.
 _CUT_OFF = (
     CANCELLED,
@@ -71,6 +73,10 @@ def is_in_doubt(call: CallState) -> bool:
 
 def verified(tool: Tool, outcome: ToolTimeout | ToolFailure, *, applied: bool) -> ToolOutcome:
     """An outcome of unknown effect, once it is known whether it was *applied*."""
+    if isinstance(outcome, ToolFailure):
+        found = "has taken effect: do not make it again" if applied else "has not taken effect"
+        said = f"{outcome.error.replace(DOUBT, '').rstrip('.')}. It was checked: the call {found}."
+        outcome = msgspec.structs.replace(outcome, error=said)
     if applied:
         return msgspec.structs.replace(outcome, effect=Effect.APPLIED, retryable=False)
     if isinstance(outcome, ToolTimeout):
