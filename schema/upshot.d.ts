@@ -293,8 +293,8 @@ export interface AgentSpec {
   retry?: Retry | null;
   /**
    * Fields of the agent that cannot be stored and were left out: any of instructions, output_type,
-   * observers and deciders. A spec that omits more than observers does not run; to run it without
-   * those fields, set this to ().
+   * handoffs (where one has more than an id), observers and deciders. A spec that omits more than
+   * observers does not run; to run it without those fields, set this to ().
    * @defaultValue `[]`
    */
   omitted?: string[];

@@ -83,12 +83,16 @@ def interrupt_of(asked: object) -> Interrupt:
         return asked.interrupt
     if isinstance(asked, str):
         return Interrupt(asked)
-    if not (asked is True or isinstance(asked, Mapping)) and not (
-        hasattr(asked, "cause") or hasattr(asked, "detail")
-    ):
+    if not _is_request(asked):
         kind = type(asked).__name__
         raise TypeError(f"{kind} is no request to stop: give an Interrupt, a text or True")
     return Interrupt(InterruptCause(_text_of(asked, "cause")), _text_of(asked, "detail"))
+
+
+def _is_request(asked: object) -> bool:
+    if asked is True or isinstance(asked, Mapping):
+        return True
+    return hasattr(asked, "cause") or hasattr(asked, "detail")
 
 
 def _text_of(asked: object, name: str) -> str:
