@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.engines.machine_kit import engine_of
 from tests.runs.kit import ADD, Do, add, kinds, log_of, measured
 from upshot import (
     Agent,
     Approve,
     Deny,
+    Engine,
+    Graph,
+    GraphEngine,
     Misuse,
     Request,
     ScriptedModel,
+    ScriptEngine,
     Status,
     ToolArtifactReference,
     ToolCall,
@@ -24,6 +30,7 @@ from upshot import (
     run,
     tool,
 )
+from upshot.entry.resume import keep_answers
 
 TOUCHED: list[str] = []
 
@@ -168,3 +175,55 @@ async def test_the_end_of_a_run_is_no_point_to_go_on_from(journal: Any) -> None:
         await fork("r", at=len(await log_of(journal, "r")), journal=journal)
     with pytest.raises(Misuse, match="no run"):
         await fork("other", at=1, journal=journal)
+
+
+def asking() -> Agent[Any]:
+    """An agent that waits for approval."""
+    replies = [ToolCall("c", "remove", {"what": "x"}), "Done."]
+    return Agent("asking", model=ScriptedModel(replies, per_conversation=True), tools=[remove])
+
+
+async def _once(run: Any, host: Any, board: Any) -> Any:
+    return await run.child(asking(), "?")
+
+
+async def _once_by_key(run: Any, host: Any, board: Any) -> Any:
+    return await run.child(asking(), "?", key="k")
+
+
+async def _twice_down(run: Any, host: Any, board: Any) -> Any:
+    return await run.child(Agent("middle", engine=ScriptEngine(_once)), "?")
+
+
+_STATES = "a: {type: initial, agent: asking, transitions: [{to: z}]}\nz: {type: final}"
+WITH_ASKING_CHILD: dict[str, Callable[[], Engine]] = {
+    "script": lambda: ScriptEngine(_once),
+    "script_by_key": lambda: ScriptEngine(_once_by_key),
+    "script_twice_down": lambda: ScriptEngine(_twice_down),
+    "graph": lambda: GraphEngine(Graph({"n": asking()}, start="n", edges={})),
+    "machine": lambda: engine_of(_STATES, agents={"asking": asking()}),
+}
+
+
+@pytest.mark.parametrize("word", [Approve("c"), Deny("c", "no")], ids=["approved", "denied"])
+@pytest.mark.parametrize("kept", [False, True], ids=["resumed", "kept"])
+@pytest.mark.parametrize("shape", WITH_ASKING_CHILD)
+async def test_a_fork_takes_no_answer_that_its_origin_got_later(
+    journal: Any, shape: str, kept: bool, word: Approve | Deny
+) -> None:
+    outer = Agent("outer", engine=WITH_ASKING_CHILD[shape]())
+    await run(outer, Request("?", run_id="r"), journal=journal)
+    length = len(await log_of(journal, "r"))
+    forks = [await fork("r", at=at, journal=journal) for at in (2, length // 2 + 1, length)]
+    if kept:
+        await keep_answers("r", [word], journal=journal)
+    else:
+        await resume("r", outer, journal=journal, answers=[word])
+    before = list(TOUCHED)
+    for new in forks:
+        waiting = await resume(new, outer, journal=journal)
+        assert (waiting.status, TOUCHED) == (Status.INPUT_REQUIRED, before)
+        other = Deny("c", "no") if isinstance(word, Approve) else Approve("c")
+        await resume(new, outer, journal=journal, answers=[other])
+        before += [] if isinstance(word, Approve) else ["x"]
+        assert before == TOUCHED

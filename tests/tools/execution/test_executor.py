@@ -201,14 +201,19 @@ async def test_a_call_that_never_got_a_thread_has_not_started():
 
 @pytest.mark.parametrize("mode", ["async", "thread"])
 async def test_a_cancel_of_the_caller_is_an_ending(mode: str):
-    token, release = CancelToken(), threading.Event()
+    token, release, began = CancelToken(), threading.Event(), threading.Event()
+
+    async def wait() -> None:
+        began.set()
+        await hang()
+
     running = (
-        run_async(hang, timeout_s=None, token=token)
+        run_async(wait, timeout_s=None, token=token)
         if mode == "async"
-        else in_thread(lambda: release.wait(60), token=token)
+        else in_thread(lambda: (began.set(), release.wait(60)), token=token)
     )
     task = asyncio.create_task(running)
-    await asyncio.sleep(0.01)
+    assert await asyncio.to_thread(began.wait, 60)
     task.cancel()
     ending = await task
     assert isinstance(ending, Stopped)
