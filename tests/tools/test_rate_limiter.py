@@ -114,3 +114,19 @@ async def test_a_success_closes_the_circuit_and_starts_the_count_anew():
 def test_limits_that_no_call_could_keep_are_misuse(make: Any):
     with pytest.raises(Misuse):
         make()
+
+
+class Running(FakeClock):
+    """A clock that goes on between two looks at it, as a real one does."""
+
+    def monotonic(self) -> float:
+        self.advance(1e-6)
+        return super().monotonic()
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3])
+async def test_as_many_calls_as_the_rate_says_run_from_the_start(calls: int):
+    limited = poll.but(rate=Rate(calls, per_s=60), repeatable=True)
+    box = Toolbox([limited], clock=Running())
+    found = await ends(box, "poll", *[{}] * (calls + 1))
+    assert found == ["tool_execution_result"] * calls + ["rate_limited"]

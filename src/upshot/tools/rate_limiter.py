@@ -65,7 +65,7 @@ class RateLimiter:
     def count(self, tool: Tool, *, by: Literal[1, -1] = 1) -> None:
         """Count a call that is going to run; -1 takes it back, as its body did not start."""
         if tool.rate is not None:
-            self._bucket(tool, tool.rate).free -= by
+            self._bucket(tool, tool.rate, self._clock.monotonic()).free -= by
         breaker = self._breakers.get(tool.name)
         if breaker is not None and (by < 0 or breaker.opened_at is not None):
             breaker.trying = by > 0
@@ -83,14 +83,15 @@ class RateLimiter:
             if breaker.failures >= tool.circuit.failures:
                 breaker.opened_at = self._clock.monotonic()
 
-    def _bucket(self, tool: Tool, rate: Rate) -> _Bucket:
+    def _bucket(self, tool: Tool, rate: Rate, now: float) -> _Bucket:
         if tool.name not in self._buckets:
-            self._buckets[tool.name] = _Bucket(float(rate.calls), self._clock.monotonic())
+            # As of the moment that is asked about: one after it would not be full at that.
+            self._buckets[tool.name] = _Bucket(float(rate.calls), now)
         return self._buckets[tool.name]
 
     def _full_for(self, tool: Tool, rate: Rate, now: float) -> float:
         """Seconds until a call is free, 0 for now."""
-        free = self._bucket(tool, rate).refill(rate, now)
+        free = self._bucket(tool, rate, now).refill(rate, now)
         # Not below 1: sums of fractions may end a hair under it.
         return 0.0 if free > 1 - 1e-9 else (1 - free) * rate.per_s / rate.calls
 
