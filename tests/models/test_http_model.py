@@ -585,12 +585,28 @@ async def last_of(model):
     return [item async for item in model.stream("hi")][-1]
 
 
-async def test_a_reply_without_an_end_is_an_error(serve):
+async def pour(writer, status, beginning, *, packed):
+    """Answer without an end; what is packed swells to a hundred times of what is sent."""
+    packer = zlib.compressobj(wbits=31)
+    coding = b"content-encoding: gzip\r\n" if packed else b""
+    writer.write(b"HTTP/1.1 %d X\r\n" % status + coding + b"\r\n")
+    data = beginning + b"a" * 65536
+    while True:
+        sent = packer.compress(data) + packer.flush(zlib.Z_SYNC_FLUSH) if packed else data
+        writer.write(sent)
+        await writer.drain()
+        # What is packed is so small that drain never waits.
+        await asyncio.sleep(0)
+        data = b"a" * 65536
+
+
+PACKED = pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
+
+
+@PACKED
+async def test_a_reply_without_an_end_is_an_error(serve, packed):
     async def answer(asked, writer):
-        writer.write(b"HTTP/1.1 200 OK\r\n\r\n" + b'{"a": "')
-        while True:
-            writer.write(b"a" * 65536)
-            await writer.drain()
+        await pour(writer, 200, b'{"a": "', packed=packed)
 
     async with serve(answer) as server:
         error = (await ask(server, limits=ReplyLimits(reply_bytes=10**6))).error
@@ -600,19 +616,10 @@ async def test_a_reply_without_an_end_is_an_error(serve):
     assert error.details["limit"] == "reply_bytes"
 
 
-@pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
+@PACKED
 async def test_a_line_without_an_end_is_an_error(serve, packed):
     async def answer(asked, writer):
-        packer = zlib.compressobj(wbits=31)
-        coding = b"content-encoding: gzip\r\n" if packed else b""
-        writer.write(b"HTTP/1.1 200 OK\r\n" + coding + b"\r\n")
-        while True:
-            data = b"data: " + b"a" * 65536
-            sent = packer.compress(data) + packer.flush(zlib.Z_SYNC_FLUSH) if packed else data
-            writer.write(sent)
-            await writer.drain()
-            # What is packed is so small that drain never waits.
-            await asyncio.sleep(0)
+        await pour(writer, 200, b"data: ", packed=packed)
 
     async with serve(answer) as server:
         url = f"{server.url}/v1"
@@ -631,17 +638,22 @@ async def test_many_short_lines_are_no_long_one(serve, http_reply):
     assert (response.error, response.content) == (None, "a" * 50)
 
 
-async def test_a_refusal_without_an_end_keeps_its_status(serve):
+@PACKED
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(400, "invalid_request"), (429, "rate_limit"), (500, "server_error")],
+)
+async def test_a_refusal_without_an_end_keeps_its_status(serve, status, code, streams, packed):
     async def answer(asked, writer):
-        writer.write(b"HTTP/1.1 429 X\r\n\r\n")
-        while True:
-            writer.write(b"a" * 65536)
-            await writer.drain()
+        await pour(writer, status, b"", packed=packed)
 
     async with serve(answer) as server:
-        error = (await ask(server)).error
+        model = resolve("openai:m", base_url=f"{server.url}/v1")
+        error = (await (last_of(model) if streams else model.call("hi"))).error
     assert error is not None
-    assert (error.code, error.status_code, error.retryable) == (ErrorCode.RATE_LIMIT, 429, True)
+    assert (error.code, error.status_code) == (code, status)
+    assert len(error.message) < 2000
 
 
 async def test_a_large_piece_leaves_other_tasks_their_turn(serve):
@@ -694,4 +706,27 @@ async def test_an_address_with_a_password_is_named_without_it(refusing_url):
     error = (await resolve("openai:m", base_url=url).call("hi")).error
     assert error is not None
     assert refusing_url in error.message
+    assert "a-secret" not in error.message
+
+
+@pytest.mark.parametrize("url", ["http://me:a-secret@h/v1", "http://h/v1?token=a-secret"])
+def test_a_repr_shows_no_password_of_an_address(url):
+    model = resolve("openai:m", base_url=url)
+    assert repr(model) == "HttpModel('openai:m', 'http://h/v1/chat/completions')"
+    assert "a-secret" not in repr(model.endpoint)
+
+
+@pytest.mark.parametrize(
+    ("target", "named"),
+    [
+        ("https://me:a-secret@h/v2?token=a-secret#a-secret", "https://h/v2;"),
+        ("/v2?token=a-secret", "/v2;"),
+        ("http://[::1", "an address that cannot be read;"),
+    ],
+)
+async def test_where_a_redirect_leads_is_named_without_a_password(serve, http_reply, target, named):
+    async with serve(http_reply("", status=307, headers={"location": target})) as server:
+        error = (await ask(server)).error
+    assert error is not None
+    assert f"redirects to {named}" in error.message
     assert "a-secret" not in error.message

@@ -59,10 +59,23 @@ def test_a_name_may_say_the_surface(name, full, path):
     assert (model.name, model.endpoint.url) == (full, f"http://host{path}")
 
 
-@pytest.mark.parametrize("base_url", ["", "localhost:8000", "ftp://host/v1", "http://"])
+@pytest.mark.parametrize(
+    "base_url",
+    [
+        "",
+        "localhost:8000",
+        "ftp://me:a-secret@host/v1?token=a-secret",
+        "http://",
+        "http://[::1",
+        "http://host:a-secret",
+        "http://me:a-secret/x@host",
+        "http://host:70000",
+    ],
+)
 def test_a_base_url_that_is_no_address_is_misuse(base_url):
-    with pytest.raises(Misuse, match="http://localhost:8000/v1"):
+    with pytest.raises(Misuse, match="http://localhost:8000/v1") as caught:
         resolve("openai:m", base_url=base_url)
+    assert "token" not in str(caught.value)
 
 
 def test_a_provider_without_an_address_asks_for_one():

@@ -13,6 +13,7 @@ from urllib.parse import quote, urlsplit
 from msgspec.structs import replace
 
 from upshot.clock import SYSTEM_CLOCK
+from upshot.contract.base.checks import shown_address
 from upshot.contract.base.enums import ErrorCode, FinishReason, Origin
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.error import AgentError
@@ -98,7 +99,7 @@ class Endpoint:
         }
 
     def __repr__(self) -> str:
-        return f"Endpoint({self.provider.name!r}, {self.url!r})"
+        return f"Endpoint({self.provider.name!r}, {shown_address(self.url)!r})"
 
     def url_of(self, model: str, *, stream: bool) -> str:
         """The whole address of a request.
@@ -187,9 +188,15 @@ def _to_url(provider: Provider, base_url: str | None) -> str:
                 f"{provider.example or 'http://localhost:8000/v1'}"
             )
         return provider.base_url + ending
-    parts = urlsplit(base_url.strip())
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise Misuse(f"base_url is {base_url!r}: give an address such as http://localhost:8000/v1")
+    try:
+        parts = urlsplit(base_url.strip())
+        # A port that is no number raises here.
+        is_usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        parts, is_usable = urlsplit(""), False
+    if not is_usable:
+        wanted = "give an address such as http://localhost:8000/v1"
+        raise Misuse(f"base_url is {shown_address(base_url)!r}: {wanted}")
     path = parts.path.rstrip("/") or _VERSIONS.get(provider.surface, "/v1")
     if not path.endswith(ending):
         path += ending
@@ -246,7 +253,7 @@ _PHASES: Final[dict[FailurePhase, str]] = {
 
 def to_agent_error(fault: TransportError, endpoint: Endpoint, timeouts: Timeouts) -> AgentError:
     """What went wrong on the network, in words that say what to do."""
-    where = _address_of(endpoint)
+    where = shown_address(endpoint.url)
     text = _FAILURES[fault.kind].format(where=where, reason=fault.reason)
     if fault.limit is not None:
         limit_s = getattr(timeouts, fault.limit)
@@ -269,12 +276,6 @@ def to_agent_error(fault: TransportError, endpoint: Endpoint, timeouts: Timeouts
     )
 
 
-def _address_of(endpoint: Endpoint) -> str:
-    """The address for messages, without a password or a key in it."""
-    parts = urlsplit(endpoint.url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-
-
 def _hint(error: AgentError, endpoint: Endpoint, model: str, *, sent: bool) -> str:
     if error.code == ErrorCode.AUTH_ERROR and error.origin != Origin.CALLER:
         return endpoint.key_hint(sent=sent)
@@ -283,7 +284,7 @@ def _hint(error: AgentError, endpoint: Endpoint, model: str, *, sent: bool) -> s
             return f"check the name in {model!r}; `ollama pull` fetches a model"
         return f"check the name in {model!r}"
     if error.status_code in (404, 405) and error.code == ErrorCode.INVALID_REQUEST:
-        return f"is base_url right? {_address_of(endpoint)} was asked"
+        return f"is base_url right? {shown_address(endpoint.url)} was asked"
     return ""
 
 
@@ -372,7 +373,7 @@ class HttpModel:
         self._name = self._billed if usual else f"{self._provider}-{self._surface}:{model}"
 
     def __repr__(self) -> str:
-        return f"HttpModel({self.name!r}, {self._endpoint.url!r})"
+        return f"HttpModel({self.name!r}, {shown_address(self._endpoint.url)!r})"
 
     @property
     def name(self) -> str:
@@ -504,7 +505,9 @@ class HttpModel:
         fault = to_transport_error(exception, phase=phase)
         if fault is None:
             error = classify_error(exception=exception, provider=self._provider)
-            said = f"the exchange with {_address_of(self._endpoint)} broke off: {error.message}"
+            said = (
+                f"the exchange with {shown_address(self._endpoint.url)} broke off: {error.message}"
+            )
             error = replace(error, message=said, details={**error.details, "phase": phase})
         else:
             error = to_agent_error(fault, self._endpoint, self._timeouts)
@@ -641,7 +644,8 @@ class _Reply:
         return self._reader.fail(
             AgentError(
                 ErrorCode.INVALID_REQUEST,
-                f"the server redirects to {target}; redirects are not followed: set base_url to it",
+                f"the server redirects to {shown_address(target)}; redirects are not followed: set "
+                "base_url to it",
                 status_code=self._status,
                 origin=Origin.MODEL,
             )

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
@@ -446,12 +447,16 @@ async def test_the_server_ends_with_the_block(log):
         ({"command": NOISY, "env": LOADED}, "there is no such database"),
         ({"command": SILENT, "env": LOADED, "timeout_s": 0.2}, "within 0.2 s"),
         ({"url": "http://127.0.0.1:9/mcp"}, "cannot be used: [A-Za-z]+: ."),
+        ({"url": "ftp://me:a-secret@x?key=a-secret"}, "begins with http"),
+        ({"url": "http://me:a-secret@127.0.0.1:9/m?key=a-secret"}, "(http://127.0.0.1:9/m)"),
+        ({"command": "there-is-no-such-program --key a-secret"}, "(there-is-no-such-program)"),
     ],
 )
 async def test_a_server_that_does_not_start_is_misuse(options, told):
-    with pytest.raises(Misuse, match=told):
+    with pytest.raises(Misuse, match=told) as caught:
         async with open_mcp("s", **options):
             pass
+    assert "a-secret" not in "".join(traceback.format_exception(caught.value))
 
 
 async def test_what_a_program_wrote_that_does_not_answer_is_told():

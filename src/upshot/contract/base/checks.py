@@ -13,6 +13,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from numbers import Real
 from typing import NamedTuple, SupportsIndex, cast
+from urllib.parse import urlsplit
 
 from upshot.errors import Misuse
 
@@ -35,6 +36,16 @@ def shown(value: object) -> str:
     if isinstance(value, int) and value.bit_length() > 256:
         return "a number of too many digits"
     return f"{value!r:.60}"
+
+
+def shown_address(url: str) -> str:
+    """How a message shows an address: without a password or a key in it."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "an address that cannot be read"
+    host = parts.netloc.rpartition("@")[2]
+    return parts._replace(netloc=host, query="", fragment="").geturl()
 
 
 def nearest(word: str, known: Iterable[str], *, count: int = 1, cutoff: float = 0.6) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from upshot.async_context import block
-from upshot.contract.base.checks import check_amount
+from upshot.contract.base.checks import check_amount, shown_address
 from upshot.errors import Misuse, need_of_extra
 from upshot.tools.mcp.server_address import Server, describe_server
 from upshot.tools.secrets import UNTRUSTED
@@ -98,7 +98,8 @@ async def open_mcp(
 
 
 async def _load(tools: McpTools, namespace: str, server: Server) -> None:
-    where = server.url or " ".join(server.command)
+    # The rest of an address or of a command may be a password or a key.
+    where = shown_address(server.url) if server.url else server.command[0]
     try:
         await tools.load()
     except Misuse:

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from upshot.contract.base.checks import shown_address
 from upshot.errors import Misuse
 
 
@@ -44,7 +45,9 @@ def describe_server(
     if (command is None) == (url is None):
         raise Misuse("open_mcp takes either command= or url=")
     if url is not None and not url.startswith(("http://", "https://")):
-        raise Misuse(f"open_mcp(url={url!r}): give an address that begins with http:// or https://")
+        raise Misuse(
+            f"open_mcp(url={shown_address(url)!r}): give an address that begins with http:// or https://"
+        )
     words = shlex.split(command) if isinstance(command, str) else list(command or ())
     if url is None and not words:
         raise Misuse("open_mcp(command=...) is empty: give the program and its arguments")
