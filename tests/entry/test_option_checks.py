@@ -126,3 +126,19 @@ async def test_hooks_that_can_be_read_only_once_hold_for_every_agent_on_the_way(
 async def test_what_can_be_read_only_once_is_looked_at_too() -> None:
     with pytest.raises(Misuse, match="committers must be a list of functions, got 1 in it"):
         await run(hello(), "Go.", committers=iter([1]))  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    ("name", "home"),
+    [
+        ("max_turns", "budget=Budget(max_turns=...)"),
+        ("temperature", "settings=ModelSettings(temperature=...)"),
+        ("taint", "policy=Policy(taint=...)"),
+        ("context_id", "Request(context_id=...)"),
+    ],
+)
+async def test_a_field_in_place_of_an_option_is_told_where_it_goes(name: str, home: str) -> None:
+    options: Any = {name: 1}
+    with pytest.raises(Misuse) as caught:
+        await run(hello(), "?", **options)
+    assert str(caught.value) == f"a run has no option {name!r}: give {home}"

@@ -10,6 +10,7 @@ from typing import TypeAlias, cast
 from upshot.contract.base.structs import (
     ArgumentsMeta,
     JsonObject,
+    KeywordMeta,
     Root,
     RunEvent,
     Value,
@@ -20,7 +21,7 @@ from upshot.contract.settings import Budget, ModelSettings, Retry
 from upshot.errors import Misuse
 
 
-class AgentCapabilities(Value, frozen=True, kw_only=True):
+class AgentCapabilities(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
     """What a served agent can do.
 
     Attributes:
@@ -37,7 +38,7 @@ class AgentCapabilities(Value, frozen=True, kw_only=True):
         check_types(self)
 
 
-class Skill(Value, frozen=True, kw_only=True):
+class Skill(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
     """One thing that an agent can do.
 
     Attributes:
@@ -63,7 +64,7 @@ class Skill(Value, frozen=True, kw_only=True):
         check_types(self)
 
 
-class AgentCard(Root, frozen=True, kw_only=True):
+class AgentCard(Root, frozen=True, kw_only=True, metaclass=KeywordMeta):
     """What an agent publishes about itself; address, version and keys belong to its server.
 
     Attributes:

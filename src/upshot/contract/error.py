@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from upshot.contract.base.enums import ErrorCode, ErrorCodeField, Origin, OriginField, word
 from upshot.contract.base.json_values import clean_fields, force_json
-from upshot.contract.base.structs import JsonObject, Value, set_field, written
+from upshot.contract.base.structs import JsonObject, Value, check_types, set_field, written
 
 _RETRYABLE_STATUS = frozenset((408, 409, 425, 429))
 _RETRYABLE_CODES = frozenset((ErrorCode.RATE_LIMIT, ErrorCode.TIMEOUT, ErrorCode.SERVER_ERROR))
@@ -48,6 +48,8 @@ class AgentError(Value, frozen=True, kw_only=False):
         clean_fields(self, "message", "type", "provider_code")
         if self.details:
             force_json(self, "details")
+        if type(self.message) is not str:
+            check_types(self, "message")
         lines = self.message.splitlines()
         if lines and lines != [self.message]:
             set_field(self, "message", " ".join(filter(None, map(str.strip, lines))))

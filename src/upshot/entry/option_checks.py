@@ -102,7 +102,7 @@ def check_options(options: Mapping[str, object], *, also: Collection[str] = ()) 
         if name not in _OPTIONS:
             known = _OPTIONS.union(also)
             told = ", ".join(sorted(known - _UNTOLD))
-            hint = did_you_mean(name, known, f"there are {told}")
+            hint = _home_of(name) or did_you_mean(name, known, f"there are {told}")
             raise Misuse(f"a run has no option {name!r}: {hint}")
         allowed, kept = OPTIONS[name], value
         if isinstance(value, Iterator) and allowed.items is not None:
@@ -110,6 +110,15 @@ def check_options(options: Mapping[str, object], *, also: Collection[str] = ()) 
             cast("dict[str, object]", options)[name] = kept
         if kept is not None:
             check_argument(name, kept, allowed)
+
+
+def _home_of(name: str) -> str:
+    """Where *name* is given that is no option, but a field of one; "" for any other name."""
+    homes = (("budget=", Budget), ("settings=", ModelSettings), ("policy=", Policy), ("", Request))
+    for option, kind in homes:
+        if name in kind.__struct_fields__:
+            return f"give {option}{kind.__name__}({name}=...)"
+    return ""
 
 
 def check_run_id(run_id: object) -> None:

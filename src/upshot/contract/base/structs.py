@@ -29,9 +29,8 @@ class KeywordMeta(msgspec.StructMeta):
         def __call__(cls, *args, **fields):
             """Make the struct, or raise ``Misuse``."""
             if args:
-                raise Misuse(
-                    f"{cls.__name__} takes keywords only, such as {cls.__struct_fields__[0]}="
-                )
+                first = next(one for one in cls.__struct_fields__ if one != "schema_version")
+                raise Misuse(f"{cls.__name__} takes keywords only, such as {first}=")
             for name in fields:
                 if name not in cls.__struct_fields__:
                     raise Misuse(_no_field(cls, name, cls.__struct_fields__))
@@ -147,12 +146,19 @@ def check_types(value: msgspec.Struct, *names: str) -> None:
         return
     for (name, hint), given in zip(hints.items(), values, strict=False):
         try:
-            msgspec.convert(given, hint)
+            found: object = msgspec.convert(given, hint)
+            # What is only read as one, as from JSON, is none.
+            if isinstance(found, _MADE) and not isinstance(given, type(found)):
+                kinds = type(found).__name__, type(given).__name__
+                raise msgspec.ValidationError("Expected {}, got {}".format(*kinds))
         except msgspec.ValidationError as error:
             said = str(error).replace("`", "").replace("null", "None")
             raise Misuse(
                 f"{type(value).__name__}({name}={_cut(repr(given))}): {said[:1].lower()}{said[1:]}"
             ) from error
+
+
+_MADE = (msgspec.Struct, datetime)
 
 
 def settle_moments(value: msgspec.Struct, *names: str) -> None:
@@ -163,8 +169,9 @@ def settle_moments(value: msgspec.Struct, *names: str) -> None:
     """
     for name in names:
         moment: datetime | None = getattr(value, name)
-        if moment is None or moment.tzinfo is UTC:
+        if moment is None or getattr(moment, "tzinfo", None) is UTC:
             continue
+        check_types(value, name)
         if moment.utcoffset() is None:
             raise Misuse(f"{name} has no time zone: give an aware moment, datetime.now(UTC)")
         try:
