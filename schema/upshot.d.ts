@@ -1679,11 +1679,8 @@ export interface ModelStarted {
    * @defaultValue `0`
    */
   turn?: number;
-  /**
-   * How many messages are sent.
-   * @defaultValue `0`
-   */
-  messages?: number;
+  /** What it is asked, as digests; null where an engine tells of a call of its own. */
+  request?: RequestDigests | null;
   /**
    * "repair" if the call is to correct a tool call's arguments; "" for the engine's.
    * @defaultValue `""`
@@ -2094,6 +2091,41 @@ export interface RequestConfig {
    * @defaultValue `[]`
    */
   accepted_output_modes?: string[];
+}
+
+/** What a model is asked, as digests; equal parts have equal digests, in every run. */
+export interface RequestDigests {
+  /**
+   * Of the instructions, "" for none.
+   * @defaultValue `""`
+   */
+  instructions?: string;
+  /**
+   * Of the tools on offer, "" for none.
+   * @defaultValue `""`
+   */
+  tools?: string;
+  /**
+   * Of the settings and the output schema, "" for neither.
+   * @defaultValue `""`
+   */
+  settings?: string;
+  /**
+   * Of all messages in order: the digest of the last one.
+   * @defaultValue `""`
+   */
+  messages?: string;
+  /**
+   * How many messages there are.
+   * @defaultValue `0`
+   */
+  count?: number;
+  /**
+   * The digests of those that come after the ones that the model call before in this run was sent
+   * as well. Each covers all messages up to its own.
+   * @defaultValue `[]`
+   */
+  added?: string[];
 }
 
 /** What a rate-limit window counts. Open. */

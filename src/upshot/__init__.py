@@ -92,6 +92,7 @@ with lazy_imports(globals()):
         ReasoningDelta as ReasoningDelta,
         Request as Request,
         RequestConfig as RequestConfig,
+        RequestDigests as RequestDigests,
         TextDelta as TextDelta,
         ToolCallDelta as ToolCallDelta,
     )

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.runs.kit import ADD, Ordered, add, measured
 from upshot import (
@@ -20,6 +21,7 @@ from upshot import (
     Message,
     Misuse,
     ModelRequest,
+    ModelSettings,
     Request,
     ScriptedModel,
     ScriptEngine,
@@ -266,7 +268,7 @@ async def test_the_first_difference_is_told(name: str) -> None:
 
 async def test_a_call_with_other_arguments_is_told() -> None:
     async def work(run: Any, host: Any, board: Any) -> Any:
-        reply = await run.call_model(ModelRequest(board.messages()))
+        reply = await run.call_model(ModelRequest(board.messages(), tools=run.schemas))
         board.append(reply.to_message())
         await run.tools.dispatch([ToolCall("call-1", "add", {"a": 1, "b": 3})])
 
@@ -407,3 +409,87 @@ async def test_outcomes_that_came_so_and_are_others_now_are_told() -> None:
     await resume("r", adding(calls, "3."), journal=journal, answers=[Approve("1")])
     changed = adding(calls, "3.").but(tools=[add, remove])
     assert (await replay("r", changed, journal=journal)).difference is not None
+
+
+PARTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "the model": ("model", {"model": ScriptedModel(["3."], name="scripted:other")}),
+    "instructions": ("instructions", {"instructions": lambda run: "Be kind."}),
+    "a tool's words": ("tools", {"tools": [other_add, remove]}),
+    "settings": ("settings", {"settings": ModelSettings(temperature=0.5)}),
+    "the form of the answer": ("settings", {"output_type": dict[str, int]}),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+async def test_the_first_part_of_a_request_that_differs_is_named(name: str) -> None:
+    part, changes = PARTS[name]
+    journal = Ordered()
+    agent = adding(instructions=lambda run: "Be brief.")
+    done = await run(agent, "1 and 2?", journal=journal)
+    told = (await replay(done.run_id, agent.but(**changes), journal=journal)).difference
+    assert told is not None
+    assert told.part == part
+
+
+async def test_the_first_message_that_differs_is_named() -> None:
+    class Worded:
+        """Puts a message of its own before the last one of the second request."""
+
+        def __init__(self, word: str) -> None:
+            self.word = word
+
+        def before_model(self, info: Any, request: Any) -> Any:
+            first, *rest = request.messages
+            if not rest:
+                return None
+            return replace(
+                request, messages=(first, rest[0], Message("user", self.word), *rest[1:])
+            )
+
+    journal = Ordered()
+    agent = adding(deciders=[Worded("Be quick.")])
+    done = await run(agent, "1 and 2?", journal=journal)
+    assert (await replay(done.run_id, agent, journal=journal)).same
+    changed = agent.but(deciders=[Worded("Be slow.")])
+    told = (await replay(done.run_id, changed, journal=journal)).difference
+    assert told is not None
+    assert (told.kind, told.part) == ("model_started", "messages")
+    assert told.recorded["messages"]["index"] == 2  # type: ignore[index, call-overload]
+    fewer = (await replay(done.run_id, agent.but(deciders=[]), journal=journal)).difference
+    assert fewer is not None
+    assert fewer.replayed["messages"] == {  # type: ignore[index, call-overload]
+        "index": 2,
+        "role": "tool",
+        "text": '{"result":3}',
+    }
+
+
+async def test_secrets_in_a_request_are_no_difference_whoever_replays() -> None:
+    journal = Ordered()
+    agent = adding(instructions="Say hush-hush.")
+    done = await run(agent, "hush-hush?", journal=journal, secrets=["hush-hush"])
+    assert (await replay(done.run_id, agent, journal=journal, secrets=["hush-hush"])).same
+    masked = await replay(done.run_id, agent, journal=journal)
+    assert masked.difference is None or masked.difference.part == "instructions"
+
+
+async def test_a_resumed_run_offers_to_read_what_was_stored_before() -> None:
+    offers: list[list[str]] = []
+
+    class Offered(Model):
+        async def call(self, request: Any) -> Any:
+            offers.append([tool.name for tool in request.tools])
+            return await super().call(request)
+
+    def agent() -> Agent[Any]:
+        replies: list[Any] = [
+            ToolCall("1", "tell"),
+            ToolCall("2", "remove", {"what": "x"}),
+            "Read.",
+        ]
+        return Agent("a", model=Offered(replies), tools=[tell, remove])
+
+    journal = Ordered()
+    await run(agent(), Request("?", run_id="r"), journal=journal)
+    await resume("r", agent(), journal=journal, answers=[Approve("2")])
+    assert offers == [["tell", "remove"], *[["tell", "remove", "read_artifact"]] * 2]

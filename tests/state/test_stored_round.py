@@ -26,6 +26,7 @@ from upshot import (
     ModelStarted,
     PendingApproval,
     Request,
+    RequestDigests,
     RunResumed,
     RunSettled,
     RunStarted,
@@ -151,6 +152,11 @@ RESULTS = st.builds(
 )
 AGENTS = st.builds(AgentSpec, id=st.sampled_from(["", "a", "b"]))
 OPTIONS = st.sampled_from([{}, {"k": 1}, {"k": True}])
+DIGESTS = st.sampled_from(["", "1a", "2b"])
+REQUESTS = st.none() | st.builds(
+    RequestDigests, instructions=DIGESTS, tools=DIGESTS, settings=DIGESTS, messages=DIGESTS,
+    count=st.integers(0, 3), added=st.lists(DIGESTS, max_size=2).map(tuple),
+)  # fmt: skip
 MODELS = {"model": st.sampled_from(["", "m", "n"]), "turn": TURNS}
 MESSAGES = st.one_of(
     st.sampled_from([Message("user", "?"), Message("assistant", "said"), Message("tool", "x")]),
@@ -179,7 +185,7 @@ EVENTS = st.one_of(
     st.builds(RunResumed, agent=st.none() | AGENTS, options=OPTIONS,
               interrupted_calls=st.sampled_from([(), ("c",), ("c", "d")])),
     st.builds(AttemptStarted, feedback=st.sampled_from(["", "better"])),
-    st.builds(ModelStarted, **MODELS, messages=st.integers(0, 2), purpose=VERSIONS),
+    st.builds(ModelStarted, **MODELS, request=REQUESTS, purpose=VERSIONS),
     st.builds(ModelRetried, **MODELS, tries=st.integers(0, 2), response=RESPONSES),
     st.builds(
         ModelReplied, **MODELS, tries=st.integers(0, 2), response=RESPONSES, purpose=VERSIONS

@@ -481,7 +481,7 @@ class _SoFar(Conversation):
     def __getitem__(self, index: slice) -> list[Message]: ...
     def __getitem__(self, index: int | slice) -> Message | list[Message]:
         if isinstance(index, slice):
-            return self._messages[: self._count][index]
+            return self._messages[slice(*index.indices(self._count))]
         return self._messages[range(self._count)[index]]
 
     def __len__(self) -> int:

@@ -187,20 +187,44 @@ class ModelResponse(Root, frozen=True, kw_only=True, metaclass=_ResponseMeta):
         return Message(Role.ASSISTANT, parts)
 
 
+class RequestDigests(Value, frozen=True, kw_only=True):
+    """What a model is asked, as digests; equal parts have equal digests, in every run.
+
+    They are of the text as the log holds it, after the deciders and before any provider's form.
+    Secrets, the run's id and the names of its artifacts do not count.
+
+    Attributes:
+        instructions: Of the instructions, "" for none.
+        tools: Of the tools on offer, "" for none.
+        settings: Of the settings and the output schema, "" for neither.
+        messages: Of all messages in order: the digest of the last one.
+        count: How many messages there are.
+        added: The digests of those that come after the ones that the model call before in this
+            run was sent as well. Each covers all messages up to its own.
+    """
+
+    instructions: str = ""
+    tools: str = ""
+    settings: str = ""
+    messages: str = ""
+    count: int = 0
+    added: tuple[str, ...] = ()
+
+
 class ModelStarted(RunEvent, frozen=True, kw_only=True):
     """A model is about to be called.
 
     Attributes:
         model: "provider:name".
         turn: The turn of the attempt, from 1.
-        messages: How many messages are sent.
+        request: What it is asked, as digests; None where an engine tells of a call of its own.
         purpose: "repair" if the call is to correct a tool call's arguments; "" for the engine's.
         step: The key of the step in whose body it is called, "" for none.
     """
 
     model: str = ""
     turn: int = 0
-    messages: int = 0
+    request: RequestDigests | None = None
     purpose: str = ""
     step: str = ""
 

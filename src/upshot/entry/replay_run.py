@@ -42,6 +42,10 @@ from upshot.state.stored_events import result_of, states
 _OUTSIDE = ("approve", "artifact_store", "committers", "history", "host", "observers", "prepare")
 
 
+# What a model is asked with and the log has in words as well, in the agent or its tools.
+_OF_THE_AGENT = ("instructions", "tools", "settings")
+
+
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
     """What came of replaying a run.
 
@@ -93,11 +97,13 @@ async def replay_run(
     )
     # What goes beyond the record has no place in it, and comes last.
     found = sorted(filter(None, found), key=lambda one: one.seq or len(events) + 1)
-    if not found:
+    if not found or found[0].part in _OF_THE_AGENT:
         # It did the same, with what would have been another request or call.
         versions = {tool.name: tool.version for tool in plan.tools}
         changed = changed_tool(events, versions) or changed_agent(events, again)
-        found = [changed] if changed is not None else []
+        if changed is not None:
+            part = found[0].part if found else ""
+            found = [replace(changed, part=part)]
     difference = _told(found[0], record) if found else None
     compared = len(recorded.said) + len(recorded.seen)
     return Replay(run_id=run_id, difference=difference, compared=compared, result=result)

@@ -177,12 +177,14 @@ class Recorder:
         attempt: Stamped on every event; set by the session.
         seq: Of the last durable event.
         watched: Whether anybody watches, so that deltas are worth making.
+        is_heard: Whether events are logged, or told to anybody.
         is_lost: Whether the log could not be written; others may raise JournalError too.
         is_settled: Whether the last event of the session was emitted; none comes after it.
     """
 
     attempt: int = 0
     watched: bool = False
+    is_heard: bool = False
     is_settled: bool = False
     is_lost: bool = False
     _part: int = 0
@@ -206,7 +208,9 @@ class Recorder:
         self.seq: int = state.seq
         self.now: Callable[[], datetime] = clock.now
         self._journal = journal
-        self._append = None if journal is None else journal.append
+        self._append = None
+        if journal is not None:
+            self._append, self.is_heard = journal.append, True
         self._is_safe_at_append: bool = journal is not None and is_safe_at_append(journal)
         self._epoch = epoch
         self._redaction = redaction
@@ -215,13 +219,14 @@ class Recorder:
     def watch(self, watcher: Callable[[Event], None]) -> None:
         """Call *watcher* with every event from now on; it must not raise."""
         self._watchers += (watcher,)
-        self.watched, self._plain = True, _NONE
+        self.watched = self.is_heard = True
+        self._plain = _NONE
 
     def listen(self, listener: Listener) -> None:
         """Tell *listener* every event from now on, and what is reported; it may raise once."""
         subscriber = Subscriber(listener, self._warn_of_listener)
         self._watchers += (subscriber.tell,)
-        self._plain = _NONE
+        self.is_heard, self._plain = True, _NONE
         self._subscribers += (subscriber,)
 
     def report(self, response: ModelResponse) -> None:

@@ -48,9 +48,9 @@ class Redaction:
         """*value* as people may see it."""
         return self._shown.mask(value)
 
-    def write(self, event: Event) -> Event:
-        """*event* as it may be written down."""
-        return self._logged.mask(event)
+    def write(self, value: V) -> V:
+        """*value*, such as an event, as it may be written down."""
+        return self._logged.mask(value)
 
     def show_result(self, result: AgentResult[Any]) -> AgentResult[Any]:
         """*result* as people may see it; an output with a secret in it becomes plain JSON."""
@@ -146,6 +146,11 @@ def shown_by(texts: Sequence[str], started: RunStarted) -> Callable[[Any], Any] 
     number = count if isinstance(count, int) else 0
     mark = _marks(name)
     return Secrets([mark(one, depth) for one in range(1, number + 1) for depth in range(3)]).mask
+
+
+def has_marks(started: RunStarted | None) -> bool:
+    """Whether marks stand for secrets in the log of the run that *started*."""
+    return started is not None and MARKS_OPTION in started.options
 
 
 def marks_for(texts: Iterable[str], started: RunStarted) -> str:

@@ -23,6 +23,7 @@ from upshot.runs.redaction import Redaction, marks_for, name_marks
 from upshot.runs.replay.recording import Recording
 from upshot.runs.services.handoffs import Handoffs
 from upshot.runs.task_supervisor import TaskSupervisor
+from upshot.state.request_digests import RequestDigester
 from upshot.state.run_state import RunState
 from upshot.tools.toolbox import Toolbox
 
@@ -114,7 +115,10 @@ class RunContext:
         provider: Who answered last, "" before the first reply.
         toolbox: Its tools, None until they are first needed.
         untrusted: Whose untrusted words were in its messages before it had a toolbox.
+        digester: Makes the digests of its requests, None until one is needed.
     """
+
+    digester: RequestDigester | None = None
 
     def __init__(
         self, plan: Plan, past: RunState | None, epoch: int | None, recording: Recording | None

@@ -135,6 +135,7 @@ class RunState(msgspec.Struct, eq=False):
         turn: The turn of the last model call.
         model: The model of the last call.
         open_model: The model call that began last.
+        sent: Digests of the messages that a model was sent last, in order.
         tries: How many of its tries have failed.
         index: Where in the log things stand; None for a live run without a log.
     """
@@ -192,6 +193,7 @@ class RunState(msgspec.Struct, eq=False):
     turn: int = 0
     model: str = ""
     open_model: ModelStarted | None = None
+    sent: list[str] = []
     tries: int = 0
     index: LogIndex | None = None
     started_at: datetime | None = None
@@ -307,6 +309,8 @@ class RunState(msgspec.Struct, eq=False):
         # Taken back by the answer.
         self.lost_calls += 1
         self.turn, self.model, self.open_model, self.tries = event.turn, event.model, event, 0
+        if (request := event.request) is not None:
+            self.sent[max(0, request.count - len(request.added)) :] = request.added
         if event.purpose:
             self._aside |= {event.turn}
         else:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
 from datetime import timedelta
 from functools import cache
+from operator import is_not
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -36,7 +37,13 @@ from upshot.contract.events import (
     ToolStarted,
 )
 from upshot.contract.message import MAIN_CHANNEL, Artifact, Message, Part, Text, Unknown
-from upshot.contract.model_calls import ModelReplied, ModelResponse, ModelRetried, ModelStarted
+from upshot.contract.model_calls import (
+    ModelReplied,
+    ModelResponse,
+    ModelRetried,
+    ModelStarted,
+    RequestDigests,
+)
 from upshot.contract.result import OUTPUT_VAR, AgentResult
 from upshot.contract.tool_calls import (
     ToolArtifactReference,
@@ -74,6 +81,8 @@ def to_stored(state: RunState, event: Event) -> Event:
     less, literal = _left_out(whole, derive(state, event))
     if isinstance(event, ToolStarted):
         literal += _leave_out_call(state, event, less)
+    elif isinstance(event, ModelStarted):
+        literal += _leave_out_request(state, event, less)
     if nested and less:
         less = Derived({nested: _changed(whole, less)})
     if literal:
@@ -95,6 +104,8 @@ def filled(state: RunState, event: Event) -> Event:
         return event
     if isinstance(event, ToolStarted):
         event = _with_call(state, event)
+    elif isinstance(event, ModelStarted):
+        event = _with_known(state, event)
     derived = derive(state, event)
     part: msgspec.Struct = getattr(event, nested) if nested else event
     more = _put_back(part, derived, event.literal)
@@ -201,20 +212,61 @@ def _is_same(given: object, known: object) -> bool:
     if type(given) is not type(known) or given != known:
         return False
     # 1, 1.0 and True are equal in Python and three values in JSON.
-    if isinstance(given, dict | list):
-        return to_json(cast("Json", given)) == to_json(cast("Json", known))
-    return True
+    if isinstance(given, tuple):
+        pair = cast("tuple[object, ...]", given), cast("tuple[object, ...]", known)
+        return not any(map(is_not, *pair)) or to_json(pair[0]) == to_json(pair[1])
+    return not isinstance(given, dict | list) or to_json(cast("Json", given)) == to_json(known)
 
 
 # -- what each event can be derived from; fields that are always written stand as they are
 
 
 def _of_model_started(state: RunState, event: ModelStarted) -> Derived:
-    return {
-        "turn": state.turn + 1,
-        "model": state.model,
-        "messages": state.board.count(),
-    }
+    return {"turn": state.turn + 1, "model": state.model}
+
+
+def _leave_out_request(state: RunState, event: ModelStarted, less: Derived) -> tuple[str, ...]:
+    """Leave the digests of the new messages alone, where the rest is asked as before; returns the
+    field if it is to be taken as it stands.
+    """
+    given = event.request
+    if given is None:
+        return ()
+    if (known := _request_after(state, given.added)) == given:
+        less["request"] = RequestDigests(added=given.added)
+        return ()
+    return ("request",) if known is not None and _is_lean(given) else ()
+
+
+def _with_known(state: RunState, event: ModelStarted) -> ModelStarted:
+    given = event.request
+    if given is None or not _is_lean(given):
+        return event
+    if "request" in event.literal:
+        literal = tuple(name for name in event.literal if name != "request")
+        return _changed(event, {"literal": literal})
+    known = _request_after(state, given.added)
+    return event if known is None else _changed(event, {"request": known})
+
+
+def _is_lean(request: RequestDigests) -> bool:
+    return not (request.count or request.messages)
+
+
+def _request_after(state: RunState, added: tuple[str, ...]) -> RequestDigests | None:
+    """The request before, with more messages; None where there is none."""
+    last = None if state.open_model is None else state.open_model.request
+    sent = added or state.sent
+    if last is None or not sent:
+        return None
+    return RequestDigests(
+        instructions=last.instructions,
+        tools=last.tools,
+        settings=last.settings,
+        messages=sent[-1],
+        count=len(state.sent) + len(added),
+        added=added,
+    )
 
 
 def _of_model_call(state: RunState, event: ModelRetried | ModelReplied) -> Derived:
@@ -239,8 +291,11 @@ def _leave_out_call(state: RunState, event: ToolStarted, less: Derived) -> tuple
     changed; returns the fields that are to be taken as they stand.
     """
     asked, call, arguments = state.call_of(event.call.id), event.call, event.arguments
+    literal: tuple[str, ...] = ()
     if asked is not None and (asked is call or _is_same_call(asked, call)):
         less["call"] = _changed(_UNNAMED, {"id": asked.id})
+    elif not call.name:
+        literal = ("call",)
     given = _object_of(call)
     if given is arguments:
         less["arguments"] = {}
@@ -251,18 +306,19 @@ def _leave_out_call(state: RunState, event: ToolStarted, less: Derived) -> tuple
             if name not in given or not _is_same(value, given[name])
         }
     else:
-        return ("arguments",)
-    return ()
+        literal += ("arguments",)
+    return literal
 
 
 def _with_call(state: RunState, event: ToolStarted) -> ToolStarted:
-    call = event.call
-    if not call.name and (asked := state.call_of(call.id)) is not None:
+    call, arguments = event.call, event.arguments
+    asked = state.call_of(call.id)
+    if not call.name and asked is not None and "call" not in event.literal:
         call = asked
-    if "arguments" in event.literal:
-        literal = tuple(name for name in event.literal if name != "arguments")
-        return _changed(event, {"call": call, "literal": literal})
-    return _changed(event, {"call": call, "arguments": {**_object_of(call), **event.arguments}})
+    if "arguments" not in event.literal:
+        arguments = {**_object_of(call), **arguments}
+    literal = tuple(name for name in event.literal if name not in ("arguments", "call"))
+    return _changed(event, {"call": call, "arguments": arguments, "literal": literal})
 
 
 def _is_same_call(asked: ToolCall, call: ToolCall) -> bool:
@@ -501,9 +557,11 @@ def _calls_of(state: RunState) -> Iterable[CountedCall]:
 
 
 def _ended_at(state: RunState, given: AgentResult[Json]) -> object:
-    if state.started_at is None or not given.duration_ms:
-        return state.started_at
-    return state.started_at + timedelta(milliseconds=given.duration_ms)
+    # A run that goes on from a checkpoint began before its log did.
+    began = given.started_at or state.started_at
+    if began is None or not given.duration_ms:
+        return began
+    return began + timedelta(milliseconds=given.duration_ms)
 
 
 def _channels_of(state: RunState) -> Iterable[str]:

@@ -18,6 +18,7 @@ from upshot.contract.events import ApprovalAnswered, ToolStarted
 from upshot.contract.pending import AnyAnswer, Approve, Deny, Edit, PendingApproval
 from upshot.contract.tool_calls import (
     ApprovalRecord,
+    ToolArtifactReference,
     ToolCall,
     ToolDenied,
     ToolFailure,
@@ -196,6 +197,8 @@ def restore_records(state: ToolboxState, records: Iterable[ToolRecord]) -> None:
         )
         if record.trust:
             state.distrust(record.outcome)
+        if isinstance(record.outcome, ToolArtifactReference):
+            state.offers_reader = True
         state.turn.denials += isinstance(record.outcome, ToolDenied)
         if record.started_at is not None:
             state.turn.count_restored(record.tool_name)

@@ -25,9 +25,11 @@ from upshot.contract.events import (
     ToolStarted,
     Warned,
 )
-from upshot.contract.model_calls import ModelReplied, ModelStarted
+from upshot.contract.message import Message
+from upshot.contract.model_calls import ModelReplied, ModelStarted, RequestDigests
 from upshot.contract.tool_calls import ToolDenied, ToolOutcome
 from upshot.state.child_runs import child_of
+from upshot.state.request_digests import chained
 from upshot.tools.artifacts import READER_NAME
 
 # How a run ends that somebody outside has stopped.
@@ -79,10 +81,23 @@ class ComparedEvents(NamedTuple):
         said: What an engine asked for, what it wrote, and how it ended, in order.
         seen: The variables at calls of models and tools, at runs inside, and at the end, by what
             names the point in every session.
+        sent: The digests of each model request, in order.
+        messages: What was said, in order.
     """
 
     said: list[Fact]
     seen: dict[str, View]
+    sent: list[tuple[int, RequestDigests]]
+    messages: list[Message]
+
+    def messages_sent(self, seq: int) -> list[str]:
+        """The digests of all messages of the model request of event *seq*."""
+        chain: list[str] = []
+        for asked, request in self.sent:
+            if asked > seq:
+                break
+            chain[max(0, request.count - len(request.added)) :] = request.added
+        return chain
 
 
 def facts_of(
@@ -123,6 +138,8 @@ class _Reader:
         # The place of each model call among those of its attempt.
         self._places: dict[int, int] = {}
         self._variables: dict[str, Variable] = {}
+        self._sent: list[tuple[int, RequestDigests]] = []
+        self._messages: list[Message] = []
         self._began = self._attempt = 0
         self._last: Event | None = None
 
@@ -137,6 +154,7 @@ class _Reader:
                 while self._facts[self._began :] and self._facts[-1].kind == "decided":
                     self._facts.pop()
             case BoardChanged():
+                self._messages += event.messages
                 self._variables |= {
                     name: Variable(event.seq, self._show(value))
                     for name, value in event.variables.items()
@@ -144,6 +162,8 @@ class _Reader:
             case ModelReplied():
                 self._asked.pop(event.turn, None)
             case ModelStarted() | ToolStarted() | StepStarted() | HandoffEvent():
+                if isinstance(event, ModelStarted) and event.request is not None:
+                    self._sent.append((event.seq, event.request))
                 if self._is_left_out(event.seq):
                     return
                 self._look(event)
@@ -172,7 +192,8 @@ class _Reader:
             self._see(last, "wait")
         lost = {fact.seq for fact in self._asked.values()} if is_record else set[int]()
         kept = [fact for fact in self._facts if fact.seq not in lost]
-        return ComparedEvents(_without_stop(_in_call_order(kept)), self._seen)
+        said = _without_stop(_in_call_order(kept))
+        return ComparedEvents(said, self._seen, self._sent, self._messages)
 
     def _begin(self, event: AttemptStarted) -> None:
         if event.attempt == self._attempt:
@@ -184,7 +205,10 @@ class _Reader:
     def _ask(self, event: ModelStarted) -> None:
         if event.turn in self._asked:
             self._facts.remove(self._asked[event.turn])
-        fact = self._fact(event, {"model": event.model, "messages": event.messages})
+        said: JsonObject = {"model": event.model}
+        if (request := event.request) is not None:
+            said |= {part: getattr(request, part) for part in _PARTS}
+        fact = self._fact(event, said)
         self._asked[event.turn] = fact
         self._facts.append(fact)
         place = self._places.setdefault(event.turn, len(self._places))
@@ -264,6 +288,10 @@ def _said_by(event: Event) -> Iterator[JsonObject]:
             pass
 
 
+_ASKED = "model_started"
+_MAX_TEXT = 200
+# The parts of a request that the log has digests of.
+_PARTS = ("instructions", "tools", "settings", "messages")
 # What of an agent a model is asked with.
 _ASKS_WITH = ("instructions", "tools", "handoffs", "output_schema", "settings")
 # How engines tell that what they go through is not what the run began with.
@@ -278,6 +306,8 @@ class Difference(Value, frozen=True, kw_only=True):
     Attributes:
         seq: Of the recorded event, 0 where the record has nothing more.
         kind: The kind of the recorded event, or of the replayed one where there is none.
+        part: Of a model call, what it was asked otherwise: "model", "instructions", "tools",
+            "settings" (with the output schema) or "messages"; "" else.
         recorded: What the record says, None where it has nothing more.
         replayed: What was done, None where nothing more was.
         asked: What was asked for that the record does not have, "" if nothing was.
@@ -285,6 +315,7 @@ class Difference(Value, frozen=True, kw_only=True):
 
     seq: int = 0
     kind: str = ""
+    part: str = ""
     recorded: Json = None
     replayed: Json = None
     asked: str = ""
@@ -374,7 +405,7 @@ def first_difference(recorded: ComparedEvents, replayed: ComparedEvents) -> Diff
     where somebody outside has to do with the run, and not each time that one is set: who was
     parked and goes on sets them once more.
     """
-    said = _first_said(recorded.said, replayed.said)
+    said = _first_said(recorded, replayed)
     for point, view in recorded.seen.items():
         if said is not None and said.seq and said.seq < view.seq:
             break
@@ -385,16 +416,50 @@ def first_difference(recorded: ComparedEvents, replayed: ComparedEvents) -> Diff
     return said
 
 
-def _first_said(recorded: list[Fact], replayed: list[Fact]) -> Difference | None:
-    is_whole = bool(recorded) and recorded[-1].kind == "run_settled"
-    for one, other in zip_longest(recorded, replayed, fillvalue=_NOTHING):
+def _first_said(recorded: ComparedEvents, replayed: ComparedEvents) -> Difference | None:
+    is_whole = bool(recorded.said) and recorded.said[-1].kind == "run_settled"
+    for one, other in zip_longest(recorded.said, replayed.said, fillvalue=_NOTHING):
         if one is _NOTHING and not is_whole:
             return None
         if (one.kind, one.said) != (other.kind, other.said):
+            if one.kind == other.kind == _ASKED:
+                return _first_part(recorded, replayed, one, other)
             replayed_fact = {"kind": other.kind, **_object(other.said)} if other.kind else None
             kind = one.kind or other.kind
             return Difference(seq=one.seq, kind=kind, recorded=one.said, replayed=replayed_fact)
     return None
+
+
+def _first_part(
+    recorded: ComparedEvents, replayed: ComparedEvents, one: Fact, other: Fact
+) -> Difference:
+    """What of two model calls was asked otherwise, and of messages the first one."""
+    said, again = _object(one.said), _object(other.said)
+    part = next(name for name in ("model", *_PARTS) if said.get(name) != again.get(name))
+    was, now = ({"model": side["model"], part: side.get(part)} for side in (said, again))
+    if part == "messages":
+        before, after = recorded.messages_sent(one.seq), replayed.messages_sent(other.seq)
+        pairs = zip_longest(before, after)
+        index = next((at for at, (a, b) in enumerate(pairs) if a != b), len(before))
+        was[part] = {"index": index, **_described(before, index, recorded.messages)}
+        now[part] = {"index": index, **_described(after, index, replayed.messages)}
+    return Difference(
+        seq=one.seq, kind=_ASKED, part=part, recorded=was, replayed={"kind": _ASKED, **now}
+    )
+
+
+def _described(chain: list[str], index: int, messages: list[Message]) -> JsonObject:
+    """The message of a request with these digests in short, as far as the log has it."""
+    if index >= len(chain):
+        return {"role": None, "text": None}
+    before = chain[index - 1] if index else ""
+    for message in reversed(messages):
+        if chain[index] in (chained(before, message, is_named=named) for named in (False, True)):
+            calls = ", ".join(f"calls {call.name}" for call in message.tool_calls)
+            text = " ".join(filter(None, (message.text, calls)))
+            return {"role": str(message.role), "text": text[:_MAX_TEXT]}
+    # Of the engine's own making: it never stood on a board.
+    return {"role": None, "text": None, "digest": chain[index]}
 
 
 def _first_variable(recorded: View, replayed: View) -> Difference | None:

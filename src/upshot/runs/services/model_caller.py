@@ -18,6 +18,7 @@ from upshot.contract.model_calls import (
     ModelResponse,
     ModelRetried,
     ModelStarted,
+    RequestDigests,
     TextDelta,
 )
 from upshot.contract.protocols import Model, StreamItem
@@ -26,8 +27,10 @@ from upshot.models.registry import name_of
 from upshot.models.retry import call_with_retry, reply_of, stream_with_retry
 from upshot.runs.callbacks import blame, raised
 from upshot.runs.engine_api.exceptions import Failed, Interrupted
+from upshot.runs.redaction import has_marks
 from upshot.runs.run_context import RunContext
 from upshot.runs.services.hooks import before_model
+from upshot.state.request_digests import RequestDigester
 
 
 async def call_model(
@@ -71,11 +74,9 @@ async def call_model(
     if turn is None:
         # Counted anew in each attempt, while the budget counts those of all.
         turn = budget.turns - budget.turns_before
-    recorder.emit(
-        ModelStarted(
-            model=name, turn=turn, messages=len(request.messages), purpose=purpose, step=step
-        )
-    )
+    # Nobody else would look at it.
+    digests = _digests(context, request) if recorder.is_heard else None
+    recorder.emit(ModelStarted(model=name, turn=turn, request=digests, purpose=purpose, step=step))
     # What was done so far must be safe before more money is spent on it.
     await recorder.barrier()
     call = ModelCall(context, model, request, turn=turn, purpose=purpose, interrupt=interrupt)
@@ -102,6 +103,19 @@ async def call_model(
         if len(request.messages) > 1:
             _warn_of_left_out(context, request, provider)
     return response
+
+
+def _digests(context: RunContext, request: ModelRequest) -> RequestDigests:
+    """What the log says of *request*."""
+    digester, state = context.digester, context.state
+    if digester is None:
+        redaction = context.redaction
+        mask = None if redaction is None else redaction.write
+        past = state if context.recording is None else context.recording.past
+        digester = context.digester = RequestDigester(mask, is_named=has_marks(past.started))
+    if state.stored:
+        digester.is_named = True
+    return digester.digests(request, state.sent)
 
 
 def _warn_of_left_out(context: RunContext, request: ModelRequest, provider: str) -> None:

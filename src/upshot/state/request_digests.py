@@ -1,0 +1,162 @@
+"""Digests of what models are asked: equal requests have equal digests, in whatever run.
+
+A log holds the four parts of each request as digests: instructions, tools, settings with the output
+schema, and messages. They are of the text as the log holds it, and leave out what differs between
+two runs that do the same: the run's own id, the names of its artifacts, the marks of its secrets.
+The digest of a message covers all messages before it, so one digest stands for a conversation, each
+step hashes only what is new, and two conversations are the same up to where their digests part.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from itertools import count
+from operator import is_not
+from typing import Any
+
+from upshot.contract.base.json_values import UnserializableError, to_free_json, to_json
+from upshot.contract.message import Conversation, Message
+from upshot.contract.model_calls import ModelRequest, RequestDigests
+from upshot.contract.tool_calls import FENCE_OPENING, ToolSpec
+
+# They tell two requests apart and keep nobody out, so 64 bits are enough.
+_SIZE_BYTES = 8
+# Random, or made of the run's id: marks of secrets, fences round untrusted text, artifacts.
+_OF_THE_RUN = re.compile(rb"(<secret |untrusted-|art-)[0-9a-f]{12,24}")
+
+_NAMES = (b"<secret ", b"untrusted-", b"art-")
+
+# Tools that all runs of an agent share, by identity: a schema is a dict and has no hash.
+_KEPT_TOOL_SETS = 64
+_tool_sets: dict[int, tuple[tuple[ToolSpec, ...], str]] = {}
+
+
+def chained(before: str, message: Message, *, is_named: bool) -> str:
+    """The digest of a conversation that ends with *message*.
+
+    Args:
+        before: That of the messages before it, "" for none.
+        message: As the log holds it.
+        is_named: Whether the log has secrets or artifacts, which have other names in every run.
+    """
+    content = message.content
+    is_fenced = type(content) is str and content.startswith(FENCE_OPENING)
+    return _digest(message, before, is_named=is_named or is_fenced)
+
+
+def _digest(value: object, before: str = "", *, is_named: bool) -> str:
+    data = _to_json(value)
+    # Looking for a name is cheap, and a pattern is not.
+    if is_named and any(name in data for name in _NAMES):
+        data = _OF_THE_RUN.sub(rb"\1", data)
+    return blake2b(before.encode() + data, digest_size=_SIZE_BYTES).hexdigest()
+
+
+def _to_json(value: object) -> bytes:
+    try:
+        return to_json(value)
+    except (TypeError, ValueError, RecursionError):
+        # Settings may hold anything in ``extra``; the model refuses it, if anybody does.
+        try:
+            return to_json(to_free_json(value)[0])
+        except UnserializableError as error:
+            return str(error).encode(errors="replace")
+
+
+class RequestDigester:
+    """Makes the digests of the requests of one session; what it has hashed it keeps.
+
+    Args:
+        mask: Puts marks for the secrets in a value, as the log does; None where there are none.
+
+    Attributes:
+        is_named: See ``chained``.
+    """
+
+    def __init__(self, mask: Callable[[Any], Any] | None = None, *, is_named: bool = False) -> None:
+        self.is_named: bool = is_named or mask is not None
+        self._mask = mask
+        self._parts: dict[str, tuple[object, object, str]] = {}
+        self._plain: tuple[Sequence[Message], list[str]] = ((), [])
+
+    def digests(self, request: ModelRequest, known: Sequence[str]) -> RequestDigests:
+        """The digests of *request*.
+
+        Args:
+            request: As it is sent, before any provider's form.
+            known: Those of the messages of the request before, as the log has them.
+        """
+        messages, system, tools = request.messages, request.system, request.tools
+        chain, number = self._chain(messages), len(messages)
+        kept = _common(known, chain, number)
+        settings, schema = request.settings, request.output_schema
+        return RequestDigests(
+            instructions="" if system is None else self._part("instructions", system),
+            tools=self._tools(tools) if tools else "",
+            settings=(
+                ""
+                if settings is None and schema is None
+                else self._part("settings", settings, schema)
+            ),
+            messages=chain[number - 1] if number else "",
+            count=number,
+            added=tuple(chain[kept:number]),
+        )
+
+    def _chain(self, messages: Sequence[Message]) -> list[str]:
+        """The digests of *messages*, or of more that begin with them."""
+        if isinstance(messages, Conversation):
+            chain: Any = messages.encoded.get(self)
+            if chain is None:
+                chain = messages.encoded[self] = []
+        else:
+            known, hashed = self._plain
+            same = next(
+                (at for at, differs in zip(count(), map(is_not, known, messages)) if differs),
+                min(len(known), len(messages)),
+            )
+            chain = hashed[:same]
+            self._plain = tuple(messages), chain
+        last, mask = chain[-1] if chain else "", self._mask
+        for message in messages[len(chain) :]:
+            shown = message if mask is None else mask(message)
+            last = chained(last, shown, is_named=self.is_named)
+            chain.append(last)
+        return chain
+
+    def _part(self, name: str, value: object, beside: object = None) -> str:
+        """The digest of a part, which is hashed again only where it is another object."""
+        known = self._parts.get(name)
+        if known is not None and known[0] is value and known[1] is beside:
+            return known[2]
+        pair = [value, beside]
+        shown = pair if self._mask is None else self._mask(pair)
+        digest = _digest(shown, is_named=self.is_named)
+        self._parts[name] = value, beside, digest
+        return digest
+
+    def _tools(self, tools: tuple[ToolSpec, ...]) -> str:
+        if self.is_named:
+            return self._part("tools", tools)
+        known = _tool_sets.get(id(tools))
+        if known is not None and known[0] is tools:
+            return known[1]
+        digest = self._part("tools", tools)
+        if len(_tool_sets) >= _KEPT_TOOL_SETS:
+            _tool_sets.clear()
+        _tool_sets[id(tools)] = tools, digest
+        return digest
+
+
+def _common(known: Sequence[str], chain: Sequence[str], number: int) -> int:
+    """How many messages of two conversations are the same, from the first on.
+
+    A digest covers all messages before it, so that only the place is searched at which they part.
+    """
+    most = min(len(known), number)
+    if not most or known[most - 1] == chain[most - 1]:
+        return most
+    return bisect_left(range(most), True, key=lambda at: known[at] != chain[at])
