@@ -1901,7 +1901,7 @@ export interface QuestionAnswered {
   value?: Json;
 }
 
-/** The user is asked a question. */
+/** The run asks the user a question, or waits for a result from another system. */
 export interface QuestionAsked {
   kind: "question_asked";
   /** The version of the schema it was written with; always written. */
@@ -1935,10 +1935,10 @@ export interface QuestionAsked {
    */
   literal?: string[];
   /**
-   * The question.
+   * What it waits for; in each session that waits for it.
    * @defaultValue `{"kind": "pending_question"}`
    */
-  pending?: PendingQuestion;
+  pending?: PendingQuestion | PendingExternal;
 }
 
 /** All rate-limit windows of one reply, and what follows from them. */

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.runs.kit import Do, Witness, measured
+from tests.runs.kit import Do, Ordered, Witness, measured
 from upshot import (
     Agent,
     AgentError,
@@ -165,7 +165,37 @@ RUNS: dict[str, Callable[[], tuple[Agent[Any], dict[str, Any]]]] = {
         Agent("a", engine=Do(_raise_parked)),
         {},
     ),
+    "several waits": lambda: (Agent("a", engine=Do(_wait_for_all)), {}),
+    "a child that waits": lambda: (Agent("a", engine=Do(_wait_for_children)), {}),
+    "a child of a child that waits": lambda: (Agent("a", engine=Do(_wait_for_grandchild)), {}),
 }
+WAITING = [name for name in RUNS if "wait" in name or name == "an approval"]
+
+
+async def _wait_for_all(run: Any, host: Any, board: Any) -> None:
+    waits: list[Any] = []
+    for ask in (host.ask_user("Who?", key="who"), host.wait_for("hook"), host.wait_for("late")):
+        try:
+            await ask
+        except Parked as parked:
+            waits += parked.pending
+    raise Parked(PendingQuestion(id="own", question="And?", choices=("a", "b")), *reversed(waits))
+
+
+def _asker(name: str) -> Agent[Any]:
+    return Agent(name, engine=Do(lambda r, h, b: h.ask_user(f"{name}?", key="q")))
+
+
+async def _wait_for_children(run: Any, host: Any, board: Any) -> None:
+    first = await run.child(asking((call(1, "pay", cents=3),), "done"), "?", key="one")
+    other = await run.child(_asker("two"), "?", key="two")
+    third = await run.child(_asker("three"), "?", key="three")
+    raise Parked(*other.pending, *first.pending, *third.pending)
+
+
+async def _wait_for_grandchild(run: Any, host: Any, board: Any) -> Any:
+    inner = Agent("inner", engine=Do(_wait_for_children))
+    return (await run.child(inner, "?", key="k")).unwrap()
 
 
 def _raise_parked(*_: Any) -> None:
@@ -215,6 +245,47 @@ async def test_the_result_is_the_one_that_the_log_says(case: str) -> None:
         assert shown(result_of(past)) == shown(result)
     else:
         assert shown(await resume(run_id, agent, journal=journal, **hidden)) == shown(result)
+
+
+@pytest.mark.parametrize("case", WAITING)
+async def test_what_is_waited_for_stands_in_the_log_before_the_park(case: str) -> None:
+    journal = MemoryJournal()
+    run_id, _, result = await lived(case, journal)
+    assert result.pending
+    *_, settled = [event async for event in journal.events(run_id)]
+    assert isinstance(settled, RunSettled)
+    assert settled.result.pending == ()
+
+
+@pytest.mark.parametrize("case", WAITING)
+async def test_what_is_waited_for_is_known_though_the_process_ends_before_the_park(
+    case: str,
+) -> None:
+    journal = Ordered()
+    run_id, _, result = await lived(case, journal)  # type: ignore[arg-type]
+    ends = [at for at, event in enumerate(journal.order) if event.kind == "run_settled"]
+    cut = journal.cut(ends[-1])
+    agent, options = RUNS[case]()
+    again = await resume(run_id, agent, journal=cut, **options)
+    assert again.status == "input_required"
+    assert sorted(one.id for one in again.pending) == sorted(one.id for one in result.pending)
+
+
+@pytest.mark.parametrize("case", ["a wait", "a wait of the engine's own", "several waits"])
+async def test_an_answer_is_taken_though_the_process_ended_before_the_park(case: str) -> None:
+    journal = Ordered()
+    run_id, _, result = await lived(case, journal)  # type: ignore[arg-type]
+    asked = [at for at, event in enumerate(journal.order) if event.kind == "question_asked"]
+    assert len({journal.order[at].pending.id for at in asked}) == len(result.pending)  # type: ignore[union-attr]
+    for at, question in zip(asked, (journal.order[at] for at in asked), strict=True):
+        pending: Any = question.pending  # type: ignore[union-attr]
+        value = pending.choices[0] if getattr(pending, "choices", ()) else "yes"
+        cut = journal.cut(at + 1)
+        agent = Agent("a", engine=Do(lambda *_: "answered"))
+        answered = await resume(run_id, agent, journal=cut, answers=[Answer(pending.id, value)])
+        assert answered.output == "answered"
+        kinds = [event.kind for event in cut.order]
+        assert kinds.count("question_answered") == 1
 
 
 @pytest.mark.parametrize("case", ["tools", "a stranger's words", "the same id twice"])

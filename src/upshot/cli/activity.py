@@ -39,7 +39,15 @@ from upshot.contract.model_calls import (
     ModelStarted,
     TextDelta,
 )
-from upshot.contract.pending import Approve, Deny, Edit, Pending, PendingApproval
+from upshot.contract.pending import (
+    Approve,
+    Deny,
+    Edit,
+    Pending,
+    PendingApproval,
+    PendingExternal,
+    PendingQuestion,
+)
 from upshot.contract.result import AgentResult
 from upshot.contract.tool_calls import (
     ToolArtifactReference,
@@ -319,8 +327,11 @@ class Activity:
         self._asked[bare_id(asked)] = asked
         self._answers.pop(bare_id(asked), None)
         self._number(asked)
-        is_call = isinstance(asked, PendingApproval)
-        self._mark("asked", at_s, asked.tool_name if is_call else asked.question)
+        match asked:
+            case PendingApproval(tool_name=said) | PendingQuestion(question=said):
+                self._mark("asked", at_s, said)
+            case PendingExternal(id=id, description=description):
+                self._mark("waits", at_s, description or id)
 
     def _answered(self, event: ApprovalAnswered | QuestionAnswered, at_s: float) -> None:
         id = event.call_id if isinstance(event, ApprovalAnswered) else event.id
@@ -341,7 +352,7 @@ class Activity:
     def _run_settled(self, event: RunSettled, at_s: float) -> None:
         self.result = event.result
         for pending in event.result.pending:
-            # Questions of child runs are only listed here.
+            # Those of child runs stand in the logs of these.
             self._number(pending)
         for key in list(self._open):
             self._end(key, at_s, CUT_OFF)

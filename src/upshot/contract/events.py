@@ -24,7 +24,7 @@ from upshot.contract.model_calls import (
     TextDelta,
     ToolCallDelta,
 )
-from upshot.contract.pending import AnyAnswer, PendingApproval, PendingQuestion
+from upshot.contract.pending import AnyAnswer, PendingApproval, PendingExternal, PendingQuestion
 from upshot.contract.result import AgentResult, AttemptLine
 from upshot.contract.run_control import FinalizeDecision, Interrupt
 from upshot.contract.tool_calls import ToolCall, ToolRecord
@@ -180,13 +180,13 @@ class AttemptStarted(RunEvent, frozen=True, kw_only=True):
 
 
 class QuestionAsked(RunEvent, frozen=True, kw_only=True):
-    """The user is asked a question.
+    """The run asks the user a question, or waits for a result from another system.
 
     Attributes:
-        pending: The question.
+        pending: What it waits for; in each session that waits for it.
     """
 
-    pending: PendingQuestion = PendingQuestion()
+    pending: PendingQuestion | PendingExternal = PendingQuestion()
 
 
 class QuestionAnswered(RunEvent, frozen=True, kw_only=True):

@@ -357,25 +357,15 @@ def _listed(waits: Sequence[_Wait]) -> list[str]:
 def _waits_of(past: RunState, run_id: str, outer_id: str = "") -> list[_Wait]:
     """What the run itself waits for; answered calls may be answered anew until they are settled."""
     questions = [
-        _Wait(run_id, outer_id, id, is_question=True, choices=choices)
-        for id, choices in sorted(past.questions.items())
-    ]
-    results = [
-        _Wait(run_id, outer_id, bare_id(one), is_question=True)
-        for one in past.pending
-        if isinstance(one, PendingExternal) and one.run_id in ("", run_id)
-    ]
-    # What an engine has raised itself, in Parked, was not asked through its host.
-    raised = [
-        _Wait(run_id, outer_id, bare_id(one), is_question=True, choices=one.choices)
-        for one in past.pending
-        if isinstance(one, PendingQuestion)
-        and one.run_id in ("", run_id)
-        and bare_id(one) not in past.questions
-        and bare_id(one) not in past.answered
+        _Wait(run_id, outer_id, id, is_question=True, choices=_choices_of(one))
+        for id, one in sorted(past.waits.items())
     ]
     calls = [_Wait(run_id, outer_id, id, is_question=False) for id in past.asked]
-    return questions + results + raised + calls
+    return questions + calls
+
+
+def _choices_of(wait: PendingQuestion | PendingExternal) -> tuple[str, ...]:
+    return wait.choices if isinstance(wait, PendingQuestion) else ()
 
 
 async def _waits_inside(past: RunState, run_id: str, journal: Journal) -> list[_Wait]:

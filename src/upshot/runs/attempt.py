@@ -6,13 +6,16 @@ import inspect
 from collections.abc import Iterable
 from typing import Any, cast
 
+from msgspec.structs import replace
+
 from upshot.contract.agent_spec import RunInfo
 from upshot.contract.base.checks import has_own_output, kind_of
 from upshot.contract.base.enums import Role
 from upshot.contract.base.json_values import is_plain, to_free_json
-from upshot.contract.events import BoardChanged
+from upshot.contract.events import BoardChanged, QuestionAsked
 from upshot.contract.message import Message
 from upshot.contract.model_calls import Request
+from upshot.contract.pending import PendingApproval
 from upshot.contract.protocols import Board as BoardRole
 from upshot.contract.result import OUTPUT_VAR
 from upshot.errors import Misuse
@@ -26,6 +29,7 @@ from upshot.runs.resumption import overlooking, starting_over
 from upshot.runs.run_context import RunContext, current_run
 from upshot.runs.services.run_tools import toolbox_of
 from upshot.state.board import Board
+from upshot.state.child_runs import bare_id
 from upshot.tools.secrets import is_fenced
 
 
@@ -281,6 +285,28 @@ def ending_of(context: RunContext, host: RunHost, error: BaseException | None) -
         limit=host.overrun or context.budget.time_error(supervisor.stop),
         questions=host.questions,
     )
+
+
+def tell_waits(context: RunContext, ending: Ending) -> Ending:
+    """Log what an engine waits for by itself, in its order, and list all of it as the log does.
+
+    Args:
+        context: Of the run, which is about to park.
+        ending: What it waits for; what its host was asked for is logged already.
+    """
+    state = context.state
+    own = {
+        bare_id(one): one
+        for one in ending.pending
+        if not isinstance(one, PendingApproval) and one.run_id in ("", context.info.run_id)
+    }
+    if [*own.items()] != [item for item in state.waiting.items() if item[0] in own]:
+        for one in own.values():
+            context.recorder.emit(QuestionAsked(pending=one))
+    logged = state.open_pending()
+    if len(logged) == len(ending.pending) and all(one in logged for one in ending.pending):
+        return replace(ending, pending=logged)
+    return ending
 
 
 def _warn_of_lost(context: RunContext, error: Exception) -> None:

@@ -38,6 +38,7 @@ from upshot.runs.attempt import (
     ending_of,
     seed,
     take_board,
+    tell_waits,
     work_on,
 )
 from upshot.runs.callbacks import forget_way, is_closing
@@ -533,6 +534,7 @@ class Session:
         cue = cue_of_ending(ending.status)
         if cue is WAITS:
             # A parked attempt goes on in the next session, so the log has no end of it.
+            self._ending = ending = tell_waits(context, ending)
             result = build_result(context, ending)
             note_verdict(context.facts, self._verdict, result, is_last=False)
             result = self._keep(replace(result, state=dict(context.facts)))

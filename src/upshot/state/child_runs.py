@@ -31,6 +31,7 @@ class Spent(msgspec.Struct, frozen=True):
         tools: Tool calls that were started, by name.
         is_final: Whether it has ended.
         tainted: Whose untrusted words it has read, "" for nobody's.
+        pending: What it waits for, each with the run that asks.
     """
 
     usage: Usage = Usage()
@@ -38,6 +39,7 @@ class Spent(msgspec.Struct, frozen=True):
     tools: dict[str, int] = {}
     is_final: bool = False
     tainted: str = ""
+    pending: tuple[Pending, ...] = ()
 
 
 def child_id(parent_run_id: str, key: str) -> str:
@@ -68,7 +70,8 @@ def settled_step(
 ) -> StepSettled:
     """What the outer log keeps of a session that ended with *result*."""
     is_final = result.status is not Status.INPUT_REQUIRED
-    spent = Spent(result.usage, result.cost, dict(tools), is_final, tainted)
+    pending = pending_in(result.run_id, result.pending)
+    spent = Spent(result.usage, result.cost, dict(tools), is_final, tainted, pending)
     return StepSettled(
         key=step_of(result.run_id),
         effect=Effect.APPLIED,

@@ -39,14 +39,24 @@ from upshot.contract.events import (
 )
 from upshot.contract.message import Artifact, Unknown
 from upshot.contract.model_calls import ModelReplied, ModelResponse, ModelRetried, ModelStarted
-from upshot.contract.pending import Answer, AnyAnswer, Approve, Deny, Edit, Pending, PendingApproval
+from upshot.contract.pending import (
+    Answer,
+    AnyAnswer,
+    Approve,
+    Deny,
+    Edit,
+    Pending,
+    PendingApproval,
+    PendingExternal,
+    PendingQuestion,
+)
 from upshot.contract.result import AttemptLine
 from upshot.contract.run_control import FinalizeDecision, Interrupt
 from upshot.contract.tool_calls import ToolCall, ToolRecord
 from upshot.contract.usage import RateLimitState
 from upshot.errors import JournalError
 from upshot.state.board import Board
-from upshot.state.child_runs import Spent, child_of, spent_of
+from upshot.state.child_runs import Spent, bare_id, child_of, spent_of, told_apart
 
 CallAnswer: TypeAlias = Approve | Deny | Edit
 
@@ -111,8 +121,8 @@ class RunState(msgspec.Struct, eq=False):
             goes on with the run hands it in; no event tells it, so no result is derived from it.
         children_before: Ids of those that belong to earlier attempts.
         asked: What people were asked about calls that are not settled, by call id.
-        questions: What may be answered to questions that nobody has answered, by their id; empty
-            for anything.
+        waits: Questions that nobody has answered, and results that nobody has delivered, by id.
+        waiting: Those of them that were asked in this attempt and session, by id.
         answers: What people answered for calls that are not settled, by call id.
         answered: Ids of the questions that were answered since a session ended.
         line: Of the attempt under way, None while the engine is at it.
@@ -176,7 +186,8 @@ class RunState(msgspec.Struct, eq=False):
     children_found: dict[str, Spent] = {}
     children_before: frozenset[str] = frozenset()
     asked: dict[str, PendingApproval] = {}
-    questions: dict[str, tuple[str, ...]] = {}
+    waits: dict[str, PendingQuestion | PendingExternal] = {}
+    waiting: dict[str, PendingQuestion | PendingExternal] = {}
     answers: dict[str, CallAnswer] = {}
     answered: frozenset[str] = frozenset()
     line: AttemptLine | None = None
@@ -221,8 +232,17 @@ class RunState(msgspec.Struct, eq=False):
         return () if self.last_settled is None else self._pending
 
     def open_pending(self) -> tuple[Pending, ...]:
-        """What is waited for, as far as single events tell it."""
-        return (*self.asked.values(),) if self.last_settled is None else self._pending
+        """What the run waits for as its events stand, its child runs included."""
+        if self.last_settled is not None:
+            return self._pending
+        inside = (
+            one
+            for spent in self.children.values()
+            if spent is not None and not spent.is_final
+            for one in spent.pending
+        )
+        waits = (*self.asked.values(), *self.waiting.values(), *inside)
+        return told_apart(waits) if waits else ()
 
     def call_of(self, call_id: str) -> ToolCall | None:
         """The call of the last reply with that id, None where it has none."""
@@ -283,6 +303,7 @@ class RunState(msgspec.Struct, eq=False):
         self.agent = event.agent or self.agent
         self.options = event.options or self.options
         self.last_settled = None
+        self.waiting = {}
         if self.line is None:
             # Deciders are asked anew about an attempt that was not concluded.
             self.decisions = []
@@ -298,6 +319,7 @@ class RunState(msgspec.Struct, eq=False):
         self.is_seeded = False
         self.reply = self.line = self.handoff = self.point = None
         self.decisions = []
+        self.waiting = {}
         self.settled, self.unsettled, self.begun = {}, {}, []
         self.models, self.replies, self.bodies = {}, {}, {}
         self._aside = frozenset()
@@ -392,14 +414,18 @@ class RunState(msgspec.Struct, eq=False):
             self.take_answers((event.answer,))
 
     def _question_asked(self, event: QuestionAsked) -> None:
-        self.questions[event.pending.id] = event.pending.choices
+        id = bare_id(event.pending)
+        # The last time counts for the order.
+        self.waiting.pop(id, None)
+        self.waits[id] = self.waiting[id] = event.pending
 
     def _question_answered(self, event: QuestionAnswered) -> None:
         self._keep_answer(event.id, event.value)
 
     def _keep_answer(self, id: str, value: Json) -> None:
         self.answers_given[id] = value
-        self.questions.pop(id, None)
+        self.waits.pop(id, None)
+        self.waiting.pop(id, None)
         self.answered |= {id}
 
     def _board_changed(self, event: BoardChanged) -> None:

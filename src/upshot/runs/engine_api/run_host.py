@@ -362,12 +362,16 @@ class RunHost:
         """
         if id in self._answers:
             return self._answers[id]
-        now = self._recorder.now()
+        now, asked = self._recorder.now(), self._context.state.waits.get(id)
         pending = PendingExternal(
-            id=id, description=description, asked_at=now, expires_at=expires_at
+            id=id,
+            description=description,
+            asked_at=now if asked is None else asked.asked_at,
+            expires_at=expires_at,
         )
         if expires_at is not None and now >= expires_at:
             raise Failed(ErrorCode.TIMEOUT, f"the result {id!r} did not come in time")
+        self._recorder.emit(QuestionAsked(pending=pending))
         raise Parked(pending)
 
     @property
