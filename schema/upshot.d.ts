@@ -1126,6 +1126,7 @@ export type Event =
   | StepStarted
   | StepSettled
   | UsageReported
+  | Tainted
   | RunInterrupted
   | CheckpointSaved
   | HandoffEvent
@@ -1763,6 +1764,8 @@ export interface PendingApproval {
    * @defaultValue `""`
    */
   reason?: string;
+  /** The untrusted content because of which it is asked, null if it is not. */
+  taint?: TaintOrigin | null;
   /** When it was first asked. */
   asked_at?: Moment | null;
   /** When the request expires and must be repeated; null is never. */
@@ -2370,8 +2373,9 @@ export interface RunStarted {
    */
   depth?: number;
   /**
-   * The options of the run that are JSON, and under "launch" what the command line needs to resume
-   * it; never an API key.
+   * The options of the run that are JSON, the policy among them; under "launch" what the command
+   * line needs to resume it, and under "dependencies" true where it was given some. Never an API
+   * key.
    * @defaultValue `{}`
    */
   options?: JsonObject;
@@ -2541,6 +2545,7 @@ export type Standalone =
   | StepStarted
   | StepSettled
   | UsageReported
+  | Tainted
   | RunInterrupted
   | CheckpointSaved
   | HandoffEvent
@@ -2652,6 +2657,65 @@ export interface StepStarted {
    * @defaultValue `"write"`
    */
   effect?: Effect;
+}
+
+/** What brought untrusted content into a run, first. */
+export interface TaintOrigin {
+  /**
+   * The tool that gave it, or "an earlier run" where it came with the history.
+   * @defaultValue `""`
+   */
+  source?: string;
+  /**
+   * The call of that tool, "" if it was none.
+   * @defaultValue `""`
+   */
+  call_id?: string;
+  /**
+   * The child run or parent run that read it, "" for the run itself.
+   * @defaultValue `""`
+   */
+  run_id?: string;
+}
+
+/** Untrusted content reached the run otherwise than by a call of its own tools. */
+export interface Tainted {
+  kind: "tainted";
+  /** The version of the schema it was written with; always written. */
+  schema_version: number;
+  /**
+   * The run.
+   * @defaultValue `""`
+   */
+  run_id?: string;
+  /**
+   * The attempt that it belongs to, from 1; 0 before the first.
+   * @defaultValue `0`
+   */
+  attempt?: number;
+  /** When it happened, UTC. */
+  time?: Moment | null;
+  /**
+   * Position in the run's log, from 1; a delta has that of the durable event before it.
+   * @defaultValue `0`
+   */
+  seq?: number;
+  /**
+   * 0 on durable events; 1, 2, ... on the deltas that follow one.
+   * @defaultValue `0`
+   */
+  part?: number;
+  /**
+   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
+   * be derived from earlier events; empty elsewhere.
+   * @defaultValue `[]`
+   */
+  literal?: string[];
+  /**
+   * Where it came from.
+   * @defaultValue `{}`
+   */
+  origin?: TaintOrigin;
 }
 
 /** Plain or marked-up text. */

@@ -56,6 +56,7 @@ with lazy_imports(globals()):
         ToolProgress as ToolProgress,
         ToolSettled as ToolSettled,
         ToolStarted as ToolStarted,
+        Tainted as Tainted,
         UsageReported as UsageReported,
         Warned as Warned,
     )
@@ -105,6 +106,7 @@ with lazy_imports(globals()):
         PendingApproval as PendingApproval,
         PendingExternal as PendingExternal,
         PendingQuestion as PendingQuestion,
+        TaintOrigin as TaintOrigin,
     )
     from upshot.contract.protocols import (
         AnyResult as AnyResult,

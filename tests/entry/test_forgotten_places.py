@@ -111,16 +111,16 @@ PASSED_OVER = {
     "state.run_state": DELTAS,
     # These are stored whole, for no earlier event says a part of them.
     "state.stored_events": f"{DELTAS} {ASIDE} {ANSWERS} {STEPS} {ENDS} "
-    "ArtifactStored RunStarted UsageReported",
+    "ArtifactStored RunStarted Tainted UsageReported",
     "state.summary": f"{DELTAS} {ASIDE} {ANSWERS} {STEPS} {ATTEMPTS} {ENDS} {CALLS} "
-    "ApprovalRequested ArtifactStored BoardChanged UsageReported",
+    "ApprovalRequested ArtifactStored BoardChanged Tainted UsageReported",
     # It reads usage, warnings and artifacts from the state.
     "cli.activity": f"{ASIDE} ArtifactStored BoardChanged Lagged ReasoningDelta ToolCallDelta "
     "UsageReported Warned",
     "telemetry.spans": f"{DELTAS} {ASIDE} {ANSWERS} {STEPS} {ATTEMPTS} {ENDS} "
-    "ApprovalRequested ArtifactStored BoardChanged UsageReported",
+    "ApprovalRequested ArtifactStored BoardChanged Tainted UsageReported",
     "runs.replay.comparison": f"{DELTAS} {ANSWERS} ApprovalRequested ArtifactStored "
-    "CheckpointSaved Committed ModelRetried RunInterrupted StepSettled UsageReported",
+    "CheckpointSaved Committed ModelRetried RunInterrupted StepSettled Tainted UsageReported",
 }
 
 

@@ -59,6 +59,7 @@ from upshot.contract import (
     RunWarning,
     ServerToolBlock,
     Skill,
+    TaintOrigin,
     Text,
     ToolArtifactReference,
     ToolCall,
@@ -317,6 +318,7 @@ EVENTS = (
     _event("RunSettled", 23, result=COMPLETED),
     _event("RunResumed", 24, answers=(Approve("call-2", by="ann"),), interrupted_calls=("call-7",)),
     _event("UsageReported", 25, number=2, response=REPLY),
+    _event("Tainted", 26, origin=TaintOrigin(source="fetch", call_id="call-9", run_id="run-2")),
 )
 
 # By the name of the file: the kind, and where there are several of a kind, the state.

@@ -187,6 +187,8 @@ function saysEvent(event: Event): string {
       return `${event.key} may ${event.effect ?? "write"}`;
     case "step_settled":
       return `${event.key}: ${saysError(event.error)}`;
+    case "tainted":
+      return `untrusted: ${event.origin?.source}, ${event.origin?.call_id} of ${event.origin?.run_id}`;
     case "usage_reported":
       return `report ${event.number}: ${saysParts(event.response?.parts)}`;
     case "interrupted":

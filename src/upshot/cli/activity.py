@@ -28,6 +28,7 @@ from upshot.contract.events import (
     RunStarted,
     StepSettled,
     StepStarted,
+    Tainted,
     ToolProgress,
     ToolSettled,
     ToolStarted,
@@ -319,6 +320,9 @@ class Activity:
         cause = event.interrupt.cause or "no cause given"
         self._mark("interrupted", at_s, event.interrupt.detail or str(cause))
 
+    def _tainted(self, event: Tainted, at_s: float) -> None:
+        self._mark("untrusted", at_s, str(event.origin))
+
     def _handoff(self, event: HandoffEvent, at_s: float) -> None:
         self._mark("handed over", at_s, f"to {event.to_agent_id}")
 
@@ -447,6 +451,7 @@ _APPLY: dict[type[Any], Callable[[Activity, Any, float], None]] = {
     StepStarted: Activity._step_started,  # pyright: ignore[reportPrivateUsage]
     StepSettled: Activity._step_settled,  # pyright: ignore[reportPrivateUsage]
     ApprovalRequested: Activity._asked_user,  # pyright: ignore[reportPrivateUsage]
+    Tainted: Activity._tainted,  # pyright: ignore[reportPrivateUsage]
     QuestionAsked: Activity._asked_user,  # pyright: ignore[reportPrivateUsage]
     ApprovalAnswered: Activity._answered,  # pyright: ignore[reportPrivateUsage]
     QuestionAnswered: Activity._answered,  # pyright: ignore[reportPrivateUsage]

@@ -262,6 +262,9 @@ def show_question(number: int, pending: Pending, *, width: int) -> Iterator[Text
             yield from _field(_plain(name), encode(value).decode(), width)
         if pending.reason:
             yield from _field("why", pending.reason, width)
+        if (taint := pending.taint) is not None:
+            place = f"call {taint.call_id} of {taint}" if taint.call_id else str(taint)
+            yield from _field("untrusted", place, width)
     else:
         is_question = isinstance(pending, PendingQuestion)
         text = pending.question if is_question else pending.description

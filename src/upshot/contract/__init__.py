@@ -103,6 +103,7 @@ with lazy_imports(globals()):
         ToolProgress as ToolProgress,
         ToolSettled as ToolSettled,
         ToolStarted as ToolStarted,
+        Tainted as Tainted,
         UsageReported as UsageReported,
         Warned as Warned,
     )
@@ -159,6 +160,7 @@ with lazy_imports(globals()):
         PendingApproval as PendingApproval,
         PendingExternal as PendingExternal,
         PendingQuestion as PendingQuestion,
+        TaintOrigin as TaintOrigin,
     )
     from upshot.contract.protocols import (
         AnyResult as AnyResult,

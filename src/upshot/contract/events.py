@@ -24,7 +24,13 @@ from upshot.contract.model_calls import (
     TextDelta,
     ToolCallDelta,
 )
-from upshot.contract.pending import AnyAnswer, PendingApproval, PendingExternal, PendingQuestion
+from upshot.contract.pending import (
+    AnyAnswer,
+    PendingApproval,
+    PendingExternal,
+    PendingQuestion,
+    TaintOrigin,
+)
 from upshot.contract.result import AgentResult, AttemptLine
 from upshot.contract.run_control import FinalizeDecision, Interrupt
 from upshot.contract.tool_calls import ToolCall, ToolRecord
@@ -140,8 +146,9 @@ class RunStarted(RunEvent, frozen=True, kw_only=True, gc=False):
         request: The request.
         parent_run_id: The run that started it, "" for a root run.
         depth: 0 for a root run.
-        options: The options of the run that are JSON, and under "launch" what the command
-            line needs to resume it; never an API key.
+        options: The options of the run that are JSON, the policy among them; under "launch" what
+            the command line needs to resume it, and under "dependencies" true where it was given
+            some. Never an API key.
         attributes: Free JSON of the caller.
     """
 
@@ -199,6 +206,18 @@ class QuestionAnswered(RunEvent, frozen=True, kw_only=True):
 
     id: str = ""
     value: Json = None
+
+
+class Tainted(RunEvent, frozen=True, kw_only=True):
+    """Untrusted content reached the run otherwise than by a call of its own tools.
+
+    What its own calls brought stands in their records (``trust``).
+
+    Attributes:
+        origin: Where it came from.
+    """
+
+    origin: TaintOrigin = TaintOrigin()
 
 
 class BoardChanged(RunEvent, frozen=True, kw_only=True, gc=False):
@@ -372,6 +391,7 @@ Event: TypeAlias = (
     | StepStarted
     | StepSettled
     | UsageReported
+    | Tainted
     | RunInterrupted
     | CheckpointSaved
     | HandoffEvent

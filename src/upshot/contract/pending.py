@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from msgspec.structs import replace
+
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.json_values import settle_json
 from upshot.contract.base.structs import (
@@ -11,10 +13,32 @@ from upshot.contract.base.structs import (
     JsonObject,
     Moment,
     Tagged,
+    Value,
     check_types,
     freeze,
     settle_moments,
 )
+
+
+class TaintOrigin(Value, frozen=True, kw_only=True):
+    """What brought untrusted content into a run, first.
+
+    Attributes:
+        source: The tool that gave it, or "an earlier run" where it came with the history.
+        call_id: The call of that tool, "" if it was none.
+        run_id: The child run or parent run that read it, "" for the run itself.
+    """
+
+    source: str = ""
+    call_id: str = ""
+    run_id: str = ""
+
+    def seen_from(self, run_id: str) -> TaintOrigin:
+        """The same, as another run has it: what the run *run_id* read itself names that run."""
+        return self if self.run_id else replace(self, run_id=run_id)
+
+    def __str__(self) -> str:
+        return f"{self.source} in run {self.run_id}" if self.run_id else self.source
 
 
 class PendingApproval(Tagged, frozen=True, kw_only=True):
@@ -27,6 +51,7 @@ class PendingApproval(Tagged, frozen=True, kw_only=True):
         effect: The effect that the tool declares.
         digest: SHA-256 of the arguments and the tool's version; an answer is bound to it.
         reason: Why approval is needed, "" if by rule.
+        taint: The untrusted content because of which it is asked, None if it is not.
         asked_at: When it was first asked.
         expires_at: When the request expires and must be repeated; None is never.
         run_id: The child run that asks; "" is the run of the result itself.
@@ -38,6 +63,7 @@ class PendingApproval(Tagged, frozen=True, kw_only=True):
     effect: Effect = Effect.WRITE
     digest: str = ""
     reason: str = ""
+    taint: TaintOrigin | None = None
     asked_at: Moment | None = None
     expires_at: Moment | None = None
     run_id: str = ""

@@ -45,7 +45,7 @@ from upshot.journal.artifact_store import StoredArtifact
 from upshot.journal.export_file import ExportedRun, read_lines, write_lines
 from upshot.journal.opening import open_journal
 from upshot.runs.callbacks import call, raised
-from upshot.runs.plan import Plan, RunOptions, Where
+from upshot.runs.plan import DEPENDENCIES_OPTION, Plan, RunOptions, Where
 from upshot.runs.recorder import Recorder
 from upshot.runs.redaction import Redaction, lift, marks_for, name_marks, shown_by
 from upshot.runs.resumption import is_asked, is_under_way, point_of, reads_checkpoints, spent_in
@@ -411,6 +411,19 @@ async def check_checkpoint(checkpoint: Checkpoint | None, engine: Engine) -> Non
         raise Misuse(f"{name} cannot resume: it has no can_resume(checkpoint)")
     if not await _can_resume(engine, checkpoint):
         raise Misuse(f"{name} cannot resume from the checkpoint at step {checkpoint.step!r}")
+
+
+def check_dependencies(past: RunState, plan: Plan) -> None:
+    """See that a run that had dependencies goes on with some.
+
+    Raises:
+        Misuse: It does not: its tools would get None.
+    """
+    if plan.dependencies is None and past.options.get(DEPENDENCIES_OPTION):
+        raise Misuse(
+            f"run {plan.run_id!r} was given dependencies, which no log can hold: go on with it in "
+            "Python, with resume(..., dependencies=...); the command line cannot give any"
+        )
 
 
 async def check_onward(past: RunState, plan: Plan) -> None:

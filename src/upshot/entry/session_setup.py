@@ -21,6 +21,7 @@ from upshot.contract.result import AgentResult
 from upshot.entry.option_checks import RESUME_NAMES, check_options, check_run_id
 from upshot.entry.planning import plan_again, plan_run, secrets_of, to_agent, usual_plan
 from upshot.entry.resume import (
+    check_dependencies,
     check_onward,
     hand_down,
     read_children,
@@ -193,6 +194,7 @@ async def go_on(
             given = await sort_answers(answers, past, run_id, opened)
             own = tuple(given.pop(run_id, ()))
             plan = await plan_again(past, run_id, agent, {**options}, opened, child=child)
+            check_dependencies(past, plan)
             takes = take_over or is_known
             # Of two callers that answer at once the second must not take over from the first; a
             # caller without answers takes over, as every later claim does.

@@ -25,7 +25,7 @@ from upshot.runs.engine_api.exceptions import Failed, Signal, signal_of
 from upshot.runs.engine_api.run_host import RunHost
 from upshot.runs.engine_api.run_view import Run
 from upshot.runs.plan import Plan, Seeder
-from upshot.runs.resumption import overlooking, starting_over
+from upshot.runs.resumption import EARLIER, overlooking, starting_over
 from upshot.runs.run_context import RunContext, current_run
 from upshot.runs.services.run_tools import toolbox_of
 from upshot.state.board import Board
@@ -125,7 +125,7 @@ async def seed(context: RunContext, attempt: int, feedback: str) -> None:
     if context.toolbox is not None:
         context.toolbox.new_turn()
     if any(map(is_fenced, board.messages())):
-        context.distrust("an earlier run")
+        context.distrust(EARLIER)
     use_board(context, board)
 
 

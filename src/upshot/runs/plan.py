@@ -287,6 +287,8 @@ def _without_fence(text: str) -> str:
 # Under which the log names the class of the engine.
 ENGINE_OPTION = "engine"
 POLICY_OPTION = "policy"
+# Under which it notes that there were dependencies, which no log can hold.
+DEPENDENCIES_OPTION = "dependencies"
 
 # One for all runs that name none, for it is frozen.
 USUAL_BUDGET = Budget()
@@ -376,6 +378,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             options["budget"] = msgspec.to_builtins(self.budget)
         if self.policy is not None:
             options[POLICY_OPTION] = msgspec.to_builtins(self.policy)
+        if self.dependencies is not None:
+            options[DEPENDENCIES_OPTION] = True
         if self.artifacts:
             options["artifacts"] = [*self.artifacts]
         if self.launch:

@@ -13,6 +13,7 @@ from upshot.contract.base.enums import Origin
 from upshot.contract.base.structs import Json
 from upshot.contract.error import RunWarning
 from upshot.contract.model_calls import ModelResponse
+from upshot.contract.pending import TaintOrigin
 from upshot.contract.protocols import Engine
 from upshot.contract.run_control import Checkpoint
 from upshot.contract.settings import Budget
@@ -25,6 +26,9 @@ from upshot.tools.artifacts import READER_NAME
 from upshot.tools.call_resumption import EarlierCalls
 from upshot.tools.secrets import is_fenced
 from upshot.tools.toolbox import KnownCall
+
+EARLIER = TaintOrigin(source="an earlier run")
+"""Untrusted content that a run has in its history."""
 
 
 def restore(budget: RunBudget, past: RunState) -> None:
@@ -58,18 +62,21 @@ def spent_in(past: RunState) -> Spent:
     budget = RunBudget(Budget(), clock=SYSTEM_CLOCK)
     restore(budget, past)
     tools = dict(budget.tool_calls)
-    return Spent(budget.usage, budget.cost, tools, past.ended, tainted_in(past))
+    run_id = "" if past.started is None else past.started.run_id
+    taint = taint_in(past)
+    taint = None if taint is None else taint.seen_from(run_id)
+    return Spent(budget.usage, budget.cost, tools, past.ended, taint)
 
 
-def tainted_in(past: RunState) -> str:
-    """Whose untrusted words a run has read, "" for nobody's."""
-    for record in past.records:
-        if record.trust:
-            return record.tool_name
-    for spent in (*past.children.values(), *past.children_found.values()):
-        if spent is not None and spent.tainted:
-            return f"{spent.tainted}, in a run inside"
-    return "an earlier run" if any(map(is_fenced, past.board.seeded())) else ""
+def taint_in(past: RunState) -> TaintOrigin | None:
+    """The first untrusted content that reached a run or one inside it, None for none."""
+    if past.taint is not None:
+        return past.taint
+    for spent in past.children_found.values():
+        if spent.taint is not None:
+            return spent.taint
+    # The process may have ended before the log said so.
+    return EARLIER if any(map(is_fenced, past.board.seeded())) else None
 
 
 def _add_children(budget: RunBudget, past: RunState, *, earlier: bool) -> None:

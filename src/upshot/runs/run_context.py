@@ -13,7 +13,8 @@ import msgspec
 
 from upshot.contract.agent_spec import RunInfo
 from upshot.contract.base.structs import JsonObject
-from upshot.contract.events import Event, RunStarted
+from upshot.contract.events import Event, RunStarted, Tainted
+from upshot.contract.pending import TaintOrigin
 from upshot.contract.run_control import Interrupt
 from upshot.errors import JournalError
 from upshot.runs.budget import RunBudget
@@ -54,6 +55,15 @@ class ParentLink(msgspec.Struct, frozen=True, eq=False):
                 emit(event)
             else:
                 self.loop.call_soon_threadsafe(emit, event)
+
+    def distrust(self, origin: TaintOrigin) -> None:
+        """Tell that run that untrusted content has reached it from here."""
+        context = self.context
+        # At once, for the call in whose body this is: its result is untrusted too.
+        if context.toolbox is not None:
+            context.toolbox.distrust(origin)
+        if context.state.taint is None:
+            self.tell(Tainted(origin=origin))
 
     def follow(self, interrupt: Callable[[Interrupt], None]) -> Callable[[], None]:
         """Have *interrupt* called when that run shall stop, at once if it shall already.
@@ -114,7 +124,6 @@ class RunContext:
         cut: Texts of replies that were shown as they came, until the run was stopped.
         provider: Who answered last, "" before the first reply.
         toolbox: Its tools, None until they are first needed.
-        untrusted: Whose untrusted words were in its messages before it had a toolbox.
         digester: Makes the digests of its requests, None until one is needed.
     """
 
@@ -172,7 +181,6 @@ class RunContext:
         self.cut: list[str] = []
         self.provider: str = ""
         self.toolbox: Toolbox | None = None
-        self.untrusted: str = ""
         self._handoffs: Handoffs | None = None
 
     @property
@@ -197,16 +205,16 @@ class RunContext:
             if self.on_interrupt is not None:
                 self.on_interrupt(interrupt)
 
-    @property
-    def tainted(self) -> str:
-        """Whose untrusted words are among its messages, "" for nobody's."""
-        return self.untrusted if self.toolbox is None else self.toolbox.tainted
+    def distrust(self, origin: TaintOrigin) -> None:
+        """Log that untrusted content is among the run's messages, and tell its tools.
 
-    def distrust(self, source: str) -> None:
-        """Tell that untrusted words of *source* are among its messages."""
-        self.untrusted = self.untrusted or source
+        Args:
+            origin: Where it came from, as this run has it.
+        """
         if self.toolbox is not None:
-            self.toolbox.distrust(source)
+            self.toolbox.distrust(origin)
+        if self.state.taint is None:
+            self.recorder.emit(Tainted(origin=origin))
 
     def close(self) -> None:
         """Let go of what leads back here, so that nothing is left to the garbage collector."""

@@ -51,7 +51,7 @@ from upshot.runs.recorder import anybody_listens
 from upshot.runs.redaction import COUNT_OPTION, MARKS_OPTION, in_order, marks_for
 from upshot.runs.replay.recording import Recording
 from upshot.runs.result_builder import attempt_line, build_result, refused_modes
-from upshot.runs.resumption import changes_since, restore, tainted_in
+from upshot.runs.resumption import changes_since, restore, taint_in
 from upshot.runs.run_context import RunContext, current_run
 from upshot.runs.services import hooks
 from upshot.runs.services.hooks import (
@@ -427,6 +427,8 @@ class Session:
                 interrupted_calls=tuple(state.unsettled),
             )
         )
+        if (taint := taint_in(state)) is not None:
+            context.distrust(taint)
         self._host.tell_answers(self._answers)
         if MARKS_OPTION in started.options and not marks_for(plan.secrets, started):
             context.recorder.warn(_OTHER_SECRETS)
@@ -451,8 +453,6 @@ class Session:
             tools.new_turn()
             if later := tuple(state.records[state.records_before :]):
                 tools.restore(later)
-        if whose := tainted_in(state):
-            context.distrust(whose)
         # A script has a place; it goes on after the replies that the log holds.
         go_on_after = getattr(plan.model, "go_on_after", None)
         if callable(go_on_after):
@@ -495,8 +495,7 @@ class Session:
                 take_board(context, self._run)
             else:
                 await seed(context, attempt, self._feedback)
-            if context.parent is not None and (whose := context.parent.context.tainted):
-                context.distrust(f"{whose}, in the outer run")
+            self._inherit_taint()
         except Exception as error:
             if recorder.is_lost:
                 raise
@@ -507,6 +506,13 @@ class Session:
             forget_way(error, __file__, seed.__code__.co_filename)
             return self._unprepared(Ending(status=Status.FAILED, error=failed, exception=error))
         return PREPARED
+
+    def _inherit_taint(self) -> None:
+        """Distrust what the parent run has read: its words may be in the request."""
+        parent = self.context.parent
+        outer = None if parent is None else parent.context
+        if outer is not None and (taint := outer.state.taint) is not None:
+            self.context.distrust(taint.seen_from(outer.info.run_id))
 
     def _unprepared(self, ending: Ending) -> Cue:
         self._ending = ending
@@ -521,8 +527,8 @@ class Session:
             message = "the engine ignored its cancellation and was left behind"
             warning = RunWarning(code="abandoned", message=message, origin=Origin.ENGINE)
             context.recorder.warn(warning)
-        if context.parent is not None and (whose := context.tainted):
-            context.parent.context.distrust(f"{whose}, in a run inside")
+        if context.parent is not None and (taint := context.state.taint) is not None:
+            context.parent.distrust(taint.seen_from(context.info.run_id))
         error = conclude_board(context, error)
         self._ending = ending = ending_of(context, self._host, error)
         if ending.status not in _WHOLE:
@@ -693,7 +699,9 @@ class Session:
             cue = self._take_fault(error)
         if context.parent is not None:
             tools = context.budget.tool_calls
-            context.parent.tell(settled_step(self._result, tools, context.tainted))
+            taint = context.state.taint
+            taint = None if taint is None else taint.seen_from(context.info.run_id)
+            context.parent.tell(settled_step(self._result, tools, taint))
         if self.plan.host is not None:
             await self._host.drain(context.supervisor.wait)
         return cue

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from upshot.contract.base.enums import Effect, Status
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.events import StepSettled
-from upshot.contract.pending import Pending, PendingApproval
+from upshot.contract.pending import Pending, PendingApproval, TaintOrigin
 from upshot.contract.result import AgentResult
 from upshot.contract.usage import Cost, Usage
 
@@ -30,7 +30,7 @@ class Spent(msgspec.Struct, frozen=True):
         cost: Money, None where nothing had a price.
         tools: Tool calls that were started, by name.
         is_final: Whether it has ended.
-        tainted: Whose untrusted words it has read, "" for nobody's.
+        taint: The untrusted content that it has read, None for none.
         pending: What it waits for, each with the run that asks.
     """
 
@@ -38,7 +38,7 @@ class Spent(msgspec.Struct, frozen=True):
     cost: Cost | None = None
     tools: dict[str, int] = {}
     is_final: bool = False
-    tainted: str = ""
+    taint: TaintOrigin | None = None
     pending: tuple[Pending, ...] = ()
 
 
@@ -66,12 +66,12 @@ def child_of(step: str) -> str | None:
 
 
 def settled_step(
-    result: AgentResult[Any], tools: Mapping[str, int], tainted: str = ""
+    result: AgentResult[Any], tools: Mapping[str, int], taint: TaintOrigin | None = None
 ) -> StepSettled:
     """What the outer log keeps of a session that ended with *result*."""
     is_final = result.status is not Status.INPUT_REQUIRED
     pending = pending_in(result.run_id, result.pending)
-    spent = Spent(result.usage, result.cost, dict(tools), is_final, tainted, pending)
+    spent = Spent(result.usage, result.cost, dict(tools), is_final, taint, pending)
     return StepSettled(
         key=step_of(result.run_id),
         effect=Effect.APPLIED,

@@ -32,6 +32,7 @@ from upshot.contract.events import (
     RunStarted,
     StepSettled,
     StepStarted,
+    Tainted,
     ToolSettled,
     ToolStarted,
     UsageReported,
@@ -49,6 +50,7 @@ from upshot.contract.pending import (
     PendingApproval,
     PendingExternal,
     PendingQuestion,
+    TaintOrigin,
 )
 from upshot.contract.result import AttemptLine
 from upshot.contract.run_control import FinalizeDecision, Interrupt
@@ -125,6 +127,7 @@ class RunState(msgspec.Struct, eq=False):
         waiting: Those of them that were asked in this attempt and session, by id.
         answers: What people answered for calls that are not settled, by call id.
         answered: Ids of the questions that were answered since a session ended.
+        taint: The first untrusted content that reached the run, None for none.
         line: Of the attempt under way, None while the engine is at it.
         handoff: The first hand-off of the attempt.
         interrupt: The last wish to stop.
@@ -190,6 +193,7 @@ class RunState(msgspec.Struct, eq=False):
     waiting: dict[str, PendingQuestion | PendingExternal] = {}
     answers: dict[str, CallAnswer] = {}
     answered: frozenset[str] = frozenset()
+    taint: TaintOrigin | None = None
     line: AttemptLine | None = None
     handoff: HandoffEvent | None = None
     interrupt: Interrupt | None = None
@@ -375,6 +379,8 @@ class RunState(msgspec.Struct, eq=False):
 
     def _tool_settled(self, event: ToolSettled) -> None:
         self.records.insert(self._place_of(event.record), event.record)
+        if event.record.trust and self.taint is None:
+            self.taint = TaintOrigin(source=event.record.tool_name, call_id=event.record.call_id)
         for open_calls in (self.unsettled, self.asked, self.answers):
             open_calls.pop(event.record.call_id, None)
         self._end_begun(event.record)
@@ -467,8 +473,13 @@ class RunState(msgspec.Struct, eq=False):
             if event.error is None or event.error.code is not ErrorCode.INPUT_REQUIRED:
                 self.steps_settled[event.key] = event
         else:
-            self.children[child] = spent_of(event.value)
+            spent = self.children[child] = spent_of(event.value)
             self.children_found.pop(child, None)
+            if spent is not None:
+                self.taint = self.taint or spent.taint
+
+    def _tainted(self, event: Tainted) -> None:
+        self.taint = self.taint or event.origin
 
     def _checkpoint_saved(self, event: CheckpointSaved) -> None:
         self.point = event
@@ -534,6 +545,7 @@ FOLDS: dict[type, Callable[[RunState, Any], None]] = {
     StepStarted: RunState._step_started,  # pyright: ignore[reportPrivateUsage]
     StepSettled: RunState._step_settled,  # pyright: ignore[reportPrivateUsage]
     CheckpointSaved: RunState._checkpoint_saved,  # pyright: ignore[reportPrivateUsage]
+    Tainted: RunState._tainted,  # pyright: ignore[reportPrivateUsage]
     UsageReported: RunState._usage_reported,  # pyright: ignore[reportPrivateUsage]
     RunInterrupted: RunState._run_interrupted,  # pyright: ignore[reportPrivateUsage]
     HandoffEvent: RunState._handed_over,  # pyright: ignore[reportPrivateUsage]

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import Json, JsonObject
-from upshot.contract.pending import PendingApproval
+from upshot.contract.pending import PendingApproval, TaintOrigin
 from upshot.contract.protocols import Clock
 from upshot.contract.settings import Budget
 from upshot.contract.tool_calls import (
@@ -102,7 +102,7 @@ class TurnState:
         blocked: Tools that may not be called again, with the reason.
         blocked_keys: Digests of calls that may not be made again.
         parked: Ids of calls that wait for the user and are not to be made twice, by digest.
-        tainted: The tool whose untrusted result is in the context, "" for none.
+        tainted: What brought untrusted content into the context, None for nothing.
         approvals: What the user said for good; None while nothing was.
     """
 
@@ -137,7 +137,7 @@ class TurnState:
         self.blocked: dict[str, str] = {}
         self.blocked_keys: set[str] = set()
         self.parked: dict[str, str] = {}
-        self.tainted = ""
+        self.tainted: TaintOrigin | None = None
         self.approvals: RememberedApprovals | None = None
         self._in_run = in_run
         if deadline is None and budget.deadline_s is not None:

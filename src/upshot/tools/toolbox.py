@@ -17,7 +17,7 @@ from upshot.contract.agent_spec import RunInfo
 from upshot.contract.base.checks import is_amount, is_whole
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.events import ArtifactStored, Event, ToolSettled, ToolStarted
-from upshot.contract.pending import AnyAnswer, PendingApproval
+from upshot.contract.pending import AnyAnswer, PendingApproval, TaintOrigin
 from upshot.contract.protocols import ArtifactStore, Clock, Journal
 from upshot.contract.settings import Budget, Policy
 from upshot.contract.tool_calls import (
@@ -359,8 +359,8 @@ class Toolbox:
         return self._state.workers.lost
 
     @property
-    def tainted(self) -> str:
-        """The tool whose untrusted result is in the context, "" for none."""
+    def tainted(self) -> TaintOrigin | None:
+        """What brought untrusted content into the context, None for nothing."""
         return self._state.turn.tainted
 
     def schemas(self) -> tuple[ToolSpec, ...]:
@@ -462,13 +462,13 @@ class Toolbox:
         note = self._state.turn.loop_detector.note_of(outcome)
         return f"{text}\n\n{note}" if note else text
 
-    def distrust(self, source: str) -> None:
-        """Tell that untrusted content of *source* is in the context already.
+    def distrust(self, origin: TaintOrigin) -> None:
+        """Tell that untrusted content is in the context already, and where it came from.
 
         If the body of a call tells it, the result of that call is marked untrusted too.
         """
         turn, running = self._state.turn, running_call.get()
-        turn.tainted = turn.tainted or source
+        turn.tainted = turn.tainted or origin
         if running is not None and running.turn is turn:
             running.trust = UNTRUSTED
 

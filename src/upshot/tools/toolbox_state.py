@@ -16,7 +16,7 @@ from upshot.contract.base.enums import Origin
 from upshot.contract.base.structs import RunEvent
 from upshot.contract.error import RunWarning
 from upshot.contract.events import DELTAS, ApprovalRequested, Event, Warned
-from upshot.contract.pending import PendingApproval
+from upshot.contract.pending import PendingApproval, TaintOrigin
 from upshot.contract.protocols import ArtifactStore, Clock, Journal, until_safe
 from upshot.contract.tool_calls import (
     ToolArtifactReference,
@@ -347,7 +347,9 @@ class ToolboxState:
 
     def distrust(self, outcome: ToolOutcome) -> None:
         """Take note of an outcome that may hold untrusted content."""
-        self.turn.tainted = self.turn.tainted or outcome.tool_name
+        self.turn.tainted = self.turn.tainted or TaintOrigin(
+            source=outcome.tool_name, call_id=outcome.call_id
+        )
         if isinstance(outcome, ToolArtifactReference):
             self.untrusted.add(outcome.artifact_id)
 

@@ -32,6 +32,7 @@ from upshot.contract.events import (
     RunResumed,
     RunSettled,
     RunStarted,
+    Tainted,
     ToolSettled,
     ToolStarted,
     UsageReported,
@@ -150,7 +151,7 @@ class StopRequest:
 # its deciders, of people and of reported usage: from an engine the log would say what never was.
 _OURS = (
     *(RunStarted, RunResumed, AttemptStarted, AttemptEnded, Committed, RunSettled),
-    *(BoardChanged, Decided, UsageReported),
+    *(BoardChanged, Decided, Tainted, UsageReported),
     *(ApprovalRequested, ApprovalAnswered, QuestionAsked, QuestionAnswered),
 )
 # What a foreign engine may tell of its own calls; the log has those that the run made.

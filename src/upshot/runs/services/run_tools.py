@@ -25,8 +25,8 @@ def toolbox_of(context: RunContext) -> Toolbox:
         # Both may have come before there was a toolbox that could be told.
         if context.interrupt is not None:
             tools.cancel(running=False)
-        if context.untrusted:
-            tools.distrust(context.untrusted)
+        if context.state.taint is not None:
+            tools.distrust(context.state.taint)
     return tools
 
 

@@ -240,6 +240,7 @@ class ApprovalGate(StandardGate):
                 effect=call.effect,
                 digest=call.digest,
                 reason=call.asks,
+                taint=call.turn.tainted if call.is_distrusted else None,
                 asked_at=now,
                 expires_at=None if expires_s is None else now + timedelta(seconds=expires_s),
             )
