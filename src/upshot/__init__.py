@@ -211,6 +211,7 @@ with lazy_imports(globals()):
     from upshot.runs.engine_api.run_view import Run as Run
     from upshot.runs.live_run import LiveRun as LiveRun
     from upshot.runs.plan import ResumeOptions as ResumeOptions, RunOptions as RunOptions
+    from upshot.runs.redaction import lift_secrets as lift_secrets
     from upshot.runs.replay.comparison import Difference as Difference
     from upshot.runs.services.handoff_tools import handoff_tools as handoff_tools
     from upshot.runs.services.hooks import DiscardOnInterruptCauses as DiscardOnInterruptCauses

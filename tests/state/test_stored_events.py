@@ -42,6 +42,7 @@ from upshot import (
     Warned,
     encode,
     fork,
+    lift_secrets,
     open_journal,
     resume,
     start,
@@ -400,3 +401,19 @@ def test_the_time_until_an_answer_that_is_kept_is_not_spent() -> None:
     for at_s, event in events:
         state.add(replace(event, time=began + timedelta(seconds=at_s)))
     assert state.spent_s == 3.0
+
+
+@pytest.mark.parametrize(
+    ("given_secrets", "said"), [(["hush"], "hush"), ([], "***"), (["other", "more"], "***")]
+)
+async def test_a_log_with_secrets_is_read_with_them_or_masked(
+    given_secrets: list[str], said: str
+) -> None:
+    journal = MemoryJournal()
+    run_id, _, _ = await lived("secrets", journal)
+    read = lift_secrets(given_secrets)
+    last, text = RunState(), ""
+    async for event, state in states(journal.events(run_id), read=read):
+        last, text = state, text + encode(event).decode()
+    assert last.board.messages()[-1].text == f"{said} is said"
+    assert ("<secret " in text, "hush" in text) == (False, said == "hush")

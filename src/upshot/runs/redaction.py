@@ -128,6 +128,28 @@ def lift(texts: Sequence[str], started: RunStarted) -> Secrets | None:
     return Secrets(in_order(texts), mark=_marks(name)).lifted() if name else None
 
 
+def lift_secrets(secrets: Sequence[str] = ()) -> Callable[[Event], Event]:
+    """Make what reads the events of one log, for ``states(..., read=)``.
+
+    Args:
+        secrets: Those that the run had, in any order. Without them, or with others, ``***`` stands
+            in the place of each.
+
+    Returns:
+        A function that takes the events of one run in order, from the first on.
+    """
+    reads: list[Callable[[Any], Any] | None] = [None]
+
+    def read(event: Event) -> Event:
+        if isinstance(event, RunStarted):
+            lifted = lift(secrets, event)
+            reads[0] = shown_by((), event) if lifted is None else lifted.mask
+        found = reads[0]
+        return event if found is None else found(event)
+
+    return read
+
+
 def shown_by(texts: Sequence[str], started: RunStarted) -> Callable[[Any], Any] | None:
     """What hides the secrets of a log that was read, in what is shown of it.
 

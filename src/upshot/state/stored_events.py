@@ -123,11 +123,15 @@ def read_event(state: RunState, stored: Event) -> None:
 
 async def states(
     events: AsyncIterable[Event] | Iterable[Event],
+    *,
+    read: Callable[[Event], Event] | None = None,
 ) -> AsyncIterator[tuple[Event, RunState]]:
     """Read the log of a run: every event whole, with the state of the run after it.
 
     Args:
         events: From the first on, as ``journal.events(run_id)`` gives them.
+        read: Called with each of them first; ``lift_secrets(secrets)`` gives one that puts the
+            secrets of the run, or ``***``, in the place of their marks. None leaves the marks.
 
     Yields:
         The event and the state; it is the same state each time, which the next event changes.
@@ -138,10 +142,10 @@ async def states(
     state = RunState()
     if isinstance(events, AsyncIterable):
         async for event in events:
-            yield _read(state, event), state
+            yield _read(state, event if read is None else read(event)), state
     else:
         for event in events:
-            yield _read(state, event), state
+            yield _read(state, event if read is None else read(event)), state
 
 
 def _read(state: RunState, stored: Event) -> Event:
