@@ -97,7 +97,8 @@ async def test_a_record_that_is_replayed_makes_no_call_and_tells_its_events_agai
 )
 async def test_the_model_reads_what_verify_found(found, said, retryable):
     start = ToolStarted(call=call(1), arguments={"a": 1}, effect="write")  # type: ignore[arg-type]
-    known = KnownOutcomes(lambda _: None, earlier=EarlierCalls({"c1": start}))
+    found_call = KnownCall(earlier=EarlierCalls({"c1": start}))
+    known = KnownOutcomes(lambda _: found_call)
     checked = put.but(idempotent=False, verify=lambda asked: found)
     (outcome,) = await Toolbox([checked], known_outcomes=known).dispatch([call(1)])
     read = json.loads(outcome_to_model_content(outcome))

@@ -69,6 +69,8 @@ class Checkpoint(_Point, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         settle_moments(self, "timestamp", "original_started_at")
+        if self.attributes is None:  # pyright: ignore[reportUnnecessaryComparison]  # callers may be untyped
+            set_field(self, "attributes", {})
         if not isinstance(self.board, BoardSnapshot):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
             set_field(self, "board", _snapshot_of(self.board))
         check_types(self)

@@ -20,7 +20,16 @@ from upshot.contract.protocols import AnyResult, Decider
 from upshot.contract.result import AgentResult
 from upshot.contract.run_control import FinalizeDecision, Interrupt
 from upshot.errors import Misuse
-from upshot.runs.callbacks import ask_elsewhere, blame, call, kind_of, method, raised, trail_of
+from upshot.runs.callbacks import (
+    ask_elsewhere,
+    blame,
+    call,
+    forget_way,
+    kind_of,
+    method,
+    raised,
+    trail_of,
+)
 from upshot.runs.ending import Ending
 from upshot.runs.engine_api.exceptions import Failed
 from upshot.runs.run_context import ParentLink, RunContext
@@ -201,6 +210,8 @@ async def before_finalize(context: RunContext, request: Request, result: AnyResu
         except Exception as error:
             # Deciders fail closed: nothing is committed on the word of a broken one.
             verdict.error = _fault(context, f"{name}.before_finalize", error)
+            # The frames down to the user's own code lead back to the run, which keeps the verdict.
+            forget_way(error, __file__, call.__code__.co_filename)
             verdict.exception = error
             verdict.was_cut = isinstance(error, TimeoutError)
             return verdict
