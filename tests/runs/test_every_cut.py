@@ -19,6 +19,7 @@ from upshot import (
     Graph,
     GraphEngine,
     JournalError,
+    LoopEngine,
     MachineEngine,
     Message,
     ModelRequest,
@@ -112,6 +113,25 @@ def in_a_script() -> Agent[Any]:
     return Agent("a", engine=ScriptEngine(work), model=model, tools=TOOLS)
 
 
+async def loops(run: Any, host: Any, board: Any) -> None:
+    await LoopEngine().execute(run, host, board)
+    board.append(Message("user", "And then?"))
+    await LoopEngine().execute(run, host, board)
+
+
+def in_loops_of_a_script() -> Agent[Any]:
+    # Providers that give no ids use the same ones again, and models say the same thing twice.
+    replies = [
+        measured("So.", call("p", "put", {"x": 1})),
+        measured("So.", call("p", "put", {"x": 2}), call("y", "pay", {"cents": 5})),
+        measured("One."),
+        measured(None, call("p", "put", {"x": 3}), call("z", "pay", {"cents": 6})),
+        measured("So.", call("f", "fetch", {"url": "u"}), call("p", "look", {"x": 1})),
+        measured("Two."),
+    ]
+    return Agent("a", engine=ScriptEngine(loops), model=ScriptedModel(replies), tools=TOOLS)
+
+
 async def begin(board: Any) -> None:
     board.append(say("beside"), "side")
     board.set("k", 1)
@@ -155,6 +175,7 @@ def in_a_machine() -> Agent[Any]:
 CASES: dict[str, tuple[Callable[[], Agent[Any]], dict[str, Any]]] = {
     "loop": (in_a_loop, {"secrets": ["hush"]}),
     "script": (in_a_script, {}),
+    "loops of a script": (in_loops_of_a_script, {}),
     "graph": (in_a_graph, {}),
     "machine": (in_a_machine, {}),
 }
@@ -235,6 +256,7 @@ async def test_a_run_that_was_cut_anywhere_ends_as_if_it_had_not_been(case: str)
     assert unknown == {
         "loop": ["tool_started p", "tool_started y", "tool_started p"],
         "script": ["step_started one", "tool_started e"],
+        "loops of a script": [f"tool_started {id}" for id in ("p", "p", "y", "p")],
     }.get(case, [])
 
 

@@ -421,12 +421,15 @@ class Conversation(Formed, Sequence[Message]):
         other.encoded.update(places)
         return other
 
-    def so_far(self) -> Conversation:
+    def so_far(self, count: int | None = None) -> Conversation:
         """A view of the messages as they are now, which does not grow with this conversation.
 
         Nothing is copied; both share what encoders keep.
+
+        Args:
+            count: How many of the messages; None is all.
         """
-        return _SoFar(self)
+        return _SoFar(self, len(self) if count is None else count)
 
     @overload
     def __getitem__(self, index: int) -> Message: ...
@@ -464,9 +467,9 @@ class _SoFar(Conversation):
 
     __slots__ = ("_count",)
 
-    def __init__(self, whole: Conversation) -> None:
+    def __init__(self, whole: Conversation, count: int) -> None:
         self._messages, self.encoded = whole._messages, whole.encoded
-        self._count = len(whole)
+        self._count = count
 
     def append(self, message: Message) -> None:
         self.extend((message,))

@@ -157,7 +157,10 @@ class _Turns:
         self._board = board
         self._model = model
         self._seeded = len(board.seeded())
-        roles = [message.role for message in board.messages()[self._seeded :]]
+        # Around it another engine may be called again: it is handed back what it asks and calls,
+        # and so are we.
+        self._is_again = run.is_again
+        roles = [message.role for message in board.so_far()[self._seeded :]]
         # An earlier session may have used some up; nothing else adds user messages here.
         self._corrections = corrections - roles.count(Role.USER)
         self._number = roles.count(Role.ASSISTANT)
@@ -170,7 +173,7 @@ class _Turns:
         Raises:
             Failed: So it is.
         """
-        reply = self._run.reply
+        reply = None if self._is_again else self._run.reply
         if reply is not None and reply.error is not None:
             self._run.reply = None
             last = self._board.last_produced()
@@ -224,7 +227,7 @@ class _Turns:
 
     def _request(self) -> ModelRequest:
         return ModelRequest(
-            self._order.of(self._board.messages()),
+            self._order.of(self._board.so_far()),
             system=self._run.instructions,
             tools=self._run.schemas,
             output_schema=self._run.output.schema,
@@ -233,6 +236,8 @@ class _Turns:
 
     def _logged_reply(self) -> ModelResponse | None:
         """A reply that was paid for before the process ended, once."""
+        if self._is_again:
+            return None
         reply, self._run.reply = self._run.reply, None
         return reply
 
@@ -250,13 +255,12 @@ class _Turns:
             # The request to stop came while the model replied or the run waited: none starts.
             tools.cancel(running=False)
         # Once: a later reply may use the same ids again.
-        settled, earlier = run.take_left_over()
+        settled, earlier = ({}, None) if self._is_again else run.take_left_over()
         outcomes = [settled[call.id] for call in calls if call.id in settled]
         known = len(tools.records)
         try:
             fresh = [call for call in calls if call.id not in settled]
-            if any(earlier) or run.is_again:
-                # Around another engine that is handed back its own calls: ours are on the board.
+            if earlier is not None and any(earlier):
                 outcomes += await tools.resume(fresh, earlier, turn=self._number)
             else:
                 outcomes += await tools.dispatch(fresh, turn=self._number)

@@ -221,6 +221,7 @@ def conclude_board(context: RunContext, error: BaseException | None) -> BaseExce
         that is no JSON.
     """
     board = context.state.board
+    board.end_again()
     try:
         board.notice()
     except Misuse as misuse:

@@ -71,11 +71,19 @@ class Board:
         return board
 
     def begin_again(self) -> None:
-        """Have what was produced on it so far appended again without a trace, in its order."""
+        """Have what was produced on it so far appended again without a trace, in its order.
+
+        Until a message is appended again, ``so_far``, ``last_produced`` and ``open_calls`` go by
+        it, so that an engine which reads its place there repeats what it did.
+        """
         self._again = {
             channel: deque(messages[self._seeded.get(channel, 0) :])
             for channel, messages in self._channels.items()
         }
+
+    def end_again(self) -> None:
+        """Take all that stands on the board as appended, whatever was not appended again."""
+        self._again = _NO_MESSAGES
 
     def append(self, message: Message, channel: str = MAIN_CHANNEL) -> None:
         """Add *message* at the end of *channel*.
@@ -105,6 +113,11 @@ class Board:
     def messages(self, channel: str = MAIN_CHANNEL) -> Conversation:
         """The messages of *channel* as they are now, in order."""
         return self._channels[channel].so_far()
+
+    def so_far(self) -> Conversation:
+        """The messages of the main channel up to where the engine has come again."""
+        main = self._channels[MAIN_CHANNEL]
+        return main.so_far(len(main) - len(self._again.get(MAIN_CHANNEL, ())))
 
     def count(self, channel: str = MAIN_CHANNEL) -> int:
         """How many messages stand on *channel*."""
@@ -247,9 +260,10 @@ class Board:
         return tuple(self._channels[MAIN_CHANNEL][self._seeded.get(MAIN_CHANNEL, 0) :])
 
     def last_produced(self) -> Message | None:
-        """The last produced message on the main channel, None without one."""
+        """The last message of ``so_far`` that was produced, None without one."""
         main = self._channels[MAIN_CHANNEL]
-        return main[-1] if len(main) > self._seeded.get(MAIN_CHANNEL, 0) else None
+        count = len(main) - len(self._again.get(MAIN_CHANNEL, ()))
+        return main[count - 1] if count > self._seeded.get(MAIN_CHANNEL, 0) else None
 
     def answer(self) -> str | None:
         """Text of the last produced assistant message on the main channel, None without one.
@@ -269,10 +283,11 @@ class Board:
         return None
 
     def open_calls(self) -> list[ToolCall]:
-        """Calls of the last produced reply on the main channel that have no tool message yet."""
+        """Calls of the last produced reply of ``so_far`` that have no tool message yet."""
         answered: set[str | None] = set()
         main = self._channels[MAIN_CHANNEL]
-        for place in range(len(main) - 1, self._seeded.get(MAIN_CHANNEL, 0) - 1, -1):
+        count = len(main) - len(self._again.get(MAIN_CHANNEL, ()))
+        for place in range(count - 1, self._seeded.get(MAIN_CHANNEL, 0) - 1, -1):
             message = main[place]
             if message.role is Role.ASSISTANT:
                 return [call for call in message.tool_calls if call.id not in answered]
@@ -359,15 +374,33 @@ class Board:
 
     def _without_known(self, added: tuple[Message, ...], channel: str) -> tuple[Message, ...]:
         known = self._again.get(channel, deque[Message]())
-        while added and added[0] in known:
+        left = list(added)
+        # Outcomes of one reply stood in another order where some of them had to wait for people.
+        while any(_is_one_of(message, known) for message in left):
             # What stands between was appended in a step that is not done again.
-            while known.popleft() != added[0]:
-                pass
-            added = added[1:]
-        if added:
+            again = known.popleft()
+            found = next((at for at, one in enumerate(left) if _is_again(one, again)), None)
+            if found is not None:
+                del left[found]
+        if left:
             # From here on it is another story, or goes beyond what stands here.
             known.clear()
-        return added
+        return tuple(left)
+
+
+def _is_one_of(message: Message, known: Iterable[Message]) -> bool:
+    return any(_is_again(message, one) for one in known)
+
+
+def _is_again(message: Message, known: Message) -> bool:
+    """Whether *message* is *known*, appended again.
+
+    A tool message is that of its call: a note may stand beside the outcome in one and not in the
+    other.
+    """
+    if message.role is Role.TOOL and message.role is known.role:
+        return message.tool_call_id == known.tool_call_id
+    return message == known
 
 
 def _copy(value: Json) -> Json:
