@@ -357,7 +357,7 @@ export interface ApprovalAnswered {
   /** Approve, Deny or Edit. */
   answer: AnyAnswer;
   /**
-   * The digest of the arguments and the tool's version that it approves.
+   * The digest of the question that it answers.
    * @defaultValue `""`
    */
   digest?: string;
@@ -434,11 +434,17 @@ export interface ApprovalRequested {
   pending?: PendingApproval;
 }
 
-/** Let the call run. */
+/** Let the call run; `PendingApproval.approve` makes one. */
 export interface Approve {
   kind: "approve";
   /** The call. */
   call_id: string;
+  /**
+   * That of the question to which it is the answer. "" is taken only while the run has asked one
+   * question about a call of this id.
+   * @defaultValue `""`
+   */
+  digest?: string;
   /**
    * Which later calls may run too: "" for none, "tool" for all of the tool, "arguments" for those
    * with the same arguments.
@@ -1061,6 +1067,11 @@ export interface Edit {
    * @defaultValue `{}`
    */
   arguments?: JsonObject;
+  /**
+   * As in `Approve`.
+   * @defaultValue `""`
+   */
+  digest?: string;
   /**
    * Who answered, "" if unknown. Raises:
    * @defaultValue `""`
@@ -1755,7 +1766,8 @@ export interface PendingApproval {
    */
   effect?: Effect;
   /**
-   * SHA-256 of the arguments and the tool's version; an answer is bound to it.
+   * Names this very question: SHA-256 of the arguments, the tool's version, the reply that asked
+   * for the call and the moment of the question. An answer carries it.
    * @defaultValue `""`
    */
   digest?: string;

@@ -90,7 +90,7 @@ async def work_on(ticket: str, journal: Journal, clerk: Clerk, model: str | None
             assert isinstance(asked, PendingApproval), "nothing here asks anything else"
             say(result.agent_id, f"waits for a person: {call_of(asked)}")
             agreed = ask_supervisor("Pay it back?")
-            answers.append(Approve(asked.id) if agreed else Deny(asked.id, "not this time"))
+            answers.append(asked.approve() if agreed else asked.deny("not this time"))
         agent = next(agent for agent in desk if agent.id == result.agent_id)
         result = await resume(result.run_id, agent, answers=answers, **options)
     say("answer", result.content or f"{result.status}: {result.error}")

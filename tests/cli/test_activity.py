@@ -150,7 +150,7 @@ def test_the_time_until_an_answer_that_is_kept_is_no_work() -> None:
         (3600, ApprovalAnswered(answer=answer)),
     ]
     activity = activity_of(kept)
-    assert (activity.length_s, activity.answered) == (2.0, {("", "c1"): "approved by ann"})
+    assert (activity.length_s, activity.answered) == (2.0, {("", "c1", ""): "approved by ann"})
     activity = activity_of([*kept, (7200, RunResumed()), (7201, ApprovalAnswered(answer=answer))])
     assert (activity.length_s, activity.answered) == (3.0, {})
     marks = [(step.name, step.ended.detail) for step in activity.steps if step.ended]

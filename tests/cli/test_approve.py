@@ -209,3 +209,31 @@ def test_on_a_terminal_each_is_asked_for(command: Command, monkeypatch: pytest.M
     assert 'now: {"disk":"a","note":""}' in err
     assert "the new arguments do not fit wipe" in err
     assert shown(command)["tool_outcomes"][1]["details"] == "not this one"
+
+
+AGAIN = """
+import upshot
+from upshot import Agent, ScriptedModel, ToolCall
+
+@upshot.tool(effect="destructive")
+async def wipe(disk: str) -> str:
+    "Wipe a disk."
+    with open("done.txt", "a") as file:
+        file.write(disk)
+    return "wiped"
+
+calls = [ToolCall("c", "wipe", {"disk": one}) for one in "ab"]
+agent = Agent("wiper", model=ScriptedModel([*calls, "Wiped."], per_conversation=True), tools=[wipe])
+"""
+
+
+def test_a_number_names_the_question_that_was_shown_and_no_later_one(command: Command) -> None:
+    Path("again.py").write_text(AGAIN)
+    command("run", "again.py", "Wipe.", "--run-id", "run-9")
+    assert command("approve", "run-9", "--deny", "1")[0] == 3
+    for late, said in (("1", "1 is answered already: what waits is 2"), ("c", "2 waits now")):
+        code, _, err = command("approve", "run-9", "--approve", late)
+        assert (code, done()) == (2, ""), err
+        assert said in err
+    assert command("approve", "run-9", "--approve", "2")[0] == 0
+    assert done() == "b"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import upshot
 from tests.runs.kit import kinds, log_of, measured
 from upshot import (
     Agent,
@@ -27,6 +28,7 @@ from upshot import (
     run,
     tool,
 )
+from upshot.entry.resume import keep_answers
 from upshot.journal import MemoryJournal
 from upshot.state.stored_events import states
 
@@ -122,8 +124,11 @@ async def test_a_tool_that_changed_is_asked_about_anew_and_the_old_answer_stays_
     assert (result.status, changed.done) == ("input_required", [])
     assert "answer_outdated" in [warning.code for warning in result.warnings]
     changed = Office(*replies, about="Wipe all disks.")
-    assert (await go_on(changed, where)).status == "input_required"
-    assert (await go_on(changed, where, Approve("1"))).status == "completed"
+    shown = await go_on(changed, where)
+    assert shown.status == "input_required"
+    assert (await go_on(changed, where, Approve("1"))).pending == shown.pending
+    yes = shown.pending[0].approve()  # type: ignore[union-attr]
+    assert (await go_on(changed, where, yes)).status == "completed"
     assert changed.done == ["wipe a"]
 
 
@@ -317,3 +322,89 @@ async def test_nothing_that_was_approved_starts_after_a_wish_to_stop(
     assert (result.status, result.cause, office.done) == ("interrupted", "user_cancel", [])
     assert [getattr(one, "reason", "") for one in result.tool_outcomes] == ["cancelled"] * 2
     assert [message.tool_call_id for message in result.messages] == [None, "1", "2"]
+
+
+@upshot.tool(effect="destructive")
+async def remove(ctx: upshot.ToolContext, what: str) -> str:
+    """Remove something."""
+    ctx.dependencies.append(what)
+    return "gone"
+
+
+def remover(*what: str) -> upshot.Agent[Any]:
+    """Asks for one removal after the other, always under the same id."""
+    calls = [upshot.ToolCall("c", "remove", {"what": one}) for one in what]
+    model = upshot.ScriptedModel([*calls, "Done."], per_conversation=True)
+    return upshot.Agent("a", model=model, tools=[remove])
+
+
+@pytest.mark.parametrize("second", ["yours", "mine"])
+@pytest.mark.parametrize("first", ["approve", "deny"])
+@pytest.mark.parametrize("late", ["digest", "id", "edit"])
+async def test_an_old_answer_is_not_taken_for_a_later_call_of_the_id(
+    first: str, second: str, late: str, where: str
+):
+    removed, agent = list[str](), remover("mine", "ours", second)
+    more: Any = {"journal": where, "dependencies": removed}
+    shown = await upshot.run(agent, upshot.Request("?", run_id="r"), **more)
+    pending: Any = shown.pending[0]
+    old = {
+        "digest": pending.approve(),
+        "id": upshot.Approve("c"),
+        "edit": upshot.Edit("c", {"what": "all"}),
+    }
+    result = await upshot.resume("r", agent, **more, answers=[getattr(pending, first)()])
+    before = list(removed)
+    for _ in range(2):
+        result = await upshot.resume("r", agent, **more, answers=[old[late]])
+        assert (removed, result.status) == (before, "input_required")
+        assert [one.code for one in result.warnings][-1] == "answer_outdated"
+    result = await upshot.resume("r", agent, **more, answers=[result.pending[0].approve()])  # type: ignore[union-attr]
+    assert removed == [*before, "ours"]
+
+
+async def test_a_no_that_comes_too_late_is_told(where: str):
+    removed, agent = list[str](), remover("mine")
+    more: Any = {"journal": where, "dependencies": removed}
+    shown = await upshot.run(agent, upshot.Request("?", run_id="r"), **more)
+    pending: Any = shown.pending[0]
+    await upshot.resume("r", agent, **more, answers=[pending.approve()])
+    late = await upshot.resume("r", agent, **more, answers=[pending.deny()])
+    assert removed == ["mine"]
+    assert [(one.code, one.message) for one in late.warnings] == [
+        ("answer_outdated", "Deny('c') came too late: run r has ended")
+    ]
+
+
+async def test_an_outdated_answer_is_not_kept_for_later(where: str):
+    removed, agent = list[str](), remover("mine", "yours")
+    more: Any = {"journal": where, "dependencies": removed}
+    shown = await upshot.run(agent, upshot.Request("?", run_id="r"), **more)
+    pending: Any = shown.pending[0]
+    await upshot.resume("r", agent, **more, answers=[pending.deny()])
+    for old in (pending.approve(), upshot.Approve("c")):
+        with pytest.raises(upshot.Misuse, match="asked anew"):
+            await keep_answers("r", [old], journal=where)
+    result = await upshot.resume("r", agent, **more)
+    assert (result.status, removed) == ("input_required", [])
+
+
+async def test_a_script_that_uses_an_id_again_is_asked_again(where: str):
+    removed: list[str] = []
+    call = upshot.ToolCall("c", "remove", {"what": "mine"})
+
+    async def work(run: Any, host: Any, board: Any) -> None:
+        await run.tools.dispatch([call])
+        if run.tools.pending:
+            raise upshot.Parked(*run.tools.pending)
+        await run.tools.dispatch([call])
+        if run.tools.pending:
+            raise upshot.Parked(*run.tools.pending)
+
+    agent = upshot.Agent("a", engine=upshot.ScriptEngine(work), tools=[remove])
+    more: Any = {"journal": where, "dependencies": removed}
+    shown = await upshot.run(agent, upshot.Request("?", run_id="r"), **more)
+    pending: Any = shown.pending[0]
+    again = await upshot.resume("r", agent, **more, answers=[pending.approve()])
+    assert (removed, again.status) == (["mine"], "input_required")
+    assert again.pending[0].digest != pending.digest  # type: ignore[union-attr]

@@ -62,8 +62,21 @@ async def test_a_call_may_use_the_id_again_once_it_was_answered():
     box, done = make_box()
     for number in (1, 2):
         await box.dispatch([ToolCall("x", "burn", {"a": number})])
-        await box.answer([Approve("x")])
+        await box.answer([box.pending[0].approve()])
     assert done == [1, 2]
+
+
+async def test_an_answer_to_an_earlier_question_of_the_id_is_told_and_not_taken():
+    box, done = make_box()
+    await box.dispatch([ToolCall("x", "burn", {"a": 1})])
+    (first,) = box.pending
+    await box.answer([first.deny()])
+    await box.dispatch([ToolCall("x", "burn", {"a": 2})])
+    for answer in (first.approve(), first.edit({"a": 3}), Approve("x"), Edit("x", {"a": 3})):
+        assert await box.answer([answer]) == []
+    assert (asked(box), done) == (["x"], [])
+    await box.answer([box.pending[0].edit({"a": 4})])
+    assert done == [4]
 
 
 async def test_two_answers_for_one_call_are_misuse():

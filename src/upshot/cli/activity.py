@@ -174,6 +174,16 @@ RUNNING = "running"
 CUT_OFF = Ended("cut off", "odd")
 
 
+QuestionKey: TypeAlias = tuple[str, str, str]
+
+
+def key_of(pending: Pending) -> QuestionKey:
+    """What tells a question apart: the run that asks ("" is the one shown), the id there, and of
+    a call the digest, for a call id may be used again."""
+    digest = pending.digest if isinstance(pending, PendingApproval) else ""
+    return pending.run_id, bare_id(pending), digest
+
+
 class Activity:
     """What a run did, as rows for the user, made from its events or any prefix of them.
 
@@ -188,9 +198,8 @@ class Activity:
         # In order of their start, without what an engine notes for itself; then of their end.
         self.steps: list[Step] = []
         self.ended: list[Step] = []
-        # Each question has its number from 1, in the order in which they were asked, by the run
-        # that asks ("" is this one) and the id that it has there.
-        self.numbers: dict[tuple[str, str], int] = {}
+        # Each question has its number from 1, in the order in which they were asked.
+        self.numbers: dict[QuestionKey, int] = {}
         # The result of the last session, None while one is at work or where it was cut off.
         self.result: AgentResult[Json] | None = None
         # The last event before the end of the last attempt, from which a stopped run can be
@@ -235,15 +244,15 @@ class Activity:
         return tuple(one for id, one in self._asked.items() if not self._is_answered(id))
 
     @property
-    def answered(self) -> dict[tuple[str, str], str]:
+    def answered(self) -> dict[QuestionKey, str]:
         """The answers to what it waits for, in a few words; those of child runs are in their logs.
 
         The keys are those of ``numbers``.
         """
         if self.result is None:
             return {}
-        ids = [bare_id(one) for one in self.result.pending if not one.run_id]
-        return {("", id): self._said(id) for id in ids if self._is_answered(id)}
+        own = [one for one in self.result.pending if not one.run_id]
+        return {key_of(one): self._said(one.id) for one in own if self._is_answered(one.id)}
 
     @property
     def length_s(self) -> float:
@@ -347,11 +356,11 @@ class Activity:
         if id in self._answers:
             # Until it is taken another may be given in its place.
             self._answers[id].ended = Ended("", "odd", detail)
-        elif ("", id) in self.numbers:
+        elif id in self._asked:
             self._answers[id] = self._mark("answered", at_s, detail)
 
     def _number(self, pending: Pending) -> None:
-        self.numbers.setdefault((pending.run_id, bare_id(pending)), len(self.numbers) + 1)
+        self.numbers.setdefault(key_of(pending), len(self.numbers) + 1)
 
     def _run_settled(self, event: RunSettled, at_s: float) -> None:
         self.result = event.result

@@ -16,7 +16,7 @@ import click
 import msgspec
 from rich.text import Text
 
-from upshot.cli.activity import Activity
+from upshot.cli.activity import Activity, key_of
 from upshot.cli.loading import Asked, Launching
 from upshot.cli.lookup import command_line, existing_journal, find_run, read_activity
 from upshot.cli.report import DIED, status_words
@@ -31,9 +31,6 @@ from upshot.contract.codec import encode
 from upshot.contract.pending import (
     Answer,
     AnyAnswer,
-    Approve,
-    Deny,
-    Edit,
     Pending,
     PendingApproval,
     PendingQuestion,
@@ -43,7 +40,6 @@ from upshot.entry.resume import keep_answers
 from upshot.errors import Misuse
 from upshot.journal.lease_holder import LeaseHolder
 from upshot.journal.opening import open_journal
-from upshot.state.child_runs import bare_id
 from upshot.tools.arguments.argument_check import Checked
 from upshot.tools.catalog import resolve_tools
 from upshot.tools.definition.tool import Tool
@@ -128,8 +124,8 @@ class Waiting:
 
     def __init__(self, activity: Activity) -> None:
         self._numbers = activity.numbers
-        open_ = [one for one in activity.pending if _key(one) not in activity.answered]
-        numbered = {self._numbers[_key(one)]: one for one in open_}
+        open_ = [one for one in activity.pending if key_of(one) not in activity.answered]
+        numbered = {self._numbers[key_of(one)]: one for one in open_}
         self.items: dict[int, Pending] = dict(sorted(numbered.items()))
 
     @property
@@ -157,7 +153,7 @@ class Waiting:
     def _find(self, name: str) -> tuple[int, Pending]:
         for number, one in self.items.items():
             if one.id == name:
-                return number, one
+                return self._named(number)
         listed = ", ".join(self._listed([*self.items]))
         if name.isdecimal() and int(name) in self._numbers.values():
             number = int(name)
@@ -169,14 +165,21 @@ class Waiting:
             raise Misuse(f"several that wait begin with {name}: {', '.join(self._listed(begun))}")
         if not begun:
             raise Misuse(f"nothing that waits is called {name}: there is {listed}")
-        return begun[0], self.items[begun[0]]
+        return self._named(begun[0])
+
+    def _named(self, number: int) -> tuple[int, Pending]:
+        """What was named by its id, which must not be that of an earlier question too."""
+        found = self.items[number]
+        run_id, id, _ = key_of(found)
+        if sum((run_id, id) == key[:2] for key in self._numbers) > 1:
+            raise Misuse(
+                f"several questions were asked under the id {clean(id, 60)}: give the number of "
+                f"the one that you have seen; {number} waits now"
+            )
+        return number, found
 
     def _listed(self, numbers: Sequence[int]) -> list[str]:
         return [_described(number, self.items[number]) for number in numbers]
-
-
-def _key(pending: Pending) -> tuple[str, str]:
-    return pending.run_id, bare_id(pending)
 
 
 def _described(number: int, pending: Pending) -> str:
@@ -214,12 +217,12 @@ class Given:
         by, always = self.who, self.always or ""
         given: list[AnyAnswer] = []
         for name in self.approve:
-            given.append(Approve(waiting.call(name).id, always=always, by=by))
+            given.append(waiting.call(name).approve(always=always, by=by))
         for name in self.deny:
-            given.append(Deny(waiting.call(name).id, self.reason, by=by))
+            given.append(waiting.call(name).deny(self.reason, by=by))
         for name, text in self.edit:
             call = waiting.call(name)
-            given.append(Edit(call.id, editing.read(text, call), by=by))
+            given.append(call.edit(editing.read(text, call), by=by))
         for name, text in self.answer:
             given.append(Answer(waiting.question(name).id, text, by=by))
         answers: dict[str, AnyAnswer] = {}
@@ -233,7 +236,7 @@ class Given:
                 number = next(iter(waiting.items))
                 raise Misuse(f"--all is for calls, and no call waits: give --answer {number} TEXT")
             for call in waiting.calls:
-                answers.setdefault(call.id, Approve(call.id, always=always, by=by))
+                answers.setdefault(call.id, call.approve(always=always, by=by))
         return list(answers.values())
 
 
@@ -424,15 +427,15 @@ def _ask_for_call(
     while True:
         match _prompt(_KEYS).strip().lower()[:1]:
             case "y":
-                return Approve(call.id, by=by)
+                return call.approve(by=by)
             case "a":
-                return Approve(call.id, always="tool", by=by)
+                return call.approve(always="tool", by=by)
             case "n":
-                return Deny(call.id, _prompt("reason (may be empty)"), by=by)
+                return call.deny(_prompt("reason (may be empty)"), by=by)
             case "e":
                 edited = _edit(call, editing, terminal)
                 if edited is not None:
-                    return Edit(call.id, edited, by=by)
+                    return call.edit(edited, by=by)
             case "l":
                 return None
             case _:

@@ -259,7 +259,7 @@ def to_json(activity: Activity) -> bytes:
             "duration_ms": round(activity.length_s * 1000),
         }
     request = "" if activity.started is None else activity.started.request.text
-    answered = {id: said for (run_id, id), said in activity.answered.items() if not run_id}
+    answered = {id: said for (run_id, id, _), said in activity.answered.items() if not run_id}
     more = {"request": request, "answered": answered, "timeline": _timeline(activity)}
     return encode({**known, **more})
 

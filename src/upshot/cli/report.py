@@ -12,7 +12,7 @@ import msgspec
 from rich.markdown import Markdown
 from rich.text import Text
 
-from upshot.cli.activity import CUT_OFF, RUNNING, Activity, Tone
+from upshot.cli.activity import CUT_OFF, RUNNING, Activity, Tone, key_of
 from upshot.cli.lookup import MEMORY, command_line
 from upshot.cli.terminal import (
     EXIT_CODES,
@@ -37,7 +37,6 @@ from upshot.contract.message import File
 from upshot.contract.pending import Pending, PendingApproval, PendingExternal, PendingQuestion
 from upshot.contract.result import AgentResult
 from upshot.journal.lease_holder import LeaseHolder
-from upshot.state.child_runs import bare_id
 
 DIED = "died"
 SUSPENDED = "suspended"
@@ -171,7 +170,7 @@ def _facts(
     if result is not None and result.error is not None and not activity.pending:
         yield "error", error_text(result.error, result.status), "red"
     for pending in activity.pending:
-        said = activity.answered.get((pending.run_id, bare_id(pending)))
+        said = activity.answered.get(key_of(pending))
         if said is None:
             yield "waits for", pending_text(pending), "yellow"
         else:
@@ -193,7 +192,7 @@ def _onward(activity: Activity, holder: LeaseHolder | None, outer_id: str) -> tu
     """The words of the command with which it goes on; none if it has ended or is running."""
     status, run_id = activity.status, activity.run_id
     if status == Status.INPUT_REQUIRED:
-        waits = any((one.run_id, bare_id(one)) not in activity.answered for one in activity.pending)
+        waits = any(key_of(one) not in activity.answered for one in activity.pending)
         return ("approve" if waits else "resume", outer_id)
     if status in (Status.INTERRUPTED, Status.CANCELED) and activity.whole_until:
         return ("fork", run_id, "--at", str(activity.whole_until))

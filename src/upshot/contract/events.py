@@ -126,7 +126,7 @@ class ApprovalAnswered(RunEvent, frozen=True, kw_only=True):
 
     Attributes:
         answer: Approve, Deny or Edit.
-        digest: The digest of the arguments and the tool's version that it approves.
+        digest: The digest of the question that it answers.
     """
 
     answer: AnyAnswer

@@ -49,7 +49,8 @@ class PendingApproval(Tagged, frozen=True, kw_only=True):
         tool_name: The tool.
         arguments: The validated arguments; secrets are masked.
         effect: The effect that the tool declares.
-        digest: SHA-256 of the arguments and the tool's version; an answer is bound to it.
+        digest: Names this very question: SHA-256 of the arguments, the tool's version, the reply
+            that asked for the call and the moment of the question. An answer carries it.
         reason: Why approval is needed, "" if by rule.
         taint: The untrusted content because of which it is asked, None if it is not.
         asked_at: When it was first asked.
@@ -75,6 +76,22 @@ class PendingApproval(Tagged, frozen=True, kw_only=True):
     def id(self) -> str:
         """What an answer names."""
         return self.call_id
+
+    def approve(self, *, always: Always = "", by: str = "") -> Approve:
+        """A yes to this very question."""
+        return Approve(self.call_id, digest=self.digest, always=always, by=by)
+
+    def deny(self, reason: str = "", *, by: str = "") -> Deny:
+        """A no to the call."""
+        return Deny(self.call_id, reason, by=by)
+
+    def edit(self, arguments: JsonObject, *, by: str = "") -> Edit:
+        """A yes to the call with other arguments, all of them.
+
+        Raises:
+            Misuse: JSON cannot hold the arguments.
+        """
+        return Edit(self.call_id, arguments, digest=self.digest, by=by)
 
 
 class PendingQuestion(Tagged, frozen=True, kw_only=True):
@@ -129,15 +146,20 @@ class PendingExternal(Tagged, frozen=True, kw_only=True):
 Pending: TypeAlias = PendingApproval | PendingQuestion | PendingExternal
 
 
+Always: TypeAlias = Literal["", "tool", "arguments"]
+
+
 class _ForCall(Tagged, frozen=True, kw_only=False):
     call_id: str
 
 
 class Approve(_ForCall, frozen=True, kw_only=True):
-    """Let the call run.
+    """Let the call run; ``PendingApproval.approve`` makes one.
 
     Attributes:
         call_id: The call.
+        digest: That of the question to which it is the answer. "" is taken only while the run has
+            asked one question about a call of this id.
         always: Which later calls may run too: "" for none, "tool" for all of the tool,
             "arguments" for those with the same arguments.
         by: Who answered, "" if unknown.
@@ -146,7 +168,8 @@ class Approve(_ForCall, frozen=True, kw_only=True):
         Misuse: A field has the wrong type.
     """
 
-    always: Literal["", "tool", "arguments"] = ""
+    digest: str = ""
+    always: Always = ""
     by: str = ""
 
     def __post_init__(self) -> None:
@@ -185,12 +208,14 @@ class Edit(_Change, frozen=True, kw_only=True):
     Attributes:
         call_id: The call.
         arguments: All arguments, not only the changed ones.
+        digest: As in ``Approve``.
         by: Who answered, "" if unknown.
 
     Raises:
         Misuse: A field has the wrong type, or JSON cannot hold the arguments.
     """
 
+    digest: str = ""
     by: str = ""
 
     def __post_init__(self) -> None:
@@ -223,3 +248,22 @@ class Answer(_Reply, frozen=True, kw_only=True):
 
 
 AnyAnswer: TypeAlias = Approve | Deny | Edit | Answer
+
+
+def answers_question(
+    answer: Approve | Deny | Edit, question: PendingApproval, *, times_asked: int
+) -> bool:
+    """Whether *answer*, which names the call of *question*, was given to this very question.
+
+    Args:
+        answer: The answer.
+        question: The one that is open.
+        times_asked: How many questions were asked about calls of this id.
+
+    Returns:
+        True for any no. A yes holds for the question whose digest it carries; without a digest
+        for the only one that there was.
+    """
+    if isinstance(answer, Deny):
+        return True
+    return answer.digest == question.digest if answer.digest else times_asked <= 1

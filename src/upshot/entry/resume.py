@@ -12,16 +12,17 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from secrets import token_hex
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 from msgspec.structs import replace
 
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.checks import did_you_mean, shown
-from upshot.contract.base.enums import DeniedReason, Role, Status
+from upshot.contract.base.enums import DeniedReason, Origin, Role, Status
 from upshot.contract.base.structs import Json
 from upshot.contract.codec import encode
+from upshot.contract.error import RunWarning
 from upshot.contract.events import ApprovalAnswered, Event, QuestionAnswered, RunSettled, RunStarted
 from upshot.contract.message import Message, Unknown
 from upshot.contract.model_calls import Request
@@ -31,8 +32,10 @@ from upshot.contract.pending import (
     Approve,
     Deny,
     Edit,
+    PendingApproval,
     PendingExternal,
     PendingQuestion,
+    answers_question,
 )
 from upshot.contract.protocols import Engine, Journal
 from upshot.contract.result import AgentResult
@@ -196,13 +199,36 @@ def _cancelled(call: ToolCall) -> Message:
 
 
 class _Wait(msgspec.Struct, frozen=True):
-    """Something that is waited for."""
+    """Something that is waited for; a call that is not waited for any more has no *asked*."""
 
     run_id: str
     outer_id: str
     id: str
     is_question: bool
     choices: tuple[str, ...] = ()
+    asked: PendingApproval | None = None
+    times_asked: int = 0
+
+    @property
+    def is_open(self) -> bool:
+        return self.is_question or self.asked is not None
+
+    def fault(self, answer: AnyAnswer) -> str:
+        """Why *answer*, which is for it, is not taken; "" if it is."""
+        if isinstance(answer, Answer):
+            return ""
+        named = f"{type(answer).__name__}({self.id!r})"
+        if self.asked is None:
+            return f"{named} came too late: call {self.id} does not wait for approval any more"
+        if answers_question(answer, self.asked, times_asked=self.times_asked):
+            return ""
+        if isinstance(answer, Approve | Edit) and answer.digest:
+            return f"{named} is to another question than the one that is open: it is asked anew"
+        return (
+            f"{named} does not say which of {self.times_asked} questions about calls of this id "
+            "it is to, and is asked anew: give the digest of what was shown, as "
+            "PendingApproval.approve() and edit() do"
+        )
 
     def has(self, name: str) -> bool:
         """Whether *name* is its id with the run in front: by run id, or by key."""
@@ -236,14 +262,27 @@ async def keep_answers(run_id: str, answers: Sequence[AnyAnswer], *, journal: Wh
             await _write(own, run_id, opened, hold.epoch, ())
 
 
+class SortedAnswers(NamedTuple):
+    """The user's answers.
+
+    Attributes:
+        given: Those that are taken, by the run that asks; a yes names its question.
+        outdated: Why others are not, a line for each.
+    """
+
+    given: dict[str, list[AnyAnswer]]
+    outdated: list[str]
+
+
 async def sort_answers(
     answers: Sequence[AnyAnswer], past: RunState, run_id: str, journal: Journal
-) -> dict[str, list[AnyAnswer]]:
+) -> SortedAnswers:
     """Find out which run each answer is for."""
     _check_types(answers)
     sorted_: dict[str, list[AnyAnswer]] = {}
+    outdated: list[str] = []
     if not answers:
-        return sorted_
+        return SortedAnswers(sorted_, outdated)
     waits = _waits_of(past, run_id)
     waits += await _waits_inside(past, run_id, journal)
     for answer in answers:
@@ -251,8 +290,25 @@ async def sort_answers(
         if isinstance(answer, Answer) and wait.choices and answer.value not in wait.choices:
             listed = ", ".join(map(repr, wait.choices))
             raise Misuse(f"{answer.value!r:.60} is no answer to {answer.id!r}: choose of {listed}")
-        sorted_.setdefault(wait.run_id, []).append(_renamed(answer, wait.id))
-    return sorted_
+        if fault := wait.fault(answer):
+            outdated.append(fault)
+        else:
+            sorted_.setdefault(wait.run_id, []).append(_bound(answer, wait))
+    return SortedAnswers(sorted_, outdated)
+
+
+def outdated_warnings(lines: Iterable[str]) -> tuple[RunWarning, ...]:
+    """The warnings that answers were not taken."""
+    return tuple(
+        RunWarning(code="answer_outdated", message=line, origin=Origin.CALLER) for line in lines
+    )
+
+
+def too_late(answers: Sequence[AnyAnswer], run_id: str) -> tuple[RunWarning, ...]:
+    """The warnings that answers came to a run that has ended."""
+    _check_types(answers)
+    named = (f"{type(answer).__name__}({_id_of(answer)!r})" for answer in answers)
+    return outdated_warnings(f"{one} came too late: run {run_id} has ended" for one in named)
 
 
 async def hand_down(
@@ -283,7 +339,11 @@ async def _sort_parked(
     past = await read_past(run_id, journal)
     if past.last_settled is None or past.ended:
         raise _not_waiting(run_id)
-    return await sort_answers(answers, past, run_id, journal)
+    given, outdated = await sort_answers(answers, past, run_id, journal)
+    if outdated:
+        # Nobody goes on with the run now, to whom it could be told.
+        raise Misuse("; ".join(outdated))
+    return given
 
 
 def _not_waiting(run_id: str) -> Misuse:
@@ -306,9 +366,11 @@ async def _write(
     for answer in answers:
         if isinstance(answer, Answer):
             recorder.emit(QuestionAnswered(id=answer.id, value=answer.value))
-        elif answer.call_id in past.asked:
-            digest = past.asked[answer.call_id].digest
-            recorder.emit(ApprovalAnswered(answer=answer, digest=digest))
+        elif (asked := past.asked.get(answer.call_id)) is not None:
+            # The run may have asked something else since the answers were sorted.
+            times = past.times_asked[answer.call_id]
+            if answers_question(answer, asked, times_asked=times):
+                recorder.emit(ApprovalAnswered(answer=answer, digest=asked.digest))
     await recorder.barrier()
     return True
 
@@ -324,7 +386,7 @@ def _check_types(answers: Sequence[AnyAnswer]) -> None:
 def _find(answer: AnyAnswer, waits: Sequence[_Wait], past: RunState) -> _Wait:
     """What *answer* is for: as it was shown, else the only one of that id."""
     name, is_question = _id_of(answer), isinstance(answer, Answer)
-    fitting = [wait for wait in waits if wait.is_question is is_question]
+    fitting = [one for one in waits if one.is_open and one.is_question is is_question]
     # By "" the run's own stand in its result.
     shown = {(one.run_id, bare_id(one)) for one in past.pending if one.id == name}
     groups = (
@@ -339,10 +401,13 @@ def _find(answer: AnyAnswer, waits: Sequence[_Wait], past: RunState) -> _Wait:
     if found:
         names = " and ".join(f"{wait.run_id}/{wait.id}" for wait in found)
         raise Misuse(f"several runs wait for an answer to {name!r}: say which, {names}")
-    if any(wait.id == name or wait.has(name) for wait in waits):
+    named = [wait for wait in waits if wait.id == name or wait.has(name)]
+    if named and not is_question and not named[0].is_open:
+        return named[0]
+    if named:
         needed = "a call: give Approve, Deny or Edit" if is_question else "a question: give Answer"
         raise Misuse(f"{name!r} is {needed}, and no {type(answer).__name__}")
-    listed = ", ".join(_listed(waits)) or "nothing"
+    listed = ", ".join(_listed([wait for wait in waits if wait.is_open])) or "nothing"
     raise Misuse(f"no question {name!r} waits for an answer: the run waits for {listed}")
 
 
@@ -360,7 +425,10 @@ def _waits_of(past: RunState, run_id: str, outer_id: str = "") -> list[_Wait]:
         _Wait(run_id, outer_id, id, is_question=True, choices=_choices_of(one))
         for id, one in sorted(past.waits.items())
     ]
-    calls = [_Wait(run_id, outer_id, id, is_question=False) for id in past.asked]
+    calls = [
+        _Wait(run_id, outer_id, id, False, asked=past.asked.get(id), times_asked=times)
+        for id, times in past.times_asked.items()
+    ]
     return questions + calls
 
 
@@ -389,10 +457,13 @@ def _id_of(answer: AnyAnswer) -> str:
     return answer.id if isinstance(answer, Answer) else answer.call_id
 
 
-def _renamed(answer: AnyAnswer, id: str) -> AnyAnswer:
-    if id == _id_of(answer):
-        return answer
-    return replace(answer, id=id) if isinstance(answer, Answer) else replace(answer, call_id=id)
+def _bound(answer: AnyAnswer, wait: _Wait) -> AnyAnswer:
+    """*answer* with the id that the run which asks knows, and a yes with the question's digest."""
+    if isinstance(answer, Answer):
+        return replace(answer, id=wait.id)
+    if isinstance(answer, Deny) or wait.asked is None:
+        return replace(answer, call_id=wait.id)
+    return replace(answer, call_id=wait.id, digest=wait.asked.digest)
 
 
 async def check_checkpoint(checkpoint: Checkpoint | None, engine: Engine) -> None:

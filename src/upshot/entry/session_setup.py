@@ -24,10 +24,12 @@ from upshot.entry.resume import (
     check_dependencies,
     check_onward,
     hand_down,
+    outdated_warnings,
     read_children,
     read_on,
     read_past,
     sort_answers,
+    too_late,
 )
 from upshot.entry.run_lease import RunLease, is_at_work, taken
 from upshot.errors import Misuse
@@ -191,8 +193,8 @@ async def go_on(
         hidden = secrets_of(options)
         past = await read_past(run_id, opened, secrets=hidden)
         if not past.ended:
-            given = await sort_answers(answers, past, run_id, opened)
-            own = tuple(given.pop(run_id, ()))
+            # Before the run is taken: a process that works on it keeps it if an answer is refused.
+            await sort_answers(answers, past, run_id, opened)
             plan = await plan_again(past, run_id, agent, {**options}, opened, child=child)
             check_dependencies(past, plan)
             takes = take_over or is_known
@@ -202,15 +204,20 @@ async def go_on(
                 # The holder until now may have gone on with the run meanwhile.
                 await read_on(past, run_id, opened, secrets=hidden)
                 if not past.ended:
+                    given, outdated = await sort_answers(answers, past, run_id, opened)
+                    own = tuple(given.pop(run_id, ()))
                     await check_onward(past, plan)
                     await hand_down(given, opened, secrets=hidden, take_over=take_over)
                     await read_children(past, opened)
                     told = () if is_known else await left_behind(past, run_id, opened)
-                    plan = replace(plan, is_known=is_known, seed=tuple(past.seed), warnings=told)
+                    plan = replace(plan, is_known=is_known, seed=tuple(past.seed))
+                    plan = replace(plan, warnings=(*told, *outdated_warnings(outdated)))
                     session = Session(plan, past=past, answers=own, epoch=hold.epoch)
                     yield LiveRun(hold.give(session), watch=watch)
                     return
         if (result := result_of(past)) is not None:
+            late = too_late(answers, run_id)
+            result = replace(result, warnings=(*result.warnings, *late)) if late else result
             yield typed(result, to_agent(agent, options.get("engine")))
 
 

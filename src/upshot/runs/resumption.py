@@ -102,7 +102,8 @@ class LoggedCalls:
 
     def __init__(self, past: RunState, show: Callable[[Json], Json]) -> None:
         # Copies, for what is done from now on is folded into the same state.
-        self._waiting = EarlierCalls({}, past.asked.copy(), past.answers.copy())
+        self._asked, self._answers = past.asked.copy(), past.answers.copy()
+        self._waiting = EarlierCalls({}, self._asked, self._answers)
         self.diverged: str = ""
         self._show = show
         self._turns: defaultdict[str, deque[tuple[int, str]]] = defaultdict(deque)
@@ -150,7 +151,7 @@ class LoggedCalls:
         """
         found = self._calls.get((step, call.id, call.name))
         if not found:
-            return KnownCall(earlier=self._waiting.of({call.id}))
+            return KnownCall(earlier=self._take_waiting(call.id))
         said = self._said(call.arguments)
         at = next((at for at, (given, _) in enumerate(found) if given == said), None)
         if at is None:
@@ -162,7 +163,14 @@ class LoggedCalls:
         if known.outcome is not None:
             return known
         started = known.earlier.started
-        return KnownCall(earlier=self._waiting.of({call.id})._replace(started=started))
+        return KnownCall(earlier=self._take_waiting(call.id)._replace(started=started))
+
+    def _take_waiting(self, call_id: str) -> EarlierCalls:
+        """What was asked and answered about a call, once: a later call of the id is another."""
+        taken = self._waiting.of({call_id})
+        self._asked.pop(call_id, None)
+        self._answers.pop(call_id, None)
+        return taken
 
     def _said(self, arguments: Json | Mapping[str, Json]) -> Json:
         return self._show(read_arguments(arguments))

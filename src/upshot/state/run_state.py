@@ -123,6 +123,7 @@ class RunState(msgspec.Struct, eq=False):
             goes on with the run hands it in; no event tells it, so no result is derived from it.
         children_before: Ids of those that belong to earlier attempts.
         asked: What people were asked about calls that are not settled, by call id.
+        times_asked: How many questions were asked about calls of an id, settled or not.
         waits: Questions that nobody has answered, and results that nobody has delivered, by id.
         waiting: Those of them that were asked in this attempt and session, by id.
         answers: What people answered for calls that are not settled, by call id.
@@ -189,6 +190,7 @@ class RunState(msgspec.Struct, eq=False):
     children_found: dict[str, Spent] = {}
     children_before: frozenset[str] = frozenset()
     asked: dict[str, PendingApproval] = {}
+    times_asked: dict[str, int] = {}
     waits: dict[str, PendingQuestion | PendingExternal] = {}
     waiting: dict[str, PendingQuestion | PendingExternal] = {}
     answers: dict[str, CallAnswer] = {}
@@ -413,6 +415,7 @@ class RunState(msgspec.Struct, eq=False):
         # It is asked anew only where it is another question, so what was answered is void.
         self.answers.pop(event.call_id, None)
         self.asked[event.call_id] = event.pending
+        self.times_asked[event.call_id] = self.times_asked.get(event.call_id, 0) + 1
 
     def _approval_answered(self, event: ApprovalAnswered) -> None:
         asked = self.asked.get(event.call_id)

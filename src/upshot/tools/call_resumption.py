@@ -27,7 +27,7 @@ from upshot.contract.tool_calls import (
     outcome_blocks_tool,
 )
 from upshot.errors import Misuse
-from upshot.tools.call_state import CallState
+from upshot.tools.call_state import CallState, call_digest
 from upshot.tools.definition.tool import Tool
 from upshot.tools.execution.repeat_rules import (
     DOUBT,
@@ -110,7 +110,7 @@ def valid_answers(state: ToolboxState, earlier: EarlierCalls) -> list[CallAnswer
         if answer is None:
             continue
         # A no holds whatever has changed since.
-        if call.pending == earlier.asked.get(call_id) or isinstance(answer, Deny):
+        if isinstance(answer, Deny) or call.pending == earlier.asked.get(call_id):
             valid.append(answer)
         else:
             _tell_outdated(state, call)
@@ -126,7 +126,7 @@ def _recall(state: ToolboxState, call: CallState, earlier: EarlierCalls) -> None
     asked, answer = earlier.asked.get(call.call_id), earlier.answers.get(call.call_id)
     if tool is None or tool.version != started.tool_version or asked is None or answer is None:
         return
-    call.approval = _record(state, answer, asked.digest)
+    call.approval = _record(state, answer, call_digest(tool, asked.arguments))
     state.turn.remember(call.approval, tool_name=call.tool_name, tool_version=tool.version)
 
 
@@ -143,8 +143,8 @@ def _reopen(state: ToolboxState, parked: CallState, answer: CallAnswer) -> CallS
     call.step = parked.step
     call.source, call.is_edited, call.asks = parked.source, parked.is_edited, parked.asks
     call.refused, call.mended = parked.refused, parked.mended
-    expired = parked.pending is not None and state.is_expired(parked.pending)
-    if expired and not isinstance(answer, Deny):
+    pending = parked.pending
+    if pending is not None and not state.is_question_of(answer, pending):
         _tell_outdated(state, call)
         return call
     if isinstance(answer, Approve):
@@ -156,7 +156,8 @@ def _reopen(state: ToolboxState, parked: CallState, answer: CallAnswer) -> CallS
     # Before the gates are asked again: the approval gate refuses what the user refused.
     version = parked.known_tool.version
     state.turn.remember(call.approval, tool_name=call.tool_name, tool_version=version)
-    state.emit(state.mask(ApprovalAnswered(answer=answer, digest=digest)))
+    asked = "" if pending is None else pending.digest
+    state.emit(state.mask(ApprovalAnswered(answer=answer, digest=asked)))
     return call
 
 

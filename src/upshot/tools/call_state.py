@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Literal, TypeAlias
 
@@ -458,10 +458,13 @@ class CallState:
     def digest(self) -> str:
         """SHA-256 over the tool, its version and the valid arguments."""
         if not self._digest:
-            tool = self.known_tool
-            said = canonical_json([tool.name, tool.version, self.arguments])
-            self._digest = hashlib.sha256(said).hexdigest()
+            self._digest = call_digest(self.known_tool, self.arguments)
         return self._digest
+
+    def question_digest(self, asked_at: datetime | None) -> str:
+        """Names the question about it of that moment; a later question has another."""
+        moment = "" if asked_at is None else asked_at.astimezone(UTC).isoformat()
+        return hashlib.sha256(f"{self.digest}\n{self.label}\n{moment}".encode()).hexdigest()
 
     def take_tool(self, tool: Tool | None) -> None:
         """Take the tool that was found, None for none."""
@@ -484,6 +487,12 @@ class CallState:
         """Let equal calls go on that wait for this one, which does not run now."""
         if self.is_deduplicated:
             self.turn.deduplication.leave(self)
+
+
+def call_digest(tool: Tool, arguments: JsonObject | None) -> str:
+    """SHA-256 over a tool, its version and valid arguments for it."""
+    said = canonical_json([tool.name, tool.version, arguments])
+    return hashlib.sha256(said).hexdigest()
 
 
 running_call: ContextVar[CallState | None] = ContextVar("upshot_call", default=None)

@@ -167,7 +167,9 @@ class _Desk:
             if not self._waits(call_id):
                 outcomes = await self._box.dispatch([ToolCall(call_id, name, arguments)])
             if approved and self._waits(call_id):
-                outcomes = await self._box.answer([Approve(call_id)])
+                # The framework asks by id; it holds for what waits under that.
+                waiting = [one for one in self._box.pending if one.call_id == call_id]
+                outcomes = await self._box.answer([one.approve() for one in waiting])
         finally:
             self._locks.leave(claim)
         return outcomes[0] if outcomes else None

@@ -16,7 +16,14 @@ from upshot.contract.base.enums import Origin
 from upshot.contract.base.structs import RunEvent
 from upshot.contract.error import RunWarning
 from upshot.contract.events import DELTAS, ApprovalRequested, Event, Warned
-from upshot.contract.pending import PendingApproval, TaintOrigin
+from upshot.contract.pending import (
+    Approve,
+    Deny,
+    Edit,
+    PendingApproval,
+    TaintOrigin,
+    answers_question,
+)
 from upshot.contract.protocols import ArtifactStore, Clock, Journal, until_safe
 from upshot.contract.tool_calls import (
     ToolArtifactReference,
@@ -132,6 +139,7 @@ class ToolboxState:
         told: Warnings that were given already.
         made: How often a call with the same id and arguments was made.
         asked: What the user was asked about calls that are not settled, by call id.
+        times_asked: How many questions were asked about calls of an id, settled or not.
         parked: Calls that wait for the user, by id.
         followers: Calls that wait for an equal one that is parked.
         fenced: Calls whose results are shown as untrusted, by id and tool.
@@ -161,6 +169,7 @@ class ToolboxState:
     told: set[str] = field(default_factory=set[str])
     made: Counter[str] = field(default_factory=Counter[str])
     asked: dict[str, PendingApproval] = field(default_factory=dict[str, PendingApproval])
+    times_asked: Counter[str] = field(default_factory=Counter[str])
     parked: dict[str, CallState] = field(default_factory=dict[str, CallState])
     followers: list[CallState] = field(default_factory=list[CallState])
     fenced: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
@@ -276,12 +285,13 @@ class ToolboxState:
         earlier = self.asked.get(call.call_id)
         if (
             earlier is not None
-            and earlier.digest == pending.digest
+            and earlier.digest == call.question_digest(earlier.asked_at)
             and not self.is_expired(earlier)
         ):
             return earlier
         pending = self.mask(pending)
         self.asked[call.call_id] = pending
+        self.times_asked[call.call_id] += 1
         self.emit(ApprovalRequested(pending=pending))
         return pending
 
@@ -308,6 +318,15 @@ class ToolboxState:
         if parked is not None:
             return parked
         return next((one for one in self.followers if one.call_id == call_id), None)
+
+    def is_question_of(self, answer: Approve | Deny | Edit, pending: PendingApproval) -> bool:
+        """Whether *answer* is to the question *pending*, which has not expired; a no always is."""
+        if isinstance(answer, Deny):
+            return True
+        times_asked = self.times_asked[answer.call_id]
+        return not self.is_expired(pending) and answers_question(
+            answer, pending, times_asked=times_asked
+        )
 
     def is_expired(self, pending: PendingApproval) -> bool:
         """Whether it has to be asked anew."""

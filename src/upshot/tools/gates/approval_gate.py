@@ -151,7 +151,7 @@ Approver: TypeAlias = Callable[[ApprovalRequest], bool | Awaitable[bool | None] 
 class ApprovalGate(StandardGate):
     """Asks the user where the tool or a hook wants it; an approver that raises denies.
 
-    The answer is bound to the digest of the final arguments.
+    The answer is bound to the final arguments, and to this very question.
     """
 
     name = "approval"
@@ -238,7 +238,7 @@ class ApprovalGate(StandardGate):
                 tool_name=call.tool_name,
                 arguments=call.arguments or {},
                 effect=call.effect,
-                digest=call.digest,
+                digest=call.question_digest(now),
                 reason=call.asks,
                 taint=call.turn.tainted if call.is_distrusted else None,
                 asked_at=now,
