@@ -127,3 +127,14 @@ def note(path: str, text: str, after_s: float = 0.0, fault: str = "") -> str:
     if fault == "hang":
         time.sleep(LONG_S)
     return text
+
+
+@tool(effect="write", isolation="process")
+def persist(folder: str) -> None:
+    """Note in a file that it was asked to end, and go on."""
+    import signal
+
+    signal.signal(signal.SIGTERM, lambda _number, _frame: Path(folder, "asked").touch())
+    Path(folder, "pids").write_text(str(os.getpid()))
+    while True:
+        time.sleep(LONG_S)

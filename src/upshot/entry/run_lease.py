@@ -16,6 +16,7 @@ from weakref import ref
 
 from upshot.contract.protocols import Journal, as_instant
 from upshot.errors import JournalError
+from upshot.journal.lease_holder import LeaseHolder
 from upshot.runs.session import Session
 
 # The place of a log, and the run.
@@ -93,6 +94,19 @@ def is_at_work(run_id: str, journal: Journal) -> bool:
         return True
     instant = as_instant(journal)
     return instant is not None and instant.is_begun(run_id)
+
+
+async def may_be_at_work(run_id: str, journal: Journal) -> bool:
+    """Whether what an earlier session began may still go on; asked before the run is taken.
+
+    A take-over does not wait for the session that had the run. A suspended process may be
+    continued, and of one on another machine nothing is known.
+    """
+    if _place_of(journal, run_id) in _holds or is_at_work(run_id, journal):
+        return True
+    holders = getattr(journal, "holders", None)
+    holder: LeaseHolder | None = None if holders is None else (await holders()).get(run_id)
+    return holder is not None and not holder.is_this_process and holder.state != "gone"
 
 
 def _place_of(journal: Journal, run_id: str) -> _Place:

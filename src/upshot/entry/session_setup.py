@@ -31,7 +31,7 @@ from upshot.entry.resume import (
     sort_answers,
     too_late,
 )
-from upshot.entry.run_lease import RunLease, is_at_work, taken
+from upshot.entry.run_lease import RunLease, is_at_work, may_be_at_work, taken
 from upshot.errors import Misuse
 from upshot.journal.opening import open_journal
 from upshot.runs.live_run import LiveRun, live_through
@@ -198,6 +198,7 @@ async def go_on(
             plan = await plan_again(past, run_id, agent, {**options}, opened, child=child)
             check_dependencies(past, plan)
             takes = take_over or is_known
+            at_work = bool(past.begun) and await may_be_at_work(run_id, opened)
             # Of two callers that answer at once the second must not take over from the first; a
             # caller without answers takes over, as every later claim does.
             async with taken(run_id, opened, take_over=takes, leaves=bool(answers)) as hold:
@@ -210,7 +211,8 @@ async def go_on(
                     await hand_down(given, opened, secrets=hidden, take_over=take_over)
                     await read_children(past, opened)
                     told = () if is_known else await left_behind(past, run_id, opened)
-                    plan = replace(plan, is_known=is_known, seed=tuple(past.seed))
+                    seed = tuple(past.seed)
+                    plan = replace(plan, is_known=is_known, seed=seed, earlier_may_work=at_work)
                     plan = replace(plan, warnings=(*told, *outdated_warnings(outdated)))
                     session = Session(plan, past=past, answers=own, epoch=hold.epoch)
                     yield LiveRun(hold.give(session), watch=watch)

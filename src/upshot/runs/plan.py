@@ -305,6 +305,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         handoff_messages: Those of the agent that handed the request over; they come after it.
         extra_logged: What else the log keeps among the options.
         warnings: Told when the session begins.
+        earlier_may_work: Whether the session before it may still be at work.
         spec: The agent in names only.
         seed: What the board of the first attempt was started with, in an earlier session.
         secret_marks: What the marks begin with that stand for secrets in its log, "" without any.
@@ -350,6 +351,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     extra_logged: JsonObject = {}
     child: Child | None = None
     warnings: tuple[RunWarning, ...] = ()
+    earlier_may_work: bool = False
     spec: AgentSpec = AgentSpec()
     is_known: bool = False
     is_retry_given: bool = False

@@ -211,6 +211,8 @@ class ToolboxOptions(TypedDict, total=False):
         spent: Says which limit that others count, such as tokens, is reached; "" for none.
         workers: Threads for plain tools; None is the process's own.
         known_outcomes: Outcomes that are handed back instead of making their calls.
+        earlier_may_work: Whether who made the calls that ``resume`` takes up may still be at work:
+            that such a call has done nothing is then no news.
         is_checked: Whether tools and options were checked already, as those of a run are.
     """
 
@@ -241,6 +243,7 @@ class ToolboxOptions(TypedDict, total=False):
     spent: Callable[[], str] | None
     workers: Workers | None
     known_outcomes: KnownOutcomes | None
+    earlier_may_work: bool
     is_checked: bool
 
 
@@ -316,6 +319,7 @@ class Toolbox:
             workers=get("workers") or WORKERS,
             dependencies=get("dependencies"),
             parallel=get("parallel", True),
+            earlier_may_work=get("earlier_may_work", False),
             turn=TurnState(
                 clock,
                 get("budget") or _DEFAULT_BUDGET,

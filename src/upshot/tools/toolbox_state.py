@@ -134,6 +134,7 @@ class ToolboxState:
         workers: Threads for plain tools.
         dependencies: The caller's one object for tools.
         parallel: Whether bodies may run together at all; a number, how many.
+        earlier_may_work: Whether who began the calls that are taken up may still be at work.
         turn: The tool turn.
         offers_reader: Whether ``read_artifact`` is offered: from the first stored output on.
         told: Warnings that were given already.
@@ -164,6 +165,7 @@ class ToolboxState:
     workers: Workers
     dependencies: object
     parallel: bool | int
+    earlier_may_work: bool
     turn: TurnState
     offers_reader: bool = False
     told: set[str] = field(default_factory=set[str])

@@ -319,3 +319,27 @@ def test_limits_are_for_processes():
         tool(limits=ProcessLimits(cpu_s=1))(isolated.plain)
     with pytest.raises(Misuse, match="above 0"):
         ProcessLimits(cpu_s=0)
+
+
+PERSIST = (
+    "from tests.tools.isolated import persist\n"
+    "call = ToolCall('1', 'persist', {{'folder': {folder!r}}})\n"
+    "asyncio.run(Toolbox([persist.but(timeout_s={timeout_s})]).dispatch([call]))"
+)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="found by /proc")
+def test_a_worker_whose_caller_is_gone_is_killed_without_being_asked(tmp_path: Path):
+    with caller(PERSIST.format(folder=str(tmp_path), timeout_s=60), tmp_path) as process:
+        pids = wait_for_pids(tmp_path)
+        process.send_signal(signal.SIGKILL)
+    assert wait_until_gone(pids)
+    assert not (tmp_path / "asked").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="found by /proc")
+def test_a_worker_that_is_given_up_is_asked_first(tmp_path: Path):
+    with caller(PERSIST.format(folder=str(tmp_path), timeout_s=2), tmp_path) as process:
+        process.wait(timeout=60)
+    assert wait_until_gone(wait_for_pids(tmp_path))
+    assert (tmp_path / "asked").exists()

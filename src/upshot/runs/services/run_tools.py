@@ -58,6 +58,7 @@ def _make(context: RunContext) -> Toolbox:
         repair=log.repair if any(tool.repair for tool in plan.tools) else None,
         spent=log.spent,
         known_outcomes=None if recording is None else recording.known_outcomes(),
+        earlier_may_work=plan.earlier_may_work,
         is_checked=True,
     )
 

@@ -227,7 +227,13 @@ class Batch:
         # From here on the call is on its own: whatever it waits for, the others go on.
         try:
             if is_in_doubt(call) and call.outcome is not None:
-                call.outcome = await verify_effect(self._state, call, call.outcome)
+                # An earlier session began it.
+                call.outcome = await verify_effect(
+                    self._state,
+                    call,
+                    call.outcome,
+                    is_abandoned=self._state.earlier_may_work,
+                )
                 self._settle(call)
             if call.wait is not None:
                 await self._gates[call].wait(call)

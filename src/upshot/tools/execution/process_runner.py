@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import IO
 
 from upshot.contract.base.structs import Json
@@ -26,7 +27,7 @@ from upshot.tools.execution.process_protocol import (
     decode_line,
     encode_line,
 )
-from upshot.tools.execution.process_supervisor import GRACE_S
+from upshot.tools.execution.process_supervisor import END_WORD, GRACE_S
 
 _MAX_OUTPUT_BYTES = 256 * 1024 * 1024
 _PIECE_BYTES = 1 << 18
@@ -110,6 +111,9 @@ class _Talk:
     async def end(self) -> bool:
         """Have it end, and wait for that; returns whether it did."""
         self._loop.remove_writer(self._inlet)
+        # A pipe that is full still holds the order, which is then cut off and not begun.
+        with suppress(OSError):
+            os.write(self._inlet, END_WORD)
         if self._process.stdin is not None:
             self._process.stdin.close()
         await _until(self._gone, _END_S)

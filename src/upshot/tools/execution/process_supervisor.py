@@ -1,9 +1,11 @@
 """The first of a tool's own two processes: it watches the other, and leaves nothing behind.
 
 It runs no code of the tool, so nothing can keep it from its work: whatever hangs, and even
-after the calling process was killed, the worker ends with all that it has started.
+after the calling process was killed, the worker ends with all that it has started. A caller that
+gives it up says so, and it has its grace. Where the caller is gone it is killed at once: who goes
+on with the run must not find that it has done nothing yet, and then see it done.
 
-    caller --order, end of file--> warden --fork--> worker --fork--> grandchildren
+    caller ----order, end word----> warden --fork--> worker --fork--> grandchildren
     caller <------------- lines --------------------- worker
 """
 
@@ -21,6 +23,9 @@ from pathlib import Path
 
 GRACE_S = 0.3
 """How long a worker may take to end after TERM."""
+
+END_WORD = b"end\n"
+"""What the caller writes after the order to give the worker up, before it closes the pipe."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -59,14 +64,16 @@ def _read_order() -> bytes:
     while piece := os.read(0, 1 << 16):
         pieces.append(piece)
         if piece.endswith(b"\n"):
-            return b"".join(pieces)
+            order, _, word = b"".join(pieces).partition(b"\n")
+            # Given up before it was even read.
+            return b"" if word else order + b"\n"
     return b""
 
 
 def _is_given_up() -> bool:
     """Whether the caller has gone on before the worker was even started."""
     ready, _, _ = select.select([0], [], [], 0)
-    return bool(ready) and not os.read(0, 512)
+    return bool(ready)
 
 
 def _listen() -> int:
@@ -118,13 +125,15 @@ class _Watch:
         left = None if self._kill_at is None else max(0.0, self._kill_at - time.monotonic())
         ready, _, _ = select.select(watched, [], [], left)
         told = os.read(self._bell, 512) if self._bell in ready else b""
-        is_over = 0 in ready and not os.read(0, 512)
-        if is_over or signal.SIGHUP in told or signal.SIGTERM in told:
-            self._signal_all(signal.SIGTERM)
-            self._kill_at = self._kill_at or time.monotonic() + GRACE_S
-        elif not ready:
+        is_given_up = 0 in ready and bool(os.read(0, 512))
+        is_orphaned = (0 in ready and not is_given_up) or signal.SIGHUP in told
+        if is_orphaned or not ready:
+            _send(os.kill, self._worker, signal.SIGKILL)
             self._signal_all(signal.SIGKILL)
             self._kill_at = time.monotonic() + GRACE_S
+        elif is_given_up or signal.SIGTERM in told:
+            self._signal_all(signal.SIGTERM)
+            self._kill_at = self._kill_at or time.monotonic() + GRACE_S
 
     def _reap(self) -> None:
         with suppress(ChildProcessError):
