@@ -74,7 +74,7 @@ def within_limit(call: Any) -> bool | None:
 def ask_supervisor(question: str) -> bool:
     """Ask on a terminal; in a pipe the supervisor agrees."""
     if sys.stdin.isatty():
-        return not input(f"   supervisor  {question} [Y/n] ").strip().lower().startswith("n")
+        return input(f"   supervisor  {question} [y/N] ").strip().lower() in ("y", "yes")
     say("supervisor", f"{question} Yes.")
     return True
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import select
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +212,31 @@ def test_on_a_terminal_each_is_asked_for(command: Command, monkeypatch: pytest.M
     assert 'now: {"disk":"a","note":""}' in err
     assert "the new arguments do not fit wipe" in err
     assert shown(command)["tool_outcomes"][1]["details"] == "not this one"
+
+
+def test_the_request_and_the_agent_stand_above_what_is_asked(command: Command) -> None:
+    _, _, err = command("approve", "last")
+    assert "wiper" in err
+    assert "Wipe." in err
+
+
+def test_what_was_typed_before_the_question_is_no_answer(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller, terminal = os.openpty()
+    os.write(controller, b"y\ny\n")
+    with open(terminal, closefd=False) as stream:
+        monkeypatch.setattr(sys, "stdin", stream)
+        monkeypatch.setattr(approving, "_is_attended", lambda terminal: True)
+        asked: list[str] = []
+
+        def ask(*words: object, **options: object) -> str:
+            asked.append(stream.readline() if select.select([terminal], [], [], 0)[0] else "")
+            return "l"
+
+        monkeypatch.setattr("click.prompt", ask)
+        command("approve", "last")
+    assert asked == ["", ""]
 
 
 AGAIN = """

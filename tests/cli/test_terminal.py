@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.text import Text
 
+from upshot.cli.approve import show_question
 from upshot.cli.terminal import Terminal
+from upshot.contract.pending import PendingApproval, PendingQuestion
 
 SAID = {"content": "Größe 😀 \x7f \u200d", "ok": True}
 
@@ -84,3 +86,34 @@ def test_what_is_long_in_coming_is_written_line_by_line() -> None:
 
     Terminal(out=out, err=io.StringIO()).say_all(rows())
     assert out.getvalue() == "first\nsecond\n"
+
+
+# Control, format and filler characters, and those that end a line: none of them can be seen.
+UNSEEN = [
+    *"\u200b\u00ad\u202e\u115f\u1160\u3164\uffa0\u200f\u2060\ufeff\u180e\u034f\ufe0f\u17b4\u2800",
+    *"\x7f\x85\x9b\x0b\x0c\x1c\x1b\r\u2028\u2029\ufff9\ue000\U000e0041",
+]
+
+
+@pytest.mark.parametrize("character", UNSEEN, ids=lambda one: f"U+{ord(one):04X}")
+def test_what_cannot_be_seen_is_shown_escaped_in_what_is_asked(character: str) -> None:
+    call = PendingApproval(
+        call_id="c1", tool_name="pay", arguments={"memo": f"a{character}amount: 1"}, effect="write"
+    )
+    asked = PendingQuestion(id="q1", question=f"a{character}amount: 1")
+    for pending in (call, asked):
+        lines = [line.plain for line in show_question(1, pending, width=80)]
+        assert len(lines) == 2, lines
+        escapes = (f"{ord(character):x}", repr(character)[1:-1], json.dumps(character)[1:-1])
+        assert any(escape in lines[1].lower() for escape in escapes)
+        assert character not in lines[1]
+
+
+@pytest.mark.parametrize("is_terminal", [False, True], ids=["pipe", "terminal"])
+def test_an_answer_steers_no_terminal_also_through_a_pipe(
+    is_terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: is_terminal)
+    Terminal(out=stream).put("a\x1b[31mb\x9b31m\u202ec")
+    assert not {"\x1b", "\x9b", "\u202e"} & set(stream.getvalue())

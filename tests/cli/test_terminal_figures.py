@@ -78,9 +78,9 @@ def test_a_moment_is_said_in_utc() -> None:
     assert moment(None) == "unknown"
 
 
-def test_what_could_steer_a_terminal_is_taken_out() -> None:
-    assert clean("a\x1b[31mred\x07\u202e b\n c") == "a[31mred b c"
-    assert clean_lines("one\r\n\ttwo\x1b[2J") == "one\n\ttwo[2J"
+def test_what_could_steer_a_terminal_is_shown_escaped() -> None:
+    assert clean("a\x1b[31mred\x07\u202e b\n c") == r"a\u001b[31mred\u0007\u202e b c"
+    assert clean_lines("one\r\n\ttwo\x1b[2J") == "one\n\ttwo\\u001b[2J"
 
 
 @given(st.text(), st.integers(1, 50))

@@ -8,7 +8,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -21,7 +21,7 @@ from upshot.cli.loading import Asked, Launching
 from upshot.cli.lookup import command_line, existing_journal, find_run, read_activity
 from upshot.cli.report import DIED, status_words
 from upshot.cli.running import Shown, resume_agent
-from upshot.cli.terminal import EXIT_CODES, Terminal, clean, clean_lines, moment
+from upshot.cli.terminal import EXIT_CODES, Terminal, clean, clean_lines, moment, visible
 from upshot.contract.agent import Agent
 from upshot.contract.agent_spec import AgentSpec
 from upshot.contract.base.checks import json_fault
@@ -249,7 +249,18 @@ def _user() -> str:
 
 
 _INDENT = "   "
+_MAX_REQUEST_CHARS = 1_000
 _STYLES = {Effect.READ: "green", Effect.WRITE: "yellow", Effect.DESTRUCTIVE: "red"}
+
+
+def show_origin(activity: Activity, *, width: int) -> Iterator[Text]:
+    """The lines that say who asks, and what the user had asked for."""
+    if (started := activity.started) is None:
+        return
+    yield Text.assemble(
+        (_plain(activity.run_id), "bold"), f"  agent {_plain(activity.state.agent.id)}"
+    )
+    yield from _field("request", clean(started.request.text, _MAX_REQUEST_CHARS), width)
 
 
 def show_question(number: int, pending: Pending, *, width: int) -> Iterator[Text]:
@@ -288,7 +299,7 @@ def _field(name: str, value: str, width: int) -> Iterator[Text]:
     room = max(20, width - len(_INDENT) - 2)
     lines = [
         part
-        for line in clean_lines(value).expandtabs().splitlines() or [""]
+        for line in visible(value).expandtabs().split("\n")
         for part in textwrap.wrap(line, room, drop_whitespace=False) or [""]
     ]
     if len(lines) == 1 and len(label) + len(lines[0]) <= width:
@@ -302,7 +313,7 @@ def _field(name: str, value: str, width: int) -> Iterator[Text]:
 
 
 def _plain(text: str) -> str:
-    return " ".join(clean_lines(text).split())
+    return visible(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 _BY_OTHERS = (Status.INTERRUPTED, Status.CANCELED, Status.ABORTED)
@@ -344,7 +355,7 @@ async def answer_run(
         if shown.as_json:
             terminal.put_json(encode(list(activity.pending)))
             return EXIT_CODES[Status.INPUT_REQUIRED]
-        answers = _ask(waiting, editing, terminal, by=given.who)
+        answers = _ask(activity, waiting, editing, terminal, by=given.who)
     if not answers:
         terminal.hint(*_hints(waiting, run_id, journal))
         return EXIT_CODES[Status.INPUT_REQUIRED]
@@ -389,10 +400,13 @@ def _hints(waiting: Waiting, run_id: str, journal: str) -> Iterator[str]:
         yield f"answer: {command_line(*words, journal=journal)}"
 
 
-def _ask(waiting: Waiting, editing: Editing, terminal: Terminal, *, by: str) -> list[AnyAnswer]:
+def _ask(
+    activity: Activity, waiting: Waiting, editing: Editing, terminal: Terminal, *, by: str
+) -> list[AnyAnswer]:
     """Show the questions, and ask for answers where a terminal is attended."""
     is_attended = _is_attended(terminal)
     answers: list[AnyAnswer] = []
+    terminal.tell(*show_origin(activity, width=terminal.err.width))
     for number, one in waiting.items.items():
         terminal.tell(*show_question(number, one, width=terminal.err.width))
         if is_attended:
@@ -444,7 +458,7 @@ def _ask_for_call(
 
 def _edit(call: PendingApproval, editing: Editing, terminal: Terminal) -> JsonObject | None:
     """Ask for other arguments; None where there are none that fit."""
-    terminal.tell(Text(clean_lines(f"now: {encode(call.arguments).decode()}")))
+    terminal.tell(Text(visible(f"now: {encode(call.arguments).decode()}")))
     text = _prompt("all arguments as JSON (empty: none)")
     if not text:
         return None
@@ -456,8 +470,24 @@ def _edit(call: PendingApproval, editing: Editing, terminal: Terminal) -> JsonOb
 
 
 def _prompt(text: str) -> str:
+    _drop_typed_ahead()
     with _stoppable():
         return str(click.prompt(text, default="", show_default=False, err=True))
+
+
+def _drop_typed_ahead() -> None:
+    """Drop what was typed before the question was there: it answers none that was read."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        while msvcrt.kbhit():
+            msvcrt.getwch()
+        return
+    import termios
+
+    # An input that is no terminal, or is closed, has nothing that was typed.
+    with suppress(termios.error, OSError, ValueError):
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
 @contextmanager

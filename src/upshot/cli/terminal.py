@@ -35,6 +35,20 @@ UNKNOWN = "unknown"
 
 _KIB = 1024
 
+# Control and format characters, halves of pairs, private and unassigned ones, line separators.
+_STEERING = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_JOINING = "\u200c\u200d"
+# What is shown as nothing or as a blank although it counts as a letter or a mark: those of
+# DerivedCoreProperties.txt (Default_Ignorable_Code_Point, Unicode 15.1), and the blank of Braille.
+_FILLERS = (
+    *(range(code, code + 1) for code in (0x34F, 0x2800, 0x3164, 0xFFA0)),
+    range(0x115F, 0x1161),
+    range(0x17B4, 0x17B6),
+    range(0x180B, 0x1810),
+    range(0xFE00, 0xFE10),
+    range(0xE0100, 0xE01F0),
+)
+
 
 def duration(seconds: float) -> str:
     """A time span: ``340 ms``, ``5.1 s``, ``2 min 05 s``, ``1 h 02 min``; below 0 is 0."""
@@ -90,23 +104,47 @@ def moment(time: datetime | None) -> str:
 def clean(text: str, limit: int = 200) -> str:
     """*text* as one harmless line of at most *limit* characters.
 
-    Control characters, with which a model or a tool could steer the terminal, are taken out.
+    Characters that cannot be seen, with which a model or a tool could steer the terminal or hide
+    what it says, are shown escaped.
     """
-    line = " ".join(_harmless(text[: limit * 4]).split())
+    line = " ".join(visible(text[: limit * 4]).split())
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
 
 
 def clean_lines(text: str) -> str:
-    """*text* with its lines and tabs, without any other control character."""
-    return _harmless(text)
+    """*text* with its lines and tabs, any other control and format character escaped.
 
-
-def _harmless(text: str) -> str:
+    What joins the parts of one sign, as in emoji and Persian, stays: it is the text's own.
+    """
     if text.isascii() and text.isprintable():
         return text
-    return "".join(
-        c for c in text if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf", "Cs")
-    )
+    lines = text.replace("\r\n", "\n")
+    return "".join(c if c in _JOINING or not _steers(c) else _escaped(c) for c in lines)
+
+
+def visible(text: str) -> str:
+    """*text* with its lines and tabs, every other character escaped that cannot be seen.
+
+    For what the user decides about: two texts that look alike are alike.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_escaped(c) if c not in "\n\t" and _is_unseen(c) else c for c in text)
+
+
+def _steers(character: str) -> bool:
+    return character not in "\n\t" and unicodedata.category(character) in _STEERING
+
+
+def _is_unseen(character: str) -> bool:
+    kind = unicodedata.category(character)
+    is_blank = kind == "Zs" and character != " "
+    return is_blank or kind in _STEERING or any(ord(character) in part for part in _FILLERS)
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
 def figures(worked_s: float, usage: Usage, cost: Cost | None, tool_calls: int) -> tuple[str, ...]:
@@ -199,15 +237,15 @@ class Terminal:
         _write(self.err, lambda: (f"{clean_lines(line)}\n" for line in lines))
 
     def put(self, text: str) -> None:
-        """Write *text* to stdout at once, unchanged; on a terminal without control characters."""
-        _write(self.out, lambda: [clean_lines(text) if self.out.is_terminal else text])
+        """Write *text* to stdout at once, its control and format characters escaped."""
+        _write(self.out, lambda: [clean_lines(text)])
 
     def put_json(self, data: str | bytes) -> None:
         """Write JSON and a line break to stdout; characters that it cannot show are escaped."""
         text = data if isinstance(data, str) else data.decode()
-        if self.out.is_terminal:
-            harmless = set(clean_lines(text))
-            text = "".join(c if c in harmless else _escaped(c) for c in text)
+        unsafe = {c: json.dumps(c)[1:-1] for c in set(text) if _steers(c)}
+        unsafe |= {c: f"\\u{ord(c):04x}" for c in unsafe if c.isascii()}
+        text = text.translate(str.maketrans(unsafe))
         shown = text.encode(self.out.encoding, _JSON_ESCAPES).decode(self.out.encoding)
         self.put(f"{shown}\n")
 
@@ -227,10 +265,6 @@ def _console(stream: TextIO, *, stderr: bool = False) -> Console:
     )
     console.width = min(console.width, MAX_WIDTH)
     return console
-
-
-def _escaped(character: str) -> str:
-    return json.dumps(character)[1:-1] if character != "\x7f" else "\\u007f"
 
 
 def _escape_missing(error: UnicodeError) -> tuple[str, int]:
@@ -254,12 +288,14 @@ def _laid_out(console: Console, lines: Iterable[RenderableType]) -> Iterator[str
         with console.capture() as capture:
             console.print(line)
         # Cells are padded to their width, which would be copied with the text.
-        yield "".join(f"{row.rstrip(' ')}\n" for row in capture.get().splitlines())
+        shown = capture.get()
+        rows = shown.removesuffix("\n").split("\n") if shown else ()
+        yield "".join(f"{row.rstrip(' ')}\n" for row in rows)
 
 
 def _fits(row: str, width: int) -> bool:
     """Whether a row that is not to be broken needs no laying out."""
-    return cell_len(row) <= width and len(row.splitlines()) <= 1
+    return cell_len(row) <= width and "\n" not in row
 
 
 def _styled(console: Console, line: Text) -> str:
