@@ -432,6 +432,11 @@ export interface ApprovalRequested {
    * @defaultValue `{"kind": "pending_approval"}`
    */
   pending?: PendingApproval;
+  /**
+   * The key of the step in whose body the call was made, "" for none.
+   * @defaultValue `""`
+   */
+  step?: string;
 }
 
 /** Let the call run; `PendingApproval.approve` makes one. */

@@ -111,9 +111,11 @@ class ApprovalRequested(RunEvent, frozen=True, kw_only=True):
 
     Attributes:
         pending: The request for approval.
+        step: The key of the step in whose body the call was made, "" for none.
     """
 
     pending: PendingApproval = PendingApproval()
+    step: str = ""
 
     @property
     def call_id(self) -> str:

@@ -133,6 +133,8 @@ def _restore(root: list[Json], path: str) -> bool:
 
 
 TOOL_MESSAGE_MAX_CHARS = 12_000
+ID_GATE = "call_id"
+"""What a record names as the gate of a call that was denied since another has its id."""
 
 
 class _Outcome(Tagged, frozen=True, kw_only=False):

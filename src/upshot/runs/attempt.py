@@ -251,15 +251,15 @@ async def close_calls(context: RunContext, run: Run) -> None:
         return
     own = {call.id for call in state.last_reply.tool_calls} if state.last_reply else set[str]()
     # Calls of a foreign engine's own model are none of ours.
-    own = own.union(run.asked, run.settled, run.unsettled)
+    own = own.union(state.asked, state.settled, state.unsettled)
     calls = [call for call in state.board.open_calls() if call.id in own]
     if not calls:
         return
-    known = {**run.settled, **{key: record.outcome for key, record in state.settled.items()}}
+    known = {key: record.outcome for key, record in state.settled.items()}
     left = [call for call in calls if call.id not in known]
     tools = toolbox_of(context)
     turn = budget.turns - budget.turns_before
-    called_off = await tools.call_off(left, run.unsettled, turn=turn)
+    called_off = await tools.call_off(left, state.unsettled, turn=turn)
     known |= {outcome.call_id: outcome for outcome in called_off}
     state.board.extend(
         Message(Role.TOOL, tools.content_of(known[call.id]), tool_call_id=call.id, name=call.name)

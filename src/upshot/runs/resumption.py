@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
-from typing import cast
+from typing import NamedTuple, TypeAlias, cast
 
 import msgspec
 
@@ -17,7 +17,7 @@ from upshot.contract.pending import TaintOrigin
 from upshot.contract.protocols import Engine
 from upshot.contract.run_control import Checkpoint
 from upshot.contract.settings import Budget
-from upshot.contract.tool_calls import ToolCall, ToolDenied
+from upshot.contract.tool_calls import ID_GATE, ToolCall, ToolDenied
 from upshot.runs.budget import RunBudget
 from upshot.runs.plan import ENGINE_OPTION, Plan
 from upshot.state.child_runs import Spent
@@ -86,6 +86,20 @@ def _add_children(budget: RunBudget, past: RunState, *, earlier: bool) -> None:
             budget.add_spent(spent.usage, spent.cost, spent.tools)
 
 
+# A step, a call id and a tool.
+_Place: TypeAlias = tuple[str, str, str]
+
+
+class _LoggedCall(NamedTuple):
+    """A call of the log: its arguments, what is known of it, and whether one with other arguments
+    is taken for it.
+    """
+
+    said: Json
+    known: KnownCall
+    is_taken_for_others: bool = True
+
+
 class LoggedCalls:
     """Model and tool calls of one attempt, as earlier sessions logged them, in order.
 
@@ -102,8 +116,13 @@ class LoggedCalls:
 
     def __init__(self, past: RunState, show: Callable[[Json], Json]) -> None:
         # Copies, for what is done from now on is folded into the same state.
-        self._asked, self._answers = past.asked.copy(), past.answers.copy()
-        self._waiting = EarlierCalls({}, self._asked, self._answers)
+        self._questions = {
+            (past.asked_in.get(id, ""), id, asked.tool_name): EarlierCalls(
+                asked={id: asked},
+                answers={id: past.answers[id]} if id in past.answers else {},
+            )
+            for id, asked in past.asked.items()
+        }
         self.diverged: str = ""
         self._show = show
         self._turns: defaultdict[str, deque[tuple[int, str]]] = defaultdict(deque)
@@ -111,16 +130,18 @@ class LoggedCalls:
             self._turns[past.bodies.get(turn, "")].append((turn, model))
         self._replies = past.replies.copy()
         # By step, call id and tool; with the arguments that each was made with.
-        self._calls: defaultdict[tuple[str, str, str], list[tuple[Json, KnownCall]]]
-        self._calls = defaultdict(list)
+        self._calls: defaultdict[_Place, list[_LoggedCall]] = defaultdict(list)
         for record in past.records[past.records_before :]:
             known = KnownCall(record.outcome)
             place = record.step, record.call_id, record.tool_name
-            self._calls[place].append((self._said(record.arguments_given), known))
+            said = self._said(record.arguments_given)
+            self._calls[place].append(_LoggedCall(said, known, record.gate != ID_GATE))
         for start in past.begun:
             known = KnownCall(earlier=EarlierCalls({start.call.id: start}))
             place = start.step, start.call.id, start.call.name
-            self._calls[place].append((self._said(start.call.arguments), known))
+            self._calls[place].append(_LoggedCall(self._said(start.call.arguments), known))
+        # What was handed to a call with other arguments.
+        self._mistaken: defaultdict[_Place, list[_LoggedCall]] = defaultdict(list)
 
     def turn(self, model: str, step: str) -> int | None:
         """The turn in which an earlier session made the next model call; None for a new one.
@@ -147,30 +168,34 @@ class LoggedCalls:
         """What is known of *call*, once: the logged call of the same id and place.
 
         Of several it is the first with the same arguments. Where none has these, it is the first:
-        to make the call would do twice what was meant once.
+        to make the call would do twice what was meant once. Where that was a mistake, for calls
+        made side by side may have one id, the call that it was of gets the same.
         """
-        found = self._calls.get((step, call.id, call.name))
-        if not found:
-            return KnownCall(earlier=self._take_waiting(call.id))
-        said = self._said(call.arguments)
-        at = next((at for at, (given, _) in enumerate(found) if given == said), None)
-        if at is None:
-            self.diverged = (
-                f"made the call {call.id!r} of {call.name} with other arguments than before the "
-                "run was taken up: it is taken for the same call"
-            )
-        _, known = found.pop(at or 0)
-        if known.outcome is not None:
-            return known
-        started = known.earlier.started
-        return KnownCall(earlier=self._take_waiting(call.id)._replace(started=started))
+        place = step, call.id, call.name
+        found = self._find(place, self._said(call.arguments))
+        if found is not None and found.outcome is not None:
+            return found
+        # A later call may have the same id, and nobody was asked about that.
+        asked = self._questions.pop(place, EarlierCalls())
+        if found is None:
+            return KnownCall(earlier=asked)
+        return KnownCall(earlier=asked._replace(started=found.earlier.started))
 
-    def _take_waiting(self, call_id: str) -> EarlierCalls:
-        """What was asked and answered about a call, once: a later call of the id is another."""
-        taken = self._waiting.of({call_id})
-        self._asked.pop(call_id, None)
-        self._answers.pop(call_id, None)
-        return taken
+    def _find(self, place: _Place, said: Json) -> KnownCall | None:
+        calls, mistaken = self._calls[place], self._mistaken[place]
+        for known in (calls, mistaken):
+            for at, one in enumerate(known):
+                if one.said == said:
+                    return known.pop(at).known
+        for at, one in enumerate(calls):
+            if one.is_taken_for_others:
+                self.diverged = (
+                    f"made the call {place[1]!r} of {place[2]} with other arguments than before "
+                    "the run was taken up: it is taken for the same call"
+                )
+                mistaken.append(calls.pop(at))
+                return one.known
+        return None
 
     def _said(self, arguments: Json | Mapping[str, Json]) -> Json:
         return self._show(read_arguments(arguments))

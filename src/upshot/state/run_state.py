@@ -54,7 +54,7 @@ from upshot.contract.pending import (
 )
 from upshot.contract.result import AttemptLine
 from upshot.contract.run_control import FinalizeDecision, Interrupt
-from upshot.contract.tool_calls import ToolCall, ToolRecord
+from upshot.contract.tool_calls import ID_GATE, ToolCall, ToolRecord
 from upshot.contract.usage import RateLimitState
 from upshot.errors import JournalError
 from upshot.state.board import Board
@@ -124,6 +124,7 @@ class RunState(msgspec.Struct, eq=False):
         children_before: Ids of those that belong to earlier attempts.
         asked: What people were asked about calls that are not settled, by call id.
         times_asked: How many questions were asked about calls of an id, settled or not.
+        asked_in: The step in whose body each of these was made, "" for none, by call id.
         waits: Questions that nobody has answered, and results that nobody has delivered, by id.
         waiting: Those of them that were asked in this attempt and session, by id.
         answers: What people answered for calls that are not settled, by call id.
@@ -191,6 +192,7 @@ class RunState(msgspec.Struct, eq=False):
     children_before: frozenset[str] = frozenset()
     asked: dict[str, PendingApproval] = {}
     times_asked: dict[str, int] = {}
+    asked_in: dict[str, str] = {}
     waits: dict[str, PendingQuestion | PendingExternal] = {}
     waiting: dict[str, PendingQuestion | PendingExternal] = {}
     answers: dict[str, CallAnswer] = {}
@@ -374,6 +376,8 @@ class RunState(msgspec.Struct, eq=False):
             self.last_rate_limit = response.rate_limit
 
     def _tool_started(self, event: ToolStarted) -> None:
+        # One that was cut off and is made again is still one.
+        self._end_begun(event.call.id, event.idempotency_key)
         self.unsettled[event.call.id] = event
         self.begun.append(event)
         if self.index is not None:
@@ -383,10 +387,11 @@ class RunState(msgspec.Struct, eq=False):
         self.records.insert(self._place_of(event.record), event.record)
         if event.record.trust and self.taint is None:
             self.taint = TaintOrigin(source=event.record.tool_name, call_id=event.record.call_id)
-        for open_calls in (self.unsettled, self.asked, self.answers):
-            open_calls.pop(event.record.call_id, None)
-        self._end_begun(event.record)
         record = self.settled[event.record.call_id] = event.record
+        self._end_begun(record.call_id, record.idempotency_key)
+        if self._is_asked_about(record):
+            del self.asked[record.call_id]
+            self.answers.pop(record.call_id, None)
         if (index := self.index) is not None:
             index.settled_tools[record.tool_name] = record
             index.records[event.seq] = record
@@ -402,11 +407,23 @@ class RunState(msgspec.Struct, eq=False):
             place -= 1
         return place
 
-    def _end_begun(self, record: ToolRecord) -> None:
+    def _end_begun(self, call_id: str, key: str) -> None:
+        """Take a call as begun no more; others may have the same id, and no other has its key."""
+        last = self.unsettled.get(call_id)
+        if last is not None and last.idempotency_key == key:
+            del self.unsettled[call_id]
         for place, start in enumerate(self.begun):
-            if (start.call.id, start.step) == (record.call_id, record.step):
+            if (start.call.id, start.idempotency_key) == (call_id, key):
                 del self.begun[place]
                 return
+
+    def _is_asked_about(self, record: ToolRecord) -> bool:
+        """Whether people were asked about the call of *record*, and not about one with its id."""
+        asked = self.asked.get(record.call_id)
+        if asked is None or record.gate == ID_GATE:
+            return False
+        step = self.asked_in.get(record.call_id, "")
+        return (asked.tool_name, step) == (record.tool_name, record.step)
 
     def _artifact_stored(self, event: ArtifactStored) -> None:
         self.stored.append(to_artifact(event))
@@ -416,6 +433,7 @@ class RunState(msgspec.Struct, eq=False):
         self.answers.pop(event.call_id, None)
         self.asked[event.call_id] = event.pending
         self.times_asked[event.call_id] = self.times_asked.get(event.call_id, 0) + 1
+        self.asked_in[event.call_id] = event.step
 
     def _approval_answered(self, event: ApprovalAnswered) -> None:
         asked = self.asked.get(event.call_id)

@@ -8,7 +8,7 @@ unknown effect; and ``valid_answers`` finds the answers whose questions are stil
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -58,14 +58,6 @@ class EarlierCalls(NamedTuple):
     started: Mapping[str, ToolStarted] = _NONE
     asked: Mapping[str, PendingApproval] = _NONE
     answers: Mapping[str, CallAnswer] = _NONE
-
-    def of(self, ids: Collection[str]) -> EarlierCalls:
-        """What it says of the calls with these *ids*."""
-        return EarlierCalls(
-            {id: start for id, start in self.started.items() if id in ids},
-            {id: asked for id, asked in self.asked.items() if id in ids},
-            {id: answer for id, answer in self.answers.items() if id in ids},
-        )
 
 
 # A no of the user is final for the same arguments.

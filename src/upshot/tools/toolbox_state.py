@@ -294,7 +294,7 @@ class ToolboxState:
         pending = self.mask(pending)
         self.asked[call.call_id] = pending
         self.times_asked[call.call_id] += 1
-        self.emit(ApprovalRequested(pending=pending))
+        self.emit(ApprovalRequested(pending=pending, step=call.step))
         return pending
 
     def unpark(self, call_id: str) -> list[CallState]:

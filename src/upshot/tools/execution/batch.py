@@ -312,7 +312,9 @@ class Batch:
                 turn.rate_limiter.note(tool, outcome)
             if outcome_blocks_tool(outcome):
                 turn.block(tool, call.digest)
-        state.asked.pop(call.call_id, None)
+        asked = state.asked.get(call.call_id)
+        if asked is not None and asked.tool_name == call.tool_name and not call.id_conflict:
+            del state.asked[call.call_id]
         version = "" if tool is None else tool.version
         turn.remember(call.approval, tool_name=call.tool_name, tool_version=version)
         call.outcome = outcome = state.mask(outcome)

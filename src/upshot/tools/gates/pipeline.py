@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias, cast
 
 from upshot.contract.base.enums import DeniedReason, ErrorCode
 from upshot.contract.pending import PendingApproval
-from upshot.contract.tool_calls import GateVerdict, ToolDenied
+from upshot.contract.tool_calls import ID_GATE, GateVerdict, ToolDenied
 from upshot.tools.call_state import CallState
 from upshot.tools.definition.tool import Tool
 from upshot.tools.definition.tool_context import is_stop, named
@@ -194,7 +194,7 @@ class GatePipeline:
     def deny_id(self, call: CallState) -> None:
         """Deny a call whose id another call of the Toolbox has."""
         text = f"the call id {call.call_id!r} {call.id_conflict}"
-        _deny(call, "call_id", Denial(DeniedReason.DUPLICATE, text))
+        _deny(call, ID_GATE, Denial(DeniedReason.DUPLICATE, text))
 
     def deny_cancelled(self, call: CallState) -> None:
         """Deny a call that was stopped before its body started."""
