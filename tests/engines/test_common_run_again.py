@@ -18,6 +18,7 @@ from upshot import (
     Agent,
     AgentResult,
     Approve,
+    Failed,
     Graph,
     GraphEngine,
     Parked,
@@ -308,3 +309,28 @@ async def test_the_log_and_the_result_tell_the_step_of_a_call() -> None:
     assert [record.step for record in result.tool_records] == ["graph-1/n#1"]
     started = [event.step for event in journal.order if event.kind == "tool_started"]
     assert started == ["graph-1/n#1"]
+
+
+@pytest.mark.parametrize("catches", [False, True], ids=["the run fails", "the run goes on"])
+async def test_a_call_that_was_cut_in_a_step_that_is_not_done_again_is_unknown(
+    catches: bool,
+) -> None:
+    async def script(run: Any, host: Any, board: Any) -> str:
+        async def body() -> str:
+            (outcome,) = await run.tools.dispatch([call("x")])
+            return outcome.kind
+
+        try:
+            return await host.once("step", "write", body)
+        except Failed:
+            if catches:
+                return "gave up"
+            raise
+
+    subject = agent(ScriptEngine(script))
+    _, journal = await begun(subject)
+    started = next(at for at, e in enumerate(journal.order, 1) if e.kind == "tool_started")
+    result = await resume("r", subject, journal=journal.cut(started))
+    assert result.status is (Status.COMPLETED if catches else Status.FAILED)
+    (record,) = result.tool_records
+    assert (record.outcome.code, record.effect, record.step) == ("interrupted", "unknown", "step")

@@ -267,6 +267,20 @@ async def close_calls(context: RunContext, run: Run) -> None:
     )
 
 
+def settle_cut_off(context: RunContext, run: Run) -> None:
+    """Tell of each call that was under way when an earlier session ended, and that the engine has
+    not come to again, that it was interrupted: such as those of a step that may not run again.
+
+    Raises:
+        JournalError: The log refuses events.
+    """
+    if context.recorder.is_lost or context.recording is not None:
+        return
+    left = [start for start in run.cut_off if any(start is one for one in context.state.begun)]
+    if left:
+        toolbox_of(context).give_up(left)
+
+
 def ending_of(context: RunContext, host: RunHost, error: BaseException | None) -> Ending:
     """How a pass of the engine ended, or the run where it stands.
 

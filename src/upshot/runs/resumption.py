@@ -12,6 +12,7 @@ from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.enums import Origin
 from upshot.contract.base.structs import Json
 from upshot.contract.error import RunWarning
+from upshot.contract.events import ToolStarted
 from upshot.contract.model_calls import ModelResponse
 from upshot.contract.pending import TaintOrigin
 from upshot.contract.protocols import Engine
@@ -112,6 +113,7 @@ class LoggedCalls:
 
     Attributes:
         diverged: What differs from the log, "" for nothing; the reader empties it.
+        cut_off: The calls that had begun and have no outcome, in order.
     """
 
     def __init__(self, past: RunState, show: Callable[[Json], Json]) -> None:
@@ -140,6 +142,7 @@ class LoggedCalls:
             known = KnownCall(earlier=EarlierCalls({start.call.id: start}))
             place = start.step, start.call.id, start.call.name
             self._calls[place].append(_LoggedCall(self._said(start.call.arguments), known))
+        self.cut_off: tuple[ToolStarted, ...] = tuple(past.begun)
         # What was handed to a call with other arguments.
         self._mistaken: defaultdict[_Place, list[_LoggedCall]] = defaultdict(list)
 

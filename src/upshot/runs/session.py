@@ -37,6 +37,7 @@ from upshot.runs.attempt import (
     conclude_board,
     ending_of,
     seed,
+    settle_cut_off,
     take_board,
     tell_waits,
     work_on,
@@ -533,6 +534,8 @@ class Session:
         self._ending = ending = ending_of(context, self._host, error)
         if ending.status not in _WHOLE:
             await close_calls(context, self._run)
+        if ending.status is not Status.INPUT_REQUIRED:
+            settle_cut_off(context, self._run)
         if ending.interrupt is not None:
             self._note_interrupt(ending.interrupt)
             await hooks.tell(context, "on_interrupt", ending.interrupt)

@@ -578,6 +578,20 @@ class Toolbox:
         self._settle_off(opened)
         return [one.outcome for one in opened if one.outcome is not None]
 
+    def give_up(self, started: Iterable[ToolStarted]) -> None:
+        """Settle calls as interrupted that an earlier process had started and nobody makes again.
+
+        Raises:
+            JournalError: Events could not be logged.
+        """
+        opened: list[CallState] = []
+        for start in started:
+            call = self._state.open(start.call, start.turn)
+            call.step = start.step
+            give_up(self._state, call, start)
+            opened.append(call)
+        self._settle_off(opened)
+
     def restore(self, records: Iterable[ToolRecord]) -> None:
         """Take in what a log says of earlier calls of this turn.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -185,6 +185,11 @@ class Run:
         )
         if is_asked(self.engine):
             vars(self)["_point"] = point_of(state)
+
+    @property
+    def cut_off(self) -> Sequence[ToolStarted]:
+        """The calls that had no outcome when the session before this one ended."""
+        return () if self._logged is None else self._logged.cut_off
 
     def take_left_over(self) -> tuple[dict[str, ToolOutcome], EarlierCalls]:
         """``settled``, and ``unsettled``, ``asked`` and ``answers``, once: they are empty then."""
