@@ -13,9 +13,11 @@ from upshot import (
     AgentResult,
     Approve,
     Deny,
+    LoopEngine,
     Message,
     ModelResponse,
     ScriptedModel,
+    ScriptEngine,
     ToolCall,
     open_journal,
     resume,
@@ -144,3 +146,27 @@ async def test_a_script_for_each_conversation_keeps_its_place_in_another_order()
         parked = await run(agent, "Pay.", journal=journal)
         result = await resume(parked.run_id, agent, journal=journal, answers=[Approve("1")])
     assert (result.content, len(result.tool_outcomes)) == ("Done.", 2)
+
+
+async def test_a_loop_in_a_script_shows_them_in_order_though_it_was_parked_between() -> None:
+    shown: list[Any] = []
+
+    def last(messages: Any) -> str:
+        shown.extend(message.tool_call_id for message in messages if message.role == "tool")
+        return "done"
+
+    async def script(run: Any, host: Any, board: Any) -> None:
+        await LoopEngine().execute(run, host, board)
+
+    first = ToolCall("0", "look", {"name": "w"})
+    asked = [ToolCall("1", "pay", {"amount": 1}), ToolCall("2", "look", {"name": "x"})]
+    agent = Agent(
+        "a",
+        engine=ScriptEngine(script),
+        model=ScriptedModel([[first], asked, last]),
+        tools=[pay, look],
+    )
+    async with open_journal("memory:") as journal:
+        result = await run(agent, "Go.", journal=journal)
+        await resume(result.run_id, agent, journal=journal, answers=[Approve("1")])
+    assert shown == ["0", "1", "2"]

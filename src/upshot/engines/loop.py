@@ -226,8 +226,10 @@ class _Turns:
         raise Failed(error)
 
     def _request(self) -> ModelRequest:
+        # Before the place is reached where an earlier session ended, what it left comes bit by bit.
+        order = InCallOrder() if self._board.is_again else self._order
         return ModelRequest(
-            self._order.of(self._board.so_far()),
+            order.of(self._board.so_far()),
             system=self._run.instructions,
             tools=self._run.schemas,
             output_schema=self._run.output.schema,

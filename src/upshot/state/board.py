@@ -85,6 +85,11 @@ class Board:
         """Take all that stands on the board as appended, whatever was not appended again."""
         self._again = _NO_MESSAGES
 
+    @property
+    def is_again(self) -> bool:
+        """Whether messages of the main channel are still to be appended again."""
+        return bool(self._again.get(MAIN_CHANNEL))
+
     def append(self, message: Message, channel: str = MAIN_CHANNEL) -> None:
         """Add *message* at the end of *channel*.
 
