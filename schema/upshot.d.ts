@@ -2279,11 +2279,6 @@ export interface RunResumed {
    * @defaultValue `[]`
    */
   literal?: string[];
-  /**
-   * The user's answers, in the order given.
-   * @defaultValue `[]`
-   */
-  answers?: AnyAnswer[];
   /** The agent that continues it; its version may have changed. */
   agent?: AgentSpec | null;
   /**

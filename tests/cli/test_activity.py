@@ -30,6 +30,7 @@ from upshot.contract import (
     TextDelta,
     ToolProgress,
     Unknown,
+    Warned,
 )
 
 
@@ -151,7 +152,7 @@ def test_the_time_until_an_answer_that_is_kept_is_no_work() -> None:
     ]
     activity = activity_of(kept)
     assert (activity.length_s, activity.answered) == (2.0, {("", "c1", ""): "approved by ann"})
-    activity = activity_of([*kept, (7200, RunResumed()), (7201, ApprovalAnswered(answer=answer))])
+    activity = activity_of([*kept, (7200, RunResumed()), (7201, Warned())])
     assert (activity.length_s, activity.answered) == (3.0, {})
     marks = [(step.name, step.ended.detail) for step in activity.steps if step.ended]
     assert marks == [("asked", "pay"), ("answered", "pay approved by ann"), ("resumed", "")]

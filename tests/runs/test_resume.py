@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.runs.kit import Do, Witness, kinds, log_of, measured, raising
+from tests.runs.kit import Do, Ordered, Witness, kinds, log_of, measured, raising
 from tests.searching import examples
 from upshot import (
     Agent,
     AgentError,
     AgentResult,
+    Answer,
     Approve,
     Deny,
     Event,
@@ -36,6 +37,7 @@ from upshot import (
     tool,
 )
 from upshot.contract import ApprovalAnswered, Unknown
+from upshot.entry.resume import keep_answers
 from upshot.journal import MemoryJournal
 from upshot.models import ScriptedModel
 from upshot.state.run_state import RunState
@@ -570,14 +572,40 @@ async def test_an_answer_that_was_logged_holds_wherever_the_log_is_cut() -> None
         "tool_execution_result",
         "tool_denied",
     ]
-    for cut in range(parked + 1, len(log)):
+    answered = [at for at, event in enumerate(log) if event.kind == "approval_answered"]
+    assert answered == [parked + 1, parked + 2]
+    for cut in range(parked, len(log)):
         again, world = MemoryJournal(), Wiping()
         await copied(log[:cut], again)
-        result = await resume("run-1", world.agent(), journal=again)
+        given = answers if cut <= answered[-1] else []
+        result = await resume("run-1", world.agent(), journal=again, answers=given)
         assert (result.status, result.content) == (Status.COMPLETED, "Done.")
         started = any(e.kind == "tool_started" for e in log[:cut])
         assert world.done == ([] if started else ["x"])
         assert {outcome.call_id for outcome in result.tool_outcomes} == {"w", "v"}
+
+
+@pytest.mark.parametrize("is_kept", [False, True], ids=["given", "kept"])
+async def test_an_answer_stands_in_the_log_once_and_counts(is_kept: bool) -> None:
+    journal, world = Ordered(), Wiping()
+    await run(world.agent(), Request("?", run_id="run-1"), journal=journal)
+    answers = [Approve("w", by="somebody"), Deny("v", "not this one")]
+    if is_kept:
+        await keep_answers("run-1", answers, journal=journal)
+    given = [] if is_kept else answers
+    result = await resume("run-1", world.agent(), journal=journal, answers=given)
+    assert (result.status, world.done) == (Status.COMPLETED, ["x"])
+    told = [event for event in journal.order if event.kind == "approval_answered"]
+    assert [event.answer for event in told] == answers  # type: ignore[union-attr]
+
+
+async def test_an_answer_to_a_question_stands_in_the_log_once() -> None:
+    journal = Ordered()
+    agent = Agent("a", engine=Do(lambda r, h, b: h.ask_user("Who?", key="q")))
+    await run(agent, Request("?", run_id="run-1"), journal=journal)
+    result = await resume("run-1", agent, journal=journal, answers=[Answer("q", "only-me")])
+    log = b"".join(encode(event) for event in journal.order if event.kind != "run_settled")
+    assert (result.output, log.count(b'"value":"only-me"')) == ("only-me", 1)
 
 
 async def test_a_partial_answer_keeps_the_rest_pending() -> None:

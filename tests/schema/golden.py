@@ -316,7 +316,7 @@ EVENTS = (
     _event("Committed", 21, committed=False, reason="discarded"),
     _event("Warned", 22, warning=RunWarning(code="lossy_value", message="NaN became null")),
     _event("RunSettled", 23, result=COMPLETED),
-    _event("RunResumed", 24, answers=(Approve("call-2", by="ann"),), interrupted_calls=("call-7",)),
+    _event("RunResumed", 24, interrupted_calls=("call-7",)),
     _event("UsageReported", 25, number=2, response=REPLY),
     _event("Tainted", 26, origin=TaintOrigin(source="fetch", call_id="call-9", run_id="run-2")),
 )

@@ -152,7 +152,7 @@ function saysEvent(event: Event): string {
     case "run_started":
       return `${event.agent?.id} is asked: ${saysAsked(event.request?.message ?? "")}`;
     case "run_resumed":
-      return joined(event.answers?.map(saysAnswer));
+      return `${event.interrupted_calls?.length ?? 0} interrupted`;
     case "attempt_started":
       return `told: ${event.feedback}`;
     case "model_started":

@@ -352,7 +352,6 @@ class Activity:
             return
         call = self.state.asked.get(id)
         detail = f"{call.tool_name} {self._said(id)}" if call is not None else self._said(id)
-        # One that was kept for later is logged when it is given, and again when it is taken.
         if id in self._answers:
             # Until it is taken another may be given in its place.
             self._answers[id].ended = Ended("", "odd", detail)

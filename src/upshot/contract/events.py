@@ -166,13 +166,11 @@ class RunResumed(RunEvent, frozen=True, kw_only=True):
     """A run that was parked, or whose process died, continues.
 
     Attributes:
-        answers: The user's answers, in the order given.
         agent: The agent that continues it; its version may have changed.
         options: The options of the run that can be logged.
         interrupted_calls: Ids of calls that had started and have no outcome.
     """
 
-    answers: tuple[AnyAnswer, ...] = ()
     agent: AgentSpec | None = None
     options: JsonObject = {}
     interrupted_calls: tuple[str, ...] = ()

@@ -23,7 +23,7 @@ from upshot.contract.base.enums import DeniedReason, Origin, Role, Status
 from upshot.contract.base.structs import Json
 from upshot.contract.codec import encode
 from upshot.contract.error import RunWarning
-from upshot.contract.events import ApprovalAnswered, Event, QuestionAnswered, RunSettled, RunStarted
+from upshot.contract.events import Event, RunSettled, RunStarted
 from upshot.contract.message import Message, Unknown
 from upshot.contract.model_calls import Request
 from upshot.contract.pending import (
@@ -51,7 +51,14 @@ from upshot.runs.callbacks import call, raised
 from upshot.runs.plan import DEPENDENCIES_OPTION, Plan, RunOptions, Where
 from upshot.runs.recorder import Recorder
 from upshot.runs.redaction import Redaction, lift, marks_for, name_marks, shown_by
-from upshot.runs.resumption import is_asked, is_under_way, point_of, reads_checkpoints, spent_in
+from upshot.runs.resumption import (
+    is_asked,
+    is_under_way,
+    log_answers,
+    point_of,
+    reads_checkpoints,
+    spent_in,
+)
 from upshot.state.child_runs import FORKED_FROM, bare_id, child_id, origins_of
 from upshot.state.run_state import RunState
 from upshot.state.stored_events import read_event, result_of
@@ -363,14 +370,7 @@ async def _write(
         run_id, clock=SYSTEM_CLOCK, state=past, journal=journal, epoch=epoch, redaction=redaction
     )
     recorder.attempt = past.attempt
-    for answer in answers:
-        if isinstance(answer, Answer):
-            recorder.emit(QuestionAnswered(id=answer.id, value=answer.value))
-        elif (asked := past.asked.get(answer.call_id)) is not None:
-            # The run may have asked something else since the answers were sorted.
-            times = past.times_asked[answer.call_id]
-            if answers_question(answer, asked, times_asked=times):
-                recorder.emit(ApprovalAnswered(answer=answer, digest=asked.digest))
+    log_answers(answers, recorder)
     await recorder.barrier()
     return True
 

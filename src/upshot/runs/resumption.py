@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -12,15 +12,16 @@ from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.enums import Origin
 from upshot.contract.base.structs import Json
 from upshot.contract.error import RunWarning
-from upshot.contract.events import ToolStarted
+from upshot.contract.events import ApprovalAnswered, QuestionAnswered, ToolStarted
 from upshot.contract.model_calls import ModelResponse
-from upshot.contract.pending import TaintOrigin
+from upshot.contract.pending import Answer, AnyAnswer, TaintOrigin
 from upshot.contract.protocols import Engine
 from upshot.contract.run_control import Checkpoint
 from upshot.contract.settings import Budget
 from upshot.contract.tool_calls import ID_GATE, ToolCall, ToolDenied
 from upshot.runs.budget import RunBudget
 from upshot.runs.plan import ENGINE_OPTION, Plan
+from upshot.runs.recorder import Recorder
 from upshot.state.child_runs import Spent
 from upshot.state.run_state import RunState
 from upshot.tools.artifacts import READER_NAME
@@ -30,6 +31,19 @@ from upshot.tools.toolbox import KnownCall
 
 EARLIER = TaintOrigin(source="an earlier run")
 """Untrusted content that a run has in its history."""
+
+
+def log_answers(answers: Iterable[AnyAnswer], recorder: Recorder) -> None:
+    """Log what people answered to the open questions of a run, each once."""
+    state = recorder.state
+    for answer in answers:
+        if isinstance(answer, Answer):
+            recorder.emit(QuestionAnswered(id=answer.id, value=answer.value))
+        elif (asked := state.asked.get(answer.call_id)) is not None:
+            # The run may have asked something else since the answers were sorted.
+            times = state.times_asked[answer.call_id]
+            if answers_question(answer, asked, times_asked=times):
+                recorder.emit(ApprovalAnswered(answer=answer, digest=asked.digest))
 
 
 def restore(budget: RunBudget, past: RunState) -> None:

@@ -52,7 +52,7 @@ from upshot.runs.recorder import anybody_listens
 from upshot.runs.redaction import COUNT_OPTION, MARKS_OPTION, in_order, marks_for
 from upshot.runs.replay.recording import Recording
 from upshot.runs.result_builder import attempt_line, build_result, refused_modes
-from upshot.runs.resumption import changes_since, restore, taint_in
+from upshot.runs.resumption import changes_since, log_answers, restore, taint_in
 from upshot.runs.run_context import RunContext, current_run
 from upshot.runs.services import hooks
 from upshot.runs.services.hooks import (
@@ -422,15 +422,14 @@ class Session:
         self._take_up()
         context.recorder.emit(
             RunResumed(
-                answers=self._answers,
                 agent=plan.spec,
                 options=plan.logged_options(),
                 interrupted_calls=tuple(state.unsettled),
             )
         )
+        log_answers(self._answers, context.recorder)
         if (taint := taint_in(state)) is not None:
             context.distrust(taint)
-        self._host.tell_answers(self._answers)
         if MARKS_OPTION in started.options and not marks_for(plan.secrets, started):
             context.recorder.warn(_OTHER_SECRETS)
         for warning in changes:

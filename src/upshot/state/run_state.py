@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -42,7 +42,6 @@ from upshot.contract.message import Artifact, Unknown
 from upshot.contract.model_calls import ModelReplied, ModelResponse, ModelRetried, ModelStarted
 from upshot.contract.pending import (
     Answer,
-    AnyAnswer,
     Approve,
     Deny,
     Edit,
@@ -281,14 +280,6 @@ class RunState(msgspec.Struct, eq=False):
         if apply is not None:
             apply(self, event)
 
-    def take_answers(self, answers: Iterable[AnyAnswer]) -> None:
-        """Keep what people answered until it is asked for."""
-        for answer in answers:
-            if isinstance(answer, Answer):
-                self._keep_answer(answer.id, answer.value)
-            else:
-                self.answers[answer.call_id] = answer
-
     def _count_time(self, event: RunEvent, time: datetime) -> None:
         last, self._last_time = self._last_time, time
         # Between two sessions, in which an answer may be logged, no process works on the run.
@@ -307,7 +298,6 @@ class RunState(msgspec.Struct, eq=False):
         self.options = event.options
 
     def _run_resumed(self, event: RunResumed) -> None:
-        self.take_answers(event.answers)
         self.agent = event.agent or self.agent
         self.options = event.options or self.options
         self.last_settled = None
@@ -436,9 +426,9 @@ class RunState(msgspec.Struct, eq=False):
         self.asked_in[event.call_id] = event.step
 
     def _approval_answered(self, event: ApprovalAnswered) -> None:
-        asked = self.asked.get(event.call_id)
-        if asked is not None and asked.digest == event.digest:
-            self.take_answers((event.answer,))
+        asked, answer = self.asked.get(event.call_id), event.answer
+        if asked is not None and asked.digest == event.digest and not isinstance(answer, Answer):
+            self.answers[event.call_id] = answer
 
     def _question_asked(self, event: QuestionAsked) -> None:
         id = bare_id(event.pending)
@@ -447,13 +437,10 @@ class RunState(msgspec.Struct, eq=False):
         self.waits[id] = self.waiting[id] = event.pending
 
     def _question_answered(self, event: QuestionAnswered) -> None:
-        self._keep_answer(event.id, event.value)
-
-    def _keep_answer(self, id: str, value: Json) -> None:
-        self.answers_given[id] = value
-        self.waits.pop(id, None)
-        self.waiting.pop(id, None)
-        self.answered |= {id}
+        self.answers_given[event.id] = event.value
+        self.waits.pop(event.id, None)
+        self.waiting.pop(event.id, None)
+        self.answered |= {event.id}
 
     def _board_changed(self, event: BoardChanged) -> None:
         if not self.is_live:

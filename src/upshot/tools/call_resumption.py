@@ -148,8 +148,10 @@ def _reopen(state: ToolboxState, parked: CallState, answer: CallAnswer) -> CallS
     # Before the gates are asked again: the approval gate refuses what the user refused.
     version = parked.known_tool.version
     state.turn.remember(call.approval, tool_name=call.tool_name, tool_version=version)
-    asked = "" if pending is None else pending.digest
-    state.emit(state.mask(ApprovalAnswered(answer=answer, digest=asked)))
+    if not parked.is_answered:
+        # Else the answer came from the log.
+        asked = "" if pending is None else pending.digest
+        state.emit(state.mask(ApprovalAnswered(answer=answer, digest=asked)))
     return call
 
 
@@ -174,6 +176,7 @@ def _record(state: ToolboxState, answer: CallAnswer, digest: str) -> ApprovalRec
 
 def _tell_outdated(state: ToolboxState, call: CallState) -> None:
     """Warn of an answer that cannot be taken."""
+    call.is_answered = False
     state.warn(
         "answer_outdated",
         f"the answer for call {call.call_id} of {call.tool_name} came too late, or was about "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from enum import Enum
@@ -44,7 +44,7 @@ from upshot.contract.model_calls import (
     ModelRetried,
     ModelStarted,
 )
-from upshot.contract.pending import Answer, AnyAnswer, PendingExternal, PendingQuestion
+from upshot.contract.pending import PendingExternal, PendingQuestion
 from upshot.contract.run_control import Checkpoint, Interrupt
 from upshot.contract.usage import Usage
 from upshot.errors import Misuse
@@ -336,12 +336,6 @@ class RunHost:
             Parked: Nobody can answer now.
         """
         return await self._asking.ask(question, choices, key, self._warn)
-
-    def tell_answers(self, answers: Iterable[AnyAnswer]) -> None:
-        """Log what people answered to questions; a word on a call is told where it is taken up."""
-        for answer in answers:
-            if isinstance(answer, Answer):
-                self._recorder.emit(QuestionAnswered(id=answer.id, value=answer.value))
 
     async def wait_for(
         self, id: str, description: str = "", *, expires_at: datetime | None = None
