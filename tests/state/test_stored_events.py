@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -52,6 +52,7 @@ from upshot import (
 from upshot.contract.events import DELTAS
 from upshot.engines.script import ScriptEngine
 from upshot.journal import MemoryJournal
+from upshot.journal.event_codec import to_entry
 from upshot.state.run_state import RunState
 from upshot.state.stored_events import filled, result_of, to_stored
 
@@ -296,6 +297,38 @@ async def test_what_a_tool_gave_stands_in_the_log_once(case: str) -> None:
     stored = b"".join([encode(event) async for event in journal.events(run_id)])
     calls = len(result.tool_records)
     assert stored.count(LONG.encode()) == calls
+
+
+@pytest.mark.parametrize("case", RUNS)
+async def test_no_stored_body_repeats_what_stands_in_a_column(case: str) -> None:
+    journal = MemoryJournal()
+    run_id, _, _ = await lived(case, journal)
+    async for event in journal.events(run_id):
+        entry = to_entry(event, run_id, event.seq, 7)
+        said = {*_texts_in(msgspec.json.decode(entry.body))}
+        time = msgspec.json.decode(encode(event))["time"]
+        assert not said & {run_id, entry.kind, entry.call_id, time}, event
+        assert not {"run_id", "kind", "seq", "epoch", "time"} & {*msgspec.json.decode(entry.body)}
+
+
+@pytest.mark.parametrize("case", [case for case in RUNS if case not in WAITING])
+async def test_no_event_says_twice_which_call_it_is_of(case: str) -> None:
+    journal = MemoryJournal()
+    run_id, _, _ = await lived(case, journal)
+    async for event in journal.events(run_id):
+        if (call_id := getattr(event, "call_id", "")) and event.kind != "handoff":
+            entry = to_entry(event, run_id, event.seq, 7)
+            row = [entry.call_id, *_texts_in(msgspec.json.decode(entry.body))]
+            assert row.count(call_id) == 1, event
+
+
+def _texts_in(form: Any) -> Iterator[str]:
+    """All texts in a JSON value, names of fields left out."""
+    if isinstance(form, str):
+        yield form
+    elif isinstance(form, list | dict):
+        for one in form.values() if isinstance(form, dict) else form:
+            yield from _texts_in(one)
 
 
 async def test_a_log_that_is_parked_often_grows_with_each_answer_alike() -> None:

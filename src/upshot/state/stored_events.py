@@ -61,6 +61,7 @@ from upshot.state.spending import UNFINISHED, CountedCall, counted, sum_of
 S = TypeVar("S", bound=msgspec.Struct)
 # A call of which a started tool keeps the id alone; copied, since making one is checked.
 _UNNAMED = ToolCall("", "")
+_NO_NAMES = {"call_id": "", "tool_name": ""}
 # What a state says that a field of an event will hold, by the field's name.
 Derived = dict[str, Any]
 
@@ -81,6 +82,8 @@ def to_stored(state: RunState, event: Event) -> Event:
     less, literal = _left_out(whole, derive(state, event))
     if isinstance(event, ToolStarted):
         literal += _leave_out_call(state, event, less)
+    elif isinstance(event, ToolSettled):
+        literal += _leave_out_names(event.record, less)
     elif isinstance(event, ModelStarted):
         literal += _leave_out_request(state, event, less)
     if nested and less:
@@ -104,6 +107,8 @@ def filled(state: RunState, event: Event) -> Event:
         return event
     if isinstance(event, ToolStarted):
         event = _with_call(state, event)
+    elif isinstance(event, ToolSettled):
+        event = _with_names(state, event)
     elif isinstance(event, ModelStarted):
         event = _with_known(state, event)
     derived = derive(state, event)
@@ -342,8 +347,7 @@ def _object_of(call: ToolCall) -> JsonObject:
 
 def _of_record(state: RunState, event: ToolSettled) -> Derived:
     given = event.record
-    started = state.unsettled.get(given.call_id)
-    call = state.call_of(given.call_id) if started is None else started.call
+    started, call = state.unsettled.get(given.call_id), _call_of(state, given.call_id)
     outcome = given.outcome
     derived: Derived = {
         "run_id": event.run_id,
@@ -377,6 +381,34 @@ def _of_record(state: RunState, event: ToolSettled) -> Derived:
             "attempts": 1,
         }
     return derived
+
+
+def _leave_out_names(record: ToolRecord, less: Derived) -> tuple[str, ...]:
+    """Leave out of an outcome which call it is of, as its record says that; returns the field if it
+    is to be taken as it stands.
+    """
+    outcome = record.outcome
+    if outcome.call_id == record.call_id and outcome.tool_name == record.tool_name:
+        less["outcome"] = _changed(outcome, _NO_NAMES)
+        return ()
+    return () if outcome.call_id or outcome.tool_name else ("outcome",)
+
+
+def _with_names(state: RunState, event: ToolSettled) -> ToolSettled:
+    record, outcome = event.record, event.record.outcome
+    if outcome.call_id or outcome.tool_name or "outcome" in event.literal:
+        return event
+    name, id = record.tool_name, record.call_id
+    if not name and "tool_name" not in event.literal:
+        call = _call_of(state, id)
+        name = "" if call is None else call.name
+    named = _changed(outcome, {"call_id": id, "tool_name": name})
+    return _changed(event, {"record": _changed(record, {"outcome": named})})
+
+
+def _call_of(state: RunState, call_id: str) -> ToolCall | None:
+    started = state.unsettled.get(call_id)
+    return state.call_of(call_id) if started is None else started.call
 
 
 def _of_pending(state: RunState, event: ApprovalRequested) -> Derived:
